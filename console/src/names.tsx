@@ -7,15 +7,22 @@ import { Link } from './ui'
 export type Kind = 'workflows' | 'automations'
 export type FlowName = { id: string; kind: Kind; name: string; state: string; version: number; triggerSource: string; updatedAt: string }
 
+const NEWEST = { params: { query: { limit: 200 } } }
+
 /** All flows of the workspace, of both shapes, the newest first. */
 export async function flows(): Promise<FlowName[]> {
-  const limit = { params: { query: { limit: 200 } } }
-  const [steps, graphs] = await Promise.all([got(api.GET('/workflows', limit)), got(api.GET('/automations', limit))])
+  const [steps, graphs] = await Promise.all([got(api.GET('/workflows', NEWEST)), got(api.GET('/automations', NEWEST))])
   return [...steps.data.map(each => ({ ...each, kind: 'workflows' as const })), ...graphs.data.map(each => ({ ...each, kind: 'automations' as const }))]
     .sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1))
 }
 
 export const useFlows = () => useLoaded(flows, [])
+
+// What a form offers to choose from.
+export const templates = async () => (await got(api.GET('/templates', NEWEST))).data
+export const segments = async () => (await got(api.GET('/segments', NEWEST))).data
+export const broadcasts = async () => (await got(api.GET('/broadcasts', NEWEST))).data
+export const topics = async () => (await got(api.GET('/topics', NEWEST))).data
 
 export function FlowLink({ run, all }: { run: { workflowId?: string | null; automationId?: string | null }; all: FlowName[] | null }) {
   const id = run.workflowId ?? run.automationId ?? ''

@@ -162,8 +162,8 @@ export function Field({ label, value, set, problem, pointer, hint, options, rows
   </div>
 }
 
-export function Check({ label, value, set }: { label: string; value: boolean; set: (value: boolean) => void }) {
-  return <label class="check"><input type="checkbox" checked={value} onChange={event => set(event.currentTarget.checked)} /> {label}</label>
+export function Check({ label, value, set, disabled = false }: { label: string; value: boolean; set: (value: boolean) => void; disabled?: boolean }) {
+  return <label class="check"><input type="checkbox" checked={value} disabled={disabled} onChange={event => set(event.currentTarget.checked)} /> {label}</label>
 }
 
 export function Form({ act, submit, label, known, children, extra }: Children & {

@@ -7,6 +7,8 @@ export const ADVICE: Record<string, string> = {
   suppressed_complained: 'Do not write to this address again.',
   suppressed_stopped: 'The recipient can reply START to get messages again.',
   suppressed_manual: 'An admin can lift it on the contact or under Settings, Suppressions.',
+  suppressed_no_consent: 'The contact has to agree to the topic, by its link for preferences or a form of yours.',
+  suppressed_capped: 'Send less, or allow more under Settings, Workspace.',
   suppressed_quota: 'A larger plan takes effect at once: Settings, Plan. Then send again.',
   suppressed_unverified: 'An owner opens the link in the verification mail; Settings, Account sends another.',
   suppressed_daily_limit: 'Send it again tomorrow, or ask the operator for a higher limit.',
@@ -18,10 +20,12 @@ export const ADVICE: Record<string, string> = {
   provider_rejected: 'Mend what the provider names, then send again.',
   provider_misconfigured: 'Verify the channel under Settings, Channels; it says what is wrong.',
   sending_paused: 'Settings, Workspace resumes it.',
+  broadcast_paused: 'Resume the broadcast.',
   bounced_hard: 'Ask the person for another address.',
   outcome_unknown: 'Look in the provider’s own log. If the message did not arrive, send it again.',
   worker_lost: 'Look in the provider’s own log. If the message did not arrive, send it again.',
   restored: 'Look in the provider’s own log. If the message did not arrive, send it again.',
+  data_too_large: 'Hand over less data in the flow, activate it, and replay the run.',
   http_status: 'Look at the answer in the step’s record, and mend the request or the server.',
   http_invalid: 'Mend the step’s templates, activate the flow, and replay the run.',
   http_unreachable: 'Check the address and the server, then retry the run.',
@@ -49,6 +53,15 @@ export const EXPLAINED: Partial<Record<Schemas['Explaining']['code'], string>> =
   run_failed: 'Mend what the step names, then retry the run.',
 }
 
+/** What to do about somebody who is in the audience of a broadcast and gets nothing. */
+export const EXCLUDED: Record<string, string> = {
+  no_address: 'Add the address to the contact; the next broadcast reaches it.',
+  suppressed: 'The contact’s page says why, and who can lift it.',
+  unsubscribed: 'Only the contact can opt in again.',
+  no_consent: 'The contact has to agree to the topic, by its link for preferences or a form of yours.',
+  capped: 'Send less, or allow more under Settings, Workspace.',
+}
+
 /** A sentence that follows from the status of a message, where there is no better reason. */
 export const MEANING: Record<string, string> = {
   QUEUED: 'It waits for its turn to be sent.',
@@ -70,4 +83,5 @@ export const KINDS: Record<string, string> = {
 
 export const SOURCES: Record<string, string> = {
   inbound_webhook: 'a webhook', manual: 'by hand or by another flow', contact_created: 'a new contact', tag_added: 'a tag', event: 'an event of the contact',
+  segment_entered: 'entering a segment', segment_left: 'leaving a segment', date: 'a date of the contact', schedule: 'a schedule',
 }

@@ -6,6 +6,7 @@ here waits for time: it asks the API, then looks.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -46,6 +47,9 @@ QUIET = (
     "--disable-sync",
 )
 PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
+
+# Names, subjects, tags, keys and bodies as somebody would send who wants a script to run.
+HOSTILE = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
 
 
 def missing() -> str:
@@ -248,3 +252,90 @@ def opened(page: Page, service: Service, path: str) -> None:
 def ready(page: Page) -> None:
     page.get_by_role("heading", level=1).wait_for()
     expect(page.get_by_text("Loading …")).to_have_count(0)
+
+
+# --- what tests look at ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def ids(service: Service) -> dict[str, str]:
+    """A workspace in which everything that people can write is hostile."""
+    template = service.made(
+        "/templates",
+        {
+            "name": HOSTILE,
+            "channel": "email",
+            "content": {"subject": "{{trigger.data.name}}", "html": f"<h1>Hi</h1>{HOSTILE}"},
+        },
+    )
+    flow = service.made(
+        "/workflows",
+        {
+            "name": HOSTILE,
+            "state": "ACTIVE",
+            "trigger": {
+                "source": "inbound_webhook",
+                "contactLookup": "email",
+                "contactPath": "data.email",
+                "createContact": True,
+                "contactDefaults": {"firstName": "{{trigger.data.name}}", "tags": [HOSTILE[:40]]},
+            },
+            "steps": [
+                {
+                    "type": "branch",
+                    "cases": [
+                        {
+                            "when": {"path": "trigger.data.name", "op": "eq", "value": HOSTILE},
+                            "steps": [{"type": "add_tag", "tag": "hostile"}],
+                        }
+                    ],
+                },
+                {"type": "send_message", "channel": "email", "templateId": template["id"]},
+            ],
+        },
+    )
+    hook = flow["trigger"]["webhookUrl"]
+    event = {"data": {"email": "mallory@example.com", "name": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}}}
+    headers = {"Content-Type": "application/json", "User-Agent": HOSTILE}
+    accepted = service.api.post(hook, content=json.dumps(event), headers=headers).json()
+    refused = service.api.post(hook, content=json.dumps({HOSTILE: HOSTILE}), headers=headers)
+    assert refused.status_code == 422
+    service.made("/event-endpoints", {"url": "https://example.com/h", "description": HOSTILE})
+    run = service.until(lambda: finished(service, accepted["runId"]))
+    requests = service.read(f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED")["data"]
+    node = {"id": HOSTILE[:60], "type": "add_tag", "data": {"tag": HOSTILE}}
+    drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
+    named = {"name": HOSTILE[:60], "properties": {HOSTILE: HOSTILE}}
+    event = service.made(f"/contacts/{run['contactId']}/events", named)
+    filter = {"path": "contact.tags", "op": "contains", "value": HOSTILE[:40]}
+    segment = service.made("/segments", {"name": HOSTILE, "filter": filter})
+    channels = {"name": HOSTILE, "description": HOSTILE, "channels": ["email"]}
+    service.made("/topics", channels)
+    audience = {"tag": HOSTILE[:40], "templateId": template["id"]}
+    broadcast = service.made("/broadcasts", {"name": HOSTILE, **audience})
+    sent = service.made("/broadcasts", {"name": HOSTILE, **audience})["id"]
+    service.made(f"/broadcasts/{sent}/schedule", None)
+    service.until(lambda: service.read(f"/broadcasts/{sent}")["state"] == "SENT")
+    given = {"trigger": {HOSTILE: HOSTILE}, "startAt": "2026-03-02T10:00:00Z"}
+    case = {"given": given, "expect": {"steps": [{"nodeId": HOSTILE}]}}
+    kept = service.api.put(f"/workflows/{flow['id']}/cases/Hostile", json=case)
+    assert kept.status_code in (200, 201), kept.text
+    service.made("/settings/api-keys", {"name": HOSTILE, "role": "viewer"})
+    return {
+        "broadcast": broadcast["id"],
+        "sent": sent,
+        "segment": segment["id"],
+        "event": event["id"],
+        "drawn": drawn["id"],
+        "run": run["id"],
+        "contact": run["contactId"],
+        "message": run["steps"][-1]["message"]["id"],
+        "flow": flow["id"],
+        "request": requests[0]["id"],
+        "template": template["id"],
+    }
+
+
+def finished(service: Service, run_id: str) -> Any:
+    run = service.read(f"/runs/{run_id}")
+    return run if run["finishedAt"] else None

@@ -6,12 +6,14 @@ import re
 import secrets
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Service, Watch, opened, ready
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import LOOKS, sideways, violations
 from tests.browser.test_stories import pressed
+from tests.browser.test_why import is_explained
 
 
 def people(service: Service, tag: str) -> list[str]:
@@ -147,7 +149,10 @@ def figures(page: Page, section: str, column: int) -> list[int]:
     return found
 
 
-REASONS = ("total", "reachable", "noAddress", "suppressed", "unsubscribed", "noConsent", "erased")
+REASONS = (
+    *("total", "reachable", "erased", "noAddress", "suppressed", "unsubscribed", "noConsent"),
+    "capped",
+)
 
 
 def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(page: Page, service: Service):
@@ -192,11 +197,84 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(page: Page, se
         cyd: "no_address",
     }
     page.get_by_role("combobox", name="Reason").select_option("")
+    for contact_id in (ada, bob, cyd):
+        row = page.locator("tbody tr", has=page.locator(f"a[href$='{contact_id}']"))
+        row.get_by_role("button", name="Why?").click()
+        is_explained(page, service, contact_id, f"?broadcastId={id}")
+    stranger = service.made("/contacts", {"email": f"dee-{tag}@example.com"})["id"]
+    page.get_by_label("Contact", exact=True).fill(stranger)
+    page.get_by_role("button", name="Why?", exact=True).first.click()
+    is_explained(page, service, stranger, f"?broadcastId={id}")
+    clean(page)
     page.get_by_role("link", name="see it").click()
     page.get_by_role("heading", level=1, name="Message").wait_for()
     page.go_back()
     ready(page)
     clean(page)
+    opened(page, service, f"/contacts/{bob}")
+    page.get_by_role("combobox", name="Flow or broadcast").select_option(id)
+    is_explained(page, service, bob, f"?broadcastId={id}")
+
+
+def test_a_broadcast_is_tried_on_a_member(page: Page, service: Service):
+    """As the newest contact would read it, and nobody else gets it."""
+    tag = f"tea-{secrets.token_hex(4)}"
+    people(service, tag)
+    body = {"name": f"Tried {tag}", "tag": tag, "templateId": template(service)}
+    id = service.made("/broadcasts", body)["id"]
+    opened(page, service, f"/broadcasts/{id}")
+    page.get_by_role("button", name="Test mail").click()
+    page.get_by_role("dialog").get_by_label("To").fill(f"{tag}@acme.example")
+    page.get_by_role("button", name="Send it").click()
+    page.get_by_role("link", name="Test mail sent").click()
+    page.get_by_role("heading", level=1, name="Message").wait_for()
+    [mail] = service.until(lambda: service.read(f"/sandbox/messages?to={tag}@acme.example")["data"])
+    assert mail["subject"].endswith("Hi Bob")
+    stored = service.read(f"/broadcasts/{id}")
+    assert (stored["state"], stored["progress"]["total"]) == ("DRAFT", 0)
+
+
+@pytest.mark.parametrize("way", ["segment", "filter"])
+def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: Service, way: str):
+    """To a segment or by a filter of its own, about a topic, later, by each contact's clock."""
+    tag = f"tea-{secrets.token_hex(4)}"
+    people(service, tag)
+    filter = {"path": "contact.tags", "op": "contains", "value": tag}
+    segment = service.made("/segments", {"name": f"Tea {tag}", "filter": filter})["id"]
+    topic = service.made("/topics", {"name": f"News {tag}", "channels": ["email"]})["id"]
+    what = template(service, "marketing")
+    opened(page, service, "/broadcasts/new")
+    page.get_by_label("Name", exact=True).fill(f"Tea {tag}")
+    page.get_by_label("Who gets it").select_option(way)
+    if way == "segment":
+        page.get_by_label("Segment", exact=True).select_option(segment)
+    else:
+        page.get_by_label("with", exact=True).fill(tag)
+        page.get_by_text("3 contacts").wait_for()
+    page.get_by_label("What it says").select_option(what)
+    page.get_by_label("Topic").select_option(topic)
+    page.get_by_label("It begins").fill("2030-05-06T07:08")
+    page.get_by_label("At this time of the contact’s day").fill("09:30")
+    page.get_by_label("Messages a minute").fill("120")
+    page.get_by_role("button", name="Make the broadcast").click()
+    page.get_by_role("heading", level=1, name=f"Tea {tag}").wait_for()
+    id = page.url.rsplit("/", 1)[1]
+    stored = service.read(f"/broadcasts/{id}")
+    moment = page.evaluate("new Date('2030-05-06T07:08').toISOString()")
+    assert stored["sendAt"] == moment
+    assert (stored["topicId"], stored["localTime"], stored["perMinute"]) == (topic, "09:30", 120)
+    whom = {"segment": (segment, None), "filter": (None, {"all": [filter]})}
+    assert (stored["segmentId"], stored["filter"]) == whom[way]
+    page.get_by_text(f"News {tag}").wait_for()
+    confirmed(page, "Schedule")
+    page.locator(".facts .status", has_text="Scheduled").wait_for()
+    page.get_by_role("link", name="Change", exact=True).click()
+    page.get_by_text("It is scheduled. When you save").wait_for()
+    assert page.get_by_label("It begins").input_value() == "2030-05-06T07:08"
+    page.get_by_label("It begins").fill("")
+    page.get_by_role("button", name="Save").click()
+    page.locator(".facts .status", has_text="Draft").wait_for()
+    assert service.read(f"/broadcasts/{id}")["sendAt"] is None
 
 
 def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Service):

@@ -259,6 +259,64 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     assert service.read(url)["steps"][1] == {"id": "add_tag", "type": "add_tag", "tag": "kept"}
 
 
+def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
+    page: Page, service: Service
+):
+    name = f"Tea {secrets.token_hex(4)}"
+    filter = {"path": "contact.tags", "op": "contains", "value": "tea"}
+    segment = service.made("/segments", {"name": name, "filter": filter})["id"]
+    url = edited(page, service, "workflows", steps=[{"id": "end", "type": "exit"}])
+    box(page, "trigger").click()
+    source = page.get_by_label("What starts a run")
+
+    def stored() -> dict[str, Any]:
+        saved(page)
+        page.get_by_text("The check finds nothing").wait_for()
+        found: dict[str, Any] = service.read(url)["trigger"]
+        return found
+
+    for each in ("segment_entered", "segment_left"):
+        source.select_option(each)
+        page.get_by_label("Segment", exact=True).select_option(label=name)
+        assert (found := stored())["source"] == each
+        assert found["segmentId"] == segment
+    source.select_option("date")
+    page.locator(".side .wrong").wait_for()  # which date?
+    page.get_by_label("The date").select_option("a field of your own")
+    page.get_by_label("Name of the field").fill("renewsAt")
+    page.get_by_label("When", exact=True).select_option("before it")
+    page.get_by_label("By how long").fill("P7D")
+    page.get_by_label("At", exact=True).fill("09:30")
+    page.get_by_label("By whose clock").select_option("the contact’s")
+    found = stored()
+    assert (found["field"], found["offset"]) == ("metadata.renewsAt", "-P7D")
+    assert (found["time"], found["timezone"]) == ("09:30", "contact")
+    source.select_option("schedule")
+    page.get_by_label("By whose clock").select_option("the workspace’s")
+    when = page.get_by_label("When", exact=True)
+    when.select_option("on days of the week")
+    page.get_by_label("thu", exact=True).check()
+    page.get_by_label("At", exact=True).fill("08:15")
+    assert stored()["cron"] == "15 8 * * mon,thu"
+    page.reload()
+    box(page, "trigger").click()
+    expect(when).to_have_value("week")
+    when.select_option("on a day of the month")
+    page.get_by_label("Day of the month").fill("15")
+    assert stored()["cron"] == "15 8 15 * *"
+    when.select_option("by a line of cron")
+    page.get_by_label("Cron", exact=True).fill("0 9 * * mon-fri")
+    assert stored()["cron"] == "0 9 * * mon-fri"
+    when.select_option("by a recurrence rule")
+    page.get_by_label("Recurrence rule").fill("FREQ=MONTHLY;BYDAY=1MO;BYHOUR=9")
+    found = stored()
+    assert (found["rrule"], found.get("cron")) == ("FREQ=MONTHLY;BYDAY=1MO;BYHOUR=9", None)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert violations(page) == []
+    assert sideways(page) <= 0
+
+
 def test_numbers_keep_their_digits(page: Page, service: Service):
     cases = (
         '[{"when": {"path": "trigger.id", "op": "in", "value": [202603020000000000417, 83.40]}}]'

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import AXE, Service, opened
+from tests.browser.conftest import AXE, HOSTILE, Service, opened
 
-# Names, subjects, tags, keys and bodies as somebody would send who wants a script to run.
-HOSTILE = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
 # What colours and the width change; the rest of a screen is the same.
 LOOKS = ("color-contrast", "scrollable-region-focusable")
 SCREENS = (
@@ -33,6 +30,7 @@ SCREENS = (
     "/broadcasts/new",
     "/broadcasts/{broadcast}",
     "/broadcasts/{broadcast}/edit",
+    "/broadcasts/{sent}?contact={contact}",
     "/events/{event}",
     "/messages",
     "/messages/{message}",
@@ -62,81 +60,6 @@ SCREENS = (
 )
 
 
-@pytest.fixture(scope="session")
-def ids(service: Service) -> dict[str, str]:
-    """A workspace in which everything that people can write is hostile."""
-    template = service.made(
-        "/templates",
-        {
-            "name": HOSTILE,
-            "channel": "email",
-            "content": {"subject": "{{trigger.data.name}}", "html": f"<h1>Hi</h1>{HOSTILE}"},
-        },
-    )
-    flow = service.made(
-        "/workflows",
-        {
-            "name": HOSTILE,
-            "state": "ACTIVE",
-            "trigger": {
-                "source": "inbound_webhook",
-                "contactLookup": "email",
-                "contactPath": "data.email",
-                "createContact": True,
-                "contactDefaults": {"firstName": "{{trigger.data.name}}", "tags": [HOSTILE[:40]]},
-            },
-            "steps": [
-                {
-                    "type": "branch",
-                    "cases": [
-                        {
-                            "when": {"path": "trigger.data.name", "op": "eq", "value": HOSTILE},
-                            "steps": [{"type": "add_tag", "tag": "hostile"}],
-                        }
-                    ],
-                },
-                {"type": "send_message", "channel": "email", "templateId": template["id"]},
-            ],
-        },
-    )
-    hook = flow["trigger"]["webhookUrl"]
-    event = {"data": {"email": "mallory@example.com", "name": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}}}
-    headers = {"Content-Type": "application/json", "User-Agent": HOSTILE}
-    accepted = service.api.post(hook, content=json.dumps(event), headers=headers).json()
-    refused = service.api.post(hook, content=json.dumps({HOSTILE: HOSTILE}), headers=headers)
-    assert refused.status_code == 422
-    service.made("/event-endpoints", {"url": "https://example.com/h", "description": HOSTILE})
-    run = service.until(lambda: finished(service, accepted["runId"]))
-    requests = service.read(f"/workflows/{flow['id']}/webhook-requests?outcome=REFUSED")["data"]
-    node = {"id": HOSTILE[:60], "type": "add_tag", "data": {"tag": HOSTILE}}
-    drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
-    named = {"name": HOSTILE[:60], "properties": {HOSTILE: HOSTILE}}
-    event = service.made(f"/contacts/{run['contactId']}/events", named)
-    filter = {"path": "contact.tags", "op": "contains", "value": HOSTILE[:40]}
-    segment = service.made("/segments", {"name": HOSTILE, "filter": filter})
-    channels = {"name": HOSTILE, "description": HOSTILE, "channels": ["email"]}
-    service.made("/topics", channels)
-    audience = {"tag": HOSTILE[:40], "templateId": template["id"]}
-    broadcast = service.made("/broadcasts", {"name": HOSTILE, **audience})
-    return {
-        "broadcast": broadcast["id"],
-        "segment": segment["id"],
-        "event": event["id"],
-        "drawn": drawn["id"],
-        "run": run["id"],
-        "contact": run["contactId"],
-        "message": run["steps"][-1]["message"]["id"],
-        "flow": flow["id"],
-        "request": requests[0]["id"],
-        "template": template["id"],
-    }
-
-
-def finished(service: Service, run_id: str) -> Any:
-    run = service.read(f"/runs/{run_id}")
-    return run if run["finishedAt"] else None
-
-
 @pytest.mark.parametrize("path", SCREENS)
 def test_a_screen_is_clean_accessible_and_fits_a_phone(
     page: Page, service: Service, ids: dict[str, str], path: str
@@ -150,6 +73,22 @@ def test_a_screen_is_clean_accessible_and_fits_a_phone(
     page.emulate_media(color_scheme="dark")
     assert violations(page, *LOOKS) == []
     assert sideways(page) <= 0
+    assert "ran" not in page.title().split()
+
+
+def test_hostile_cases_and_simulations_run_no_script(
+    page: Page, service: Service, ids: dict[str, str]
+):
+    opened(page, service, f"/flows/workflows/{ids['flow']}/edit")
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    page.get_by_role("button", name="Hostile").click()
+    event = {"data": {"email": "mallory@example.com", "name": HOSTILE}}
+    page.get_by_label("The event, as JSON").fill(json.dumps(event))
+    page.locator(".given .primary").click()
+    page.locator(".trace .subject", has_text=HOSTILE).wait_for()
+    page.get_by_role("button", name="Run the cases").click()
+    page.locator(".cases .why").wait_for()
+    assert violations(page) == []
     assert "ran" not in page.title().split()
 
 

@@ -156,6 +156,7 @@ def test_a_simulation_is_saved_as_a_case_and_run(page: Page, service: Service, w
     page.locator(".cases").get_by_text(result["difference"]).wait_for()
     page.reload()
     page.get_by_role("button", name="Simulate", exact=True).first.click()
+    is_gated(page, service, url)
     page.get_by_label("The event, as JSON").fill("{}")
     page.get_by_role("button", name="Grace is greeted").click()
     expect(page.get_by_label("The event, as JSON")).to_have_value(
@@ -164,3 +165,21 @@ def test_a_simulation_is_saved_as_a_case_and_run(page: Page, service: Service, w
     confirmed(page, "Delete", within=page.locator(".cases"))
     page.get_by_text("No case is kept yet.").wait_for()
     assert service.read(f"{url}/cases")["data"] == []
+
+
+def is_gated(page: Page, service: Service, url: str) -> None:
+    """A case that fails is a warning, until the flow says that it prevents activation."""
+    gate = page.get_by_label("Activate this flow only if every case comes out as expected")
+    assert not gate.is_checked()
+    gate.check()
+    saved(page)
+    assert service.read(url)["casesGate"] is True
+    page.get_by_role("button", name="Activate", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Activate", exact=True).click()
+    dialog.get_by_role("alert").get_by_text("The case came out differently.").wait_for()
+    dialog.get_by_role("button", name="Leave it").click()
+    assert service.read(url)["state"] == "DRAFT"
+    page.locator(".found").get_by_text("The case came out differently.").wait_for()
+    gate.uncheck()
+    saved(page)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Any
+from typing import Any, get_args
 
 from playwright.sync_api import Page
 
-from tests.browser.conftest import Service, opened
+from app.runs.explanations import MEANINGS, EvidenceType, Explanation
+from tests.browser.conftest import Service, opened, ready
 
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
 PLACES = {
@@ -17,6 +18,7 @@ PLACES = {
     "webhook_request": "/requests/",
     "run": "/runs/",
     "message": "/messages/",
+    "broadcast": "/broadcasts/",
 }
 
 
@@ -32,6 +34,61 @@ def read(page: Page) -> list[tuple[str, str]]:
         new URL(one.querySelector('a').href).pathname.replace('/console', '')])"""
     found = page.locator(".whys > li").evaluate_all(script)
     return [(sentence, path) for sentence, path in found]
+
+
+def is_explained(page: Page, service: Service, contact: str, query: str) -> set[str]:
+    """As the API answers it, each with its record; the codes."""
+    answer = service.read(f"/contacts/{contact}/explain{query}")["data"]
+    expected = [
+        (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"]) for one in answer
+    ]
+    page.locator(".whys > li", has_text=expected[-1][0]).last.wait_for()
+    page.locator(f".whys > li a[href*='{expected[-1][1]}']").last.wait_for()
+    assert read(page) == expected
+    return {one["code"] for one in answer}
+
+
+def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
+    page: Page, service: Service, ids: dict[str, str]
+):
+    """What brings each about, tests/runs/test_explaining.py shows; this answer holds them all."""
+    records = {
+        "definition": ids["flow"],
+        "event": ids["event"],
+        "webhook_request": ids["request"],
+        "run": ids["run"],
+        "message": ids["message"],
+        "broadcast": ids["broadcast"],
+    }
+    assert set(records) == set(get_args(EvidenceType))
+    answer = [
+        {
+            "at": "2026-03-02T10:00:00.000Z",
+            "code": code,
+            "sentence": MEANINGS[code].sentence,
+            "reason": None,
+            "evidence": {
+                "type": (kind := MEANINGS[code].evidence),
+                "id": records[kind],
+                "nodeId": None,
+            },
+        }
+        for code in Explanation
+    ]
+    body = {"contactId": ids["contact"], "data": answer}
+    page.route("**/explain**", lambda route: route.fulfill(json=body))
+    opened(page, service, f"/contacts/{ids['contact']}?why=all")
+    page.locator(".whys > li").nth(len(answer) - 1).wait_for()
+    assert read(page) == [
+        (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"]) for one in answer
+    ]
+    for path in PLACES.values():
+        page.locator(f".whys > li a[href*='/console{path}']").first.click()
+        page.wait_for_url(re.compile(re.escape(path)))
+        ready(page)
+        assert page.get_by_role("alert").count() == 0
+        page.go_back()
+        page.locator(".whys > li").first.wait_for()
 
 
 def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Service):
@@ -68,19 +125,12 @@ def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Se
     met: set[str] = set()
     opened(page, service, f"/contacts/{contact}")
     for each in (*flows.values(), {"id": "all"}):
-        page.get_by_role("combobox", name="Flow").select_option(each["id"])
+        page.get_by_role("combobox", name="Flow or broadcast").select_option(each["id"])
         page.wait_for_url(re.compile(f"why={each['id']}"))
         query = "" if each["id"] == "all" else f"?definitionId={each['id']}"
-        answer = service.read(f"/contacts/{contact}/explain{query}")["data"]
-        met |= {one["code"] for one in answer}
-        expected = [
-            (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"])
-            for one in answer
-        ]
-        page.locator(".whys > li").nth(len(expected) - 1).wait_for()
-        assert read(page) == expected
+        met |= is_explained(page, service, contact, query)
     assert {"throttled", "waiting_for_time", "refused_signature", "not_active"} <= met
-    page.get_by_role("combobox", name="Flow").select_option(flows["letter"]["id"])
+    page.get_by_role("combobox", name="Flow or broadcast").select_option(flows["letter"]["id"])
     page.get_by_role("link", name="the run, step once").click()
     page.locator(".way .meant").get_by_text("once", exact=True).wait_for()
 

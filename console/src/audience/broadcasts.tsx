@@ -2,20 +2,22 @@
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
-import { ContactLink, useContactNames } from '../names'
+import { ContactLink, segments, useContactNames } from '../names'
 import { go, useLocation } from '../router'
 import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
+import { AskWhy, Recipients, STATUSES } from './recipients'
 import { Letter } from '../flow/letter'
-import { useSegments } from './filter'
+import { TestMail } from '../test_mail'
 
 export type Stored = Schemas['BroadcastShape']
 type Summary = Schemas['BroadcastSummary']
 type Counts = Schemas['AudienceCounts']
 const STATES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'SENT', 'CANCELLED']
-const STATUSES = ['PENDING', 'QUEUED', 'SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
-const REASONS: readonly (readonly [keyof Counts, string])[] = [
-  ['reachable', 'can be written to'], ['noAddress', 'no address on this channel'], ['suppressed', 'suppressed'], ['unsubscribed', 'unsubscribed'], ['noConsent', 'did not agree to the topic'], ['erased', 'erased'],
-]
+/** In the order in which the first that holds counts. */
+const REASONS: Record<keyof Counts, string> = {
+  total: 'in the audience', reachable: 'can be written to', erased: 'erased', noAddress: 'no address on this channel', suppressed: 'suppressed', unsubscribed: 'unsubscribed', noConsent: 'did not agree to the topic',
+  capped: 'had as much marketing as is allowed',
+}
 
 export function Broadcasts() {
   const { query } = useLocation()
@@ -45,6 +47,7 @@ export function Broadcast({ id }: { id: string }) {
   const broadcast = useLoaded(() => got(api.GET('/broadcasts/{id}', path)), [id], value => (isMoving(value) ? 1000 : 10_000))
   const may = useCan()
   const value = broadcast.value
+  const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
   const done = async (answer: Promise<Stored>) => broadcast.set(await answer)
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
   const begins = value?.sendAt ? `It begins at ${new Date(value.sendAt).toLocaleString()}.` : 'It begins at once.'
@@ -58,21 +61,20 @@ export function Broadcast({ id }: { id: string }) {
     {isOpen && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>Nothing has been sent of it.</p></Confirm>}
   </>}>
     <Shown of={broadcast}>{value => <>
-      <About of={value} />
-      {value.audience.frozen ? <Sent of={value} reload={broadcast.reload} /> : <Preview of={value} />}
+      <About of={value} template={template.value} />
+      {value.audience.frozen ? <Sent of={value} reload={broadcast.reload} /> : <Preview of={value} isMail={template.value?.channel === 'email'} />}
     </>}</Shown>
   </Screen>
 }
 
-function About({ of }: { of: Stored }) {
-  const segments = useSegments()
-  const template = useLoaded(() => got(api.GET('/templates/{id}', { params: { path: { id: of.templateId } } })), [of.templateId])
+function About({ of, template }: { of: Stored; template: Schemas['Template'] | null }) {
+  const known = useLoaded(segments, [])
   const topic = useLoaded(async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null), [of.topicId])
-  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segments.value?.find(each => each.id === of.segmentId)?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
+  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{known.value?.find(each => each.id === of.segmentId)?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
   return <>
     {of.reason && <p class="note">{of.reason.sentence}</p>}
     <Facts of={[
-      ['State', <Status value={of.state} />], ['Who', audience], ['What', <Link to={`/templates/${of.templateId}`}>{template.value?.name ?? of.templateId}</Link>],
+      ['State', <Status value={of.state} />], ['Who', audience], ['What', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
       ['Topic', of.topicId ? topic.value?.name ?? of.topicId : 'the template’s'], ['Begins', <When at={of.startedAt ?? of.sendAt} none="once it is scheduled" />],
       ...(of.localTime ? [['By the contact’s clock', `at ${of.localTime}`]] as const : []), ...(of.perMinute ? [['Pace', `${of.perMinute.toLocaleString()} a minute`]] as const : []),
       ['Ended', <When at={of.finishedAt} />],
@@ -85,14 +87,16 @@ function AudienceTable({ of }: { of: readonly (readonly [string, Counts | null])
   const shown = of.filter((one): one is readonly [string, Counts] => one[1] !== null)
   return <table class="audience"><caption class="unseen">The audience, by reason</caption>
     <thead><tr><th scope="col">Contacts</th>{shown.map(([name]) => <th key={name} scope="col">{name}</th>)}</tr></thead>
-    <tbody>{[['total', 'in the audience'] as const, ...REASONS].map(([reason, name]) => <tr key={reason}><td data-name="Contacts"><div>{name}</div></td>{shown.map(([column, counts]) => <td key={column} data-name={column}><div>{counts[reason].toLocaleString()}</div></td>)}</tr>)}</tbody>
+    <tbody>{Object.entries(REASONS).map(([reason, name]) => <tr key={reason}><td data-name="Contacts"><div>{name}</div></td>{shown.map(([column, counts]) => <td key={column} data-name={column}><div>{counts[reason as keyof Counts].toLocaleString()}</div></td>)}</tr>)}</tbody>
   </table>
 }
 
 /** Who would get it now, who would not and why, and what it would say to the newest. */
-function Preview({ of }: { of: Stored }) {
+function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
   const preview = useLoaded(() => got(api.POST('/broadcasts/{id}/preview', { params: { path: { id: of.id } } })), [of.id, of.updatedAt])
-  const names = useContactNames(preview.value?.samples.map(each => each.contactId) ?? [])
+  const samples = preview.value?.samples ?? []
+  const names = useContactNames(samples.map(each => each.contactId))
+  const test = (to: string) => got(api.POST('/broadcasts/{id}/test', { params: { path: { id: of.id } }, body: { to, contactId: samples[0]?.contactId ?? null } }))
   return <>
     <Section title="Who would get it now" actions={<button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>Count again</button>}>
       <Shown of={preview}>{value => <>
@@ -101,13 +105,16 @@ function Preview({ of }: { of: Stored }) {
         <AudienceTable of={[['now', value.audience]]} />
       </>}</Shown>
     </Section>
-    {preview.value && preview.value.samples.length > 0 && <Section title="What it would say">{preview.value.samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
-      <p>To <ContactLink id={contactId} names={names} /></p>
-      {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
-        {error ? <p class="wrong">{error}</p> : part === 'html' ? <Letter html={text ?? ''} /> : part === 'subject' ? <p class="subject"><b>{text}</b></p> : !rendered.html && <pre tabIndex={0}>{text}</pre>}
-        {(missing?.length ?? 0) > 0 && <p class="odd">No value for {missing?.join(', ')}.</p>}
+    {preview.value && <Section title="What it would say" actions={isMail && <TestMail needs="broadcasts:write" send={test}><p>It says what the newest contact would read who can be written to, and is marked as a test. Nobody else gets it.</p></TestMail>}>
+      {!samples.length && <p class="empty">Nobody would read it now.</p>}
+      {samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
+        <p>To <ContactLink id={contactId} names={names} /></p>
+        {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
+          {error ? <p class="wrong">{error}</p> : part === 'html' ? <Letter html={text ?? ''} /> : part === 'subject' ? <p class="subject"><b>{text}</b></p> : !rendered.html && <pre tabIndex={0}>{text}</pre>}
+          {(missing?.length ?? 0) > 0 && <p class="odd">No value for {missing?.join(', ')}.</p>}
+        </div>)}
       </div>)}
-    </div>)}</Section>}
+    </Section>}
   </>
 }
 
@@ -124,30 +131,7 @@ function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
     <Section title="The audience">
       <AudienceTable of={[['when it was scheduled', audience.previewed], ['when it began', audience.frozen], ['the difference', audience.difference]]} />
     </Section>
-    <Recipients of={of} reload={reload} />
+    <AskWhy broadcastId={of.id} />
+    <Recipients of={of} isMoving={isMoving(of)} reload={reload} />
   </>
 }
-
-function Recipients({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
-  const { query } = useLocation()
-  const status = query.get('status') ?? '', reason = query.get('reason') ?? ''
-  const asked = { status: (status || undefined) as (typeof STATUSES)[number] | undefined, reason: reason || undefined, limit: 50 }
-  const list = useListed(cursor => got(api.GET('/broadcasts/{id}/recipients', { params: { path: { id: of.id }, query: { ...asked, cursor } } })), [of.id, status, reason], isMoving(of) ? 2000 : 0)
-  const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
-  return <Section title="Who got it, and who did not">
-    <Filters>
-      <Choice label="Status" name="status" value={status} options={STATUSES} />
-      <Choice label="Reason" name="reason" value={reason} options={[...WHY, ...(reason && !WHY.some(([code]) => code === reason) ? [[reason, words(reason)] as const] : [])]} />
-    </Filters>
-    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={query.size ? <p>Nobody is like that. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>Nobody is in the audience.</p>} columns={[
-      { name: 'Contact', show: each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} /> },
-      { name: 'Status', show: each => <Status value={each.status} /> },
-      { name: 'Reason', show: each => (each.reason ? words(each.reason) : '–') },
-      { name: 'Message', show: each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>see it</Link> : '–') },
-      { name: 'Due', show: each => <When at={each.dueAt} /> },
-    ]} />
-  </Section>
-}
-
-const words = (code: string) => code.replaceAll('_', ' ')
-const WHY: readonly (readonly [string, string])[] = [['no_address', 'no address'], ['suppressed', 'suppressed'], ['unsubscribed', 'unsubscribed'], ['no_consent', 'did not agree to the topic'], ['quota', 'messages used up'], ['erased', 'erased']]

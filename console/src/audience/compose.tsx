@@ -1,10 +1,11 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
 import { api, got, settled, tagged } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
+import { segments, templates, topics } from '../names'
 import { go, useLocation } from '../router'
 import { Field, Form, Link, Screen, Section, Shown, Unsaved } from '../ui'
 import type { Stored } from './broadcasts'
-import { BLANK, FilterField, FoundShown, filterOf, useFound, useSegments } from './filter'
+import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 const WAYS = [['segment', 'a segment'], ['tag', 'all with a tag'], ['filter', 'a filter of its own']] as const
 const KNOWN = ['name', 'segmentId', 'tag', 'templateId', 'topicId', 'sendAt', 'localTime', 'perMinute'].map(name => `/${name}`)
@@ -39,11 +40,9 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
   const { query } = useLocation()
   const initial = drafted(stored, query.get('segment') ?? '')
   const [draft, change, forget, wasKept] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial)
-  const templates = useLoaded(async () => (await got(api.GET('/templates', { params: { query: { limit: 200 } } }))).data, [])
-  const topics = useLoaded(async () => (await got(api.GET('/topics', { params: { query: { limit: 200 } } }))).data, [])
-  const segments = useSegments()
+  const known = { templates: useLoaded(templates, []).value, topics: useLoaded(topics, []).value, segments: useLoaded(segments, []).value }
   const act = useAct()
-  const template = templates.value?.find(each => each.id === draft.templateId)
+  const template = known.templates?.find(each => each.id === draft.templateId)
   const save = async () => {
     const { name, way, templateId } = draft
     const isMarketing = template?.category === 'marketing'
@@ -70,11 +69,11 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
     <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} known={KNOWN} submit={save}>
       <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
       <Field label="Who gets it" value={draft.way} set={way => change({ way })} options={WAYS} />
-      {draft.way === 'segment' && <Field label="Segment" required options={named(segments.value)} hint={segments.value?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
+      {draft.way === 'segment' && <Field label="Segment" required options={named(known.segments)} hint={known.segments?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
       {draft.way === 'tag' && <Field label="Tag" required {...field('tag')} />}
       {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} refused={act.problem} />}
-      <Field label="What it says" required options={named(templates.value)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
-      {template?.category === 'marketing' && <Field label="Topic" options={[['', 'the template’s'], ...(topics.value ?? []).map(each => [each.id, each.name] as const)]} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
+      <Field label="What it says" required options={named(known.templates)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
+      {template?.category === 'marketing' && <Field label="Topic" options={[['', 'the template’s'], ...(known.topics ?? []).map(each => [each.id, each.name] as const)]} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
       <div class="columns">
         <Field label="It begins" type="datetime-local" hint="By your clock; empty: once it is scheduled." {...field('sendAt')} />
         <Field label="At this time of the contact’s day" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useLoaded } from '../data'
 import { parse } from '../exact'
-import { called, useFlows } from '../names'
+import { called, segments, templates, useFlows } from '../names'
 import { Refusal } from '../session'
 import { Field, Link, Refused, Section, plural } from '../ui'
 import { Condition } from '../flow/conditions'
@@ -28,13 +28,11 @@ export function filterOf(text: string): Json {
 
 const readable = (text: string): Json | null => { try { return filterOf(text) } catch { return null } }
 
-export const useSegments = () => useLoaded(async () => (await got(api.GET('/segments', { params: { query: { limit: 200 } } }))).data, [])
-
 /** `problem` is the refusal of the last save; before that, what the preview says is shown. */
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
   const [view, setView] = useState<'form' | 'json'>('form')
-  const templates = useLoaded(async () => (await got(api.GET('/templates', { params: { query: { limit: 200 } } }))).data, [])
-  const segments = useSegments()
+  const letters = useLoaded(templates, [])
+  const others = useLoaded(segments, [])
   const flows = useFlows()
   const filter = readable(text)
   const named = (all: readonly { id: string; name: string }[] | null | undefined) => (all ?? []).filter(each => each.id !== own).map(each => [each.id, each.name] as const)
@@ -46,7 +44,7 @@ export function FilterField({ text, set, problem, own }: { text: string; set: (t
     </div>
     {view === 'form' && filter ? <>
       <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
-        of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(named(templates.value), named(flows.value), named(segments.value)) }} />
+        of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(named(letters.value), named(flows.value), named(others.value)) }} />
       <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
     </> : <Field label="The filter, as JSON" rows={14} value={text} set={set} problem={problem} pointer={AT} />}
   </fieldset>

@@ -38,6 +38,10 @@ export interface CanvasProps {
 // The library puts names into selectors, and a name may be anything.
 const safe = encodeURIComponent, real = decodeURIComponent
 
+/** What the canvas shows of a simulation at a moment. */
+export interface Played { states: ReadonlyMap<string, 'passed' | 'here' | 'failed'>; walked: ReadonlySet<string> }
+export const NOTHING: Played = { states: new Map(), walked: new Set() }
+
 export const linkKey = (link: Link) => `${link.source}\n${link.port}`
 
 function Inner({ cards, links, positions, shown, walked, selected, look, free, locked, select, move, connect }: CanvasProps) {

@@ -6,7 +6,7 @@ import { parse } from '../exact'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { Refusal } from '../session'
-import { Confirm, Field, Form, Refused, Section, Status, plural } from '../ui'
+import { Check, Confirm, Field, Form, Refused, Section, Status, plural } from '../ui'
 import type { Json } from './model'
 
 export type Case = Schemas['Case']
@@ -31,8 +31,10 @@ async function keep(path: string, asked: Json, cases: string, name: string, isKn
   }
 }
 
-/** `asked` is the simulation that is shown: its path, and the body that began it. */
-export function Cases({ of, id, asked, isChanged, open }: { of: Kind; id: string; asked: { path: string; body: Json } | null; isChanged: boolean; open: (kept: Case) => void }) {
+/** `asked` is the simulation that is shown: its path, and the body that began it. `gate`: a case that fails prevents activation. */
+export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
+  of: Kind; id: string; asked: { path: string; body: Json } | null; isChanged: boolean; open: (kept: Case) => void; gate: boolean; setGate: ((gate: boolean) => void) | null
+}) {
   const path = { params: { path: { id } } }
   const list = useLoaded(async () => (parse(await (await raw(`/${of}/${id}/cases`)).text()) as { data: Case[] }).data, [of, id])
   const [name, setName] = useState('')
@@ -62,6 +64,7 @@ export function Cases({ of, id, asked, isChanged, open }: { of: Kind; id: string
     <Refused problem={list.problem} />
     <Refused problem={running.problem} />
     {results && <p role="status">{failed ? `${plural(failed, 'case')} of ${results.length} ${failed === 1 ? 'comes' : 'come'} out otherwise.` : `${plural(results.length, 'case')}: all come out as expected.`}{isChanged && ' They ran with the flow as it is stored.'}</p>}
+    <Check label="Activate this flow only if every case comes out as expected" value={gate} set={on => setGate?.(on)} disabled={!setGate} />
     {rows.length > 0 ? <ul class="plain cases">{rows.map(each => {
       const result = results?.find(one => one.name === each.name)
       return <li key={each.name}>

@@ -4,18 +4,21 @@ import { api, got, raw, type Schemas } from '../api'
 import { useLoaded } from '../data'
 import { parse } from '../exact'
 import { useCan } from '../me'
-import type { Kind } from '../names'
+import { Later } from '../later'
+import { templates, type Kind } from '../names'
 import { Refusal } from '../session'
 import { KINDS, SOURCES } from '../words'
 import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
-import { Canvas, type Shown as Look } from './canvas'
+import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
 import { DifferenceShown } from './difference'
 import { words, type Finding } from './form'
 import { Inspector } from './inspector'
 import { TRIGGER, kinds, type Kinds } from './kinds'
 import { added, connected, copied, difference, docOf, locator, moved, pasted, placed, removed, same, view, written, type Card, type Doc, type Exit } from './model'
-import { NOTHING, Simulator, type Played } from './simulator'
+
+// Loaded once it is wanted.
+const simulating = () => import('./simulator')
 
 export type Definition = Schemas['Workflow'] | Schemas['Automation']
 interface Stored { value: Definition; tag: string }
@@ -34,7 +37,7 @@ const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
   const all = useLoaded(kinds, [])
-  const names = useLoaded(async () => new Map((await got(api.GET('/templates', { params: { query: { limit: 200 } } }))).data.map(each => [each.id, each.name])), [])
+  const names = useLoaded(async () => new Map((await templates()).map(each => [each.id, each.name])), [])
   if (!stored.value || !all.value) return <Screen title="Flow"><Shown of={stored.value ? all : stored as never}>{() => null}</Shown></Screen>
   return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names.value ?? new Map()} />
 }
@@ -291,7 +294,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
           <button type="button" aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>Form</button>
           <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</button>
         </div>
-        {panel === 'simulate' ? <Simulator of={of} id={id} doc={doc} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />
+        {panel === 'simulate' ? <Later load={simulating} show={({ Simulator }) => <Simulator of={of} id={id} doc={doc} edit={locked ? null : history.edit} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />} />
           : <fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
             of={of} id={id} secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
             : <><h2 tabIndex={-1}>The flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} problem={problem} pointer="/name" />
@@ -309,7 +312,8 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   </Screen>
 }
 
-const bodyOf = (doc: Doc) => { const { name: _, ...rest } = written(doc); return rest }
+/** What a version is of. */
+const bodyOf = (doc: Doc) => { const { name: _, casesGate: __, ...rest } = written(doc); return rest }
 
 /** What saving or activating will do, before it is done. */
 function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {

@@ -1,8 +1,7 @@
 // Side forms, made of the JSON Schema of a kind: one control for each member, with what the check found at it.
 import { useState } from 'preact/hooks'
-import { api, got } from '../api'
 import { useLoaded } from '../data'
-import { useFlows } from '../names'
+import { flows, segments, templates, type Kind } from '../names'
 import { Refusal } from '../session'
 import { Check, Field, Link } from '../ui'
 import { ConditionField } from './conditions'
@@ -190,21 +189,22 @@ function Content({ place, schema, value, set, of }: Control) {
 
 // --- what is chosen by name -------------------------------------------------------------------------
 
-const PICKED: Record<string, true> = { templateId: true, workflowId: true, automationId: true }
+const flowsOf = (kind: Kind) => async () => (await flows()).filter(each => each.kind === kind)
 
-async function templates() {
-  const { data } = await got(api.GET('/templates', { params: { query: { limit: 200 } } }))
-  return data
+type Choosable = { id: string; name: string; channel?: string; state?: string }
+/** Where the page of one is, and all that there are. */
+const PICKED: Record<string, readonly [string, () => Promise<Choosable[]>]> = {
+  templateId: ['/templates', templates], segmentId: ['/segments', segments],
+  workflowId: ['/flows/workflows', flowsOf('workflows')], automationId: ['/flows/automations', flowsOf('automations')],
 }
 
 function Picked({ place, schema, value, set, of, name, label }: Control & { name: string; label: string }) {
-  const known = useLoaded(templates, [])
-  const flows = useFlows()
-  const options = name === 'templateId' ? (known.value ?? []).filter(each => !of.channel || each.channel === of.channel).map(each => [each.id, each.name] as const)
-    : (flows.value ?? []).filter(each => each.kind === (name === 'workflowId' ? 'workflows' : 'automations')).map(each => [each.id, `${each.name} (${each.state.toLowerCase()})`] as const)
+  const [pages, all] = PICKED[name]!
+  const known = useLoaded(all, [])
+  const options = (known.value ?? []).filter(each => !each.channel || !of.channel || each.channel === of.channel).map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
   const current = typeof value === 'string' ? value : ''
   const at = pointer(place)
   const isListed = !current || options.some(([id]) => id === current)
   return <Field label={label} value={current} set={text => set(text || undefined)} problem={refusalOf(of.findings)} pointer={at} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
-    hint={<><Hint schema={schema} at={at} of={of} /> {name === 'templateId' && (current ? <Link to={`/templates/${current}`}>See it</Link> : <Link to={`/templates/new?channel=${of.channel ?? 'email'}`}>Make a new one</Link>)}</>} />
+    hint={<><Hint schema={schema} at={at} of={of} /> {current ? <Link to={`${pages}/${current}`}>See it</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Make a new one</Link>}</>} />
 }

@@ -1,17 +1,12 @@
 // The form beside the canvas: the members of one card, and where its ports lead.
-import { useLoaded } from '../data'
-import type { Kind } from '../names'
-import { webhookSchema } from '../paths'
 import { KINDS } from '../words'
-import { Check, Field } from '../ui'
-import { Members, Typed, refusalOf, words, type Finding } from './form'
-import { TRIGGER, plain, portsOf, type Kinds, type Schema } from './kinds'
-import { at, connected, moved, pointer, put, renamed, type Card, type Doc, type Exit, type Json, type View } from './model'
+import { Field } from '../ui'
+import { Members, Typed, words } from './form'
+import { TRIGGER, portsOf, type Schema } from './kinds'
+import { at, connected, moved, pointer, put, renamed, type Card, type Exit, type Json, type View } from './model'
+import { Trigger, type OfTrigger } from './trigger'
 
-interface Props {
-  doc: Doc; card: Card; seen: View; all: Kinds; findings: readonly Finding[]; free: boolean; edit: (doc: Doc, label?: string) => void; aim: (exit: Exit) => void; remove: () => void
-  select: (ids: string[]) => void; secret: string; setSecret: (secret: string) => void; hasSecret: boolean; of: Kind; id: string
-}
+interface Props extends OfTrigger { card: Card; seen: View; free: boolean; aim: (exit: Exit) => void; remove: () => void; select: (ids: string[]) => void }
 
 export function Inspector(props: Props) {
   const { doc, card, seen, all, findings, free, edit, remove } = props
@@ -64,61 +59,4 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
       <p class="hint">{about[port] && `${words(about[port].split('`').join(''))}. `}<button type="button" class="small" aria-label={`Add here, behind ${port}`} onClick={() => aim({ id: card.id, port })}>Add here</button></p>
     </div>
   })}</fieldset>
-}
-
-const OF_SOURCE: Record<string, string[]> = { inbound_webhook: ['contactLookup', 'contactPath', 'dedupePath'], tag_added: ['tag'], event: ['name'], segment_entered: ['segmentId'], segment_left: ['segmentId'], date: ['field', 'offset', 'time', 'timezone', 'graceWindow'], schedule: ['cron', 'rrule', 'segmentId', 'timezone', 'graceWindow'] }
-const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
-
-/** What would find a contact in the requests that came, best first. */
-function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
-  const found = useLoaded(async () => (await webhookSchema(of, id)).lookups.slice(0, 4), [of, id])
-  if (!found.value?.length) return null
-  return <><p class="hint">In what came, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
-    <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
-}
-
-const AGAIN = [['', 'always'], ['once', 'never: once only'], ['not_while_running', 'not while a run of theirs goes on'], ['after', 'after a time']] as const
-
-/** Whether who went through may go through again. */
-function Reentry({ value, set, problem }: { value: unknown; set: (reentry: unknown) => void; problem: ReturnType<typeof refusalOf> }) {
-  const after = typeof value === 'object' && value !== null ? String((value as Json).after ?? '') : null
-  return <>
-    <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : String(value)} options={AGAIN}
-      set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} problem={problem} pointer="/trigger/reentry" />
-    {after !== null && <Field label="After" value={after} set={text => set({ after: text })} problem={problem} pointer="/trigger/reentry/after" hint="A duration, such as P7D." />}
-  </>
-}
-
-function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: Props) {
-  const proposing = { of, id }
-  const trigger = doc.trigger
-  const source = String(trigger.source ?? 'manual')
-  const only = ['source', ...(OF_SOURCE[source] ?? [])].flatMap(name => (name === 'contactPath' && trigger.contactLookup === 'contact_id' ? [name, 'metadataField'] : [name]))
-  const set = (next: unknown) => edit({ ...doc, trigger: next as Json }, 'trigger')
-  const defaults = (trigger.contactDefaults ?? {}) as Json
-  const change = (name: string, value: unknown) => {
-    const next = put(defaults, [name], value === '' ? undefined : value)
-    set(put(trigger, ['contactDefaults'], Object.keys(next).length ? next : undefined))
-  }
-  const problem = refusalOf(findings)
-  const metadata = Object.entries((defaults.metadata ?? {}) as Json).map(([name, value]) => `${name} = ${typeof value === 'string' ? value : JSON.stringify(value)}`).join('\n')
-  return <>
-    <Members place={['trigger']} schema={{ ...all.trigger, properties: Object.fromEntries(only.map(name => [name, plain(all.trigger.properties?.[name] ?? {}, all.defs)])) }} value={trigger} set={set} of={{ all, findings, locked: false }} />
-    <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} problem={problem} />
-    {source === 'inbound_webhook' && <>
-      <Proposed {...proposing} use={lookup => set({ ...trigger, ...lookup })} />
-      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} problem={problem} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />
-      <Check label="Make a contact that is not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} />
-      {trigger.createContact === true && <fieldset class="group"><legend>A new contact begins with</legend>
-        <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
-        {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} problem={problem} pointer={`/trigger/contactDefaults/${name}`} />)}
-        <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} findings={findings} pointer="/trigger/contactDefaults/tags" hint="One on each line."
-          read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
-        <Typed label="Fields of your own" rows={2} text={metadata} findings={findings} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
-          const pairs = text.split('\n').filter(line => line.includes('=')).map(line => { const [name = '', ...rest] = line.split('='); return [name.trim(), rest.join('=').trim()] as const }).filter(([name]) => name)
-          change('metadata', pairs.length ? Object.fromEntries(pairs) : undefined)
-        }} />
-      </fieldset>}
-    </>}
-  </>
 }

@@ -11,19 +11,13 @@ export interface Schema {
  * In steps, an open port without an arm goes on at the step after, but for those that end the run. */
 export interface Ports { open: string[]; wired: string[]; given: string[]; ends: string[]; each: string | null; about: Record<string, string> }
 export interface Kind { name: string; about: string; schema: Schema; ports: Ports }
-export interface Kinds { all: ReadonlyMap<string, Kind>; trigger: Schema; defs: Record<string, Schema> }
+export interface Kinds { all: ReadonlyMap<string, Kind>; triggers: ReadonlyMap<string, Schema>; defs: Record<string, Schema> }
 
 export const TRIGGER = 'trigger'
 const NONE: Ports = { open: [], wired: [], given: [], ends: [], each: null, about: {} }
 const OF_TRIGGER: Ports = { ...NONE, open: ['next'] }
 
 const named = (ref: string) => ref.slice(ref.lastIndexOf('/') + 1)
-
-/** One schema with the members of all alternatives. */
-function anyOfIts(schema: Schema, defs: Record<string, Schema>): Schema {
-  const each = (schema.oneOf ?? []).map(one => defs[named(one.$ref ?? '')]?.properties ?? {})
-  return { ...schema, properties: Object.assign({}, ...each) as Record<string, Schema> }
-}
 
 function read(document: { $defs: Record<string, Schema> }): Kinds {
   const defs = document.$defs
@@ -32,7 +26,8 @@ function read(document: { $defs: Record<string, Schema> }): Kinds {
     const schema = defs[named(ref).replace(/Step$/, 'Data')] ?? {}
     return [name, { name, about: schema.description ?? '', schema, ports: schema['x-ports'] ?? NONE }] as const
   })
-  return { all: new Map(all), trigger: anyOfIts(defs.WritableTrigger ?? {}, defs), defs }
+  const triggers = (defs.WritableTrigger?.oneOf ?? []).map(one => defs[named(one.$ref ?? '')] ?? {})
+  return { all: new Map(all), triggers: new Map(triggers.map(each => [String(each.properties?.source?.const), each])), defs }
 }
 
 let known: Promise<Kinds> | null = null

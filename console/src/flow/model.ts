@@ -8,7 +8,7 @@ export type Shape = 'steps' | 'graph'
 export interface Edge extends Json { id?: string; source: string; target: string; sourceHandle?: string | null }
 export interface Node extends Json { id: string; type: string; position?: { x: number; y: number }; data?: Json }
 export type Graph = Json & { nodes: Node[]; edges: Edge[] }
-export interface Doc { shape: Shape; name: string; trigger: Json; steps: Json[]; graph: Graph }
+export interface Doc { shape: Shape; name: string; casesGate: boolean; trigger: Json; steps: Json[]; graph: Graph }
 
 /** One box. `place` leads to its node or step in the definition, `config` to its members. */
 export interface Card { id: string; kind: string; place: Key[]; config: Key[]; members: Json; ports: string[] }
@@ -22,17 +22,17 @@ const isBlank = (value: unknown) => value === undefined || value === null || val
 export const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
 
 /** What is stored, as it is edited: the trigger in one place, and nothing that cannot be written. */
-export function docOf(stored: { name: string; trigger: object; steps?: unknown; graph?: unknown }): Doc {
+export function docOf(stored: { name: string; casesGate: boolean; trigger: object; steps?: unknown; graph?: unknown }): Doc {
   const trigger = Object.fromEntries(Object.entries(stored.trigger).filter(([name, value]) => !READ_ONLY.includes(name) && value !== null))
   const graph = isObject(stored.graph) ? stored.graph : {}
   const nodes = listed(graph.nodes).map(node => (node.type === TRIGGER && 'data' in node ? { ...node, data: {} } : node)) as Node[]
-  return { shape: stored.graph === undefined ? 'steps' : 'graph', name: stored.name, trigger, steps: listed(stored.steps), graph: { ...graph, nodes, edges: listed(graph.edges) as Edge[] } }
+  return { shape: stored.graph === undefined ? 'steps' : 'graph', name: stored.name, casesGate: stored.casesGate, trigger, steps: listed(stored.steps), graph: { ...graph, nodes, edges: listed(graph.edges) as Edge[] } }
 }
 
 /** As the API takes it. `before`: members of the trigger that are gone are taken away by null. */
-export function written(doc: Doc, before?: Doc): { name: string; trigger: Json; steps?: Json[]; graph?: Graph } {
+export function written(doc: Doc, before?: Doc): { name: string; casesGate: boolean; trigger: Json; steps?: Json[]; graph?: Graph } {
   const gone = Object.fromEntries(Object.keys(before?.trigger ?? {}).filter(name => !(name in doc.trigger)).map(name => [name, null]))
-  const common = { name: doc.name, trigger: { ...gone, ...doc.trigger } }
+  const common = { name: doc.name, casesGate: doc.casesGate, trigger: { ...gone, ...doc.trigger } }
   return doc.shape === 'steps' ? { ...common, steps: doc.steps } : { ...common, graph: doc.graph }
 }
 
@@ -309,7 +309,7 @@ export function difference(before: Doc, after: Doc, all: Kinds): Difference {
   const brief = (card: Card) => ({ id: card.id, type: card.kind })
   const lacks = (links: Link[], link: Link) => !links.some(each => same(each, link))
   return {
-    trigger: { ...(before.name === after.name ? {} : { 'its name': [before.name, after.name] }), ...changes(before.trigger, after.trigger) },
+    trigger: { ...changes({ 'its name': before.name, casesGate: before.casesGate }, { 'its name': after.name, casesGate: after.casesGate }), ...changes(before.trigger, after.trigger) },
     nodes: {
       added: [...now.values()].filter(card => !old.has(card.id)).map(brief), removed: [...old.values()].filter(card => !now.has(card.id)).map(brief),
       changed: [...now.values()].filter(card => old.has(card.id)).map(card => ({ ...brief(card), members: changes(membersOf(old.get(card.id)!, all, before.shape), membersOf(card, all, after.shape)) })).filter(each => Object.keys(each.members).length),

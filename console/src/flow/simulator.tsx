@@ -9,15 +9,13 @@ import { Refusal } from '../session'
 import { KINDS } from '../words'
 import { Field, Form, Json as Tree, Status } from '../ui'
 import { Decision, Why } from '../screens/runs'
-import { linkKey } from './canvas'
+import { NOTHING, linkKey, type Played } from './canvas'
 import { Letter } from './letter'
 import { isObject, written, type Doc, type Json } from './model'
 import { Cases, type Case } from './cases'
 
 type Trace = Schemas['Simulation']
 type Step = Trace['steps'][number]
-export interface Played { states: ReadonlyMap<string, 'passed' | 'here' | 'failed'>; walked: ReadonlySet<string> }
-export const NOTHING: Played = { states: new Map(), walked: new Set() }
 
 const MASKED = /"••••"/g // a credential that only the service knows; a simulated call needs none
 
@@ -65,7 +63,7 @@ function event({ trigger }: Doc): string {
   return JSON.stringify(path.split('.').reduceRight<unknown>((inner, name) => ({ [name]: inner }), lookup === 'email' ? 'ada@example.com' : '+14155550123'), null, 2)
 }
 
-export function Simulator({ of, id, doc, isChanged, entry, play, pick }: { of: Kind; id: string; doc: Doc; isChanged: boolean; entry: string; play: (played: Played) => void; pick: (id: string) => void }) {
+export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: { of: Kind; id: string; doc: Doc; edit: ((doc: Doc) => void) | null; isChanged: boolean; entry: string; play: (played: Played) => void; pick: (id: string) => void }) {
   const [draft, change] = useDraft(`simulate.${id}`, { trigger: event(doc), contact: '', startAt: '', more: '' })
   const [trace, setTrace] = useState<Trace | null>(null)
   const [asked, setAsked] = useState<{ path: string; body: Json } | null>(null)
@@ -123,7 +121,7 @@ export function Simulator({ of, id, doc, isChanged, entry, play, pick }: { of: K
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>
     </details>
-    <Cases of={of} id={id} asked={asked} isChanged={isChanged} open={opened} />
+    <Cases of={of} id={id} asked={asked} isChanged={isChanged} open={opened} gate={doc.casesGate} setGate={edit && (casesGate => edit({ ...doc, casesGate }))} />
   </>
 }
 

@@ -2,13 +2,14 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
-import { useCan, useMe } from '../me'
+import { useCan } from '../me'
 import { meant } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
+import { TestMail } from '../test_mail'
 
 type Stored = Schemas['Template']
 const CHANNELS = [['email', 'email'], ['sms', 'text message'], ['whatsapp', 'WhatsApp']] as const
@@ -95,7 +96,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   }
   const known = ['/name', ...parts.map(([name]) => `/content/${name}`)]
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
-    <TestMail template={stored} />
+    {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>Flows that use it keep it from being deleted; you are told which.</p></Confirm>
   </>}>
     {wasKept && <Unsaved forget={() => forget()} />}
@@ -153,20 +154,4 @@ function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean })
   </Section>
 }
 
-function TestMail({ template }: { template: Stored }) {
-  const me = useMe()
-  const [to, setTo] = useState(me.user?.email ?? '')
-  const [sent, setSent] = useState('')
-  if (template.channel !== 'email' || !useCan()('messages:write')) return null
-  return <>
-    {sent && <span role="status"><Link to={`/messages/${sent}`}>Test mail sent</Link></span>}
-    <Confirm label="Test mail" title="Send a test mail?" sure="Send it" act={async () => {
-      const { messageId } = await got(api.POST('/messages/test-email', { body: { to, templateId: template.id } as never }))
-      setSent(messageId)
-    }}>
-      <p>The stored template is sent, marked as a test.</p>
-      <Field label="To" type="email" required value={to} set={setTo} hint="A member’s address." />
-    </Confirm>
-  </>
-}
 

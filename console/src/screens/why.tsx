@@ -1,12 +1,14 @@
 // Why a flow did or did not reach a contact, with the record that proves each reason; and the event that one may be.
 import { api, got, type Schemas } from '../api'
 import { useLoaded } from '../data'
-import { ContactLink, useContactNames, type FlowName } from '../names'
+import { useCan } from '../me'
+import { broadcasts, ContactLink, useContactNames, type FlowName } from '../names'
 import { narrow, useLocation } from '../router'
-import { ADVICE, EXPLAINED } from '../words'
+import { ADVICE, EXCLUDED, EXPLAINED } from '../words'
 import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
 
 type Reason = Schemas['Explaining']
+type About = { definitionId?: string; broadcastId?: string; since?: string }
 
 const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: Reason['evidence']) => string]> = {
   definition: ['the flow', ({ id }) => `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`],
@@ -18,26 +20,29 @@ const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: R
 }
 
 /** The day in the viewer's zone, as an input has it, and the moment it begins. */
-const begins = (day: string) => (day ? new Date(`${day}T00:00`).toISOString() : undefined)
+const begins = (day: string) => (day ? { since: new Date(`${day}T00:00`).toISOString() } : {})
+/** What is asked about: a flow or a broadcast, by the beginning of its id. */
+const about = (id: string): About => (id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id })
 
 export function WhyNot({ contactId, all }: { contactId: string; all: FlowName[] | null }) {
   const { query } = useLocation()
-  const flow = query.get('why') ?? '', since = query.get('since') ?? ''
+  const why = query.get('why') ?? '', since = query.get('since') ?? ''
+  const may = useCan()('broadcasts:read')
+  const sent = useLoaded(async () => (may ? broadcasts() : []), [may])
   return <Section title="Why, or why not?">
     <Filters>
-      <Choice label="Flow" name="why" value={flow} any="choose one" options={[['all', 'all flows'], ...(all ?? []).map(each => [each.id, each.name] as const)]} />
+      <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...(all ?? []).map(each => [each.id, each.name] as const), ...(sent.value ?? []).map(each => [each.id, `Broadcast: ${each.name}`] as const)]} />
       <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>
     </Filters>
-    {flow ? <Reasons contactId={contactId} flow={flow} since={since} /> : <p class="empty">Choose a flow to see what came for this contact, and what held it back.</p>}
+    {why ? <Reasons contactId={contactId} about={{ ...about(why), ...begins(since) }} /> : <p class="empty">Choose a flow or a broadcast to see what came for this contact, and what held it back.</p>}
   </Section>
 }
 
-function Reasons({ contactId, flow, since }: { contactId: string; flow: string; since: string }) {
-  const path = { path: { id: contactId }, query: { definitionId: flow === 'all' ? undefined : flow, since: begins(since) } }
-  const found = useLoaded(async () => (await got(api.GET('/contacts/{id}/explain', { params: path }))).data, [contactId, flow, since], () => 10_000)
+export function Reasons({ contactId, about }: { contactId: string; about: About }) {
+  const found = useLoaded(async () => (await got(api.GET('/contacts/{id}/explain', { params: { path: { id: contactId }, query: about } }))).data, [contactId, JSON.stringify(about)], () => 10_000)
   return <Shown of={found}>{reasons => (reasons.length ? <ol class="timeline whys">{reasons.map((each, index) => {
     const [record, to] = RECORDS[each.evidence.type]
-    const advice = (each.reason && ADVICE[each.reason]) || EXPLAINED[each.code]
+    const advice = (each.reason && (each.evidence.type === 'broadcast' ? EXCLUDED : ADVICE)[each.reason]) || EXPLAINED[each.code]
     return <li key={index}><span class="soft"><When at={each.at} /></span>
       <p><span class="sentence">{each.sentence}</span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
   })}</ol> : <p class="empty">Nothing is known: no event, request, run or message of this contact.</p>)}</Shown>

@@ -1,0 +1,56 @@
+// Who is in the audience of a broadcast, what became of each, and why.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { api, got } from '../api'
+import { useAct, useListed } from '../data'
+import { ContactLink, meant, useContactNames } from '../names'
+import { narrow, useLocation } from '../router'
+import { Choice, Field, Filters, Form, Link, Section, Status, Table, When } from '../ui'
+import { Reasons } from '../screens/why'
+import type { Stored } from './broadcasts'
+
+export const STATUSES = ['PENDING', 'QUEUED', 'SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
+const words = (code: string) => code.replaceAll('_', ' ')
+/** Reasons for no message at all. */
+const WHY: Record<string, string> = {
+  erased: 'erased', no_address: 'no address', suppressed: 'suppressed', unsubscribed: 'unsubscribed', no_consent: 'did not agree to the topic', capped: 'had as much marketing as is allowed', quota: 'messages used up',
+}
+
+export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boolean; reload: () => Promise<void> }) {
+  const { query } = useLocation()
+  const status = query.get('status') ?? '', reason = query.get('reason') ?? ''
+  const asked = { status: (status || undefined) as (typeof STATUSES)[number] | undefined, reason: reason || undefined, limit: 50 }
+  const list = useListed(cursor => got(api.GET('/broadcasts/{id}/recipients', { params: { path: { id: of.id }, query: { ...asked, cursor } } })), [of.id, status, reason], isMoving ? 2000 : 0)
+  const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
+  return <Section title="Who got it, and who did not">
+    <Filters>
+      <Choice label="Status" name="status" value={status} options={STATUSES} />
+      <Choice label="Reason" name="reason" value={reason} options={[...Object.entries(WHY), ...(reason && !(reason in WHY) ? [[reason, words(reason)] as const] : [])]} />
+    </Filters>
+    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={status || reason ? <p>Nobody is like that. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>Nobody is in the audience.</p>} columns={[
+      { name: 'Contact', show: each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} /> },
+      { name: 'Status', show: each => <Status value={each.status} /> },
+      { name: 'Reason', show: each => (each.reason ? WHY[each.reason] ?? words(each.reason) : '–') },
+      { name: 'Message', show: each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>see it</Link> : '–') },
+      { name: 'Due', show: each => <When at={each.dueAt} /> },
+      { name: 'Why', show: each => each.reason !== 'erased' && <button type="button" class="small" onClick={() => narrow({ contact: each.contactId })}>Why?</button> },
+    ]} />
+  </Section>
+}
+
+/** Why it did or did not reach somebody, who need not be in the audience. */
+export function AskWhy({ broadcastId }: { broadcastId: string }) {
+  const { query } = useLocation()
+  const contactId = query.get('contact') ?? ''
+  const [typed, setTyped] = useState('')
+  const names = useContactNames([contactId || null])
+  const act = useAct()
+  const found = useRef<HTMLHeadingElement>(null)
+  const shown = useRef(contactId)
+  useEffect(() => { if (shown.current !== contactId) found.current?.focus(); shown.current = contactId }, [contactId])
+  return <Section title="Why, or why not?">
+    <Form act={act} label="Why?" known={['/contactId']} submit={async () => narrow({ contact: (await meant(typed)) ?? '' })}>
+      <Field label="Contact" required value={typed} set={setTyped} problem={act.problem} pointer="/contactId" hint="Email address, name or ID; also of somebody who is not in the audience." />
+    </Form>
+    {contactId && <><h3 ref={found} tabIndex={-1}><ContactLink id={contactId} names={names} /></h3><Reasons contactId={contactId} about={{ broadcastId }} /></>}
+  </Section>
+}

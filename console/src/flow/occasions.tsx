@@ -1,0 +1,92 @@
+// When a run starts by the clock: at a date that a contact has, or by a schedule.
+import { useState } from 'preact/hooks'
+import type { Refusal } from '../session'
+import { Field } from '../ui'
+import { put, type Json } from './model'
+
+interface Asked { value: Json; set: (trigger: Json) => void; problem: Refusal }
+
+const text = (value: unknown) => (typeof value === 'string' ? value : '')
+/** A member; "" takes it away. */
+const changing = ({ value, set }: Asked) => (name: string, to: string) => set(put(value, [name], to || undefined))
+
+const OWN = 'metadata.'
+const DATES = [['', '–'], ['createdAt', 'when the contact was made'], [OWN, 'a field of your own']] as const
+const SIDES = [['', 'on it'], ['-', 'before it'], ['+', 'after it']] as const
+
+export function DateOf(asked: Asked) {
+  const { value, problem } = asked
+  const change = changing(asked)
+  const field = text(value.field), offset = text(value.offset)
+  const isOwn = field.startsWith(OWN)
+  const side = value.offset === undefined ? '' : offset.startsWith('-') ? '-' : '+'
+  const by = offset.replace('-', '')
+  const shift = (to: string, length: string) => asked.set(put(value, ['offset'], to === '' ? undefined : to === '-' ? `-${length}` : length))
+  return <>
+    <Field label="The date" value={isOwn ? OWN : field} set={to => change('field', to)} options={DATES} problem={problem} {...(isOwn ? {} : { pointer: '/trigger/field' })} />
+    {isOwn && <Field label="Name of the field" value={field.slice(OWN.length)} set={to => change('field', OWN + to)} problem={problem} pointer="/trigger/field" hint="Its value is a date, such as 2026-11-02, or a time." />}
+    <Field label="When" value={side} set={to => shift(to, by || 'P1D')} options={SIDES} />
+    {side && <Field label="By how long" value={by} set={to => shift(side, to)} problem={problem} pointer="/trigger/offset" hint="A duration, such as P7D or PT2H." />}
+    <Field label="At" type="time" value={text(value.time)} set={to => change('time', to)} problem={problem} pointer="/trigger/time" hint="Empty: the time that the value says, or midnight." />
+    <Zone {...asked} ofContact />
+  </>
+}
+
+const WORKSPACE = 'workspace', CONTACT = 'contact', OTHER = 'other'
+
+/** Whose clock it goes by. */
+function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) {
+  const change = changing(asked)
+  const zone = text(asked.value.timezone) || WORKSPACE
+  const isNamed = zone !== WORKSPACE && zone !== CONTACT
+  const options = [[WORKSPACE, 'the workspace’s'], ...(ofContact ? [[CONTACT, 'the contact’s']] as const : []), [OTHER, 'that of a time zone']] as const
+  return <>
+    <Field label="By whose clock" value={isNamed ? OTHER : zone} options={options} set={to => change('timezone', to === OTHER ? Intl.DateTimeFormat().resolvedOptions().timeZone : to === WORKSPACE ? '' : to)} />
+    {isNamed && <Field label="Time zone" value={zone} set={to => change('timezone', to || OTHER)} problem={asked.problem} pointer="/trigger/timezone" placeholder="Europe/Lisbon" />}
+  </>
+}
+
+// --- schedules --------------------------------------------------------------------------------------
+
+const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const
+const SIMPLE = /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun))*)$/
+const WAYS = [['', '–'], ['day', 'every day'], ['week', 'on days of the week'], ['month', 'on a day of the month'], ['cron', 'by a line of cron'], ['rrule', 'by a recurrence rule']] as const
+
+/** What a line of cron says, if the form can say it: the time, and on which days. */
+function read(cron: string) {
+  const [, minute, hour, date = '*', days = '*'] = SIMPLE.exec(cron) ?? []
+  if (minute === undefined || hour === undefined || (date !== '*' && days !== '*')) return null
+  return { time: `${hour.padStart(2, '0')}:${minute.padStart(2, '0')}`, date, days, way: date !== '*' ? 'month' : days !== '*' ? 'week' : 'day' }
+}
+
+function line(time: string, date: string, days: string): string {
+  const [hour = '9', minute = '0'] = time.split(':')
+  return `${Number(minute)} ${Number(hour)} ${date} * ${days}`
+}
+
+export function Schedule(asked: Asked) {
+  const { value, set, problem } = asked
+  const { cron, rrule, ...rest } = value
+  const [isLine, setLine] = useState(false)
+  const simple = isLine ? null : read(text(cron))
+  const way = rrule !== undefined ? 'rrule' : cron === undefined ? '' : simple?.way ?? 'cron'
+  const by = (next: string) => set({ ...rest, cron: next })
+  const time = simple?.time ?? '09:00'
+  const begin: Record<string, () => void> = {
+    '': () => set(rest), day: () => by(line(time, '*', '*')), week: () => by(line(time, '*', 'mon')), month: () => by(line(time, '1', '*')),
+    cron: () => by(text(cron) || line(time, '*', '*')), rrule: () => set({ ...rest, rrule: 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9' }),
+  }
+  const turn = (day: string, on: boolean) => {
+    const chosen = DAYS.filter(each => (each === day ? on : simple?.days.split(',').includes(each)))
+    by(line(time, '*', chosen.join() || '*'))
+  }
+  return <>
+    <Field label="When" value={way} set={to => { setLine(to === 'cron'); begin[to]?.() }} options={WAYS} problem={problem} {...(way === '' ? { pointer: '/trigger/rrule' } : {})} />
+    {simple && way === 'week' && <p class="several" role="group" aria-label="Days of the week">{DAYS.map(day => <label key={day}><input type="checkbox" checked={simple.days.split(',').includes(day)} onChange={event => turn(day, event.currentTarget.checked)} /> {day}</label>)}</p>}
+    {simple && way === 'month' && <Field label="Day of the month" type="number" min="1" max="31" value={simple.date} set={to => by(line(time, to || '1', '*'))} problem={problem} pointer="/trigger/cron" />}
+    {simple ? <Field label="At" type="time" value={time} set={to => to && by(line(to, simple.date, simple.days))} problem={problem} pointer="/trigger/cron" />
+      : way === 'cron' ? <Field label="Cron" value={text(cron)} set={by} problem={problem} pointer="/trigger/cron" hint="Minute, hour, day, month and weekday; at most once an hour." />
+      : way === 'rrule' && <Field label="Recurrence rule" value={text(rrule)} set={to => set({ ...rest, rrule: to })} problem={problem} pointer="/trigger/rrule" hint="RFC 5545, such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9; at most once an hour." />}
+    <Zone {...asked} />
+  </>
+}

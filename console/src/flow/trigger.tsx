@@ -1,0 +1,90 @@
+// The form of a trigger: what starts runs, for which contact, and when.
+import { useLoaded } from '../data'
+import type { Kind } from '../names'
+import { webhookSchema } from '../paths'
+import { SOURCES } from '../words'
+import { Check, Field } from '../ui'
+import { Members, Typed, refusalOf, words, type Finding } from './form'
+import { plain, type Kinds } from './kinds'
+import { put, type Doc, type Json } from './model'
+import { DateOf, Schedule } from './occasions'
+
+export interface OfTrigger {
+  doc: Doc; all: Kinds; findings: readonly Finding[]; edit: (doc: Doc, label?: string) => void
+  secret: string; setSecret: (secret: string) => void; hasSecret: boolean; of: Kind; id: string
+}
+
+/** The members that a form is made for from their schema; dates and schedules have one of their own. */
+const OF_SOURCE: Record<string, string[]> = {
+  inbound_webhook: ['contactLookup', 'contactPath', 'metadataField', 'dedupePath'], tag_added: ['tag'], event: ['name'],
+  segment_entered: ['segmentId'], segment_left: ['segmentId'], date: ['graceWindow'], schedule: ['segmentId', 'graceWindow'],
+}
+const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
+
+/** What would find a contact in the requests that came, best first. */
+function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
+  const found = useLoaded(async () => (await webhookSchema(of, id)).lookups.slice(0, 4), [of, id])
+  if (!found.value?.length) return null
+  return <><p class="hint">In what came, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
+    <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
+}
+
+const AGAIN = [['', 'always'], ['once', 'never: once only'], ['not_while_running', 'not while a run of theirs goes on'], ['after', 'after a time']] as const
+
+/** Whether who went through may go through again. */
+function Reentry({ value, set, problem }: { value: unknown; set: (reentry: unknown) => void; problem: ReturnType<typeof refusalOf> }) {
+  const after = typeof value === 'object' && value !== null ? String((value as Json).after ?? '') : null
+  return <>
+    <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : String(value)} options={AGAIN}
+      set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} problem={problem} pointer="/trigger/reentry" />
+    {after !== null && <Field label="After" value={after} set={text => set({ after: text })} problem={problem} pointer="/trigger/reentry/after" hint="A duration, such as P7D." />}
+  </>
+}
+
+export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: OfTrigger) {
+  const trigger = doc.trigger
+  const source = String(trigger.source ?? 'manual')
+  const schema = all.triggers.get(source)
+  const isHere = (name: string) => name !== 'metadataField' || trigger.contactLookup === 'contact_id'
+  /** Of the trigger as it stands, as the form of this source says it. */
+  const member = (name: string) => {
+    const found = plain(schema?.properties?.[name] ?? {}, all.defs)
+    return [name, { ...found, description: found.description?.replace(/^With [^:]*: (.)/, (_, first: string) => first.toUpperCase()) ?? '' }] as const
+  }
+  const set = (next: unknown) => edit({ ...doc, trigger: next as Json }, 'trigger')
+  const problem = refusalOf(findings)
+  const shared = { value: trigger, set, problem }
+  return <>
+    <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} problem={problem} pointer="/trigger/source" hint={schema?.description}
+      options={[...new Set([...all.triggers.keys(), source])].map(each => [each, SOURCES[each] ?? each] as const)} />
+    {source === 'date' && <DateOf {...shared} />}
+    {source === 'schedule' && <Schedule {...shared} />}
+    <Members place={['trigger']} schema={{ properties: Object.fromEntries((OF_SOURCE[source] ?? []).filter(isHere).map(member)) }} value={trigger} set={set} of={{ all, findings, locked: false }} />
+    <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} problem={problem} />
+    {source === 'inbound_webhook' && <>
+      <Proposed of={of} id={id} use={lookup => set({ ...trigger, ...lookup })} />
+      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} problem={problem} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />
+      <Check label="Make a contact that is not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} />
+      {trigger.createContact === true && <NewContact defaults={(trigger.contactDefaults ?? {}) as Json} set={next => set(put(trigger, ['contactDefaults'], next))} findings={findings} />}
+    </>}
+  </>
+}
+
+/** What a contact has that the trigger makes. */
+function NewContact({ defaults, set, findings }: { defaults: Json; set: (defaults: Json | undefined) => void; findings: readonly Finding[] }) {
+  const change = (name: string, value: unknown) => {
+    const next = put(defaults, [name], value === '' ? undefined : value)
+    set(Object.keys(next).length ? next : undefined)
+  }
+  const metadata = Object.entries((defaults.metadata ?? {}) as Json).map(([name, value]) => `${name} = ${typeof value === 'string' ? value : JSON.stringify(value)}`).join('\n')
+  return <fieldset class="group"><legend>A new contact begins with</legend>
+    <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
+    {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} problem={refusalOf(findings)} pointer={`/trigger/contactDefaults/${name}`} />)}
+    <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} findings={findings} pointer="/trigger/contactDefaults/tags" hint="One on each line."
+      read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
+    <Typed label="Fields of your own" rows={2} text={metadata} findings={findings} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
+      const pairs = text.split('\n').filter(line => line.includes('=')).map(line => { const [name = '', ...rest] = line.split('='); return [name.trim(), rest.join('=').trim()] as const }).filter(([name]) => name)
+      change('metadata', pairs.length ? Object.fromEntries(pairs) : undefined)
+    }} />
+  </fieldset>
+}

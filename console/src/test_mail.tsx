@@ -1,0 +1,20 @@
+// A mail to a member, marked as a test.
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import { useCan, useMe } from './me'
+import { Confirm, Field, Link } from './ui'
+
+/** `needs`: the permission to send it. The children say what will be sent. */
+export function TestMail({ send, needs = 'messages:write', children }: { send: (to: string) => Promise<{ messageId: string }>; needs?: string; children: ComponentChildren }) {
+  const me = useMe()
+  const [to, setTo] = useState(me.user?.email ?? '')
+  const [sent, setSent] = useState('')
+  if (!useCan()(needs)) return null
+  return <>
+    {sent && <span role="status"><Link to={`/messages/${sent}`}>Test mail sent</Link></span>}
+    <Confirm label="Test mail" title="Send a test mail?" sure="Send it" act={async () => setSent((await send(to)).messageId)}>
+      {children}
+      <Field label="To" type="email" required value={to} set={setTo} hint="A member’s address." />
+    </Confirm>
+  </>
+}
