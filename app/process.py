@@ -62,8 +62,9 @@ class Process:
         fair_share: FairShare | None = None,
     ) -> list[Job]:
         """Take what is due, the hinted jobs first."""
-        apart = self.database if self.database.is_sharded else None
-        async with self.database.read() if apart else self.database.write() as db:
+        database = self.database
+        apart = database if database.is_sharded else None
+        async with database.read() if apart else database.write(follow_indexes=True) as db:
             return await jobs.claim(
                 db,
                 kind,

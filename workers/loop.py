@@ -41,9 +41,8 @@ async def beat(process: Process, pools: Mapping[Kind, WorkerPool]) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
     pause = BEAT_SECONDS
     sharded = process.database.is_sharded
-    async with process.database.read() if sharded else process.database.write() as db:
-        if not sharded:
-            await db.use(lambda link: link.follow_indexes())
+    database = process.database
+    async with database.read() if sharded else database.write(follow_indexes=True) as db:
         now = await db.now()
         next_due = await jobs.next_due(db)
     for kind, due in next_due.items():

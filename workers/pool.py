@@ -70,7 +70,8 @@ class WorkerPool:
             self._start_claiming()
 
     def accept(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
-        """Hint at as many rows as there are free slots; returns the others, for another worker."""
+        """Hint at as many rows as there are free slots; returns the others, for another worker, or
+        for this one once a slot is free."""
         free = 0 if self._closed else self._concurrency - len(self._running) - len(self._hinted)
         accepted: list[Pair] = []
         others: list[Pair] = []
@@ -79,6 +80,7 @@ class WorkerPool:
             (accepted if fits else others).append(pair)
         if accepted:
             self.hint(accepted)
+        self._fair_share.held_back |= bool(others)
         return others
 
     async def close(self, seconds: float) -> None:

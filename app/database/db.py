@@ -115,13 +115,16 @@ class Database:
         await self._databases._backend.disconnect()
 
     @asynccontextmanager
-    async def write(self, timeouts: RequestTimeouts | None = None) -> AsyncIterator[Handle]:
+    async def write(
+        self, timeouts: RequestTimeouts | None = None, *, follow_indexes: bool = False
+    ) -> AsyncIterator[Handle]:
         """One transaction: committed at the end of the block, rolled back when an error leaves it.
+        With `follow_indexes` its statements walk an index in its order, and sort nothing.
 
         A cancellation during COMMIT waits for its outcome, so that the outcome is known. Never
         open one inside another: SQLite has one writer, and the second would wait for the first.
         """
-        handle = self._handle(writing=True, timeouts=timeouts)
+        handle = self._handle(writing=True, timeouts=timeouts, follow_indexes=follow_indexes)
         await handle.begin()
         try:
             yield handle
@@ -172,9 +175,15 @@ class Database:
         return cast(Pooled, self._databases._backend).connections()
 
     def _handle(
-        self, *, writing: bool, timeouts: RequestTimeouts | None = None, alone: bool = False
+        self,
+        *,
+        writing: bool,
+        timeouts: RequestTimeouts | None = None,
+        alone: bool = False,
+        follow_indexes: bool = False,
     ) -> Handle:
         link = cast(Link, self._databases._backend.connection())  # both our backends give Links
+        link.follow_indexes = follow_indexes
         given = timeouts if self.engine == "postgresql" else None
         return Handle(link, self.disk, writing=writing, timeouts=given, alone=alone)
 

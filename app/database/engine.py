@@ -77,6 +77,7 @@ class Link(Protocol):
     is_sharded: bool  # by workspace: a statement that names one is answered by one node
     writing: bool  # set before it acquires
     timeouts: RequestTimeouts | None  # likewise
+    follow_indexes: bool  # likewise: statements walk an index in its order, and sort nothing
 
     async def acquire(self) -> None: ...
 
@@ -115,9 +116,6 @@ class Link(Protocol):
     async def confirm_reads(self) -> None:
         """Within a transaction: its COMMIT waits until what it has read is safe, as if it had
         written. A commit that was given up may be seen before a synchronous standby has it."""
-
-    async def follow_indexes(self) -> None:
-        """Until the transaction ends, statements walk an index in its order, and sort nothing."""
 
     async def refresh_statistics(self) -> list[str]:
         """Has the engine look again at tables that have changed a lot; their names."""

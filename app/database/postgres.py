@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import ssl
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,8 @@ import orjson
 from asyncpg.pool import PoolConnectionProxy
 from databases.backends.postgres import PostgresBackend as DatabasesPostgresBackend
 from databases.backends.postgres import PostgresConnection as DatabasesPostgresConnection
-from databases.backends.postgres import PostgresTransaction as DatabasesPostgresTransaction
 from databases.core import DatabaseURL
+from databases.interfaces import TransactionBackend
 
 from app.database import citus, surroundings
 from app.database.engine import (
@@ -47,6 +48,7 @@ Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
 SILENT_MS = 500  # after the server's own deadline
+SAVEPOINTS = itertools.count(1)  # a name for each
 
 # Any numbers, the same in every process for ever.
 MIGRATION_LOCK = 7_165_432_100_171_000_001
@@ -56,11 +58,11 @@ KEYS_LOCK = 7_165_432_100_171_000_003
 # What is due is a handful now and all of a million a minute later. Statistics that saw the one make
 # a planner read and sort the whole of the other, instead of the first rows of the right index.
 FOLLOW_INDEXES = """
-    SET LOCAL enable_sort = off;
+    ; SET LOCAL enable_sort = off;
     SET LOCAL enable_bitmapscan = off;
     SET LOCAL enable_seqscan = off;
     SET LOCAL enable_hashjoin = off;
-    SET LOCAL enable_mergejoin = off;
+    SET LOCAL enable_mergejoin = off
     """
 
 ANALYZE_SECONDS = 60  # 30,000 rows are read, of a large table from as many pages
@@ -180,6 +182,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     engine: Engine = "postgresql"
     writing = False  # one pool serves both
     timeouts: RequestTimeouts | None = None
+    follow_indexes = False
     _moment: datetime | None = None  # of the transaction
 
     @property
@@ -292,8 +295,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         """Sequential scans ruled out: on a test's few rows they are cheapest whatever the index."""
         statement, ready = await self._bound(sql, [values])
         [arguments] = _ordered(statement, ready)
-        attempt = self.raw_connection.transaction()
-        await attempt.start()
+        attempt = self.transaction()
+        await attempt.start(is_root=not self.raw_connection.is_in_transaction(), extra_options={})
         try:
             await self.raw_connection.execute("SET LOCAL enable_seqscan = off")
             lines = await self.raw_connection.fetch(f"EXPLAIN {statement.text}", *arguments)
@@ -325,9 +328,6 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def confirm_reads(self) -> None:
         await self.raw_connection.execute("SELECT pg_logical_emit_message(TRUE, 'tidings', '')")
-
-    async def follow_indexes(self) -> None:
-        await self.raw_connection.execute(FOLLOW_INDEXES)
 
     async def refresh_statistics(self) -> list[str]:
         """At most once a transaction; what another process looks at just now is left to it."""
@@ -449,30 +449,52 @@ class PostgresConnection(DatabasesPostgresConnection):
             return True
 
 
-class PostgresTransaction(DatabasesPostgresTransaction):
-    """asyncpg's, so ended that nobody can find it half open."""
+class PostgresTransaction(TransactionBackend):
+    """A transaction, or a savepoint in one, so ended that nobody can find it half open.
 
-    _connection: PostgresConnection
+    asyncpg's own would set what holds within it by a trip of its own."""
 
-    async def start(self, is_root: bool, extra_options: dict[Any, Any]) -> None:
-        timeouts, connection = self._connection.timeouts, self._connection.raw_connection
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._undo = "ROLLBACK"
+        self._keep = "COMMIT"
+
+    async def start(
+        self,
+        is_root: bool,
+        extra_options: dict[Any, Any],  # noqa: ARG002  part of the interface of `databases`
+    ) -> None:
+        connection = self._connection.raw_connection
         try:
-            await super().start(is_root, extra_options)
-            if is_root and timeouts is not None:
-                await connection.execute(
-                    f"SET LOCAL lock_timeout = {timeouts.lock_ms};"
-                    f" SET LOCAL statement_timeout = {timeouts.server_statement_ms}"
-                )
+            await connection.execute(self._begin() if is_root else self._savepoint())
         except BaseException:
             connection.terminate()  # it may have begun none the less
             raise
+
+    def _begin(self) -> str:
+        timeouts, begin = self._connection.timeouts, "BEGIN"
+        if timeouts is not None:
+            begin += (
+                f"; SET LOCAL lock_timeout = {timeouts.lock_ms}"
+                f"; SET LOCAL statement_timeout = {timeouts.server_statement_ms}"
+            )
+        return begin + FOLLOW_INDEXES if self._connection.follow_indexes else begin
+
+    def _savepoint(self) -> str:
+        name = f"point_{next(SAVEPOINTS)}"
+        self._undo = f"ROLLBACK TO {name}; RELEASE {name}"
+        self._keep = f"RELEASE {name}"
+        return f"SAVEPOINT {name}"
+
+    async def commit(self) -> None:
+        await self._connection.raw_connection.execute(self._keep)
 
     async def rollback(self) -> None:
         """Nothing to do after a COMMIT that the server refused, or when the server has gone."""
         if self._connection.is_lost() or not self._connection.raw_connection.is_in_transaction():
             return
         async with asyncio.timeout(self._connection.deadlines.rollback_ms / 1000):
-            await super().rollback()
+            await self._connection.raw_connection.execute(self._undo)
 
 
 def _unanswered(error: Exception) -> bool:

@@ -127,6 +127,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
 
     engine: Engine = "sqlite"
     is_sharded = False
+    follow_indexes = False  # it always does, unless ANALYZE has told it otherwise
 
     def __init__(self, backend: SQLiteBackend) -> None:
         super().__init__(backend._pool, backend._dialect)
@@ -209,9 +210,6 @@ class SQLiteConnection(DatabasesSQLiteConnection):
 
     async def confirm_reads(self) -> None:
         """Nothing is seen that is not safe."""
-
-    async def follow_indexes(self) -> None:
-        """It does, unless ANALYZE has told it otherwise, and nobody runs that."""
 
     async def refresh_statistics(self) -> list[str]:
         """It needs none: a key that is unique is the best way to a row."""

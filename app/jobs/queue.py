@@ -4,7 +4,9 @@ A hint is never data: the row is the truth, and the worker's own loop finds ever
 lost. So a hint is sent after the commit, in the background, and dropped when Redis does not answer.
 While one trip to Redis is under way, further hints fold into the next. A hint for a worker pool of
 this process goes there directly, as far as it has free slots: the message of a run that it has just
-moved needs no way out and back. Without Redis everything is in one process, and all hints go there.
+moved needs no way out and back. What is left over is taken here as soon as a slot is free; others
+are told ten times a second at most that there is work. Without Redis everything is in one process,
+and all hints go there.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ IDS_PER_HINT = 100
 WAKES = 64  # that are kept; who does not come for one looks by itself
 TRIP_SECONDS = 1.0  # nobody waits for it
 GAP_SECONDS = 0.005  # between two trips: what comes meanwhile shares the second
+OVERFLOW_SECONDS = 0.1  # between two hints at what a worker has no slots for
 PAUSE_SECONDS = 1.0  # after a failure, before Redis is asked again
 TTL_SECONDS = 60  # an older hint tells nothing that the loop has not found
 
@@ -96,6 +99,7 @@ class Queue:
         self.redis = connect and connect()
         self._waiting: dict[Kind, dict[Pair, None]] = {}
         self._sender: asyncio.Task[None] | None = None
+        self._overflowing: set[Kind] = set()  # kinds that others are about to hear of
         self._silent_until = 0.0
         self.answering = True  # as far as the last trip could tell
         self.outage = Outage("redis does not answer; the loop goes on", "redis answers again")
@@ -118,9 +122,18 @@ class Queue:
 
     def _tell(self, kind: Kind, pairs: Sequence[Pair]) -> None:
         """Without a trip to Redis and back where the work can be done here."""
-        left = self.pools[kind].accept(pairs) if kind in self.pools else pairs
-        if left:
+        pool = self.pools.get(kind)
+        left = pairs if pool is None else pool.accept(pairs)
+        if left and (pool is None or self.redis is None):
             self.hint(kind, left)
+        elif left and kind not in self._overflowing:
+            self._overflowing.add(kind)
+            asyncio.get_running_loop().call_later(OVERFLOW_SECONDS, self._overflow, kind)
+
+    def _overflow(self, kind: Kind) -> None:
+        """Tell other workers, without names: they take what is due first."""
+        self._overflowing.discard(kind)
+        self.hint(kind)
 
     async def close(self) -> None:
         if self._sender is not None:

@@ -109,8 +109,7 @@ async def intend_some(
     breaker, and whoever holds one must not wait for a contact.
     """
     try:
-        async with process.database.write() as db:
-            await db.use(lambda link: link.follow_indexes())
+        async with process.database.write(follow_indexes=True) as db:
             await workspaces.share_sending(db, ids={job.workspace_id for job in claimed})
             held = await jobs.lock(db, claimed)
             judges = [partial(_judge_one, process, job, job in held) for job in claimed]
@@ -326,8 +325,7 @@ async def record_some(
     concern the same."""
     called = sorted(outcomes, key=lambda one: (one[0].row.workspace_id, one[0].row.channel))
     try:
-        async with process.database.write() as db:
-            await db.use(lambda link: link.follow_indexes())
+        async with process.database.write(follow_indexes=True) as db:
             held = await jobs.lock(db, [one.job for one, _ in called])
             judged = await refusals.judge(db, [_outcome(*one) for one in called])
             ordered = [

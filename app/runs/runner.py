@@ -75,8 +75,7 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
     has the contact that it locked to itself."""
     try:
-        async with process.database.write() as db:
-            await db.use(lambda link: link.follow_indexes())
+        async with process.database.write(follow_indexes=True) as db:
             of = await runs.contacts_of(db, [(job.workspace_id, job.id) for job in claimed])
             # By contact, so that no two transactions wait for each other.
             first = {(job.workspace_id, of.get(job.id, "")): job for job in reversed(claimed)}

@@ -391,8 +391,6 @@ async def claim(
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
     does not stand before another's single row. With `fair_share` each has its quota at most.
     """
-    if apart is None:
-        await db.use(lambda link: link.follow_indexes())
     lease = _Lease(kind, _drawn(), await db.now() + timedelta(seconds=lease_seconds))
     claimed = _Claim(limit, fair_share)
     fresh = claimed.allowed(hinted[: limit - 1])

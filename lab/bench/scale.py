@@ -418,12 +418,12 @@ ASKED: Mapping[str, Ask] = {
 # What writes, each in a transaction that is taken back, so that the next round finds the same.
 WRITTEN: Mapping[str, Ask] = {
     "claim of 32 due runs": lambda _count: (
-        lambda db: jobs.claim(db, "runs", hinted=(), limit=32, lease_seconds=15)
+        lambda db: jobs.claim(db, "run", hinted=(), limit=32, lease_seconds=15)
     ),
     "claim of 4 hinted runs": lambda count: (
         lambda db: jobs.claim(
             db,
-            "runs",
+            "run",
             hinted=[(ACME, made("run", i * 25 + 4)) for i in random.sample(range(count // 5), 4)],
             limit=5,
             lease_seconds=15,
@@ -490,7 +490,7 @@ class _TakenBack(Exception):
 
 async def taken_back(database: Database, query: Query) -> float:
     try:
-        async with database.write() as db:
+        async with database.write(follow_indexes=True) as db:  # as claims do
             await db.now()
             ms = await timed(db, query)
             raise _TakenBack

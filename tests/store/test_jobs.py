@@ -123,7 +123,7 @@ async def claim(
     hinted: Sequence[tuple[str, str]] = (),
     fair_share: FairShare | None = None,
 ) -> list[Job]:
-    async with database.write() as db:
+    async with database.write(follow_indexes=True) as db:
         return await jobs.claim(
             db,
             kind,
@@ -220,7 +220,7 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
         SELECT CAST(seq_tup_read + idx_tup_fetch AS BIGINT) FROM pg_stat_xact_user_tables
         WHERE relname = 'jobs'
         """
-    async with database.write() as db:
+    async with database.write(follow_indexes=True) as db:
         before = await db.fetch_value(read)  # of this connection's last second, not yet reported
         claimed = await jobs.claim(
             db,

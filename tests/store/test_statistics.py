@@ -98,7 +98,7 @@ async def test_a_claim_reads_the_first_of_what_is_due_though_statistics_saw_none
     async with database.write() as db:
         await db.execute("ANALYZE jobs")
     await due(database, id, MANY, kind=kind)
-    async with database.write() as db:
+    async with database.write(follow_indexes=True) as db:
         recording = RecordingHandle(db)
         await jobs.claim(recording, kind, hinted=[], limit=32, lease_seconds=1)
         await jobs.next_due(recording)
