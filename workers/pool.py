@@ -117,7 +117,7 @@ class WorkerPool:
                 hinted, self._hinted = list(self._hinted), {}
                 claimed = await self._claim(hinted, free, self._fair_share)
                 if self._closed:
-                    return await self._give_back(claimed)
+                    return await self._give_back(claimed, is_begun=False)
                 self._wanted |= len(claimed) == free  # there may be more
                 self._wanted |= (
                     self._fair_share.held_back and len(self._running) < self._concurrency - free
@@ -128,7 +128,8 @@ class WorkerPool:
                         self._start(job)
                 else:
                     # The other suspects too: their leases might run out while they wait.
-                    await self._give_back([job for job in claimed if job is not suspect])
+                    others = [job for job in claimed if job is not suspect]
+                    await self._give_back(others, is_begun=False)
                     self._wanted |= len(claimed) > 1
                     await self._run_alone(suspect)
         except Unavailable as problem:
@@ -149,7 +150,7 @@ class WorkerPool:
             if len(self._deferrals) >= MAX_SUSPECTS:  # others ran them meanwhile
                 self._deferrals.clear()
             self._deferrals[pair] += 1
-            await self._give_back([job], RELEASE_DELAY_SECONDS)
+            await self._give_back([job], RELEASE_DELAY_SECONDS, is_begun=False)
             return
         del self._deferrals[pair]
         self._start(job)
@@ -190,10 +191,12 @@ class WorkerPool:
             # It keeps its lease, which delays the next claim; the fifth is the last.
             log.exception("row failed unexpectedly", extra={"row_id": job.id})
 
-    async def _give_back(self, claimed: Sequence[Job], pause_seconds: float = 0) -> None:
+    async def _give_back(
+        self, claimed: Sequence[Job], pause_seconds: float = 0, *, is_begun: bool = True
+    ) -> None:
         try:
             async with self._process.database.write() as db:
                 for job in claimed:
-                    await jobs.release(db, job, pause_seconds=pause_seconds)
+                    await jobs.release(db, job, pause_seconds=pause_seconds, is_begun=is_begun)
         except Unavailable as problem:
             log.warning("rows not released; their leases expire", extra={"error": problem.detail})

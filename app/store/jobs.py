@@ -315,11 +315,13 @@ async def renew(
     return renewed is not None
 
 
-async def release(db: Handle, job: Job, *, pause_seconds: float = 0) -> None:
+async def release(db: Handle, job: Job, *, pause_seconds: float = 0, is_begun: bool = True) -> None:
     """Give a claim back untouched: due after the pause, and not counted against the row. Nothing is
     written under it any more, not by a batch either in which its worker still stands in line.
 
-    Not a message that is SENDING: its intent stands, and only the end of its lease may judge it."""
+    Not a message that is SENDING: its intent stands, and only the end of its lease may judge it;
+    but one on which the claim's worker had not even begun got that intent from another, who was
+    lost."""
     await db.execute(
         """
         UPDATE jobs
@@ -327,7 +329,7 @@ async def release(db: Handle, job: Job, *, pause_seconds: float = 0) -> None:
             claims = claims - 1, lease_token = 0, woken = FALSE
         WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
           AND lease_token = :lease_token
-          AND NOT (kind = 'message' AND EXISTS (
+          AND NOT (:is_begun AND kind = 'message' AND EXISTS (
               SELECT 1 FROM messages m
               WHERE m.workspace_id = :workspace_id AND m.id = jobs.id
                 AND m.status = 'SENDING'))
@@ -336,6 +338,7 @@ async def release(db: Handle, job: Job, *, pause_seconds: float = 0) -> None:
         kind=job.kind,
         id=job.id,
         lease_token=job.lease_token,
+        is_begun=is_begun,
         wake_at=await db.now() + timedelta(seconds=pause_seconds),
     )
 

@@ -114,7 +114,7 @@ def _until_frozen(client: httpx2.Client, path: str, worker: Any) -> dict[str, An
 
 
 async def _filled(url: str, workspace_id: str, contacts: int) -> None:
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(FILL, workspace_id, contacts)
     await connection.execute(TAGS, workspace_id)
     await connection.execute("VACUUM ANALYZE contacts, contact_tags")

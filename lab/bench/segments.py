@@ -3,7 +3,9 @@ filling of a segment over very many contacts.
 
 python -m lab.bench.segments [contacts] [changes]: two workspaces on one server, asked in turns, so
 that whatever else the machine does hits both alike. A tenth of the segments name the field that is
-changed, and half of those are moved by time as well.
+changed, and half of those are moved by time as well. A fill is timed, and its CPU counted, which a
+busy machine changes little: the worker's, and that of the database server if we have started it.
+Without changes only the fills are measured.
 """
 
 from __future__ import annotations
@@ -13,16 +15,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
 import httpx2
 
+from lab.bench.pooled import spent
 from lab.bench.runs import sandboxed
 from tests import servers
 from tests.conftest import SCHEMA
-from tests.deployment import made, owner_of, until
+from tests.deployment import Part, made, owner_of, until
 
 CONTACTS, CHANGES = 1_000_000, 500
 SEGMENTS = 100
@@ -47,7 +50,9 @@ def filter_of(n: int) -> dict[str, Any]:
     return {"any": [is_pro, {"not": is_new}]} if n % 2 else is_pro
 
 
-def measure(urls: Mapping[str, str], contacts: int, changes: int) -> None:
+def measure(
+    urls: Mapping[str, str], server_pids: Sequence[int], contacts: int, changes: int
+) -> None:
     with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
         deployment.web()
         worker = deployment.start("worker")
@@ -60,10 +65,12 @@ def measure(urls: Mapping[str, str], contacts: int, changes: int) -> None:
             asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
             third = {"path": "contact.metadata.n", "op": "lt", "value": 3}
             print(f"{contacts:,} contacts; a filter that finds three of ten", flush=True)
-            _fill(acme, worker, third, contacts)
+            _fill(acme, worker, server_pids, third, contacts)
             young = {"path": "contact.createdAt", "op": "within_last", "value": "P30D"}
             print("the same, and moved by time", flush=True)
-            _fill(acme, worker, {"all": [third, young]}, contacts)
+            _fill(acme, worker, server_pids, {"all": [third, young]}, contacts)
+            if not changes:
+                return
             for n in range(SEGMENTS - 2):
                 made(acme, "/segments", {"name": f"S{n}", "filter": filter_of(n)})
             until(lambda: _are_filled(acme), "all are filled", worker, PATIENCE_SECONDS, every=1.0)
@@ -76,8 +83,11 @@ def measure(urls: Mapping[str, str], contacts: int, changes: int) -> None:
     )
 
 
-def _fill(client: httpx2.Client, worker: Any, filter: Any, contacts: int) -> None:
-    began = time.monotonic()
+def _fill(
+    client: httpx2.Client, worker: Part, server_pids: Sequence[int], filter: Any, contacts: int
+) -> None:
+    pids = (worker.process.pid, *server_pids)
+    before, began = [spent([pid]) for pid in pids], time.monotonic()
     path = f"/segments/{made(client, '/segments', {'name': 'Big', 'filter': filter})['id']}"
 
     def is_filled() -> bool:
@@ -85,8 +95,16 @@ def _fill(client: httpx2.Client, worker: Any, filter: Any, contacts: int) -> Non
 
     until(is_filled, "the segment is filled", worker, PATIENCE_SECONDS, every=0.1)
     took = time.monotonic() - began
+    costs = [
+        (spent([pid]) - was) * 1_000_000 / contacts for pid, was in zip(pids, before, strict=True)
+    ]
     count = client.get(path).json()["count"]
-    print(f"  filled in {took:.1f} s, {contacts / took:,.0f} a second: {count:,} are in it")
+    print(
+        f"  filled in {took:.1f} s, {contacts / took:,.0f} a second: {count:,} are in it; CPU of a"
+        f" contact in µs, worker{' and server' * (len(pids) > 1)}:"
+        f" {', '.join(f'{cost:.1f}' for cost in costs)}",
+        flush=True,
+    )
 
 
 def _are_filled(client: httpx2.Client) -> bool:
@@ -114,7 +132,7 @@ def _changed(one: httpx2.Client, other: httpx2.Client, changes: int) -> tuple[fl
 
 
 async def _filled(url: str, workspace_id: str, contacts: int) -> None:
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(FILL, workspace_id, contacts)
     await connection.execute("VACUUM ANALYZE contacts")
     await connection.close()
@@ -127,7 +145,8 @@ def main(contacts: int = CONTACTS, changes: int = CHANGES) -> None:
     redis.start()
     try:
         url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
-        measure({"database_url": url, "redis_url": redis.url}, contacts, changes)
+        pids = [postgres.pid] if isinstance(postgres, servers.PostgresServer) else []
+        measure({"database_url": url, "redis_url": redis.url}, pids, contacts, changes)
     finally:
         redis.remove()
         postgres.remove()

@@ -35,6 +35,7 @@ CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
 ERASED_SHARE = 0.2  # of the changes; the others are opt-outs
 QUIET_SECONDS = 2.0  # in which a pause has taken effect
 PATIENCE_SECONDS = 3_600.0
+REPORT_EVERY = 30.0  # seconds, how far it has come
 NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
 # How many of it the ledger may have, by the status of the recipient.
 TRUE: Mapping[str, Sequence[int]] = {"SENT": (1,), "UNKNOWN": (0, 1), "SUPPRESSED": (0,)}
@@ -97,12 +98,16 @@ class Drill:
         made(self.client, f"{self.path}/resume", None)
 
     def run(self, kill_every: float) -> None:
-        began = kill_at = change_at = time.monotonic()
+        began = kill_at = change_at = report_at = time.monotonic()
         kill_at += kill_every
         is_paused = False
         while (shown := self.read())["state"] == "SENDING" or shown["state"] == "SCHEDULED":
             now = time.monotonic()
             assert now - began < PATIENCE_SECONDS, shown
+            if now >= report_at:
+                ends = {status: n for status, n in shown["progress"].items() if n}
+                print(f"{now - began:5.0f} s  {shown['state']}  {ends}", flush=True)
+                report_at = now + REPORT_EVERY
             if now >= kill_at:
                 self.kill_one()
                 kill_at = now + kill_every

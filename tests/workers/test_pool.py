@@ -242,12 +242,16 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(proc
     await busy.close(SECONDS)
 
 
-async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(process: Process):
+@pytest.mark.parametrize("status", ["QUEUED", "SENDING"])  # as a worker that was lost left them
+async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
+    process: Process, status: str
+):
     """Whoever stood in line under a lease would be claimed by others, and counted once more."""
     acme = await workspace(process.database)
     await due(process.database, acme, 8)
     async with process.database.write() as db:
         await db.execute("UPDATE jobs SET claims = 2")
+        await db.execute("UPDATE messages SET status = :status", status=status)
     brief = replace(process, settings=replace(process.settings, lease_seconds=2))
     work, most, together = Work(), [0], [0]
 
