@@ -106,13 +106,16 @@ class WorkerPool:
             self._claiming = tasks.spawn_detached(self._claim_all())
 
     async def _claim_all(self) -> None:
-        """Claims again when a hint has come during the claim."""
+        """Claims again when a hint has come during the claim. Behind a suspect there are others,
+        as a rule, which their worker had claimed with it: of these only one at a time."""
+        suspect: Job | None = None
         try:
             while self._wanted and not self._closed:
                 await coalesce()  # rows of one transaction free their slots together
                 free = self._concurrency - len(self._running)
                 if not free:
                     return None
+                free = free if suspect is None else 1
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
                 claimed = await self._claim(hinted, free, self._fair_share)

@@ -14,17 +14,17 @@ from app.audience import membership, reactions, segments
 from app.audience.membership import Moved
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle
+from app.database.engine import Engine
 from app.database.ids import first_id
 from app.machine import document, occasions, segment_changes
 from app.process import Process
-from app.store import contacts, jobs, segment_members, usage, workspaces
+from app.store import jobs, segment_members, segment_moments, usage, workspaces
 from app.store import segments as store
 from app.store.jobs import Job
-from app.store.segment_members import Membership
-from app.store.segments import Segment
+from app.store.segments import Fitting, Segment
 
 CHUNK = 1_000  # contacts of one transaction that SQL judges,
-FEW = 250  # and that the machine does, which knows when time changes the answer
+FEW = 250  # and that the machine does
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
 # looked at once more when no such transaction can be left.
 RECHECKED_AFTER = timedelta(seconds=30)
@@ -133,52 +133,46 @@ async def _judged(
 async def _fill(
     process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
 ) -> bool:
-    conditions = membership.conditions_of(existing)
-    is_timed = segment.kind == "date" or (
-        segment.kind == "live" and segment_changes.is_timed(conditions[segment.id], conditions)
-    )
-    limit = FEW if is_timed else CHUNK
-    ids = await segment_members.contacts_after(
+    next_flip = _next_flip(segment, existing, await db.now(), db.engine)
+    is_by_sql = next_flip is not None and not segment.starts
+    whose = {"workspace_id": job.workspace_id}
+    await db.use(lambda link: link.follow_indexes())
+    stretch = await segment_members.lock_stretch(
         db,
-        workspace_id=job.workspace_id,
+        **whose,
         after=segment.filled_up_to,
         to=segment.fill_to,
-        limit=limit,
+        limit=CHUNK if is_by_sql else FEW,
     )
-    is_last = len(ids) < limit
-    if ids:
-        of = {"workspace_id": job.workspace_id}
-        # The first is waited for while nothing is held, so nobody waits for us in turn.
-        await contacts.locked(db, **of, id=ids[0])
-        others = await segment_members.lock_free_ids(db, **of, ids=ids[1:])
-        held = min({*ids[1:]} - {*others}, default=None)
-        if held is not None:
-            ids, is_last = [id for id in ids if id < held], False
-        flips: Sequence[Moved]
-        if is_timed:
-            rows = await contacts.by_ids(db, **of, ids=ids)
-            flips = await membership.judge_rows(db, existing, [segment], **of, rows=rows)
-        else:
-            flips = await _judged_by_sql(db, segment, existing, job, ids)
+    if stretch.until is None:  # none is left, or somebody has locked the first just now
+        if stretch.is_last:
+            await store.filled(db, segment, **whose, up_to=None)
+        return True
+    if next_flip is not None and is_by_sql:
+        readable = segments.known(segments.stored(segment.filter), existing)
+        fits = segments.fitting(db, readable, await db.now())
+        more = await segment_members.fill(
+            db, fits, next_flip, stretch, **whose, segment_id=segment.id
+        )
+        await segment_members.count_changes(db, **whose, amounts={segment.id: more})
+    else:
+        rows = await segment_members.rows_of(db, stretch, **whose)
+        flips = await membership.judge_rows(db, existing, [segment], **whose, rows=rows)
         await _react(process, db, job, flips)
-    up_to = None if is_last else ids[-1]
-    await store.filled(db, segment, workspace_id=job.workspace_id, up_to=up_to)
+    await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 
 
-async def _judged_by_sql(
-    db: Handle,
-    segment: Segment,
-    existing: Mapping[str, Segment],
-    job: Job,
-    ids: Sequence[str],
-) -> Sequence[Moved]:
-    """All at once: time changes none of these answers."""
-    readable = segments.known(segments.stored(segment.filter), existing)
-    fitting = segments.fitting(db, readable, await db.now())
-    fits = await segment_members.fitting_among(db, fitting, workspace_id=job.workspace_id, ids=ids)
-    judged = [Membership(id, segment.id, id in fits, None) for id in ids]
-    return await membership.keep(db, [segment], judged, workspace_id=job.workspace_id)
+def _next_flip(
+    segment: Segment, existing: Mapping[str, Segment], now: datetime, engine: Engine
+) -> Fitting | None:
+    """When time may change what is found, as SQL; None where only the machine knows."""
+    if segment.kind == "date":
+        return None
+    conditions = membership.conditions_of(existing)
+    is_live = segment.kind == "live"
+    parts = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
+    return segment_moments.next_flip(engine, now, parts)
 
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:

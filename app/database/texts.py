@@ -1,9 +1,10 @@
-"""Text compared as app/machine/compare.py compares it, and members of JSON, on both engines:
-expressions of PostgreSQL, and functions that SQLite is given."""
+"""Text compared as app/machine/compare.py compares it, members of JSON, and moments moved, on both
+engines: expressions of PostgreSQL, and functions that SQLite is given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -69,6 +70,13 @@ def text_in(engine: Engine, json: str, name: str) -> str:
     return f"(CAST({json} AS JSON) ->> CAST(:{name} AS TEXT))"
 
 
+def later(engine: Engine, moment: str, microseconds: str) -> str:
+    """The moment, a column's, that is :microseconds behind it."""
+    if engine == "sqlite":
+        return f"later({moment}, :{microseconds})"
+    return f"{moment} + CAST(:{microseconds} AS BIGINT) * INTERVAL '1 microsecond'"
+
+
 # --- what SQLite is given -----------------------------------------------------------------------
 
 
@@ -107,9 +115,15 @@ def _members(json: str) -> Mapping[str, Json]:
     return members
 
 
+def _later(moment: str, microseconds: int) -> str:
+    moved = datetime.fromisoformat(moment) + timedelta(microseconds=microseconds)
+    return moved.isoformat(timespec="microseconds")
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "number_order": _number_order,
     "time_order": _time_order,
     "kind_in": _kind_in,
     "text_in": _text_in,
+    "later": _later,
 }

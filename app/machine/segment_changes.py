@@ -104,8 +104,9 @@ def _compared(one: Comparison) -> Iterator[str]:
 # --- by the passing of time -----------------------------------------------------------------------
 
 
-def is_timed(condition: Condition, others: Mapping[str, Condition]) -> bool:
-    return any(_is_timed(part) for part in _parts(condition, others))
+def timed(condition: Condition, others: Mapping[str, Condition]) -> list[Condition]:
+    """The parts whose answers time alone may change."""
+    return [part for part in _parts(condition, others) if _is_timed(part)]
 
 
 def _is_timed(part: Condition) -> bool:

@@ -386,21 +386,6 @@ async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> lis
     )
 
 
-async def lock_free_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[str]:
-    """The same, where the ids are enough."""
-    rows = await db.fetch_all(
-        """
-        SELECT id FROM contacts
-        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
-        ORDER BY id
-        FOR UPDATE SKIP LOCKED
-        """,
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
-    return [row["id"] for row in rows]
-
-
 async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[str]:
     rows = await db.fetch_all(
         "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
@@ -438,22 +423,132 @@ def kept(segment_id: str) -> Fitting:
     return Fitting(sql, {"kept_segment_id": segment_id})
 
 
-async def fitting_among(
-    db: Handle, fitting: Fitting, *, workspace_id: str, ids: Sequence[str]
-) -> set[str]:
-    """Those of the contacts, of one stretch of ids, that fit."""
-    rows = await db.fetch_all(
-        f"""
-        SELECT c.id FROM contacts c
-        WHERE c.workspace_id = :workspace_id AND c.id BETWEEN :first_id AND :last_id
-          AND ({fitting.sql})
+# --- filled ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Contacts that follow one another, which are locked: after an id and up to another, None where
+    there is none; `is_last` when none come after them."""
+
+    after: str
+    until: str | None
+    is_last: bool
+
+
+async def lock_stretch(
+    db: Handle, *, workspace_id: str, after: str, to: str, limit: int
+) -> Stretch:
+    """Lock the next contacts, as far as nobody else holds one. The first is waited for while
+    nothing is held, so that nobody waits for us in turn."""
+    await db.fetch_all(
+        """
+        SELECT id FROM contacts
+        WHERE workspace_id = :workspace_id AND id > :after AND id <= :to
+        ORDER BY id
+        LIMIT 1
+        FOR UPDATE
         """,
         workspace_id=workspace_id,
-        first_id=min(ids),
-        last_id=max(ids),
-        **fitting.values,
+        after=after,
+        to=to,
     )
-    return {row["id"] for row in rows}
+    row = await db.returning(
+        """
+        WITH next AS (
+            SELECT id FROM contacts
+            WHERE workspace_id = :workspace_id AND id > :after AND id <= :to
+            ORDER BY id
+            LIMIT :limit
+        ), locked AS (
+            SELECT id FROM contacts
+            WHERE workspace_id = :workspace_id AND id > :after
+              AND id <= (SELECT max(id) FROM next)
+            ORDER BY id
+            FOR UPDATE SKIP LOCKED
+        ), held AS (
+            SELECT min(id) AS id
+            FROM (SELECT id
+                  FROM (SELECT id FROM next UNION ALL SELECT id FROM locked) AS each
+                  GROUP BY id
+                  HAVING count(*) = 1) AS others
+        )
+        SELECT (SELECT CAST(max(next.id) AS TEXT) FROM next
+                WHERE next.id < COALESCE(held.id, 'z')) AS until,
+               CAST(held.id IS NULL AND (SELECT count(*) FROM next) < :limit AS BOOLEAN) AS is_last
+        FROM held
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        to=to,
+        limit=limit,
+    )
+    return Stretch(after, **row)
+
+
+async def rows_of(db: Handle, stretch: Stretch, *, workspace_id: str) -> list[Row]:
+    return await db.fetch_all(
+        f"""
+        SELECT {contacts.COLUMNS} FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
+        ORDER BY c.id
+        """,
+        workspace_id=workspace_id,
+        after=stretch.after,
+        until=stretch.until,
+    )
+
+
+async def fill(
+    db: Handle,
+    fitting: Fitting,
+    next_flip: Fitting,
+    stretch: Stretch,
+    *,
+    workspace_id: str,
+    segment_id: str,
+) -> int:
+    """Judge the contacts of a stretch anew, all at once; how many more are in the segment now."""
+    where = {
+        "workspace_id": workspace_id,
+        "segment_id": segment_id,
+        "after": stretch.after,
+        "until": stretch.until,
+    }
+    gone = await db.fetch_all(
+        """
+        DELETE FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+          AND contact_id > :after AND contact_id <= :until
+        RETURNING member
+        """,
+        **where,
+    )
+    once = "OFFSET 0" if db.engine == "postgresql" else ""  # each is judged, and only once
+    await db.execute(
+        f"""
+        INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
+        SELECT workspace_id, id, :segment_id, member, next_at
+        FROM (SELECT c.workspace_id, c.id, CAST(({fitting.sql}) AS BOOLEAN) AS member,
+                     {next_flip.sql} AS next_at
+              FROM contacts c
+              WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
+              {once}) AS judged
+        WHERE member OR next_at IS NOT NULL
+        """,
+        **where,
+        **fitting.values,
+        **next_flip.values,
+    )
+    members: int = await db.fetch_value(
+        """
+        SELECT count(*) FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+          AND contact_id > :after AND contact_id <= :until AND member
+        """,
+        **where,
+    )
+    return members - len([row for row in gone if row["member"]])
 
 
 # --- jobs that are late ---------------------------------------------------------------------------

@@ -39,6 +39,8 @@ REPORT_EVERY = 30.0  # seconds, how far it has come
 NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
 # How many of it the ledger may have, by the status of the recipient.
 TRUE: Mapping[str, Sequence[int]] = {"SENT": (1,), "UNKNOWN": (0, 1), "SUPPRESSED": (0,)}
+# A message that was in the hands of five killed workers in a row is set aside, and says so.
+SET_ASIDE = ("FAILED", "poisoned")
 
 
 @dataclass(slots=True)
@@ -185,7 +187,8 @@ def judge(
     faults += [
         f"{row.contact_id} is {row.status}, and got {to[contacts[row.contact_id]]}"
         for row in rows
-        if to[contacts[row.contact_id]] not in TRUE.get(row.status, ())
+        if to[contacts[row.contact_id]]
+        not in ((0,) if (row.status, row.reason) == SET_ASIDE else TRUE.get(row.status, ()))
     ]
     frozen = evidence.shown["audience"]["frozen"]["total"]
     ends = {name: n for name, n in evidence.shown["progress"].items() if name != "total"}

@@ -61,6 +61,9 @@ GOOD = Evidence(
 )
 
 
+FAILED = Recipient("con_1", "FAILED", "template_error", "msg_1", "key1")
+
+
 def test_what_is_true_has_no_faults():
     assert broadcasts.judge(GOOD, CONTACTS_THERE, {"con_2": 5.0}) == []
 
@@ -82,10 +85,23 @@ def test_what_is_true_has_no_faults():
             "frozen 2, 2 rows, ends {'sent': 1}",
         ),
         (GOOD, {"con_1": 8.0}, "a@x.test got it 2.00 s after the answer"),
+        (
+            replace(GOOD, recipients=[FAILED, GOOD.recipients[1]], received=[]),
+            {},
+            "con_1 is FAILED, and got 0",
+        ),
     ],
 )
 def test_the_oracle_finds(evidence: Evidence, opted_out: dict[str, float], fault: str):
     assert fault in broadcasts.judge(evidence, CONTACTS_THERE, opted_out)
+
+
+def test_what_killed_workers_had_in_hand_time_and_again_may_be_set_aside_but_not_arrive():
+    aside = [replace(FAILED, reason="poisoned"), GOOD.recipients[1]]
+    left = replace(GOOD, recipients=aside, received=[])
+    assert broadcasts.judge(left, CONTACTS_THERE, {}) == []
+    came = replace(left, received=GOOD.received)
+    assert broadcasts.judge(came, CONTACTS_THERE, {}) == ["con_1 is FAILED, and got 1"]
 
 
 def test_a_message_that_an_answer_named_may_arrive_after_it():

@@ -1,0 +1,134 @@
+"""SQL and the machine know the same moment at which time may change an answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from app.audience import segments
+from app.audience.segments import Readable
+from app.database.db import Database, Handle
+from app.machine import segment_changes
+from app.store import contacts, segment_moments
+from tests.store.test_segment_sql import (
+    TIMES,
+    Undone,
+    ago,
+    length,
+    moved_in,
+    nobody,
+    people,
+    peopled,
+    read,
+)
+
+__all__ = ["peopled"]
+
+happened = st.fixed_dictionaries({"event": st.sampled_from(["order", "visit"]), "within": length})
+got = st.fixed_dictionaries({"message": st.sampled_from(["sent", "bounced"]), "within": length})
+young = length.map(lambda value: {"path": "contact.createdAt", "op": "within_last", "value": value})
+untimed = st.sampled_from(
+    [{"event": "visit"}, {"path": "contact.metadata.plan", "op": "eq", "value": "pro"}]
+)
+filters = st.recursive(
+    st.one_of(happened, got, young, untimed, st.just({"segmentId": "seg_1"})),
+    lambda inner: st.one_of(
+        st.builds(lambda parts: {"any": parts}, st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda part: {"not": part}, inner),
+    ),
+    max_leaves=4,
+)
+others = st.one_of(happened, young, untimed)
+
+
+async def known(
+    peopled: tuple[Database, str], readable: Readable, given: list[dict[str, Any]]
+) -> tuple[list[datetime | None], list[datetime | None]]:
+    """The next moment of each of the people, as SQL and as the machine has it."""
+    database, workspace_id = peopled
+    in_sql, judged = [], []
+    conditions = {id: other.condition for id, other in readable.others.items()}
+    asked = readable.filter.condition
+    with suppress(Undone):
+        async with database.write() as db:
+            flip = segment_moments.next_flip(
+                db.engine, await db.now(), segment_changes.timed(asked, conditions)
+            )
+            assert flip is not None
+            for person in given:
+                id = await moved_in(db, workspace_id, person)
+                in_sql.append(
+                    await db.fetch_value(
+                        f"""
+                        SELECT CAST({flip.sql} AS TIMESTAMPTZ) AS next_at FROM contacts c
+                        WHERE c.workspace_id = :workspace_id AND c.id = :id
+                        """,
+                        workspace_id=workspace_id,
+                        id=id,
+                        **flip.values,
+                    )
+                )
+                judged.append(await machines(db, workspace_id, id, readable))
+            raise Undone
+    return in_sql, judged
+
+
+async def machines(
+    db: Handle, workspace_id: str, contact_id: str, readable: Readable
+) -> datetime | None:
+    row = await contacts.by_id(db, workspace_id=workspace_id, id=contact_id)
+    assert row is not None
+    past = await segments.past(db, readable, workspace_id=workspace_id, contact=row)
+    conditions = {id: other.condition for id, other in readable.others.items()}
+    facts = segments.facts(past, conditions)
+    return segment_changes.next_flip(readable.filter.condition, conditions, facts)
+
+
+@settings(
+    max_examples=60 * TIMES,
+    deadline=None,
+    derandomize=TIMES == 1,
+    database=None,
+    print_blob=True,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(filters, others, st.lists(people, min_size=3, max_size=3))
+async def test_sql_knows_the_moment_that_the_machine_knows(
+    peopled: tuple[Database, str], raw: Any, other: Any, given: list[dict[str, Any]]
+):
+    in_sql, judged = await known(peopled, Readable(read(raw), {"seg_1": read(other)}), given)
+    assert in_sql == judged, (raw, other)
+
+
+@given(ago, st.integers(-1, 1))
+@settings(max_examples=18, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+async def test_an_event_of_any_age_moves_an_answer_when_it_leaves_its_window_or_enters_it(
+    peopled: tuple[Database, str], gone: str, more: int
+):
+    raw = {"event": "order", "within": "P30D", "count": {"op": "gte", "value": 2}}
+    person = nobody(events=[("order", {}, gone, more)])
+    in_sql, judged = await known(peopled, Readable(read(raw)), [person])
+    assert in_sql == judged
+    assert (judged == [None]) is (gone == "P31D")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"path": "contact.metadata.at", "op": "within_last", "value": "P1D"},
+        {
+            "event": "order",
+            "match": {"path": "event.properties.at", "op": "within_last", "value": "P1D"},
+        },
+    ],
+)
+def test_times_that_are_text_are_left_to_the_machine(raw: Any):
+    parts = segment_changes.timed(read(raw).condition, {})
+    assert parts
+    assert segment_moments.next_flip("sqlite", datetime.now(UTC), parts) is None
