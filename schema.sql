@@ -373,15 +373,15 @@ CREATE TABLE segment_names (
 CREATE INDEX segment_names_by_segment ON segment_names (workspace_id, segment_id);
 
 -- Whether a contact is in a segment, and when time alone may change that. A contact without a row is
--- not, and stays so. Written under the contact's lock alone.
+-- not, and stays so. Written under the contact's lock alone, and deleted with the contact; no foreign
+-- key, which would cost the fill of a segment a look at each contact.
 CREATE TABLE segment_members (
     workspace_id  TEXT NOT NULL,
     contact_id    TEXT NOT NULL,
     segment_id    TEXT NOT NULL,
     member        BOOLEAN NOT NULL,
     next_at       TIMESTAMPTZ,
-    PRIMARY KEY (workspace_id, contact_id, segment_id),
-    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+    PRIMARY KEY (workspace_id, contact_id, segment_id)
 );
 CREATE INDEX segment_members_by_segment ON segment_members (workspace_id, segment_id, contact_id);
 CREATE INDEX segment_members_by_time ON segment_members (workspace_id, segment_id, next_at)

@@ -17,7 +17,7 @@ from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, Went
-from app.store import contacts, segment_members, segments, templates, topics
+from app.store import broadcasts, contacts, segment_members, segments, templates, topics
 from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
 
@@ -119,13 +119,19 @@ async def _unknown(
     db: Handle, filter: Filter, workspace_id: str, existing: Mapping[str, Segment]
 ) -> list[FieldError]:
     """What it names and is not there."""
-    ids: dict[str, list[str]] = {"template": [], "definition": [], "topic": []}
+    ids: dict[str, list[str]] = {
+        "template": [],
+        "broadcast": [],
+        "definition": [],
+        "topic": [],
+    }
     for one in filter.mentions:
         ids.setdefault(one.kind, []).append(one.id)
     where = {"workspace_id": workspace_id}
     there = {
         "segment": existing.keys(),
         "template": (await templates.named(db, **where, ids=ids["template"])).keys(),
+        "broadcast": await broadcasts.known(db, **where, ids=ids["broadcast"]),
         "definition": await segments.known_definitions(db, **where, ids=ids["definition"]),
         "topic": await _askable(db, workspace_id) if ids["topic"] else (),
     }
@@ -404,7 +410,12 @@ def facts(past: Past, conditions: Mapping[str, Condition]) -> Facts:
             for one in past.events
         ],
         "messages": [
-            {"status": one.status, "templateId": one.template_id, "at": one.created_at}
+            {
+                "status": one.status,
+                "templateId": one.template_id,
+                "broadcastId": one.broadcast_id,
+                "at": one.created_at,
+            }
             for one in past.messages
         ],
         "runs": [{"status": one.status, "definitionId": one.definition_id} for one in past.runs],

@@ -22,7 +22,7 @@ from app.machine.fields import Place
 from app.messages import footers
 from app.process import Process
 from app.store import broadcast_recipients as recipients
-from app.store import broadcasts, suppressions, topics, workspaces
+from app.store import broadcasts, suppressions, templates, topics, workspaces
 from app.store import segments as stored_segments
 from app.store.broadcast_recipients import Gate, Out, Window
 from app.store.broadcasts import Written
@@ -103,6 +103,27 @@ async def naming(
         or one.segment_id == segment_id
         or one.topic_id == topic_id
         or (one.filter is not None and _names(one.filter, segment_id, topic_id))
+    ]
+
+
+async def about_topic(
+    db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
+) -> list[str]:
+    """The ids of those that have not ended, and are sent about the topic on one of the channels, or
+    ask for an answer about it there."""
+    unfinished = await broadcasts.unfinished(db, workspace_id=workspace_id)
+    ids = sorted({one.template_id for one in unfinished})
+    known = await templates.named(db, workspace_id=workspace_id, ids=ids)
+    paths = [f"topics.{topic_id}.{channel}" for channel in channels]
+    return [
+        one.id
+        for one in unfinished
+        if any(path in (one.filter or "") for path in paths)
+        or (
+            one.topic_id == topic_id
+            and one.template_id in known
+            and known[one.template_id].channel in channels
+        )
     ]
 
 

@@ -104,16 +104,19 @@ class Got(Question):
 
     message: str
     template_id: str | None = None
+    broadcast_id: str | None = None
     within: timedelta | None = None
 
     def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
         holds = any(
             one["status"] in MESSAGES[self.message]
             and self.template_id in (None, one["templateId"])
+            and self.broadcast_id in (None, one["broadcastId"])
             and _is_within(one["at"], self.within, facts["now"])
             for one in facts["messages"]
         )
-        return holds, {"message": self.message, "templateId": self.template_id}
+        of = {"templateId": self.template_id, "broadcastId": self.broadcast_id}
+        return holds, {"message": self.message, **of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ class InSegment(Question):
 class Mention:
     """Something that a filter names by its id, and where."""
 
-    kind: Literal["segment", "template", "definition", "topic"]
+    kind: Literal["segment", "template", "broadcast", "definition", "topic"]
     id: str
     pointer: str
 
@@ -206,7 +209,7 @@ def walk(part: Condition) -> Iterator[Condition]:
 def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
     within = Field(lasting(kept), about="How long ago at the most; events are kept so long.")
 
-    def named(kind: Literal["segment", "template", "definition"]) -> Field:
+    def named(kind: Literal["segment", "template", "broadcast", "definition"]) -> Field:
         def read(raw: Json, place: Place) -> Json:
             id = line(raw, place)
             if id is not None:
@@ -221,13 +224,17 @@ def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
             case ("topics", str(id), str()):
                 mentions.append(Mention("topic", id, place.at("path").pointer))
 
-    template = replace(named("template"), needed=None)
+    sent = {
+        "templateId": replace(named("template"), needed=None),
+        "broadcastId": replace(named("broadcast"), needed=None),
+        "within": within,
+    }
     definition, segment = named("definition"), named("segment")
     return Grammar(
         frozenset({"contact"}),
         {
             "event": lambda raw, place: _did(raw, place, within),
-            "message": lambda raw, place: _got(raw, place, within, template),
+            "message": lambda raw, place: _got(raw, place, sent),
             "run": lambda raw, place: _went(raw, place, definition),
             "segmentId": lambda raw, place: _in_segment(raw, place, segment),
         },
@@ -261,16 +268,12 @@ def _did(raw: dict[str, Json], place: Place, within: Field) -> Did | None:
     return Did(members["event"], op, times, members.get("within"), members.get("match"))
 
 
-def _got(raw: dict[str, Json], place: Place, within: Field, template: Field) -> Got | None:
-    fields = {
-        "message": Field(choice(*MESSAGES), f"Say what became of it: {' or '.join(MESSAGES)}."),
-        "templateId": template,
-        "within": within,
-    }
-    members = read_object(raw, fields, place)
+def _got(raw: dict[str, Json], place: Place, sent: Mapping[str, Field]) -> Got | None:
+    message = Field(choice(*MESSAGES), f"Say what became of it: {' or '.join(MESSAGES)}.")
+    members = read_object(raw, {"message": message, **sent}, place)
     if "message" not in members:
         return None
-    return Got(members["message"], members.get("templateId"), members.get("within"))
+    return Got(members["message"], *map(members.get, sent))
 
 
 def _went(raw: dict[str, Json], place: Place, definition: Field) -> Went | None:

@@ -66,8 +66,8 @@ def prose(part: Condition, names: Mapping[str, str]) -> str:
         case Did():
             return _did(part, names)
         case Got():
-            template = f" of {part.template_id}" if part.template_id else ""
-            return MESSAGES[part.message].format(template) + _lately(part.within)
+            named = [f" of {id}" for id in (part.template_id, part.broadcast_id) if id]
+            return MESSAGES[part.message].format("".join(named)) + _lately(part.within)
         case Went():
             return f"{RUNS[part.run]} {part.definition_id}"
         case InSegment():

@@ -72,6 +72,7 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             "message": {"type": "string", "enum": list(MESSAGES)},
             "templateId": _ID,
+            "broadcastId": _ID,
             "within": _WITHIN,
         },
         "message",

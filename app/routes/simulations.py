@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import audience, shapes
+from app.consent.gate import FrequencyCap
 from app.database.db import Handle, Row
 from app.definitions import activation, credentials, findings, trigger_node
 from app.definitions.activation import Draft
@@ -32,7 +33,7 @@ from app.simulation.gating import Gate
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
-from app.store import contacts, definition_entries, definitions, workspaces
+from app.store import contacts, definition_entries, definitions, messages, workspaces
 from app.web import body, reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
@@ -252,6 +253,8 @@ async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
     known: dict[str, Any] = {"start_at": start_at, "contact": contact}
     if "entered" not in given.model_fields_set:
         known["entered"] = await _entered(db, subject, row["id"], start_at)
+    if "received" not in given.model_fields_set:
+        known["received"] = await _received(db, subject.workspace_id, row["id"], start_at)
     return given.model_copy(update=known)
 
 
@@ -279,6 +282,27 @@ async def _entered(
         return None
     entered_at = document.text(found.entered_at)
     return scenes.Entered.model_validate({"at": entered_at, "running": found.is_running})
+
+
+async def _received(
+    db: Handle, workspace_id: str, contact_id: str, at: datetime
+) -> list[scenes.Received]:
+    """The marketing that the workspace's cap counts then."""
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    cap = FrequencyCap.of(workspace.frequency_cap) if workspace else None
+    if cap is None:
+        return []
+    counted = await messages.of_marketing(
+        db,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        channel=cap.channel,
+        since=at - cap.window,
+        until=at,
+        limit=cap.limit,
+    )
+    found = [{"at": document.text(one.intended_at), "channel": one.channel} for one in counted]
+    return [scenes.Received.model_validate(one) for one in found]
 
 
 async def _contact(db: Handle, given: Asked, subject: Subject) -> Row | None:
@@ -373,6 +397,8 @@ def _case(
     known = {} if given.contact is None else {"contact": given.contact}
     if given.entered is not None:
         known["entered"] = given.entered.model_dump(by_alias=True, exclude_none=True)
+    if given.received:
+        known["received"] = [one.model_dump(by_alias=True) for one in given.received]
     signed = {"signed": True} if row.secret_set else {}  # or a push would accept unsigned events
     return {
         "name": row.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from app.audience import topics
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
-from app.machine.content import ChannelName
+from app.machine.content import CHANNELS, ChannelName
 from app.routes.ids import TopicId
 from app.store import definitions, segments, templates
 from app.store import topics as store
@@ -92,6 +92,7 @@ async def update(call: Call) -> Response:
         message = "A topic stays what it is; make another one instead."
         raise _invalid([FieldError("/isDefault", message)])
     _check(new)
+    await _refuse_used(call, topic, [one for one in topic.channels if one not in new.channels])
     changed = await store.update(
         call.db, workspace_id=call.member.workspace_id, id=topic.id, **_columns(new)
     )
@@ -120,12 +121,27 @@ async def remove(call: Call) -> Response:
     return reply.no_content()
 
 
+async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
+    """A channel on which something is sent about the topic, or asked, is not taken from it."""
+    of, users = {"workspace_id": call.member.workspace_id}, []
+    if left:
+        users = await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=left)
+        existing = await segments.of_workspace(call.db, **of)
+        paths = [f"topics.{topic.id}.{channel}" for channel in left]
+        users += [one.id for one in existing.values() if any(path in one.filter for path in paths)]
+        users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
+    if users:
+        named = " or ".join(left)
+        message = f"{users[0]} names this topic for {named}; change that first."
+        raise Problem("conflict", message, usedBy=users)
+
+
 async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
     """The ids of templates, definitions, segments and broadcasts that name it."""
     of = {"workspace_id": workspace_id}
     existing = await segments.of_workspace(db, **of)
     return [
-        *await templates.naming_topic(db, **of, topic_id=id),
+        *await templates.naming_topic(db, **of, topic_id=id, channels=CHANNELS),
         *await definitions.mentioning(db, **of, id=id),
         *(one.id for one in existing.values() if f"topics.{id}" in one.filter),
         *await audiences.naming(db, workspace_id, topic_id=id),
@@ -191,6 +207,7 @@ routes = [
         can="contacts:write",
         takes=WritableTopic,
         gives={200: TopicShape},
+        raises=("conflict",),
     ),
     delete(
         "/topics/{id}",

@@ -1,7 +1,4 @@
-"""The gate before marketing on paper: consent, quiet hours and the cap, as app/consent has them.
-
-Of what a stored contact has got before, a simulation knows nothing: a cap counts its own messages.
-"""
+"""The gate before marketing on paper: consent, quiet hours and the cap, as app/consent has them."""
 
 from __future__ import annotations
 

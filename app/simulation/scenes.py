@@ -15,6 +15,7 @@ from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.intake import lookup
 from app.machine import compare, defaults, document, effort, segment_changes
+from app.machine.content import ChannelName
 from app.machine.fields import parse_duration
 from app.machine.program import Answered, Json, Program
 from app.machine.reasons import Reason
@@ -95,16 +96,25 @@ class Entered(Shape):
     running: bool = False
 
 
+class Received(Shape):
+    """A message of marketing that the contact has got before."""
+
+    at: Annotated[Moment, AfterValidator(_this_age)]
+    channel: ChannelName
+
+
 class Given(Shape):
-    """Everything that happens to the run. `entered` counts where the trigger limits `reentry`; for
-    a stored contact it is what the records say, unless it is given. `outcomes`, `httpAnswers` and
-    `variants` are by node ID; of a list, each visit gets the next item, and the last one repeats.
+    """Everything that happens to the run. `entered` counts where the trigger limits `reentry`, and
+    `received` where the workspace has a `frequencyCap`; for a stored contact they are what the
+    records say, unless they are given. `outcomes`, `httpAnswers` and `variants` are by node ID; of
+    a list, each visit gets the next item, and the last one repeats.
     """
 
     trigger: dict[str, Any] = Field(default_factory=dict)
     contact: dict[str, Any] | None = None
     start_at: Annotated[Moment, AfterValidator(_this_age)] | None = None
     entered: Entered | None = None
+    received: Annotated[list[Received], Field(max_length=1_000)] = Field(default_factory=list)
     events: Annotated[list[SimulatedEvent], Field(max_length=1_000)] = Field(default_factory=list)
     outcomes: dict[str, Status | Outcome | list[Outcome]] = Field(default_factory=dict)
     http_answers: dict[str, HttpAnswer | list[HttpAnswer]] = Field(default_factory=dict)
@@ -137,6 +147,7 @@ def of(
         "start_at": start_at,
         "reentry": trigger.get("reentry"),
         "entries": [Entry(None, was.at, was.running)] if (was := given.entered) else [],
+        "received": [(one.at, one.channel) for one in given.received],
         "events": [scenario_event(event, start_at) for event in given.events],
         "outcomes": {id: _outcomes(outcome) for id, outcome in given.outcomes.items()},
         "answers": {id: _answers(answer) for id, answer in given.http_answers.items()},

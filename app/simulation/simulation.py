@@ -112,6 +112,7 @@ class Scenario:
     startable: Collection[str] | None = None  # None: whatever it starts is active
     reentry: Json = None  # the trigger's policy, and
     entries: Sequence[Entry] = ()  # who went through before
+    received: Sequence[tuple[datetime, str]] = ()  # marketing before: when, on which channel
 
 
 def simulate(scenario: Scenario) -> Trace:
@@ -151,7 +152,7 @@ class SimulatedRun:
         self.passages: dict[tuple[str, int], Passage] = {}
         self.taken: dict[tuple[str, str], list[datetime]] = {}
         self.messages: dict[str, _Message] = {}
-        self.marketing: list[tuple[datetime, str]] = []  # that the contact has got
+        self.marketing = list(scenario.received)  # that the contact has got
         self.started = 0
         self.state: State = step.start(scenario.program)
         self._events = deque(sorted(scenario.events, key=lambda one: one.at))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -168,6 +168,16 @@ CLAUSES = {
     "created_before": "created_at < :created_before",
     "updated_after": "updated_at > :updated_after",
 }
+
+
+async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
+    """Those of the ids that are a broadcast's."""
+    rows = await db.fetch_all(
+        "SELECT id FROM broadcasts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return {row["id"] for row in rows}
 
 
 async def unfinished(db: Handle, *, workspace_id: str) -> list[Broadcast]:

@@ -386,6 +386,43 @@ async def take(
     return taken is not None
 
 
+@dataclass(frozen=True, slots=True)
+class CountedMessage:
+    intended_at: datetime
+    channel: str
+
+
+async def of_marketing(
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_id: str,
+    channel: str | None,
+    since: datetime,
+    until: datetime,
+    limit: int,
+) -> list[CountedMessage]:
+    """The newest of those that `take` counts, up to a time."""
+    return await db.fetch_all_as(
+        CountedMessage,
+        """
+        SELECT intended_at, channel FROM messages
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+          AND intended_at > :since AND intended_at <= :until
+          AND status NOT IN ('FAILED', 'SUPPRESSED')
+          AND (CAST(:channel AS TEXT) IS NULL OR channel = :channel)
+        ORDER BY intended_at DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        channel=channel,
+        since=since,
+        until=until,
+        limit=limit,
+    )
+
+
 async def settle(
     db: Handle,
     *,

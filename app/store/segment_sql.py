@@ -267,6 +267,8 @@ class Clause:
         clauses += self._happened("m.created_at", one.within)
         if one.template_id is not None:
             clauses.append(f"m.template_id = {self._text(one.template_id)}")
+        if one.broadcast_id is not None:
+            clauses.append(f"m.broadcast_id = {self._text(one.broadcast_id)}")
         return f"""EXISTS (SELECT 1 FROM messages m
             WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id
               AND {" AND ".join(clauses)}{self._fence})"""

@@ -456,6 +456,7 @@ class PastEvent:
 class PastMessage:
     status: str
     template_id: str | None
+    broadcast_id: str | None
     created_at: datetime
 
 
@@ -489,7 +490,7 @@ async def past_messages(
 ) -> list[list[PastMessage]]:
     found = await db.fetch_each(
         """
-        SELECT status, template_id, created_at FROM messages
+        SELECT status, template_id, broadcast_id, created_at FROM messages
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
         ORDER BY id DESC
         LIMIT :limit

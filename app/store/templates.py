@@ -227,16 +227,19 @@ async def set_key(db: Handle, *, workspace_id: str, id: str, key: str) -> None:
     )
 
 
-async def naming_topic(db: Handle, *, workspace_id: str, topic_id: str) -> list[str]:
-    """The ids of those whose topic it is."""
+async def naming_topic(
+    db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
+) -> list[str]:
+    """The ids of those on the channels whose topic it is."""
     rows = await db.fetch_all(
         """
         SELECT id FROM templates
-        WHERE workspace_id = :workspace_id AND topic_id = :topic_id
+        WHERE workspace_id = :workspace_id AND topic_id = :topic_id AND channel = ANY(:channels)
         ORDER BY id
         """,
         workspace_id=workspace_id,
         topic_id=topic_id,
+        channels=list(channels),
     )
     return [row["id"] for row in rows]
 

@@ -23,7 +23,14 @@ FACTS: dict[str, Any] = {
         {"name": "order", "at": NOON - timedelta(days=30), "properties": {"total": [70]}},
         {"name": "visit", "at": NOON, "properties": {}},
     ],
-    "messages": [{"status": "BOUNCED", "templateId": "tpl_1", "at": NOON - timedelta(days=2)}],
+    "messages": [
+        {
+            "status": "BOUNCED",
+            "templateId": "tpl_1",
+            "broadcastId": "bro_1",
+            "at": NOON - timedelta(days=2),
+        }
+    ],
     "runs": [{"status": "WAITING", "definitionId": "wfl_1"}],
 }
 
@@ -56,6 +63,9 @@ def filtered(raw: Any) -> segment_filter.Filter:
         ({"message": "sent"}, False),
         ({"message": "bounced", "templateId": "tpl_1", "within": "P2D"}, True),
         ({"message": "bounced", "within": "P1D"}, False),
+        ({"message": "bounced", "broadcastId": "bro_1"}, True),
+        ({"message": "bounced", "broadcastId": "bro_2"}, False),
+        ({"message": "bounced", "templateId": "tpl_2", "broadcastId": "bro_1"}, False),
         ({"run": "in", "definitionId": "wfl_1"}, True),
         ({"run": "completed", "definitionId": "wfl_1"}, False),
         ({"run": "entered", "definitionId": "wfl_2"}, False),
@@ -129,7 +139,7 @@ def test_a_filter_says_what_it_names():
     raw = {
         "any": [
             {"segmentId": "seg_1"},
-            {"message": "sent", "templateId": "tpl_1"},
+            {"message": "sent", "templateId": "tpl_1", "broadcastId": "bro_1"},
             {"not": {"run": "in", "definitionId": "wfl_1"}},
             {"event": "order", "match": LARGE},
             {"segmentId": "seg_1"},
@@ -138,8 +148,9 @@ def test_a_filter_says_what_it_names():
     found = filtered(raw)
     assert found.segments == ["seg_1"]
     assert found.names() == ["order"]
-    assert found.mentions[1:3] == [
+    assert found.mentions[1:4] == [
         Mention("template", "tpl_1", "/filter/any/1/templateId"),
+        Mention("broadcast", "bro_1", "/filter/any/1/broadcastId"),
         Mention("definition", "wfl_1", "/filter/any/2/not/definitionId"),
     ]
 
@@ -189,6 +200,7 @@ def test_a_filter_says_what_it_names():
             {"message": "bounced", "templateId": "tpl_1", "within": "P1D"},
             "had a message of tpl_1 bounce in the last day",
         ),
+        ({"message": "sent", "broadcastId": "bro_1"}, "got a message of bro_1"),
         ({"run": "completed", "definitionId": "wfl_1"}, "has completed wfl_1"),
     ],
 )

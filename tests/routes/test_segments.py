@@ -131,6 +131,7 @@ async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast):
         ({"event": "x", "colour": 1}, "/filter/colour", "There is no field “colour”"),
         ({"message": "opened"}, "/filter/message", "must be one of sent, bounced"),
         ({"message": "sent", "templateId": "tpl_1"}, "/filter/templateId", "no such template"),
+        ({"message": "sent", "broadcastId": "bro_1"}, "/filter/broadcastId", "no such broadcast"),
         ({"run": "in", "definitionId": "wfl_1"}, "/filter/definitionId", "no such definition"),
         ({"any": [VIP, {"segmentId": "seg_1"}]}, "/filter/any/1/segmentId", "no such segment"),
         ({"all": [VIP] * 51}, "/filter", "at most 50 comparisons"),

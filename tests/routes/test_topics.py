@@ -190,6 +190,26 @@ def errors(refused: httpx2.Response) -> list[str]:
     return [one["code"] for one in found if one["severity"] == "error"]
 
 
+async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast):
+    offers = await topic(cast.ed, channels=["email", "sms", "whatsapp"])
+    new = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
+    about_it = await cast.ed.made("/templates", {**new, "topicId": offers})
+    plain = await cast.ed.made("/templates", new)
+    where = {"path": f"contact.topics.{offers}.sms", "op": "eq", "value": "subscribed"}
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": where})
+    sent = {"name": "B", "tag": "vip", "templateId": plain["id"], "topicId": offers}
+    broadcast = await cast.ed.made("/broadcasts", sent)
+    path = f"/topics/{offers}"
+    refused = await cast.ed.patch(path, {"channels": ["whatsapp"]})
+    users = [about_it["id"], segment["id"], broadcast["id"]]
+    assert (refused.status_code, refused.json()["usedBy"]) == (409, users)
+    refused = await cast.ed.patch(path, {"channels": ["sms"]})
+    assert refused.json()["usedBy"] == [about_it["id"], broadcast["id"]]
+    assert (await cast.vic.read(path))["channels"] == ["email", "sms", "whatsapp"]
+    kept = await cast.ed.patch(path, {"channels": ["sms", "email"]})
+    assert (kept.status_code, kept.json()["channels"]) == (200, ["sms", "email"])
+
+
 async def test_a_run_goes_on_when_nobody_agreed(cast: Cast, process: Process):
     offers = await topic(cast.ed)
     step = {"id": "news", "type": "send_message", "channel": "email", "content": about(offers)}

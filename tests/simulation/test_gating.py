@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from app.process import Process
@@ -65,6 +66,28 @@ async def test_a_cap_counts_what_the_run_sends(cast: Cast):
     path = await workflow(cast, NEWS, HELLO, NEWS)
     steps = await simulated(cast, path, await ada(cast))
     assert reasons(steps) == [None, None, "suppressed_capped"]
+
+
+async def test_a_cap_counts_what_the_contact_has_got_before(cast: Cast, process: Process):
+    await setting(cast, frequencyCap={"limit": 2, "window": "P7D"})
+    path, contact_id = await workflow(cast, NEWS, HELLO, NEWS), await ada(cast)
+    set_clock(process, EVENING - timedelta(days=6))
+    news = {"contactId": contact_id, "channel": "email", "content": NEWS}
+    await cast.ed.made("/messages", news)
+    await settle(process)
+    assert reasons(await simulated(cast, path, contact_id)) == [None, None, "suppressed_capped"]
+    later = (EVENING + timedelta(days=1, seconds=1)).isoformat()
+    assert reasons(await simulated(cast, path, contact_id, startAt=later)) == [None] * 3
+    earlier = (EVENING - timedelta(days=7)).isoformat()
+    assert reasons(await simulated(cast, path, contact_id, startAt=earlier)) == [None] * 3
+    assert reasons(await simulated(cast, path, contact_id, received=[])) == [None] * 3
+    asked = {"contactId": contact_id, "startAt": AT}
+    case = (await cast.vic.post(f"{path}/simulate?case=true", asked)).json()["case"]
+    assert [one["channel"] for one in case["input"]["received"]] == ["email"]
+    again = {**case["input"], "received": case["input"]["received"] * 2}
+    response = await cast.vic.post(f"{path}/simulate", again)
+    capped = ["suppressed_capped", None, "suppressed_capped"]
+    assert reasons(response.json()["steps"]) == capped
 
 
 async def test_a_topic_needs_a_yes_on_paper_too(cast: Cast):

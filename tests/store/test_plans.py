@@ -922,6 +922,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ),
         ["workspace_id id workspace_id contact_id intended_at"],
     ),
+    "the marketing that a cap counts": (
+        lambda db: messages.of_marketing(
+            db, **ACME, contact_id="con_10050", channel=None, since=PAST, until=PAST, limit=3
+        ),
+        ["workspace_id contact_id intended_at"],
+    ),
     "when somebody was last asked": (
         lambda db: suppressions.asked_at(
             db, **ACME, contact_id="con_10050", channel="email", topic_id="top_1"

@@ -119,7 +119,11 @@ happened = st.fixed_dictionaries(
 )
 got = st.fixed_dictionaries(
     {"message": st.sampled_from(["sent", "bounced"])},
-    optional={"templateId": st.sampled_from(["tpl_1", "tpl_2"]), "within": length},
+    optional={
+        "templateId": st.sampled_from(["tpl_1", "tpl_2"]),
+        "broadcastId": st.sampled_from(["bro_1", "bro_2"]),
+        "within": length,
+    },
 )
 went = st.fixed_dictionaries(
     {
@@ -179,9 +183,11 @@ people = st.fixed_dictionaries(
             st.tuples(
                 st.sampled_from(["SENT", "DELIVERED", "BOUNCED", "FAILED"]),
                 st.sampled_from(["tpl_1", None]),
+                st.sampled_from(["bro_1", None]),
                 ago,
             ),
             max_size=2,
+            unique_by=lambda message: message[2] or message,  # a broadcast sends one
         ),
         "runs": st.lists(
             st.tuples(
@@ -216,18 +222,19 @@ async def moved_in(db: Handle, workspace_id: str, person: dict[str, Any]) -> str
             for name, given, gone, more in person["events"]
         ],
     )
-    for status, template_id, gone in person["messages"]:
+    for status, template_id, broadcast_id, gone in person["messages"]:
         await db.execute(
             """
-            INSERT INTO messages (workspace_id, id, contact_id, template_id, channel, category,
-                                  source, status, created_at)
-            VALUES (:workspace_id, :id, :contact_id, :template_id, 'email', 'marketing', '{}',
-                    :status, :created_at)
+            INSERT INTO messages (workspace_id, id, contact_id, template_id, broadcast_id, channel,
+                                  category, source, status, created_at)
+            VALUES (:workspace_id, :id, :contact_id, :template_id, :broadcast_id, 'email',
+                    'marketing', '{}', :status, :created_at)
             """,
             workspace_id=workspace_id,
             id=new_id("msg"),
             contact_id=id,
             template_id=template_id,
+            broadcast_id=broadcast_id,
             status=status,
             created_at=now - rows.length(gone),
         )
@@ -346,6 +353,7 @@ def at_plan(op: str, value: Any) -> dict[str, Any]:
 
 
 LATELY = {"event": "order", "within": "P30D"}
+OF_BROADCAST = {"message": "bounced", "broadcastId": "bro_1"}
 YEAR = at_plan("before", "2026-11-02")
 
 
@@ -356,7 +364,14 @@ YEAR = at_plan("before", "2026-11-02")
         (LATELY, nobody(events=[("order", {}, "P30D", -1)]), False),
         (LATELY, nobody(events=[("order", {}, "PT0S", 0)]), True),
         (LATELY, nobody(events=[("order", {}, "PT0S", 1)]), False),
-        ({"message": "sent", "within": "P30D"}, nobody(messages=[("SENT", None, "P30D")]), True),
+        (
+            {"message": "sent", "within": "P30D"},
+            nobody(messages=[("SENT", None, None, "P30D")]),
+            True,
+        ),
+        (OF_BROADCAST, nobody(messages=[("BOUNCED", "tpl_1", "bro_1", "P1D")]), True),
+        (OF_BROADCAST, nobody(messages=[("BOUNCED", "tpl_1", None, "P1D")]), False),
+        (OF_BROADCAST, nobody(messages=[("SENT", "tpl_1", "bro_1", "P1D")]), False),
         ({"path": "contact.createdAt", "op": "within_last", "value": "PT0S"}, nobody(), True),
         (at_plan("gt", 5), plan("1e999"), True),
         (at_plan("gt", 5), plan("1e1000"), False),
