@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from app.audience import subscriptions, topics
 from app.audience.reactions import WorkspaceContext
@@ -23,6 +24,8 @@ LINK = "way out"  # the purpose that the vault signs for
 SHORT = "short way out"  # and that it conceals for
 HASH = 32  # bytes
 NUMBER = 7  # likewise, of a phone number's fifteen digits at most (E.164)
+ID = 16  # likewise
+MARK = 4  # likewise, of a topic's hash: a workspace has at most 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Link:
     """The content of a message's link: ids, and no address that can be read. `contact_id` is there
     when it went to the contact's own address: who reads mail elsewhere has no say about the
     contact. By the address's hash they opt out when contact and message are gone. A short link
-    knows no message, and the number that it went to, concealed."""
+    knows no message, but by its mark the topic, and the number that it went to, concealed."""
 
     workspace_id: str
     message_id: str | None
@@ -38,6 +41,7 @@ class Link:
     channel: str
     address_hash: str
     number: str | None = None
+    topic_mark: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,13 @@ def _long(process: Process, link: Link) -> str:
 def _short(process: Process, link: Link, number: str) -> str:
     channel = bytes([CHANNELS.index(link.channel)])
     to = int(number.removeprefix("+")).to_bytes(NUMBER, "big")
-    contact = id_bytes(link.contact_id) if link.contact_id else b""
+    contact = id_bytes(link.contact_id) + link.topic_mark if link.contact_id else b""
     return process.vault.conceal(SHORT, channel + id_bytes(link.workspace_id) + to + contact)
+
+
+def mark_of(topic_id: str) -> bytes:
+    """By which a short link knows a topic."""
+    return sha256(topic_id.encode()).digest()[:MARK]
 
 
 def read_link(process: Process, token: str) -> Link | None:
@@ -104,12 +113,12 @@ def read_link(process: Process, token: str) -> Link | None:
 
 
 def _read_short(process: Process, payload: bytes) -> Link:
-    channel, workspace_id = CHANNELS[payload[0]], id_of("ws", payload[1:17])
-    to, contact = payload[17 : 17 + NUMBER], payload[17 + NUMBER :]
+    channel, workspace_id = CHANNELS[payload[0]], id_of("ws", payload[1 : 1 + ID])
+    to, contact = payload[1 + ID :][:NUMBER], payload[1 + ID + NUMBER :]
     number = f"+{int.from_bytes(to, 'big')}"
     hash = subscriptions.hashed(process.vault, workspace_id, channel, number)
-    contact_id = id_of("con", contact) if contact else None
-    return Link(workspace_id, None, contact_id, channel, hash, number)
+    contact_id = id_of("con", contact[:ID]) if contact else None
+    return Link(workspace_id, None, contact_id, channel, hash, number, contact[ID:])
 
 
 async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
@@ -149,8 +158,12 @@ async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list
 
 async def topic_of(db: Handle, link: Link) -> str | None:
     """The topic of the link's message, where it is one that its reader can leave by itself."""
-    if link.message_id is None or link.contact_id is None:
+    if link.contact_id is None:
         return None
+    if link.message_id is None:
+        known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
+        own = [one for one in known.values() if mark_of(one.id) == link.topic_mark]
+        return own[0].id if len(own) == 1 and not own[0].is_default else None
     row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
     if row is None or row.topic_id is None:
         return None

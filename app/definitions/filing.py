@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal, TypeAlias
 
+from app.audience.topics import wrong_channel
 from app.database.db import Handle
 from app.definitions import activation, portable
 from app.definitions.activation import Shape
@@ -16,7 +17,7 @@ from app.machine import content, document
 from app.machine.program import Json
 from app.process import Process
 from app.runtime.compute import Job
-from app.store import definitions, templates
+from app.store import definitions, segments, templates, topics
 from app.store.definitions import Definition, NamedDefinition
 from app.store.templates import FiledTemplate, KeyedTemplate
 
@@ -36,6 +37,7 @@ async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, 
     of_templates = {one.id: key for key, one in await _keyed_templates(db, workspace_id, ids)}
     sent = {one.id: one for one in await templates.filed(db, workspace_id=workspace_id, ids=ids)}
     filed = await definitions.filed(db, workspace_id=workspace_id, id=row.id)
+    audience = await _audience(db, workspace_id)
     return portable.file_of(
         key=keys[row.id],
         name=row.name,
@@ -44,7 +46,7 @@ async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, 
         is_signed=row.secret_set or bool(row.trigger_config.get("signed")),
         body=row.body,
         templates={of_templates[id]: sent[id] for id in ids if id in sent},
-        names={**keys, **of_templates},
+        names={**audience.segments, **audience.topics, **keys, **of_templates},
         beside=document.parse((filed.beside or "{}").encode()),
     )
 
@@ -69,6 +71,37 @@ async def _keyed_templates(
     known = sorted(known, key=lambda one: one.id)
     keys = portable.keys_of(known)
     return [(keys[one.id], one) for one in known]
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """A segment or a topic: files name it as its own name says, for none brings it in."""
+
+    id: str
+    name: str
+    key: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Audience:
+    """The keys of a workspace's segments and topics, by their IDs."""
+
+    segments: Mapping[str, str]
+    topics: Mapping[str, str]
+
+    def id_of(self, name: str, key: str) -> str:
+        """Of what a member means; an ID, and the key of nothing, mean themselves."""
+        keys = self.topics if name == portable.TOPIC else self.segments
+        return next((id for id, known in keys.items() if known == key), key)
+
+
+async def _audience(db: Handle, workspace_id: str) -> _Audience:
+    of = {"workspace_id": workspace_id}
+    known = await segments.of_workspace(db, **of), await topics.of_workspace(db, **of)
+    keys = (
+        portable.keys_of([_Called(one.id, one.name) for one in kind.values()]) for kind in known
+    )
+    return _Audience(*keys)
 
 
 # --- finding what a file means --------------------------------------------------------------------
@@ -108,12 +141,52 @@ async def resolved(
     if any(named[name] for name in portable.DEFINITIONS):
         known = {(one.shape, key): one.id for key, one in await keyed(db, workspace_id)}
 
+    audience = await _audience(db, workspace_id)
+
     def id_of(name: str, key: str) -> str:
-        return (
-            ids.get(key, key) if name == portable.TEMPLATE else known.get((SHAPES[name], key), key)
-        )
+        if name == portable.TEMPLATE:
+            return ids.get(key, key)
+        if name in SHAPES:
+            return known.get((SHAPES[name], key), key)
+        return audience.id_of(name, key)
 
     return portable.renamed(shape, body, id_of)
+
+
+async def segment_of(db: Handle, workspace_id: str, key: Json) -> Json:
+    """The ID of the segment that a trigger names by its key."""
+    if not isinstance(key, str):
+        return key
+    return (await _audience(db, workspace_id)).id_of(portable.SEGMENTS[0], key)
+
+
+async def with_topics(
+    db: Handle, workspace_id: str, given: Mapping[str, Mapping[str, Json]]
+) -> dict[str, dict[str, Json]]:
+    """Templates of a file, by their keys, with the IDs of their topics. Raises Problem `invalid`
+    for one that is not there: what it is about decides who gets it."""
+    if all(one["topic_id"] is None for one in given.values()):
+        return {key: dict(one) for key, one in given.items()}
+    audience, errors = await _audience(db, workspace_id), []
+    known = await topics.of_workspace(db, workspace_id=workspace_id)
+    found = {key: dict(one) for key, one in given.items()}
+    for key, one in found.items():
+        if one["topic_id"] is None:
+            continue
+        one["topic_id"] = audience.id_of(portable.TOPIC, str(one["topic_id"]))
+        topic = known.get(one["topic_id"])
+        if one["category"] != "marketing":
+            message = "Only marketing has a topic."
+        elif topic is None:
+            message = "There is no topic of this name in the workspace; create it first."
+        else:
+            message = wrong_channel(topic, str(one["channel"])) or ""
+        if message:
+            at = document.pointer("file", "templates", key, portable.TOPIC)
+            errors.append(FieldError(at, message))
+    if errors:
+        raise Problem("invalid", "A template of the file is not valid; see errors.", errors=errors)
+    return found
 
 
 async def stand_in(
@@ -216,20 +289,25 @@ async def _keep_template(
 ) -> KeptTemplate:
     key, name, old = template.key, template.name, template.known
     channel, category = template.content["channel"], template.content["category"]
+    topic_id = template.content["topic_id"]
+    says = (name, category, topic_id, parts)
     if old is None:
-        same = (one for one in template.alike if _says(one, name, category, parts))
+        same = (one for one in template.alike if _says(one) == says)
         old = next(same, None)
     if old is None:
+        about = {} if topic_id is None else {portable.TOPIC: topic_id}
         new = {"name": name, "channel": channel, "category": category, "content": parts}
-        row = await templates.insert(db, workspace_id=workspace_id, id=new_id, **new)
+        row = await templates.insert(
+            db, workspace_id=workspace_id, id=new_id, **new, topic_id=topic_id
+        )
         await templates.set_key(db, workspace_id=workspace_id, id=row.id, key=key)
-        return KeptTemplate(key, row.id, name, "created", after=new)
+        return KeptTemplate(key, row.id, name, "created", after={**new, **about})
     if old.channel != channel:
         detail = f"A template keeps its channel: {key} is for {old.channel}, not {channel}."
         raise Problem("conflict", detail)
     if old.key != key:
         await templates.set_key(db, workspace_id=workspace_id, id=old.id, key=key)
-    if _says(old, name, category, parts):
+    if _says(old) == says:
         return KeptTemplate(key, old.id, name, "unchanged")
     await templates.update(
         db,
@@ -237,17 +315,19 @@ async def _keep_template(
         id=old.id,
         name=name,
         category=category,
-        topic_id=old.topic_id if category == "marketing" else None,
+        topic_id=topic_id,
         content=parts,
         version=old.version + (parts != old.content),
     )
-    before = {"name": old.name, "category": old.category, "content": old.content}
-    after = {"name": name, "category": category, "content": parts}
+    before, after = (
+        dict(zip(("name", "category", portable.TOPIC, "content"), one, strict=True))
+        for one in (_says(old), says)
+    )
     return KeptTemplate(key, old.id, name, "updated", before, after)
 
 
-def _says(template: FiledTemplate, name: str, category: str, parts: Mapping[str, Json]) -> bool:
-    return (template.name, template.category, template.content) == (name, category, parts)
+def _says(template: FiledTemplate) -> tuple[str, str, str | None, Mapping[str, Json]]:
+    return template.name, template.category, template.topic_id, template.content
 
 
 def _checked(

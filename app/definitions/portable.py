@@ -16,6 +16,9 @@ KEY = "^[a-z0-9][a-z0-9_-]{0,99}$"
 LONGEST_MADE = 90  # of a key, which may get a number behind it
 TEMPLATE = "templateId"
 DEFINITIONS = ("workflowId", "automationId")
+SEGMENTS = ("segmentId", "segmentEntered", "segmentLeft")
+TOPIC = "topicId"
+REFERENCES = (TEMPLATE, *DEFINITIONS, *SEGMENTS, TOPIC)
 # Of a file beside the definition, in this order.
 BEFORE = ("$schema",)
 BESIDE = ("about", "workspace", "input", "expected")
@@ -30,7 +33,7 @@ def key_of(name: str) -> str:
 
 
 class Named(Protocol):
-    """A definition or a template, and its key if it came from a file."""
+    """Something that files name, and its key if it came from one."""
 
     @property
     def id(self) -> str: ...
@@ -80,16 +83,33 @@ def renamed(shape: str, body: Json, rename: Rename) -> Json:
 def _node(node: Json, rename: Rename) -> Json:
     if not isinstance(node, dict) or not isinstance(node.get("data"), dict):
         return node
-    return {name: _named(one, rename) if name == "data" else one for name, one in node.items()}
+    return {name: _data(one, rename) if name == "data" else one for name, one in node.items()}
+
+
+def _data(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
+    """Of a node; what it waits for is a list of conditions."""
+    return {
+        name: [_named(each, rename) if isinstance(each, dict) else each for each in one]
+        if name == "conditions" and isinstance(one, list)
+        else one
+        for name, one in _named(config, rename).items()
+    }
 
 
 def _named(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
+    """With its content, which may be about a topic."""
     return {
         name: rename(name, one)
-        if name in (TEMPLATE, *DEFINITIONS) and isinstance(one, str)
+        if name in REFERENCES and isinstance(one, str)
+        else {part: _about(part, said, rename) for part, said in one.items()}
+        if name == "content" and isinstance(one, dict)
         else one
         for name, one in config.items()
     }
+
+
+def _about(part: str, said: Json, rename: Rename) -> Json:
+    return rename(part, said) if part == TOPIC and isinstance(said, str) else said
 
 
 def _steps(value: Json, rename: Rename) -> Json:
@@ -109,7 +129,7 @@ def _steps(value: Json, rename: Rename) -> Json:
 
 def references(shape: str, body: Json) -> dict[str, list[str]]:
     """The ids that the body names, by the member that names them, each once."""
-    found: dict[str, list[str]] = {name: [] for name in (TEMPLATE, *DEFINITIONS)}
+    found: dict[str, list[str]] = {name: [] for name in REFERENCES}
 
     def note(name: str, id: str) -> str:
         if id not in found[name]:
@@ -136,12 +156,15 @@ def file_of(
     beside: Mapping[str, Json],
 ) -> dict[str, Json]:
     """The file, its members always in the same order. `templates` are by their keys; `names` are
-    the keys of these and of what else it starts, by ID."""
+    the keys of these and of whatever else is named, by ID."""
     graph_or_steps = renamed(
         shape,
         credentials.masked(document.parse(body.encode())),
         lambda _, id: names.get(id, id),
     )
+    trigger = {
+        name: names.get(one, one) if name in SEGMENTS else one for name, one in trigger.items()
+    }
     definition = {"trigger": trigger_of(trigger, is_signed=is_signed), shape: graph_or_steps}
     return {
         **{member: beside[member] for member in BEFORE if member in beside},
@@ -149,7 +172,7 @@ def file_of(
         "name": name,
         **{member: beside[member] for member in BESIDE[:1] if member in beside},
         "definition": definition,
-        "templates": {key: _template(one) for key, one in templates.items()},
+        "templates": {key: _template(one, names) for key, one in templates.items()},
         **{member: beside[member] for member in BESIDE[1:] if member in beside},
     }
 
@@ -169,12 +192,13 @@ def trigger_of(trigger: Mapping[str, Json], *, is_signed: bool) -> dict[str, Jso
     }
 
 
-def _template(template: FiledTemplate) -> dict[str, Json]:
-    parts = content.PARTS[template.channel]
+def _template(template: FiledTemplate, names: Mapping[str, str]) -> dict[str, Json]:
+    parts, topic_id = content.PARTS[template.channel], template.topic_id
     return {
         "name": template.name,
         "channel": template.channel,
         "category": template.category,
+        **({} if topic_id is None else {TOPIC: names.get(topic_id, topic_id)}),
         "content": {
             name: _ordered(template.content[name]) for name in parts if name in template.content
         },

@@ -202,6 +202,7 @@ def _link(process: Process, row: HeldMessage, content: Said, own: Row | None, ke
         channel=channel,
         address_hash=subscriptions.hashed(process.vault, workspace_id, channel, key),
         number=None if channel == "email" else key,
+        topic_mark=preferences.mark_of(content.topic_id) if content.topic_id else b"",
     )
     return preferences.url_of(process, link)
 

@@ -140,7 +140,9 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     if known is not None:
         where = {"workspace_id": workspace_id, "shape": kind.shape, "id": known.id}
         row = await definitions.locked(db, **where)
-    contents = {key: given.model_dump() for key, given in wanted.file.templates.items()}
+    contents = await filing.with_topics(
+        db, workspace_id, {key: one.model_dump() for key, one in wanted.file.templates.items()}
+    )
     given = await filing.lock_templates(db, workspace_id, row, contents)
     if row is not None:
         before = await exported(call, row)
@@ -255,7 +257,10 @@ class _Importing:
 
     async def _trigger(self, trigger: dict[str, Json]) -> dict[str, Json]:
         """With the secret if it is another one; `signed` as long as one is missing."""
-        row = self.row
+        row, call = self.row, self.call
+        if (named := trigger.get("segmentId")) is not None:
+            workspace_id = call.member.workspace_id
+            trigger["segmentId"] = await filing.segment_of(call.db, workspace_id, named)
         signed = trigger.pop("signed", None)
         if self.wanted.signing_secret is not None:
             trigger["signingSecret"] = self.wanted.signing_secret

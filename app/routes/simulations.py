@@ -394,7 +394,7 @@ def _case(
     }
     answers = {"channels": list(setting.channels), "startable": setting.startable}
     asked = {name: value for name, value in document.parse(raw).items() if name not in _ELSEWHERE}
-    known = {} if given.contact is None else {"contact": given.contact}
+    known: dict[str, Any] = {} if given.contact is None else {"contact": given.contact}
     if given.entered is not None:
         known["entered"] = given.entered.model_dump(by_alias=True, exclude_none=True)
     if given.received:

@@ -37,6 +37,9 @@ class FileTemplate(
     channel: ChannelName
     content: Annotated[dict[str, Any], described(ref("Content"))]
     category: Literal["transactional", "marketing"] = "transactional"
+    topic_id: Annotated[
+        str | None, Field(description="The key of a topic that is in the workspace.")
+    ] = None
     name: Name | None = None
 
 
@@ -152,7 +155,8 @@ def _templates(case: Case) -> dict[str, dict[str, Json]]:
         content.read(template.channel, template.content, Place(f"/templates/{id}/content", wrong))
     if wrong:
         raise scenes.invalid([FieldError(one.pointer, one.message) for one in wrong])
-    return {id: template.model_dump() for id, template in case.templates.items()}
+    # Without topics: these are the workspace's, in which alone they have been agreed to.
+    return {id: one.model_dump(exclude={"topic_id"}) for id, one in case.templates.items()}
 
 
 def found(

@@ -106,6 +106,86 @@ async def test_a_definition_moves_to_another_workspace_without_ids_and_secrets(c
     assert (await brought(cast.ed, file))["action"] == "unchanged"
 
 
+VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+OFFERS = {"name": "Our offers", "channels": ["email", "sms"]}
+
+
+@pytest.mark.parametrize("shape", ["steps", "graph"])
+async def test_segments_and_topics_are_named_in_a_file_and_found_by_their_names(
+    cast: Cast, shape: str
+):
+    """Some of other names come first in either workspace, so no ID is like another."""
+    await cast.ed.made("/segments", {"name": "Others", "filter": {"not": VIP}})
+    vips = await cast.ed.made("/segments", {"name": "Our VIPs", "filter": VIP})
+    offers = await cast.ed.made("/topics", OFFERS)
+    news = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
+    template = await cast.ed.made("/templates", {**news, "topicId": offers["id"]})
+    rest = {"conditions": [{"segmentLeft": vips["id"], "port": "left"}], "timeout": "P1D"}
+    inline = {"subject": "S", "text": "T", "category": "marketing", "topicId": offers["id"]}
+    trigger = {"source": "segment_entered", "segmentId": vips["id"]}
+    made = await cast.ed.made(*definition(shape, trigger, rest, inline, template["id"]))
+    path = f"/{'workflows' if shape == 'steps' else 'automations'}/{made['id']}"
+    file = await cast.vic.read(f"{path}/export")
+    written = json.dumps(file)
+    assert [one["id"] in written for one in (vips, offers, template)] == [False] * 3
+    assert file["definition"]["trigger"]["segmentId"] == "our-vips"
+    assert '"segmentLeft": "our-vips"' in written
+    assert file["templates"]["news"]["topicId"] == "our-offers"
+    assert (await brought(cast.ed, file))["action"] == "unchanged"
+
+    refused = await cast.mallory.post(IMPORT, {"file": file})
+    [error] = refused.json()["errors"]
+    assert error["pointer"] == "/file/templates/news/topicId"  # or all of Mallory's would get it
+    assert "no topic of this name" in error["message"]
+    await cast.mallory.made("/topics", {"name": "Another", "channels": ["email"]})
+    theirs = await cast.mallory.made("/topics", OFFERS)
+    draft = await brought(cast.mallory, file, activate=True)
+    codes = [one["code"] for one in draft["findings"]]
+    assert (draft["state"], codes.count("segment_unknown")) == ("DRAFT", 2)
+    await cast.mallory.made("/segments", {"name": "Our VIPs", "filter": VIP})
+    moved = await brought(cast.mallory, file, activate=True)
+    assert (moved["state"], {one["severity"] for one in moved["findings"]}) == (
+        "ACTIVE",
+        {"warning"},
+    )
+    assert moved["file"] == file
+    [sent] = (await cast.mallory.read("/templates"))["data"]
+    assert sent["topicId"] == theirs["id"]
+    assert (await brought(cast.mallory, file))["action"] == "unchanged"
+    del file["templates"]["news"]["topicId"]
+    plain = await brought(cast.mallory, file)
+    assert plain["file"] == file
+    assert (await cast.mallory.read(f"/templates/{sent['id']}"))["topicId"] is None
+
+
+def definition(
+    shape: str, trigger: Any, rest: Any, inline: Any, template_id: str
+) -> tuple[str, dict[str, Any]]:
+    """One that waits, and then sends a content of its own and a template."""
+    own = {"channel": "email", "content": inline}
+    kept = {"channel": "email", "templateId": template_id}
+    if shape == "steps":
+        steps = [
+            {"type": "wait_for", **rest},
+            {"type": "send_message", **own},
+            {"type": "send_message", **kept},
+        ]
+        return "/workflows", {"name": "Welcome", "trigger": trigger, "steps": steps}
+    nodes = [
+        {"id": "start", "type": "trigger", "data": trigger},
+        {"id": "rest", "type": "wait_for", "data": rest},
+        {"id": "own", "type": "send_message", "data": own},
+        {"id": "kept", "type": "send_message", "data": kept},
+    ]
+    ways = [("start", "rest"), ("rest", "own"), ("own", "kept")]
+    edges = [{"id": f"{a}-{b}", "source": a, "target": b} for a, b in ways if a != "rest"]
+    edges += [
+        {"id": f"rest-{port}", "source": "rest", "target": "own", "sourceHandle": port}
+        for port in ("left", "timeout")
+    ]
+    return "/automations", {"name": "Welcome", "graph": {"nodes": nodes, "edges": edges}}
+
+
 async def test_what_is_renamed_in_a_file_stays_what_it_is(cast: Cast):
     """Also what came from no file, before it has a key."""
     template = {"name": "Hi there", "channel": "email", "content": HELLO}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from app.consent import consent
 from app.process import Process
+from app.providers.inbox import Inbox
 from lab.chaos.optout import sending
 from tests.cast import Cast, settle
 from tests.receivers import HESITATE, Receiver
-from tests.routes.test_preferences import ONE_CLICK, token_in
+from tests.routes.test_preferences import ONE_CLICK, SPRING, captured_text, token_in
 from tests.routes.test_topics import NO_CONSENT, SENT, about, answer, outcome, topic
 
 ADA = {"email": "ada@example.com", "phone": "+14155550132"}
@@ -184,3 +186,41 @@ async def test_what_is_on_its_way_is_waited_for_or_named(
     left = next(one["consent"] for one in activity if one["type"] == "consent")
     assert (left["change"], left["inFlight"]) == ("opted_out", [made["messageId"]])
     assert "no further message is" in (await client.post(path, data=ONE_CLICK)).text
+
+
+async def texted(cast: Cast, process: Process, contact_id: str, topic_id: str | None) -> str:
+    """The path of the short link in a text message of the topic."""
+    named = {} if topic_id is None else {"topicId": topic_id}
+    order = {"contactId": contact_id, "content": {**SPRING, **named}}
+    text = await captured_text(cast, process, order)
+    return urlsplit(text.rpartition(" ")[2]).path
+
+
+async def test_the_link_of_a_text_message_leaves_its_topic_and_nothing_else(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Inbox, "replies", "none")
+    ada = (await cast.ed.made("/contacts", ADA))["id"]
+    offers, other = [await topic(cast.ed, channels=["email", "sms"]) for _ in range(2)]
+    for one in (offers, other):
+        await answer(cast.ed, ada, one, channel="sms")
+    path = await texted(cast, process, ada, offers)
+    assert len(path) == 83
+    assert (await client.post(path)).status_code == 200
+    left = {offers: {"sms": "unsubscribed"}, other: {"sms": "subscribed"}}
+    assert await answers(cast, ada) == (ALL_IN, left)
+    path = await texted(cast, process, ada, other)
+    assert (await cast.ed.delete(f"/topics/{other}")).status_code == 204
+    assert (await client.post(path)).status_code == 200  # no less a wish to hear no more
+    assert (await answers(cast, ada))[0]["sms"] == "unsubscribed"
+
+
+async def test_the_link_of_a_text_message_of_the_default_topic_leaves_the_channel(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Inbox, "replies", "none")
+    ada = (await cast.ed.made("/contacts", ADA))["id"]
+    default = await topic(cast.ed, channels=["email", "sms"], isDefault=True)
+    path = await texted(cast, process, ada, default)
+    assert (await client.post(path)).status_code == 200
+    assert (await answers(cast, ada))[0]["sms"] == "unsubscribed"
