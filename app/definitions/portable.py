@@ -101,15 +101,15 @@ def _named(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
     return {
         name: rename(name, one)
         if name in REFERENCES and isinstance(one, str)
-        else {part: _about(part, said, rename) for part, said in one.items()}
+        else {part: _about(part, text, rename) for part, text in one.items()}
         if name == "content" and isinstance(one, dict)
         else one
         for name, one in config.items()
     }
 
 
-def _about(part: str, said: Json, rename: Rename) -> Json:
-    return rename(part, said) if part == TOPIC and isinstance(said, str) else said
+def _about(part: str, text: Json, rename: Rename) -> Json:
+    return rename(part, text) if part == TOPIC and isinstance(text, str) else text
 
 
 def _steps(value: Json, rename: Rename) -> Json:
