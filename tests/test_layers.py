@@ -169,15 +169,16 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # go by.
 FIXED = re.compile(
     r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|table|whose"
-    r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)|fitting\.sql"
+    r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
+    r"|fitting\.sql|next_flip\.sql|once"
 )
-# These rewrite statements, names of values included; two of them write those of filters, in
-# which tests/store/test_segment_sql.py looks for words of theirs.
+# These rewrite statements, names of values included; three of them write those of filters, in
+# which tests/store/test_segment_sql.py and test_segment_moments.py look for words of theirs.
 REWRITING = {
     ROOT / "app" / module
     for module in (
         *("database/sqlite.py", "database/sql.py", "database/sets.py"),
-        *("database/texts.py", "store/segment_sql.py"),
+        *("database/texts.py", "store/segment_sql.py", "store/segment_moments.py"),
         "database/citus.py",  # tables and constraints by their names
     )
 }

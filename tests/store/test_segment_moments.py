@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from app.audience import segments
 from app.audience.segments import Readable
 from app.database.db import Database, Handle
+from app.database.engine import Engine
 from app.machine import segment_changes
 from app.store import contacts, segment_moments
 from tests.store.test_segment_sql import (
+    HOSTILE,
     TIMES,
     Undone,
     ago,
@@ -132,3 +134,12 @@ def test_times_that_are_text_are_left_to_the_machine(raw: Any):
     parts = segment_changes.timed(read(raw).condition, {})
     assert parts
     assert segment_moments.next_flip("sqlite", datetime.now(UTC), parts) is None
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
+def test_no_word_of_a_filter_stands_in_the_sql(engine: Engine):
+    parts = segment_changes.timed(read({"event": HOSTILE, "within": "P1D"}).condition, {})
+    flip = segment_moments.next_flip(engine, datetime.now(UTC), parts)
+    assert flip is not None
+    assert "zq" not in flip.sql
+    assert HOSTILE in flip.values.values()
