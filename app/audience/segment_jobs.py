@@ -48,7 +48,7 @@ async def work(process: Process, job: Job) -> None:
 
 async def _chunk(process: Process, job: Job) -> bool:
     """One transaction's worth; whether there is more to be done now. Raises _Lost."""
-    async with process.database.write() as db:
+    async with process.database.write(follow_indexes=True) as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
         if segment is None or segment.state == "removing":
@@ -136,7 +136,6 @@ async def _fill(
     next_flip = _next_flip(segment, existing, await db.now(), db.engine)
     is_by_sql = next_flip is not None and not segment.starts
     whose = {"workspace_id": job.workspace_id}
-    await db.use(lambda link: link.follow_indexes())
     stretch = await segment_members.lock_stretch(
         db,
         **whose,
