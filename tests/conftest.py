@@ -27,7 +27,7 @@ from app.net.egress import Egress
 from app.process import Process
 from app.runtime import logs
 from tests import cast as cast_module
-from tests import servers
+from tests import servers, sharded
 from tests.cast import Cast
 from tests.web import wire
 
@@ -66,6 +66,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(LONGEST)))
+    sharded.skip(items)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -11,7 +11,7 @@ from app.errors import Unavailable
 from app.process import Process
 from app.runtime.backoff import jittered
 from app.store import jobs
-from app.store.jobs import Kind
+from app.store.jobs import Horizon, Kind
 from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 async def beat_for_ever(process: Process, pools: Mapping[Kind, WorkerPool]) -> None:
     """Sleep until the next row is due, but never longer than a beat. Ends by cancellation."""
-    failures = 0
+    failures, horizon = 0, Horizon()
     while True:
         try:
-            pause = await beat(process, pools)
+            pause = await beat(process, pools, horizon)
             failures = 0
         except Unavailable as problem:
             failures += 1
@@ -37,14 +37,18 @@ async def beat_for_ever(process: Process, pools: Mapping[Kind, WorkerPool]) -> N
         await asyncio.sleep(pause)
 
 
-async def beat(process: Process, pools: Mapping[Kind, WorkerPool]) -> float:
+async def beat(
+    process: Process, pools: Mapping[Kind, WorkerPool], horizon: Horizon | None = None
+) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
+    horizon = horizon or Horizon()
     pause = BEAT_SECONDS
     sharded = process.database.is_sharded
     database = process.database
     async with database.read() if sharded else database.write(follow_indexes=True) as db:
         now = await db.now()
-        next_due = await jobs.next_due(db)
+        next_due = await jobs.next_due(db, horizon.look())
+        horizon.found(min(next_due.values(), default=None), now)
     for kind, due in next_due.items():
         if due > now:
             pause = min(pause, (due - now).total_seconds())

@@ -202,6 +202,7 @@ async def migrate(database: Database, schema: str) -> list[str]:
         await db.use(lambda link: link.distribute())
     async with database.read() as db:
         await db.use(lambda link: link.prepare_sessions())
+        await db.use(lambda link: link.configure_vacuum())
         await db.use(lambda link: link.prefer_keys())
     return applied
 

@@ -136,6 +136,10 @@ class Link(Protocol):
         """Outside of a transaction: a row whose key is known is found by its key, even while
         statistics say that any index would do."""
 
+    async def configure_vacuum(self) -> list[str]:
+        """Outside of a transaction: sets for the tables that change most how soon their dead rows
+        are collected; the names of those that it has set."""
+
     async def durability(self) -> list[str]: ...
 
     async def surroundings(self) -> list[Remark]:

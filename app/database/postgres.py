@@ -19,7 +19,7 @@ from databases.backends.postgres import PostgresConnection as DatabasesPostgresC
 from databases.core import DatabaseURL
 from databases.interfaces import TransactionBackend
 
-from app.database import citus, surroundings
+from app.database import citus, surroundings, vacuuming
 from app.database.engine import (
     OUT_OF_REACH,
     OUTCOME_UNKNOWN,
@@ -379,6 +379,9 @@ class PostgresConnection(DatabasesPostgresConnection):
                         f"ALTER ROLE CURRENT_USER IN DATABASE {database} SET {name} = '{value}';"
                         f" SET {name} = '{value}'"
                     )
+
+    async def configure_vacuum(self) -> list[str]:
+        return await vacuuming.configure(self.raw_connection)
 
     async def prefer_keys(self) -> None:
         """Builds each key again that is older than another index of its table. Nobody waits for

@@ -228,6 +228,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def prepare_sessions(self) -> None:
         """Nothing to set for others: every connection is our own."""
 
+    async def configure_vacuum(self) -> list[str]:
+        return []  # the room of deleted rows is used again at once
+
     async def prefer_keys(self) -> None:
         """It does."""
 

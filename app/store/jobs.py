@@ -21,7 +21,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -351,6 +351,33 @@ def _drawn() -> int:
 # --- claimed --------------------------------------------------------------------------------------
 
 
+WHOLE_SECONDS = 5.0
+MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Horizon:
+    """How far back due jobs are looked for. While any transaction stays open, whoever's, no job
+    that has ended leaves the indexes: their beginning grows, and takes longer to read by the
+    second. So they are read from there every WHOLE_SECONDS, and in between from where the oldest
+    job was then. One that is made due further back waits for the next whole look."""
+
+    since: datetime = BEGINNING
+    _whole_at: float = -math.inf  # when the last whole look was, by the process's clock
+
+    def look(self) -> datetime:
+        """From where to look now."""
+        if time.monotonic() - self._whole_at > WHOLE_SECONDS:
+            self._whole_at, self.since = time.monotonic(), BEGINNING
+        return self.since
+
+    def found(self, oldest: datetime | None, now: datetime) -> None:
+        """The oldest job of a look, if there was any."""
+        if self.since == BEGINNING:
+            self.since = min(oldest or now, now - MARGIN)
+
+
 @dataclass(slots=True)
 class FairShare:
     """The memory of one worker pool between claims, to share its slots fairly among workspaces."""
@@ -358,7 +385,9 @@ class FairShare:
     in_progress: Counter[str] = field(default_factory=Counter)  # rows, by workspace id
     cursor: str = ""  # the workspace that was scanned last
     looked_at: float = -math.inf  # when all shards were looked at last, by the process's clock
+    seen: set[str] = field(default_factory=set)  # then, and had enough due rows ever since
     held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
+    horizon: Horizon = field(default_factory=Horizon)
 
     def quota_left(self, workspace_id: str, free: int) -> int:
         """How many more rows a workspace may have: it holds at most as many slots as stay free, so
@@ -369,11 +398,12 @@ class FairShare:
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """The values that a claim writes into every job that it takes."""
+    """The values that a claim writes into every job that it takes, and from where on it looks."""
 
     kind: Kind
     token: int
     until: datetime
+    since: datetime
 
 
 async def claim(
@@ -394,15 +424,16 @@ async def claim(
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
     does not stand before another's single row. With `fair_share` each has its quota at most.
     """
-    lease = _Lease(kind, _drawn(), await db.now() + timedelta(seconds=lease_seconds))
+    memory = fair_share or FairShare()
+    until = await db.now() + timedelta(seconds=lease_seconds)
+    lease = _Lease(kind, _drawn(), until, memory.horizon.look())
     claimed = _Claim(limit, fair_share)
     fresh = claimed.allowed(hinted[: limit - 1])
     if fresh and apart is None:
         claimed.add(await _claim_hinted(db, lease, fresh))
     for pair in fresh.items() if apart is not None else ():
         claimed.add(await _apart(apart, partial(_claim_hinted, lease=lease, hinted=dict([pair]))))
-    workspaces = await _due_workspaces(db, kind, fair_share or FairShare())
-    workspaces = claimed.drawn(workspaces)
+    workspaces = claimed.drawn(await _due_workspaces(db, kind, memory))
     while workspaces:
         share = claimed.free // len(workspaces)
         unfinished = []
@@ -410,13 +441,14 @@ async def claim(
             most = min(share, claimed.quota_left(workspace_id))
             jobs = await _claim_some(db, apart, lease, workspace_id, most) if most else []
             claimed.add(jobs)
+            if len(jobs) < most:
+                memory.seen.discard(workspace_id)
             if jobs and len(jobs) == share:
                 unfinished.append(workspace_id)
             elif len(jobs) == most:
                 claimed.held_back = True
         workspaces = unfinished[: claimed.free]
-    if fair_share is not None:
-        fair_share.held_back = claimed.held_back
+    memory.held_back = claimed.held_back
     return claimed.jobs
 
 
@@ -541,16 +573,18 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
         return await _look_at_shards(db, kind, fair_share)
     rows = await db.fetch_all(
         """
-        SELECT workspace_id
+        SELECT workspace_id, wake_at
         FROM (SELECT workspace_id, wake_at FROM jobs
-              WHERE kind = :kind
+              WHERE kind = :kind AND wake_at >= :since
               ORDER BY wake_at NULLS FIRST, id
               LIMIT :limit) AS oldest
         WHERE wake_at <= :now
         """,
         kind=kind,
+        since=fair_share.horizon.since,
         limit=HEAD,
     )
+    fair_share.horizon.found(min((row["wake_at"] for row in rows), default=None), await db.now())
     found = dict.fromkeys(row["workspace_id"] for row in rows)
     if len(rows) == HEAD:
         found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
@@ -598,7 +632,8 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
         f"""
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM jobs
-            WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at <= :now
+            WHERE kind = :kind AND workspace_id = :workspace_id
+              AND wake_at BETWEEN :since AND :now
             ORDER BY wake_at, id
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
@@ -606,6 +641,7 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
         {claim}
         """,
         **_values(lease),
+        since=lease.since,
         workspace_id=workspace_id,
         limit=limit,
     )
@@ -644,9 +680,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
     """What `_due_workspaces` finds, without locks and at most once a second; none of a node that
-    does not answer. Workspaces that have nothing due may be among them."""
+    does not answer. Workspaces that have nothing due may be among them. In between, those of the
+    last look that have given all that was asked of them."""
     if time.monotonic() - fair_share.looked_at < LOOK_EVERY_SECONDS:
-        return []
+        return sorted(fair_share.seen)
     fair_share.looked_at = time.monotonic()
     look = LOOK.format(
         kind=kind,
@@ -660,6 +697,7 @@ async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list
     )
     found = {id for row in rows for id in orjson.loads(row["result"] or "[]")}
     fair_share.cursor = random.sample([*found, ""], 1)[0]
+    fair_share.seen = found
     return sorted(found)
 
 
@@ -681,22 +719,22 @@ async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
     return found
 
 
-async def next_due(db: Handle) -> dict[Kind, datetime]:
-    """When the next job of each kind, claimed ones included, is due; without the kinds of which
-    there is none. One statement: every worker asks it all the time."""
+async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, datetime]:
+    """When the next job of each kind, claimed ones included, is due from `since` on; without the
+    kinds of which there is none. One statement: every worker asks it all the time."""
     if db.is_sharded:
         return await _next_due_of_shards(db)
     each = [
         f"""
         SELECT kind, wake_at FROM (
             SELECT kind, wake_at FROM jobs
-            WHERE kind = '{kind}'
+            WHERE kind = '{kind}' AND wake_at >= :since
             ORDER BY wake_at NULLS FIRST, id
             LIMIT 1) AS next_{kind}
         """
         for kind in KINDS
     ]
-    rows = await db.fetch_all(" UNION ALL ".join(each))
+    rows = await db.fetch_all(" UNION ALL ".join(each), since=since)
     return {row["kind"]: row["wake_at"] for row in rows}
 
 

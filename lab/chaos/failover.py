@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,8 +159,8 @@ class Load:
         return None
 
 
-def workflow_of(deployment: Deployment) -> str:
-    """The URL of its webhook."""
+def webhook_of(client: httpx2.Client) -> str:
+    """The URL of the webhook of a workflow that tags a contact and writes to it."""
     say: dict[str, Any] = {
         "type": "send_message",
         "channel": "email",
@@ -177,8 +177,12 @@ def workflow_of(deployment: Deployment) -> str:
         },
         "steps": [{"type": "add_tag", "tag": "seen"}, say],
     }
+    return str(made(client, "/workflows", made_of)["trigger"]["webhookUrl"])
+
+
+def _webhook(deployment: Deployment) -> str:
     with owner_of(deployment, "Acme") as client:
-        return str(made(client, "/workflows", made_of)["trigger"]["webhookUrl"])
+        return webhook_of(client)
 
 
 # --- the drill ------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ async def drill(directory: Path, promotions: int) -> Report:
         assert await asyncio.to_thread(deployment.start("migrate").process.wait, 60) == 0
         await asyncio.to_thread(deployment.web)
         deployment.start("worker")
-        load = Load(await asyncio.to_thread(workflow_of, deployment))
+        load = Load(await asyncio.to_thread(_webhook, deployment))
         senders = [asyncio.create_task(load.send()) for _ in range(SENDERS)]
         waits = [await strike(pair, load) for _ in range(promotions)]
         faults = await while_frozen(pair, load)
@@ -223,7 +227,7 @@ async def drill(directory: Path, promotions: int) -> Report:
         await asyncio.gather(*senders)
         async with connected(pair.primary, name) as db:
             left = await drained(db)
-            faults += [f"{left} runs do not end"] if left else await judged(db, load, mail)
+            faults += [f"{left} runs do not end"] if left else await judged(db, load.accepted, mail)
             unknown = await db.fetchval("SELECT count(*) FROM messages WHERE status = 'UNKNOWN'")
         faults += [
             f"{wait:.1f} s until the first 202" for wait in waits if wait > FIRST_202_SECONDS
@@ -264,7 +268,10 @@ async def drained(db: asyncpg.Connection) -> int:
     return left
 
 
-async def judged(db: asyncpg.Connection, load: Load, mail: MailServer) -> list[str]:
+async def judged(
+    db: asyncpg.Connection, accepted: Mapping[str, str], mail: MailServer
+) -> list[str]:
+    """The faults. `accepted` are the runs of the 202s, by the addresses of their contacts."""
     rows = await db.fetch(
         """
         SELECT c.email_key AS address, count(DISTINCT r.id) AS runs, min(r.id) AS run_id,
@@ -277,12 +284,12 @@ async def judged(db: asyncpg.Connection, load: Load, mail: MailServer) -> list[s
     )
     found = {row["address"]: row for row in rows}
     arrived = Counter(address for one in mail.received for address in one.recipients)
-    faults = [f"{address} was lost" for address in load.accepted if address not in found]
+    faults = [f"{address} was lost" for address in accepted if address not in found]
     for address, row in found.items():
         copies = arrived[address]
         if row["runs"] != 1 or row["messages"] != 1:
             faults.append(f"{address}: {row['runs']} runs, {row['messages']} messages")
-        elif load.accepted.get(address, row["run_id"]) != row["run_id"]:
+        elif accepted.get(address, row["run_id"]) != row["run_id"]:
             faults.append(f"{address} was answered with a run that is not there")
         elif copies > 1 or (copies == 0 and row["status"] not in {"UNKNOWN"}):
             faults.append(f"{address}: {row['status']}, {copies} times at the receiver")

@@ -1,89 +1,113 @@
-"""A plugin of pytest: every statement that the suite has sent, and how Citus answers it.
+"""A plugin of pytest: every statement and transaction that the product sends to a sharded database.
 
-pytest -p lab.citus.recording with ENGINES=citus: each distinct statement is recorded with the
-values that it was first sent with, and explained at the end, on a database of its own. CITUS_RECORD
-names the file that the findings are written to.
+ENGINES=citus CITUS_RECORD=directory pytest -p lab.citus.recording …: each process of the suite
+leaves a file in the directory; lab.citus.statements judges them all. Of a statement the values that
+it was first sent with are kept, for a shard is chosen by a value.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
+import pickle
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
-from app.database import postgres
-from app.database.postgres import PostgresConnection
-from app.database.sql import Statement, essence
+from app.database.postgres import PostgresConnection, PostgresTransaction
+from app.database.sql import Bindable, Statement
 from tests import servers
-from tests.conftest import SCHEMA
+from tests.deployment import ROOT
 
-TASKS = re.compile(r"Task Count: (\d+)")
-sent: dict[str, list[Any]] = {}  # by text: the values that came first
-refused: dict[str, str] = {}
-latest = [""]
+OURS = ("app/", "workers/")
+PASSED_ON = ("app/database/", "app/store/keyset.py")  # not who asks, but how
+
+# Citus keeps a line for each node that a transaction had prepared itself on.
+PREPARED = """
+    SELECT count(*) FROM pg_dist_transaction
+    WHERE gid LIKE 'citus_0_' || pg_backend_pid() || '\\_%'
+    """
+
+
+@dataclass(slots=True)
+class Record:
+    """`statements`: by text, who sends it and the values that came first. `transactions`: who sent
+    statements in one that was prepared on a node, which one that writes on one node never is."""
+
+    statements: dict[str, tuple[str, list[Any]]] = field(default_factory=dict)
+    transactions: set[tuple[str, ...]] = field(default_factory=set)
+    committed: int = 0
+
+
+_record = Record()
+_under_way: dict[PostgresConnection, dict[str, None]] = {}
+_prepared: dict[int, int] = {}  # by the server's process
+
+
+def sender() -> str | None:
+    """The function of ours that asks, as store/jobs.next_due; None of a test's own statement."""
+    frame = sys._getframe(2)
+    while True:
+        path = os.path.relpath(frame.f_code.co_filename, ROOT)
+        if path.startswith("tests/"):
+            return None
+        if path.startswith(OURS) and not path.startswith(PASSED_ON):
+            return f"{path.removeprefix('app/').removesuffix('.py')}.{frame.f_code.co_name}"
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
 
 
 def pytest_configure() -> None:
-    ordered = postgres._ordered
+    bound, commit = PostgresConnection._bound, PostgresTransaction.commit
 
-    def recorded(statement: Statement, each: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-        arguments = ordered(statement, each)
-        sent.setdefault(statement.text, arguments[0])
-        latest[0] = statement.text
-        return arguments
+    async def recorded(
+        self: PostgresConnection, sql: str, each: Sequence[Mapping[str, Any]]
+    ) -> tuple[Statement, list[dict[str, Bindable]]]:
+        statement, ready = await bound(self, sql, each)
+        if self.is_sharded and (by := sender()) is not None:
+            values = [ready[0][name] for name in statement.order]
+            _record.statements.setdefault(statement.text, (by, values))
+            _under_way.setdefault(self, {})[by] = None
+        return statement, ready
 
-    understood = PostgresConnection.understood
+    async def committed(self: PostgresTransaction) -> None:
+        connection = self._connection
+        await commit(self)
+        senders = _under_way.pop(connection, None)
+        if senders and connection.is_sharded:
+            await _note(connection.raw_connection, tuple(senders))
 
-    async def noted(self: PostgresConnection, error: Exception, stage: Any) -> Exception:
-        if isinstance(error, asyncpg.FeatureNotSupportedError):
-            note_refusal(str(error))
-        return await understood(self, error, stage)
+    PostgresConnection._bound = recorded  # type: ignore[method-assign]
+    PostgresTransaction.commit = committed  # type: ignore[method-assign]
 
-    postgres._ordered = recorded
-    PostgresConnection.understood = noted  # type: ignore[method-assign]
+
+async def _note(connection: asyncpg.Connection, senders: tuple[str, ...]) -> None:
+    _record.committed += 1
+    pid = connection.get_server_pid()
+    prepared = await connection.fetchval(PREPARED)
+    if prepared > _prepared.get(pid, 0):
+        _record.transactions.add(senders)
+    _prepared[pid] = prepared
 
 
 @pytest.fixture(scope="session", autouse=True)
-def findings(postgres_server: servers.Citus) -> Any:
+def kept(postgres_server: servers.Citus) -> Any:
+    asyncio.run(_keep_lines(postgres_server.url))
     yield
-    url = asyncio.run(servers.new_database(postgres_server.url, SCHEMA.read_text()))
-    found = asyncio.run(explained(url, sent))
-    Path(os.environ["CITUS_RECORD"]).write_text(json.dumps(found, indent=1))
+    directory = Path(os.environ["CITUS_RECORD"])
+    directory.mkdir(exist_ok=True, parents=True)
+    (directory / f"{os.getpid()}.pickle").write_bytes(pickle.dumps(_record))
 
 
-def note_refusal(error: str) -> None:
-    """Of the statement that was sent last."""
-    text = latest[0]
-    refused.setdefault(text, error)
-    with Path(os.environ["CITUS_RECORD"] + ".refused").open("a") as file:
-        file.write(json.dumps({"error": error, "sql": essence(text)}) + "\n")
-
-
-async def explained(url: str, statements: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+async def _keep_lines(url: str) -> None:
+    """Of its transactions Citus would delete them within a minute."""
     connection = await asyncpg.connect(url)
-    await postgres._read_documents(connection)
-    found = []
-    for text, values in statements.items():
-        error, lines = refused.get(text), []
-        try:
-            lines = [row[0] for row in await connection.fetch(f"EXPLAIN {text}", *values)]
-        except asyncpg.PostgresError as problem:
-            error = error or f"{type(problem).__name__}: {problem}"
-        tasks = [int(n) for line in lines for n in TASKS.findall(line)]
-        found.append(
-            {
-                "sql": essence(text),
-                "error": error,
-                "tasks": tasks,
-                "subplans": sum("Distributed Subplan" in line for line in lines),
-            }
-        )
+    await connection.execute("ALTER SYSTEM SET citus.recover_2pc_interval = -1")
+    await connection.execute("SELECT pg_reload_conf()")
     await connection.close()
-    return found

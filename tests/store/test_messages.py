@@ -115,7 +115,7 @@ async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
         kept = await db.fetch_one(
             """
             SELECT m.status, j.claims, j.wake_at, m.reason_code FROM messages m
-            JOIN jobs j ON j.id = m.id
+            JOIN jobs j ON j.workspace_id = m.workspace_id AND j.id = m.id
             """
         )
     assert kept == {

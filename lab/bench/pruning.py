@@ -1,0 +1,190 @@
+"""Benchmark: rows that are too old go at least twice as fast as the machine accepts new ones.
+
+python -m lab.bench.pruning [runs] [seconds]: a table of so many runs with two steps each, of which
+a share is older than they are kept and has a message each, on a PostgreSQL that commits to disk.
+First signed events alone: what one web process accepts. Then one worker, whose maintenance deletes
+by itself: how many runs a second, with all that hangs on them; meanwhile the delay of another
+workspace's single runs (S7), and of events that come at a tenth of the rate. At last what the
+deletion has left behind: dead rows, and the size of the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+import asyncpg
+
+from lab.bench import load
+from lab.bench.fair import RUN_SECONDS, ended
+from lab.bench.intake import SECRET, Target
+from lab.bench.runs import Ledger, flow, people, sandboxed, send
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.deployment import Deployment, owner_of, until
+
+RUNS, SECONDS = 10_000_000, 30.0
+OLD = 0.05  # of the runs: older than they are kept
+PIECE = 100_000  # runs of one INSERT
+WANTED = 2.0  # deleted ÷ accepted, at least
+LONGEST_SECONDS = 1.0  # of a single run, S7
+LIGHT = 0.1  # of the accepted rate, offered while old rows go
+EVERY_SECONDS = 0.5
+FILL_SECONDS = 600.0
+
+# Ids in the order of making, before any real one.
+FILL = (
+    """
+    INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
+                      created_at, finished_at)
+    SELECT $1::text, 'run_' || lpad(to_hex(i), 26, '0'), $2::text, 1, 'con_' || i, 'COMPLETED',
+           decode(repeat('7b', 800), 'hex'), at.at, at.at
+    FROM generate_series($3::bigint, $4::bigint) AS n (i),
+         LATERAL (SELECT now() - INTERVAL '1 day' * CASE WHEN i < $5::bigint THEN 400 ELSE 100 END
+                         + INTERVAL '1 millisecond' * i / 10) AS at (at)
+    """,
+    """
+    INSERT INTO run_steps (workspace_id, run_id, node_id, visit, position, kind, status, started_at)
+    SELECT $1::text, 'run_' || lpad(to_hex(i), 26, '0'), 'step' || k, 1, k, 'send_message',
+           'COMPLETED', now()
+    FROM generate_series($3::bigint, $4::bigint) AS n (i), generate_series(1, 2) AS s (k)
+    WHERE $2::text <> '' AND $5::bigint >= 0
+    """,
+    """
+    INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, channel, category,
+                          to_address, source, content, status, created_at)
+    SELECT $1::text, 'msg_' || lpad(to_hex(i), 26, '0'), 'run_' || lpad(to_hex(i), 26, '0'),
+           'step1', 1, 'con_' || i, 'email', 'transactional', 'p' || i || '@acme.test', '{}', '{}',
+           'SENT', now() - INTERVAL '400 days'
+    FROM generate_series($3::bigint, $4::bigint) AS n (i)
+    WHERE $2::text <> '' AND i < $5::bigint
+    """,
+    """
+    INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status, tries,
+                                   events, created_at)
+    SELECT $1::text, 'att_' || lpad(to_hex(i), 26, '0'), 'msg_' || lpad(to_hex(i), 26, '0'), 1,
+           'key' || i, 'SENT', 1, '[]', now() - INTERVAL '400 days'
+    FROM generate_series($3::bigint, $4::bigint) AS n (i)
+    WHERE $2::text <> '' AND i < $5::bigint
+    """,
+)
+LEFT_BEHIND = """
+    SELECT relname, n_dead_tup AS dead, n_live_tup AS live, autovacuum_count AS vacuumed,
+           pg_size_pretty(pg_total_relation_size(relid)) AS size
+    FROM pg_stat_user_tables
+    WHERE relname IN ('jobs', 'messages', 'run_steps', 'runs')
+    ORDER BY relname
+    """
+
+
+async def fill(url: str, definition_id: str, runs: int) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute("SET statement_timeout = 0; SET synchronous_commit = off")
+    workspace_id = await connection.fetchval(
+        "SELECT workspace_id FROM definitions WHERE id = $1", definition_id
+    )
+    for first in range(0, runs, PIECE):
+        piece = (first, min(first + PIECE, runs) - 1, int(runs * OLD))
+        for sql in FILL:
+            await connection.execute(sql, workspace_id, definition_id, *piece, timeout=FILL_SECONDS)
+    await connection.execute("ANALYZE", timeout=FILL_SECONDS)
+    await connection.close()
+
+
+async def old(url: str) -> tuple[int, int]:
+    """The runs and messages that are too old."""
+    connection = await asyncpg.connect(url, command_timeout=60)
+    runs = await connection.fetchval(
+        "SELECT count(*) FROM runs WHERE finished_at < now() - INTERVAL '370 days'"
+    )
+    messages = await connection.fetchval("SELECT count(*) FROM messages WHERE id < 'msg_00001'")
+    await connection.close()
+    return runs, messages
+
+
+async def print_left_behind(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    for row in await connection.fetch(LEFT_BEHIND):
+        print(
+            f"{row['relname']:<12}{row['live']:>12,} live{row['dead']:>12,} dead"
+            f"   vacuumed {row['vacuumed']} times   {row['size']}"
+        )
+    await connection.close()
+
+
+def measure(deployment: Deployment, ledger: Ledger, url: str, runs: int, seconds: float) -> bool:
+    part = deployment.web()
+    with owner_of(deployment, "Acme") as client:
+        people(client, load.KNOWN)
+        acme = flow(client)
+    with owner_of(deployment, "Bob's", email="bob@bob.test") as client:
+        people(client, load.KNOWN)
+        bob = flow(client)
+    began = time.monotonic()
+    asyncio.run(fill(url, acme["id"], runs))
+    print(f"{runs:,} runs filled in {time.monotonic() - began:.0f} s", flush=True)
+    paths = [one["trigger"]["webhookUrl"].removeprefix(deployment.url) for one in (acme, bob)]
+    target = Target(deployment.port, paths[0], part, ["--secret", SECRET])
+    target.hit(1.0)
+    accepted = target.hit(seconds)
+    worker = deployment.start("worker")
+    until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
+    # Deletion has begun long since; what is counted is what goes from now on.
+    before, began = asyncio.run(old(url)), time.monotonic()
+    assert all(before), "nothing old is left: give it more runs"
+    with socket.create_connection(("127.0.0.1", deployment.port), timeout=30) as sender:
+        while time.monotonic() < began + seconds:
+            send(sender, paths[1], int(time.monotonic() * 10))
+            time.sleep(EVERY_SECONDS)
+    took = time.monotonic() - began
+    after = asyncio.run(old(url))
+    until(lambda: None not in ended(url, bob["id"]), "Bob's runs ended", worker, RUN_SECONDS, 0.5)
+    delays = sorted(ended(url, bob["id"]))
+    light = target.hit(seconds / 3, accepted["a_second"] * LIGHT)
+    return report(accepted, light, before, after, took, delays[-1])
+
+
+def report(
+    accepted: Mapping[str, float],
+    light: Mapping[str, float],
+    before: tuple[int, int],
+    after: tuple[int, int],
+    took: float,
+    delay: float,
+) -> bool:
+    runs, messages = ((one - other) / took for one, other in zip(before, after, strict=True))
+    ratio = (runs + messages) / 2 / accepted["a_second"]  # an event is one of each
+    print(
+        f"accepted {accepted['a_second']:,.0f} events a second;"
+        f" deleted {runs:,.0f} runs and {messages:,.0f} messages a second, {after[0]:,} old runs"
+        f" left; ratio {ratio:.2f}, wanted {WANTED}\n"
+        f"meanwhile: another's single run {delay * 1000:.0f} ms at most, wanted"
+        f" {LONGEST_SECONDS * 1000:.0f}; events at a tenth of the rate p99 {light['p99_ms']:.0f} ms",
+        flush=True,
+    )
+    return ratio >= WANTED and delay <= LONGEST_SECONDS
+
+
+def main(runs: int = RUNS, seconds: float = SECONDS) -> int:
+    with ExitStack() as stack:
+        postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
+        for server in (postgres, redis):
+            stack.callback(server.remove)
+            server.start()
+        url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        urls = {"database_url": url, "redis_url": redis.url}
+        deployment = stack.enter_context(sandboxed(directory, urls))
+        within = measure(deployment, Ledger(url, postgres.url), url, runs, seconds)
+        asyncio.run(print_left_behind(url))
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    sys.exit(main(int(words[0]) if words else RUNS, float(words[1]) if words[1:] else SECONDS))

@@ -1,0 +1,175 @@
+"""Nodes of a cluster killed under load (promise 18): the others go on, the struck ones afterwards.
+
+python -m lab.citus.campaign [events] [seconds]: so many events in all, and every so many seconds
+one of the two nodes is killed with -9 and started again. While it is down, the workspaces of the
+other node must get nothing but 202, their runs must end, their mail arrive and their bearers be
+valid; those of the struck one may get 503 and nothing else. Afterwards each accepted event must be
+one run that has ended and one message, and no transaction may be left prepared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import asyncpg
+import httpx2
+
+from app.net.tls import system_trust
+from lab.chaos.failover import drained, judged
+from lab.citus.stage import Answer, Stage, Workspace, staged
+
+EVENTS = 10_000
+KILL_EVERY = 60.0
+DOWN_SECONDS = 10.0
+SETTLING_SECONDS = 0.5  # what was under way when the node died
+AGAIN_SECONDS = 15.0  # after the node is back, until a struck workspace has its first 202
+SENDERS_EACH = 2  # of a workspace
+PAUSE_SECONDS = 0.15  # of each, after each event: one worker is to keep up
+READ_EVERY = 0.5
+RECOVERY_SECONDS = 90.0  # Citus ends what was left prepared within a minute
+
+
+@dataclass(slots=True)
+class Outage:
+    port: int
+    down_at: float
+    up_at: float = 0.0
+    mails: int = 0  # of the others, meanwhile
+    again: float = 0.0  # until the first 202 of each struck workspace, at most
+
+
+@dataclass(slots=True)
+class Campaign:
+    stage: Stage
+    events: int
+    outages: list[Outage] = field(default_factory=list)
+    ending: bool = False
+
+    async def run(self, kill_every: float) -> list[str]:
+        """The faults."""
+        before, _ = await self.stage.prepared()
+        async with httpx2.AsyncClient(timeout=10, trust_env=False, verify=system_trust()) as client:
+            tasks = [
+                asyncio.create_task(act(one, client))
+                for one in self.stage.workspaces
+                for act in (*[self._send] * SENDERS_EACH, self._read)
+            ]
+            while sum(one.sent for one in self.stage.workspaces) < self.events:
+                await asyncio.sleep(kill_every - DOWN_SECONDS)
+                await self._strike()
+            self.ending = True
+            await asyncio.gather(*tasks)
+        return [*self._seen_outside(), *await self._found_inside(before)]
+
+    async def _send(self, one: Workspace, client: httpx2.AsyncClient) -> None:
+        while not self.ending:
+            await one.send_one(client)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _read(self, one: Workspace, client: httpx2.AsyncClient) -> None:
+        while not self.ending:
+            await one.read(client, self.stage.deployment.url)
+            await asyncio.sleep(READ_EVERY)
+
+    async def _strike(self) -> None:
+        node = self.stage.cluster.nodes[len(self.outages) % len(self.stage.cluster.nodes)]
+        node.kill()
+        outage = Outage(node.port, time.monotonic() + SETTLING_SECONDS)
+        self.outages.append(outage)
+        await asyncio.sleep(SETTLING_SECONDS)
+        mails = self._mails_of_others(node.port)
+        await asyncio.sleep(DOWN_SECONDS - SETTLING_SECONDS)
+        outage.mails = self._mails_of_others(node.port) - mails
+        outage.up_at = time.monotonic()
+        await asyncio.to_thread(node.start)
+        started_at = time.monotonic()
+        struck = [one for one in self.stage.workspaces if one.port == node.port]
+        async with asyncio.timeout(AGAIN_SECONDS * 4):
+            while not all(_accepted_since(one, started_at) for one in struck):
+                await asyncio.sleep(0.05)
+        outage.again = time.monotonic() - started_at
+
+    def _mails_of_others(self, port: int) -> int:
+        names = {f"workspace{one.number}.test" for one in self.stage.workspaces if one.port != port}
+        received = [one.recipients[0].rpartition("@")[2] for one in self.stage.mail.received]
+        return sum(name in names for name in received)
+
+    def _seen_outside(self) -> list[str]:
+        faults = []
+        for outage in self.outages:
+            for one in self.stage.workspaces:
+                answers = Counter(self._during(outage, one.answers))
+                reads = Counter(self._during(outage, one.reads))
+                wanted = {202, 503} if one.port == outage.port else {202}
+                read = {200, 503} if one.port == outage.port else {200}
+                if answers.keys() - wanted or reads.keys() - read:
+                    faults.append(
+                        f"workspace {one.number}, {self._of(one, outage)}: {answers}, {reads}"
+                    )
+                if one.port != outage.port and not answers[202] * reads[200]:
+                    faults.append(f"workspace {one.number} stood still while another node was down")
+                if one.port == outage.port and not answers[503]:
+                    faults.append(f"workspace {one.number} got no 503 while its node was down")
+            if not outage.mails:
+                faults.append("no mail of the others arrived while a node was down")
+            if outage.again > AGAIN_SECONDS:
+                faults.append(f"{outage.again:.1f} s until the struck ones went on")
+        return faults
+
+    def _during(self, outage: Outage, answers: Sequence[Answer]) -> list[int]:
+        return [
+            one.status
+            for one in answers
+            if outage.down_at <= one.asked_at and one.asked_at + one.took <= outage.up_at
+        ]
+
+    def _of(self, one: Workspace, outage: Outage) -> str:
+        return "whose node was down" if one.port == outage.port else "while another node was down"
+
+    async def _found_inside(self, before: int) -> list[str]:
+        connection = await asyncpg.connect(self.stage.database_url, command_timeout=60)
+        left = await drained(connection)
+        faults = [f"{left} runs do not end"] if left else []
+        if not left:
+            faults = await judged(connection, self.stage.accepted(), self.stage.mail)
+        await connection.close()
+        began = time.monotonic()
+        lines, prepared = await self.stage.prepared()
+        while prepared and time.monotonic() - began < RECOVERY_SECONDS:
+            await asyncio.sleep(1)
+            lines, prepared = await self.stage.prepared()
+        if prepared:
+            faults.append(f"{prepared} transactions are still prepared")
+        if lines > before:
+            faults.append(f"{lines - before} transactions were prepared on several nodes")
+        return faults
+
+
+def _accepted_since(one: Workspace, moment: float) -> bool:
+    return any(answer.status == 202 and answer.asked_at > moment for answer in one.answers[-20:])
+
+
+def main(events: int = EVENTS, kill_every: float = KILL_EVERY) -> int:
+    with staged() as stage:
+        campaign = Campaign(stage, events)
+        faults = asyncio.run(campaign.run(kill_every))
+        answers = Counter(a.status for one in stage.workspaces for a in one.answers)
+        reads = Counter(a.status for one in stage.workspaces for a in one.reads)
+    again = " ".join(f"{outage.again:.1f}" for outage in campaign.outages)
+    print(
+        f"{len(stage.accepted()):,} events accepted, {len(campaign.outages)} nodes killed;"
+        f" answers {dict(answers)}, reads {dict(reads)}\n"
+        f"seconds from a node's return until all that it has went on: {again}"
+    )
+    print("\n".join(faults[:50]) or "0 lost, 0 doubled, no transaction on two nodes")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    sys.exit(main(int(words[0]) if words else EVENTS, float(words[1]) if words[1:] else KILL_EVERY))

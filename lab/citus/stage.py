@@ -1,0 +1,170 @@
+"""Tidings on a cluster of Citus, under load: one web and one worker process, some workspaces."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncpg
+import httpx2
+
+from lab.chaos.failover import webhook_of
+from tests import servers
+from tests.conftest import SCHEMA
+from tests.deployment import Deployment, MailServer, owner_of
+
+WORKSPACES_EACH = 2  # on each node
+MOST_WORKSPACES = 40  # that are registered until each node has its own
+
+WHERE = """
+    SELECT s.shardid AS shard, n.nodeport AS port
+    FROM pg_dist_shard s
+    JOIN pg_dist_placement p ON p.shardid = s.shardid
+    JOIN pg_dist_node n ON n.groupid = p.groupid
+    WHERE s.shardid = get_shard_id_for_distribution_column('workspaces', $1::text)
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int  # 0: none
+    asked_at: float
+    took: float
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Its events, each of a contact of its own and sent until it is accepted, and its reads."""
+
+    number: int
+    hook: str
+    bearer: str
+    port: int  # of the node that has it
+    shard: int
+    accepted: dict[str, str] = field(default_factory=dict)  # address → run id
+    waits: list[float] = field(default_factory=list)  # of each event, for its 202
+    answers: list[Answer] = field(default_factory=list)
+    reads: list[Answer] = field(default_factory=list)
+    sent: int = 0
+
+    async def send_one(self, client: httpx2.AsyncClient, since: float | None = None) -> None:
+        """`since` is when it was due."""
+        self.sent += 1
+        number = self.sent
+        address = f"event{number}@workspace{self.number}.test"
+        began = time.monotonic() if since is None else since
+        while (run_id := await self._once(client, address, number)) is None:
+            await asyncio.sleep(0.05)
+        self.waits.append(time.monotonic() - began)
+        self.accepted[address] = run_id
+
+    async def _once(self, client: httpx2.AsyncClient, address: str, number: int) -> str | None:
+        # Each from an address of its own: what one may send in a minute is limited.
+        headers = {
+            "Idempotency-Key": address,
+            "X-Forwarded-For": f"10.{self.number}.{number >> 8 & 255}.{number & 255}",
+        }
+        asked_at = time.monotonic()
+        try:
+            answer = await client.post(self.hook, json={"email": address}, headers=headers)
+        except httpx2.HTTPError:
+            self._note(self.answers, 0, asked_at)
+            return None
+        self._note(self.answers, answer.status_code, asked_at)
+        return str(answer.json()["runId"]) if answer.status_code == 202 else None
+
+    async def read(self, client: httpx2.AsyncClient, url: str) -> None:
+        """As a bearer of the workspace."""
+        asked_at, headers = time.monotonic(), {"Authorization": f"Bearer {self.bearer}"}
+        try:
+            answer = await client.get(f"{url}/tags", headers=headers)
+        except httpx2.HTTPError:
+            self._note(self.reads, 0, asked_at)
+        else:
+            self._note(self.reads, answer.status_code, asked_at)
+
+    def _note(self, answers: list[Answer], status: int, asked_at: float) -> None:
+        answers.append(Answer(status, asked_at, time.monotonic() - asked_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    cluster: servers.Citus
+    database_url: str
+    deployment: Deployment
+    mail: MailServer
+    workspaces: Sequence[Workspace]
+
+    def node(self, port: int) -> servers.PostgresServer:
+        return next(node for node in self.cluster.nodes if node.port == port)
+
+    def accepted(self) -> dict[str, str]:
+        return {address: run for one in self.workspaces for address, run in one.accepted.items()}
+
+    async def prepared(self) -> tuple[int, int]:
+        """The lines of transactions on several nodes that Citus keeps, and those still prepared."""
+        name = self.database_url.rpartition("/")[2].partition("?")[0]
+        lines = left = 0
+        for server in (self.cluster.coordinator, *self.cluster.nodes):
+            connection = await asyncpg.connect(servers.named(server.tcp_url, name))
+            lines += await connection.fetchval("SELECT count(*) FROM pg_dist_transaction")
+            left += await connection.fetchval("SELECT count(*) FROM pg_prepared_xacts")
+            await connection.close()
+        return lines, left
+
+
+@contextmanager
+def staged() -> Iterator[Stage]:
+    cluster, redis = servers.Citus(durable=True), servers.redis_server()
+    cluster.start()
+    redis.start()
+    try:
+        url = asyncio.run(servers.new_database(cluster.tcp_url, SCHEMA.read_text()))
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            MailServer(Path(directory)) as mail,
+            Deployment(
+                Path(directory),
+                database_url=url,
+                redis_url=redis.url,
+                smtp_url=mail.url,
+                TRUSTED_HOPS="1",
+            ) as deployment,
+        ):
+            deployment.web()
+            deployment.start("worker")
+            yield Stage(cluster, url, deployment, mail, registered(deployment, url, cluster))
+    finally:
+        redis.remove()
+        cluster.remove()
+
+
+def registered(deployment: Deployment, url: str, cluster: servers.Citus) -> list[Workspace]:
+    """As many workspaces on each node."""
+    found: dict[int, list[Workspace]] = {node.port: [] for node in cluster.nodes}
+    for number in range(MOST_WORKSPACES):
+        email = f"olivia@workspace{number}.test"
+        name = f"Workspace {number}"
+        with owner_of(deployment, name, email=email) as client:
+            shard, port = asyncio.run(place_of(url, name))
+            if len(found[port]) < WORKSPACES_EACH:
+                bearer = client.headers["Authorization"].removeprefix("Bearer ")
+                found[port].append(Workspace(number, webhook_of(client), bearer, port, shard))
+        if all(len(there) == WORKSPACES_EACH for there in found.values()):
+            return [one for there in found.values() for one in there]
+    raise AssertionError(f"{MOST_WORKSPACES} workspaces, and one node has hardly any")
+
+
+async def place_of(url: str, name: str) -> tuple[int, int]:
+    """The shard of the workspace of that name, and the port of its node."""
+    connection = await asyncpg.connect(url)
+    id = await connection.fetchval("SELECT id FROM workspaces WHERE name = $1", name)
+    row = await connection.fetchrow(WHERE, id)
+    await connection.close()
+    assert row is not None
+    return row["shard"], row["port"]

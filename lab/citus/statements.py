@@ -1,0 +1,105 @@
+"""How many shards answer each recorded statement, and which transactions need more than one node.
+
+python -m lab.citus.statements directory: after lab.citus.recording. Each statement is explained
+with the values that it was sent with, on an empty database of a cluster of its own. Ends with 1
+when one looks at several shards, or a transaction was prepared on a node, that is not named here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from app.database import postgres
+from app.database.sql import essence
+from lab.citus.recording import Record
+from tests import servers
+from tests.conftest import SCHEMA
+
+TASKS = re.compile(r"Task Count: (\d+)")
+GATHERED = ("Distributed Subplan", "INSERT/SELECT method: pull to coordinator")
+LOOKS = re.compile(r"run_command_on_(?:shards|placements|all_nodes)", re.I)
+LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    sender: str
+    sql: str
+    tasks: int
+    error: str | None = None
+    gathers: bool = False
+
+    @property
+    def is_of_one_shard(self) -> bool:
+        return self.error is None and self.tasks <= 1 and not self.gathers
+
+    @property
+    def only_looks(self) -> bool:
+        """Reads, and locks nothing."""
+        starts = self.sql.lstrip("( ")[:6].upper()
+        return starts in ("SELECT", "WITH") and not LOCKS.search(self.sql)
+
+    def __str__(self) -> str:
+        what = self.error or f"{self.tasks} tasks{', gathered' * self.gathers}"
+        return f"{self.sender}: {what}\n    {self.sql[:300]}"
+
+
+def read(directory: Path) -> Record:
+    """What all processes of the suite have recorded."""
+    whole = Record()
+    for file in sorted(directory.glob("*.pickle")):
+        one: Record = pickle.loads(file.read_bytes())
+        whole.statements = {**one.statements, **whole.statements}
+        whole.transactions |= one.transactions
+        whole.committed += one.committed
+    return whole
+
+
+async def explained(url: str, record: Record) -> list[Finding]:
+    connection = await asyncpg.connect(url)
+    await postgres._read_documents(connection)
+    found = []
+    for text, (sender, values) in record.statements.items():
+        sql = essence(text)
+        try:
+            lines = [row[0] for row in await connection.fetch(f"EXPLAIN {text}", *values)]
+        except asyncpg.PostgresError as problem:
+            found.append(Finding(sender, sql, 0, f"{type(problem).__name__}: {problem}"))
+            continue
+        plan = "\n".join(lines)
+        tasks = max(map(int, TASKS.findall(plan)), default=0)
+        tasks = 2 if LOOKS.search(sql) else tasks
+        found.append(Finding(sender, sql, tasks, None, any(word in plan for word in GATHERED)))
+    await connection.close()
+    return found
+
+
+async def explained_on(server: servers.Citus, record: Record) -> list[Finding]:
+    url = await servers.new_database(server.url, SCHEMA.read_text())
+    return await explained(url, record)
+
+
+def main(directory: Path) -> int:
+    server = servers.Citus()
+    server.start()
+    try:
+        record = read(directory)
+        found = asyncio.run(explained_on(server, record))
+    finally:
+        server.remove()
+    faults = [str(one) for one in found if not one.is_of_one_shard]
+    faults += [" + ".join(one) for one in sorted(record.transactions)]
+    print("\n".join(faults))
+    print(f"{len(found)} statements, {record.committed} transactions, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,59 @@
+"""Dead rows of the tables that change most are collected soon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from app.database import vacuuming
+from app.database.db import Database
+from app.process import SCHEMA
+from tests import servers
+
+Connect = Callable[..., Awaitable[Database]]
+OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = CAST($1 AS TEXT)::regclass"
+
+
+@pytest.mark.parametrize("table", vacuuming.TABLES)
+def test_each_of_them_is_a_table(table: str):
+    assert f"CREATE TABLE {table} (" in SCHEMA
+
+
+async def test_migrate_sets_how_soon(postgres_server: servers.PostgresServer):
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    connection = await asyncpg.connect(url)
+    for table, wanted in vacuuming.TABLES.items():
+        options = await connection.fetchval(OPTIONS, table)
+        assert set(options) >= {f"{name}={value}" for name, value in wanted.items()}
+    assert await vacuuming.configure(connection) == []
+    await connection.close()
+
+
+async def test_what_an_operator_has_set_stays(postgres_server: servers.PostgresServer):
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    connection = await asyncpg.connect(url)
+    await connection.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_cost_delay)")
+    await connection.execute("ALTER TABLE jobs SET (autovacuum_vacuum_threshold = 7)")
+    assert await vacuuming.configure(connection) == ["jobs"]
+    options = await connection.fetchval(OPTIONS, "jobs")
+    assert "autovacuum_vacuum_threshold=7" in options
+    assert "autovacuum_vacuum_cost_delay=0" in options
+    await connection.close()
+
+
+async def test_nobody_who_reads_or_writes_waits_for_it(postgres_server: servers.PostgresServer):
+    url = await servers.new_database(postgres_server.url, SCHEMA)
+    connection, other = await asyncpg.connect(url), await asyncpg.connect(url)
+    await connection.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_threshold)")
+    async with other.transaction():
+        await other.execute(
+            "INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)"
+            " VALUES ('ws_acme', 'run', 'run_1', now(), 0, 0, FALSE)"
+        )
+        async with asyncio.timeout(5):
+            assert await vacuuming.configure(connection) == ["jobs"]
+    await other.close()
+    await connection.close()
