@@ -43,6 +43,8 @@ from app.vault.vault import VaultError
 from app.web import server
 from workers.main import work
 
+log = logging.getLogger(__name__)
+
 
 def run(settings: Settings, _arguments: argparse.Namespace) -> int:
     """Run everything in one process: migrate, web and worker; in the sandbox also the demo.
@@ -72,6 +74,7 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
 def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
     """Run the web processes: WEB_CONCURRENCY of them on one port."""
     _refuse_alone("web", settings)
+    log.info(settings.connections_sentence)
 
     async def main(listener: socket.socket, stop: asyncio.Event) -> None:
         gate, served = StartupGate(settings), asyncio.Event()
@@ -94,6 +97,7 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
 def worker(settings: Settings, _arguments: argparse.Namespace) -> int:
     """Run one worker process, which moves runs and delivers messages."""
     _refuse_alone("worker", settings)
+    log.info(settings.connections_sentence)
 
     async def main(stop: asyncio.Event) -> None:
         async with open_process(settings, FOR_EVER) as process:

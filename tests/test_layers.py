@@ -179,7 +179,7 @@ REWRITING = {
     for module in (
         *("database/sqlite.py", "database/sql.py", "database/sets.py"),
         *("database/texts.py", "store/segment_sql.py", "store/segment_moments.py"),
-        "database/citus.py",  # tables and constraints by their names
+        *("database/citus.py", "database/vacuuming.py"),  # tables and constraints by their names
     )
 }
 

@@ -235,12 +235,11 @@ async def _connections(settings: Settings, database: Database) -> Finding:
         return fine("connections", "SQLite: one process")
     async with database.read() as db:
         most = await health.most_connections(db)
-    wanted = settings.database_pool_size * (settings.web_concurrency + 1)
-    detail = f"{wanted} of {most}, for {settings.web_concurrency} web and one worker process"
-    if wanted <= most:
+    detail = f"{settings.connections_sentence}; the server takes {most}"
+    if settings.most_connections <= most:
         return fine("connections", detail)
-    sentence = f"{detail}: lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections."
-    return warn("connections", sentence)
+    advice = "lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, raise max_connections, or use a pooler."
+    return warn("connections", f"{detail}: {advice}")
 
 
 # --- Redis and the providers --------------------------------------------------------------------

@@ -462,6 +462,19 @@ class Settings:
     clock_offset_ms: int
     notes: tuple[str, ...] = ()  # what was changed on the way in, one sentence each, to be logged
 
+    @property
+    def most_connections(self) -> int:
+        """To PostgreSQL, of all web processes and one worker."""
+        return self.database_pool_size * (self.web_concurrency + 1)
+
+    @property
+    def connections_sentence(self) -> str:
+        each, web = self.database_pool_size, self.web_concurrency
+        return (
+            f"up to {self.most_connections} connections to PostgreSQL: DATABASE_POOL_SIZE, {each},"
+            f" for each of {web} web and one worker process; each further worker opens {each} more"
+        )
+
     @classmethod
     def from_environ(
         cls, environ: Mapping[str, str], *, secret_key_file: Path | None = None

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import AsyncIterator
 
+from app.database.engine import Remark
 from app.database.opening import Connection
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,13 @@ REFERENCES = """
     ORDER BY oid
     """
 
+NODES = """
+    SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS waits
+    FROM run_command_on_workers('SHOW synchronous_commit') r
+    JOIN pg_dist_node n USING (nodename, nodeport)
+    ORDER BY n.nodeid
+    """
+
 
 def constraint(message: str) -> str:
     """The unique constraint that a node's error names: it has the number of its shard."""
@@ -47,6 +56,28 @@ def constraint(message: str) -> str:
 async def is_installed(connection: Connection) -> bool:
     found = await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")
     return bool(found)
+
+
+async def remarks(connection: Connection) -> AsyncIterator[Remark]:
+    """Whether everything is distributed, and every node answers and is durable."""
+    left = [row["name"] for row in await connection.fetch(DISTRIBUTABLE)]
+    if left:
+        sentence = f"Not distributed: {', '.join(left)}. Run python -m app migrate."
+        yield Remark("shards", sentence, "FAIL")
+    nodes = await connection.fetch(NODES)
+    for node in nodes:
+        if not node["success"]:
+            sentence = f"The node {node['name']} does not answer: its workspaces get 503."
+            yield Remark("shards", sentence, "FAIL")
+        elif node["waits"] == "off":
+            sentence = (
+                f"synchronous_commit is off on {node['name']}: a crash of it can lose events."
+            )
+            yield Remark("shards", sentence, "FAIL")
+    if nodes and all(node["success"] for node in nodes):
+        yield Remark("shards", f"{len(nodes)} nodes answer", "ok")
+    elif not nodes:
+        yield Remark("shards", "Citus has no nodes but the coordinator, which has every shard.")
 
 
 async def distribute(connection: Connection, deadline: float) -> list[str]:

@@ -381,7 +381,10 @@ class PostgresConnection(DatabasesPostgresConnection):
                     )
 
     async def configure_vacuum(self) -> list[str]:
-        return await vacuuming.configure(self.raw_connection)
+        async with self.raw_connection.transaction():
+            lock = f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})"
+            await self.raw_connection.execute(lock)
+            return await vacuuming.configure(self.raw_connection)
 
     async def prefer_keys(self) -> None:
         """Builds each key again that is older than another index of its table. Nobody waits for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from app.database import citus
 from app.database.engine import Remark
 from app.database.opening import Connection, Opener
 
@@ -40,6 +41,9 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
         yield Remark("sessions", f"Our role lacks {names}: run python -m app migrate as that role.")
     async for remark in _standbys(connection, len(opener.hosts)):
         yield remark
+    if opener.is_sharded:
+        async for remark in citus.remarks(connection):
+            yield remark
 
 
 def _pooler(opener: Opener) -> Remark:

@@ -6,12 +6,9 @@ is written three times, that is always; of runs by the million it is days of gro
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from app.database.opening import Connection
-
-log = logging.getLogger(__name__)
 
 # A queue: whenever so many rows are dead, however many are alive, and without pauses.
 QUEUE = {
@@ -65,6 +62,4 @@ async def configure(connection: Connection) -> list[str]:
             options = ", ".join(f"{name} = {value}" for name, value in missing.items())
             await connection.execute(f'ALTER TABLE "{row["name"]}" SET ({options})')
             changed.append(row["name"])
-    if changed:
-        log.info("autovacuum is set for %s", ", ".join(changed))
     return changed

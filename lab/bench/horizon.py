@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
 from statistics import median
 
 import asyncpg

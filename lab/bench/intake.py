@@ -94,8 +94,11 @@ class Target:
 
 def cpu_seconds(pid: int) -> float:
     """The CPU seconds of the process and those it has forked."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # it has ended since its parent named it
     return (int(fields[11]) + int(fields[12])) / TICKS + sum(
         cpu_seconds(int(child)) for child in children
     )

@@ -164,7 +164,8 @@ def report(
         f" deleted {runs:,.0f} runs and {messages:,.0f} messages a second, {after[0]:,} old runs"
         f" left; ratio {ratio:.2f}, wanted {WANTED}\n"
         f"meanwhile: another's single run {delay * 1000:.0f} ms at most, wanted"
-        f" {LONGEST_SECONDS * 1000:.0f}; events at a tenth of the rate p99 {light['p99_ms']:.0f} ms",
+        f" {LONGEST_SECONDS * 1000:.0f}; events at a tenth of the rate: p99"
+        f" {light['p99_ms']:.0f} ms",
         flush=True,
     )
     return ratio >= WANTED and delay <= LONGEST_SECONDS

@@ -105,7 +105,11 @@ async def judge(process: Process, answers: list[Accepted | str], became: Counter
             "SELECT email_key FROM contacts GROUP BY email_key HAVING count(*) > 1"
         )
         ghosts = await db.fetch_all(
-            "SELECT id FROM receipts r WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = r.run_id)"
+            """
+            SELECT id FROM receipts r
+            WHERE NOT EXISTS (SELECT 1 FROM runs
+                              WHERE workspace_id = r.workspace_id AND id = r.run_id)
+            """
         )
         await db.execute("DELETE FROM receipts")
         await db.execute("DELETE FROM runs")

@@ -415,3 +415,10 @@ def test_a_spoiled_secret_key_file_is_not_built_on(tmp_path: Path):
     file.write_text("short\n")
     with pytest.raises(ConfigError, match=r"SECRET_KEY must be set, because .*secret\.key"):
         Settings.from_environ({}, secret_key_file=file)
+
+
+def test_it_is_said_how_many_connections_they_may_open():
+    found = production(DATABASE_POOL_SIZE="7", WEB_CONCURRENCY="4")
+    assert found.most_connections == 35
+    assert "up to 35 connections" in found.connections_sentence
+    assert "each further worker opens 7 more" in found.connections_sentence

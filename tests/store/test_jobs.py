@@ -439,6 +439,26 @@ async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(datab
     pytest.fail("it was never asked whether something of it is due")
 
 
+async def test_what_is_due_long_since_is_looked_for_now_and_then(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """In between, claims need not read past all that has ended and cannot be collected."""
+    acme, fair_share = await workspace(database), FairShare()
+    assert await claim(database, 9, fair_share=fair_share) == []
+    late = await due(database, acme, 1, since=timedelta(minutes=1))
+    fresh = await due(database, acme, 1)
+    assert ids(await claim(database, 9, fair_share=fair_share)) == fresh
+    monkeypatch.setattr(jobs, "WHOLE_SECONDS", 0)
+    assert ids(await claim(database, 9, fair_share=fair_share)) == late
+
+
+async def test_a_look_begins_where_the_oldest_job_was(database: Database):
+    acme, fair_share = await workspace(database), FairShare()
+    old = await due(database, acme, 3, since=timedelta(minutes=1))
+    assert ids(await claim(database, 1, fair_share=fair_share)) == old[:1]
+    assert ids(await claim(database, 9, fair_share=fair_share)) == old[1:]
+
+
 async def many(database: Database, count: int) -> None:
     """Workspaces with something that is not due yet."""
     async with database.write() as db:
