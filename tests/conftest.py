@@ -140,14 +140,27 @@ async def cleaner() -> AsyncIterator[servers.DatabaseCleaner]:
     await cleaner.close()
 
 
+@pytest.fixture(scope="session")
+async def shared_databases() -> AsyncIterator[servers.SharedDatabases]:
+    shared = servers.SharedDatabases()
+    yield shared
+    await shared.close()
+
+
 @pytest.fixture
 async def connect(
-    database_url: str, cleaner: servers.DatabaseCleaner
+    database_url: str,
+    cleaner: servers.DatabaseCleaner,
+    shared_databases: servers.SharedDatabases,
 ) -> AsyncIterator[Callable[..., Awaitable[Database]]]:
-    """Connects to the test's database with options of its own; closed, and emptied, at the end."""
+    """Connects to the test's database, with options of its own; closed or given back, and emptied,
+    at the end."""
     connected: list[Database] = []
+    is_shared = not database_url.startswith("sqlite")
 
     async def connect(url: str = database_url, **options: Any) -> Database:
+        if is_shared and url == database_url and not options:
+            return await shared_databases.connected(url)
         database = Database(url, **options)
         await database.connect()
         connected.append(database)
@@ -156,7 +169,8 @@ async def connect(
     yield connect
     for database in connected:
         await database.disconnect()
-    if not database_url.startswith("sqlite"):
+    if is_shared:
+        await shared_databases.give_back(database_url)
         await cleaner.clean(database_url)
 
 

@@ -23,6 +23,7 @@ import asyncpg
 import pytest
 
 from app.database.db import Database, migrate, new_id
+from app.database.disk import Disk
 
 BOOT_SECONDS = 20
 NOBODY = 65534  # PostgreSQL and PgBouncer refuse to run as root
@@ -602,6 +603,40 @@ def _emptying(url: str) -> list[tuple[str, str]]:
     return [
         (named(server.url, name), EMPTY_SHARDS) for server in (cluster.coordinator, *cluster.nodes)
     ]
+
+
+class SharedDatabases:
+    """Databases that stay connected from one test to the next: opening connections, and having
+    their first statements planned, costs a server more than most tests do."""
+
+    def __init__(self) -> None:
+        self._connected: dict[str, Database] = {}
+
+    async def connected(self, url: str) -> Database:
+        database = self._connected.get(url)
+        if database is None:
+            database = self._connected[url] = Database(url)
+            await database.connect()
+        return database
+
+    async def give_back(self, url: str) -> None:
+        """One that a test has left busy, or disconnected, serves no other."""
+        database = self._connected.pop(url, None)
+        if database is None:
+            return
+        try:
+            is_busy = database.connections()["busy"] > 0
+        except RuntimeError:  # it is not connected
+            return
+        if is_busy:
+            await database.disconnect()
+            return
+        database.disk = Disk()
+        self._connected[url] = database
+
+    async def close(self) -> None:
+        for database in self._connected.values():
+            await database.disconnect()
 
 
 class DatabaseCleaner:
