@@ -52,7 +52,7 @@ class Dragged:
 def graph() -> dict[str, Any]:
     """A chain of tags, in rows."""
     names = [f"tag{index}" for index in range(1, NODES)]
-    nodes = [{"id": "trigger", "type": "trigger"}]
+    nodes: list[dict[str, Any]] = [{"id": "trigger", "type": "trigger"}]
     nodes += [{"id": name, "type": "add_tag", "data": {"tag": name}} for name in names]
     placed = [
         {**node, "position": {"x": 260 * (index % ROW), "y": 130 * (index // ROW)}}

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +28,7 @@ import asyncpg
 import httpx2
 from arq import create_pool
 from arq.connections import RedisSettings
-from arq.worker import Worker
+from arq.worker import Worker, func
 
 from lab.bench import figures, load
 from lab.bench.intake import SECRET, cpu_seconds
@@ -41,7 +42,7 @@ SECONDS = 10.0  # of load, end to end
 MAILS = 100
 STATISTICS_SECONDS = 1.5  # until PostgreSQL's own counters have come in
 
-FLOW = [
+FLOW: Sequence[Mapping[str, Any]] = [
     {
         "type": "branch",
         "cases": [
@@ -67,7 +68,7 @@ FLOW = [
 # --- arq, as it comes -----------------------------------------------------------------------------
 
 
-async def nothing(_ctx: Mapping[str, Any]) -> None:
+async def nothing(_ctx: dict[str, Any]) -> None:
     """A job that does nothing."""
 
 
@@ -79,7 +80,7 @@ async def no_ops(redis_url: str, jobs: int) -> float:
             *(redis.enqueue_job("nothing") for _ in range(first, min(first + 100, jobs)))
         )
     worker = Worker(
-        functions=[nothing],
+        functions=[func(nothing, name="nothing")],
         redis_pool=redis,
         queue_name="arq:bench",
         burst=True,
@@ -299,7 +300,7 @@ def latency(urls: Mapping[str, str]) -> None:
         with socket.create_connection(("127.0.0.1", deployment.port), timeout=10) as sender:
             for number in range(MAILS + 5):
                 accepted = send(sender, path, number)
-                until(lambda n=number: arrivals(mail, n), "it is received", worker, every=0.02)
+                until(partial(arrivals, mail, number), "it is received", worker, every=0.02)
                 seconds.append(arrivals(mail, number)[0] - accepted)
                 time.sleep(0.05)
     ordered = sorted(seconds[5:])  # the first open connections and compile

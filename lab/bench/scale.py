@@ -313,12 +313,12 @@ def first_and_thousandth(what: str, of: Paged, kind: str) -> Mapping[str, Ask]:
 
 def requests(before: str | None, limit: int) -> Ask:
     """The requests of a webhook: a thousand are kept, whatever came to the others."""
-    rest = {"workspace_id": ACME, "definition_id": "wfl_1", "filters": {}}
+    rest: dict[str, Any] = {"workspace_id": ACME, "definition_id": "wfl_1", "filters": {}}
     return lambda _count: lambda db: webhook_requests.page(db, **rest, before=before, limit=limit)
 
 
 def searched(before: Callable[[int], str | None] = lambda _count: None, **filters: Any) -> Ask:
-    rest = {"workspace_id": ACME, "filters": filters, "limit": 51}
+    rest: dict[str, Any] = {"workspace_id": ACME, "filters": filters, "limit": 51}
     return lambda count: lambda db: searches.page(db, **rest, before=before(count))
 
 
@@ -328,13 +328,13 @@ def to_thousandth(count: int) -> str:
 
 
 def keys(before: Callable[[int], str | None], limit: int) -> Ask:
-    rest = {"workspace_id": ACME, "filters": {}, "limit": limit}
+    rest: dict[str, Any] = {"workspace_id": ACME, "filters": {}, "limit": limit}
     return lambda count: lambda db: api_keys.page(db, **rest, before=before(count))
 
 
 LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
 BEFORE_ALL = datetime(2026, 1, 1, tzinfo=UTC)
-W: Mapping[str, str] = {"workspace_id": ACME}
+W: Mapping[str, Any] = {"workspace_id": ACME}
 ASKED: Mapping[str, Ask] = {
     "contact by id": lookup(lambda db, i: contacts.by_id(db, **W, id=made("con", i))),
     "contact by email": lookup(

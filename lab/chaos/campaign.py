@@ -45,7 +45,7 @@ SAY = {
     "channel": "email",
     "content": {"subject": "{{trigger.name}}", "html": "<p>{{trigger.price}}</p>"},
 }
-STEPS = {
+STEPS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "three steps": [
         {"id": "tag", "type": "add_tag", "tag": "seen"},
         SAY,

@@ -84,7 +84,7 @@ class Evidence:
     cut_calls: Sequence[str]  # runs
     received: list[Heard]
     subscribed_at: datetime
-    event_attempts: list[dict[str, Any]]
+    event_attempts: list[Row]
     changes: Mapping[str, str]  # what was changed by a request that was answered 2xx, by its id
     audited: set[str]  # request ids in the audit trail
     trails: list[str]  # of audit entries, that are not whole

@@ -46,8 +46,9 @@ class Pair:
     """Two servers on ports of their own, of which one accepts writes and the other follows it."""
 
     def __init__(self) -> None:
-        self._binaries = next(servers.postgres_binaries(), None)
-        assert self._binaries is not None, "this needs PostgreSQL servers that may be killed"
+        binaries = next(servers.postgres_binaries(), None)
+        assert binaries is not None, "this needs PostgreSQL servers that may be killed"
+        self._binaries = binaries
         self.primary = servers.PostgresServer(self._binaries, durable=True)
         self.primary.start()
         self._ports = [self.primary.port, servers.free_port()]

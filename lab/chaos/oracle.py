@@ -366,7 +366,7 @@ def _opt_outs_hold(evidence: Evidence) -> Iterator[str]:
         email = json.loads(bodies[row["run_id"]])["email"] if row["run_id"] else None
         if row["status"] == "SUPPRESSED" and email not in probed.leaving:
             yield f"attempt {row['id']} to {email} was suppressed: {row['reason_code']}"
-        since = probed.silent_from.get(email)
+        since = probed.silent_from.get(email or "")
         if since is not None and (late := max(_times(row, "SENDING"), default=0) - since) > 0:
             yield f"attempt {row['id']} to {email} began {late:.1f} s after opting out"
     unsure = {row["message_id"] for row in evidence.attempts if _times(row, "UNKNOWN")}

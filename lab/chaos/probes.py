@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -93,7 +93,7 @@ async def status_of(
 
 
 async def hook(
-    stage: Stage, name: str, *steps: dict[str, Any], secret: str = SECRET
+    stage: Stage, name: str, *steps: Mapping[str, Any], secret: str = SECRET
 ) -> dict[str, Any]:
     """An ACTIVE workflow; the webhook's path is `path`."""
     source = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}

@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import random
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -146,15 +147,15 @@ class Stage:
 
     def kill(self, name: str) -> None:
         """-9. Somebody else starts it again."""
-        self.doomed[name] = -servers.signal.SIGKILL
-        self.parts[name].process.send_signal(servers.signal.SIGKILL)
+        self.doomed[name] = -signal.SIGKILL
+        self.parts[name].process.send_signal(signal.SIGKILL)
 
     async def stopped(self, name: str, seconds: float) -> tuple[float, int | None]:
         """After SIGTERM: how long it took, and its exit code. Somebody else starts it again."""
         part = self.parts[name]
         began = time.monotonic()
         self.doomed[name] = 0
-        part.process.send_signal(servers.signal.SIGTERM)
+        part.process.send_signal(signal.SIGTERM)
         while part.process.poll() is None and time.monotonic() - began < seconds:
             await asyncio.sleep(0.01)
         return time.monotonic() - began, part.process.poll()
@@ -221,8 +222,19 @@ async def set_up(
                 TRUSTED_HOPS="1",
             )
         )
-        chances = [random.Random(f"{seed} {of}") for of in ("faults", "probes", "pauses")]
-        stage = Stage(deployment, postgres, redis, mail, listener, subscriber, proxies, *chances)
+        chances = {of: random.Random(f"{seed} {of}") for of in ("faults", "probes", "pauses")}
+        stage = Stage(
+            deployment,
+            postgres,
+            redis,
+            mail,
+            listener,
+            subscriber,
+            proxies,
+            chance=chances["faults"],
+            probing=chances["probes"],
+            pausing=chances["pauses"],
+        )
         assert deployment.start("migrate").process.wait(30) == 0
         stage.ports = {name: free_port() for name in WEBS}
         for name in (*WEBS, *WORKERS):

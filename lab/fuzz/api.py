@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -146,7 +147,7 @@ def _belongings(owner: httpx2.Client) -> dict[str, str]:
 
 def _counted(counts: Path) -> tuple[int, dict[str, Counter[int]]]:
     """Operations, and by role how often each status was answered; so far."""
-    counted = (
+    counted: dict[str, Any] = (
         json.loads(counts.read_text()) if counts.exists() else {"operations": 0, "statuses": {}}
     )
     by_role = {role: counted["statuses"].get(role, {}) for role in ROLES}

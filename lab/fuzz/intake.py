@@ -13,7 +13,6 @@ import ipaddress
 import json
 import secrets
 import socket
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -312,4 +311,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
