@@ -28,7 +28,7 @@ import asyncpg
 import httpx2
 from arq import create_pool
 from arq.connections import RedisSettings
-from arq.worker import Worker, func
+from arq.worker import Worker
 
 from lab.bench import figures, load
 from lab.bench.intake import SECRET, cpu_seconds
@@ -68,7 +68,7 @@ FLOW: Sequence[Mapping[str, Any]] = [
 # --- arq, as it comes -----------------------------------------------------------------------------
 
 
-async def nothing(_ctx: dict[str, Any]) -> None:
+async def nothing(ctx: dict[Any, Any], *args: Any, **kwargs: Any) -> None:
     """A job that does nothing."""
 
 
@@ -80,7 +80,7 @@ async def no_ops(redis_url: str, jobs: int) -> float:
             *(redis.enqueue_job("nothing") for _ in range(first, min(first + 100, jobs)))
         )
     worker = Worker(
-        functions=[func(nothing, name="nothing")],
+        functions=[nothing],
         redis_pool=redis,
         queue_name="arq:bench",
         burst=True,
