@@ -18,13 +18,13 @@ import { Inbox } from './screens/inbox'
 import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
-import { Settings } from './screens/settings'
 import { Event } from './screens/why'
 import { Template, Templates } from './screens/templates'
 
-// Chunks of their own: who does not edit flows, or write to many, does not load them.
+// Chunks of their own: who does not edit flows, write to many, or change settings, does not load them.
 const editing = () => import('./flow/screens')
 const starting = () => import('./flow/start')
+const setting = () => import('./screens/settings')
 
 type Params = Record<string, string>
 const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element])[] = [
@@ -56,8 +56,8 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Templates />],
   ['/templates/:id', ({ id = '' }) => <Template id={id} />],
-  ['/settings', () => <Settings part="workspace" />],
-  ['/settings/:part', ({ part = '' }) => <Settings part={part} />],
+  ['/settings', () => <Later load={setting} show={({ Settings }) => <Settings part="workspace" />} />],
+  ['/settings/:part', ({ part = '' }) => <Later load={setting} show={({ Settings }) => <Settings part={part} />} />],
 ]
 const NAVIGATION = [
   ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/broadcasts', 'Broadcasts', 'broadcasts:read'], ['/messages', 'Messages', 'messages:read'],

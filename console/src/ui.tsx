@@ -186,13 +186,13 @@ export function Unsaved({ forget, label = 'Go back to what is stored' }: { forge
 }
 
 /** An act that says what it will do before it is done. */
-export function Confirm({ label, title, children, act, sure = label, danger = false, disabled = false }: Children & {
-  label: string; title: string; act: () => Promise<unknown>; sure?: string; danger?: boolean; disabled?: boolean
+export function Confirm({ label, title, children, act, sure = label, danger = false, primary = false, disabled = false }: Children & {
+  label: string; title: string; act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
   return <>
-    <button type="button" class={danger ? 'danger' : ''} disabled={disabled} onClick={() => { acting.clear(); dialog.current?.showModal() }}>{label}</button>
+    <button type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={() => { acting.clear(); dialog.current?.showModal() }}>{label}</button>
     <dialog ref={dialog} aria-label={title}>
       <h2>{title}</h2>
       {children}

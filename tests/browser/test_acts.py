@@ -6,9 +6,9 @@ import re
 import secrets
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Service, opened
+from tests.browser.conftest import Service, Watch, opened
 
 
 def confirmed(page: Page, label: str, sure: str | None = None, within: Locator | None = None):
@@ -150,7 +150,8 @@ def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     page.locator(".verdict", has_text=re.compile("Sent|Delivered")).wait_for()
 
 
-def test_settings_are_kept_and_secrets_shown_once(page: Page, service: Service):
+def test_settings_are_kept_and_secrets_shown_once(page: Page, service: Service, watch: Watch):
+    watch.expected = "422"
     opened(page, service, "/settings/keys")
     page.get_by_label("Name").fill("Warehouse")
     page.get_by_role("button", name="Make the key").click()
@@ -176,5 +177,22 @@ def test_settings_are_kept_and_secrets_shown_once(page: Page, service: Service):
     assert service.read("/suppressions?reason=manual")["data"] == []
     opened(page, service, "/settings/workspace")
     page.get_by_label("Postal address").fill("1 Main St")
+    page.get_by_label("Most messages to a contact").fill("500")
+    page.get_by_label("Within").fill("a week")
+    page.get_by_role("button", name="Save").click()
+    wrong = page.get_by_label("Within")
+    expect(wrong).to_have_attribute("aria-invalid", "true")
+    wrong.fill("P7D")
+    page.get_by_label("Quiet from").fill("21:00")
+    page.get_by_label("Until", exact=True).fill("08:00")
     page.get_by_role("button", name="Save").click()
     service.until(lambda: service.read("/settings/workspace")["postalAddress"] == "1 Main St")
+    stored = service.read("/settings/workspace")
+    assert stored["frequencyCap"] == {"limit": 500, "window": "P7D", "channel": None}
+    quiet = stored["quietHours"]
+    assert (quiet["from"], quiet["to"], quiet["timezone"]) == ("21:00", "08:00", "contact")
+    for label in ("Most messages to a contact", "Within", "Quiet from", "Until"):
+        page.get_by_label(label, exact=True).fill("")
+    page.get_by_role("button", name="Save").click()
+    service.until(lambda: service.read("/settings/workspace")["quietHours"] is None)
+    assert service.read("/settings/workspace")["frequencyCap"] is None

@@ -254,7 +254,7 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: S
     page.get_by_label("What it says").select_option(what)
     page.get_by_label("Topic").select_option(topic)
     page.get_by_label("It begins").fill("2030-05-06T07:08")
-    page.get_by_label("At this time of the contact’s day").fill("09:30")
+    page.get_by_label("By the contact’s clock").fill("09:30")
     page.get_by_label("Messages a minute").fill("120")
     page.get_by_role("button", name="Make the broadcast").click()
     page.get_by_role("heading", level=1, name=f"Tea {tag}").wait_for()

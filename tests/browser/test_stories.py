@@ -158,7 +158,7 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     registered(page, service)
     opened(page, service, "/settings/members")
     page.get_by_label("Email").fill(email)
-    page.get_by_label("Role").select_option("viewer")
+    page.locator("form").get_by_label("Role").select_option("viewer")
     page.get_by_role("button", name="Send the invitation").click()
     page.get_by_role("cell", name=email).wait_for()
     opened(page, service, "/flows/new")
@@ -169,9 +169,8 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     page.get_by_role("button", name=re.compile("invite", re.IGNORECASE)).first.click()
     page.get_by_role("button", name="Text", exact=True).click()
     [link] = re.findall(r"http\S+/account#\S+", page.locator("pre").first.inner_text())
-    owner.close()
     viewer = chromium.new_context()
-    page = viewer.new_page()
+    owners, page = page, viewer.new_page()
     page.goto(link)
     page.get_by_label(re.compile("Your name")).fill("Vic")
     page.get_by_label(re.compile("Your password")).fill(PASSWORD)
@@ -200,6 +199,17 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     assert page.get_by_label("Template").is_disabled()
     assert page.get_by_role("button", name="Save").count() == 0
     assert page.locator(".palette").get_by_role("button", name="Wait", exact=True).count() == 0
+    opened(owners, service, "/settings/members")
+    row = owners.get_by_role("row", name=re.compile("Vic"))
+    row.get_by_role("button", name="Change").click()
+    dialog = row.get_by_role("dialog")
+    dialog.get_by_label("Role").select_option("editor")
+    dialog.get_by_label("May send broadcasts, too").check()
+    dialog.get_by_role("button", name="Change").click()
+    row.get_by_text("editor, sends broadcasts").wait_for()
+    opened(page, service, "/broadcasts")
+    page.get_by_role("link", name="New broadcast").wait_for()
+    owner.close()
     viewer.close()
 
 

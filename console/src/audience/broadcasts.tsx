@@ -53,7 +53,7 @@ export function Broadcast({ id }: { id: string }) {
   const begins = value?.sendAt ? `It begins at ${new Date(value.sendAt).toLocaleString()}.` : 'It begins at once.'
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
     {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Change</Link>}
-    {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', path)))}>
+    {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', path)))}>
       <p>{begins} Whoever is in the audience at that moment and can be written to gets it once. Until then it can be changed; afterwards paused and cancelled, but what has left cannot be taken back.</p></Confirm>}
     {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more leaves, but what is being handed over at this moment. Resume goes on where it stopped.</p></Confirm>}
     {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It goes on where it stopped; nobody gets it twice.</p></Confirm>}

@@ -76,7 +76,7 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
       {template?.category === 'marketing' && <Field label="Topic" options={[['', 'the template’s'], ...(known.topics ?? []).map(each => [each.id, each.name] as const)]} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
       <div class="columns">
         <Field label="It begins" type="datetime-local" hint="By your clock; empty: once it is scheduled." {...field('sendAt')} />
-        <Field label="At this time of the contact’s day" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
+        <Field label="By the contact’s clock" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
         <Field label="Messages a minute" type="number" min="1" hint="At most; empty: as fast as is allowed." {...field('perMinute')} />
       </div>
       <p class="hint">Nothing is sent yet: next you see who would get it, and what it says to them.</p>

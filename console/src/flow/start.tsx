@@ -40,7 +40,7 @@ export function NewFlow() {
       <Form act={act} label="Make it" submit={empty} known={['/name']}>
         <div class="columns">
           <Field label="Name" required value={name} set={setName} problem={act.problem} pointer="/name" />
-          <Field label="Drawn as" value={shape} set={setShape} options={[['workflows', 'steps, one after another: the service arranges them'], ['automations', 'a graph: you place and connect the boxes']]} />
+          <Field label="Drawn as" value={shape} set={setShape} hint="Steps are arranged by the service; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
         </div>
       </Form>
     </Section>

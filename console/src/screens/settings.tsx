@@ -1,10 +1,11 @@
 // Settings: the workspace, its members and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { useState } from 'preact/hooks'
-import { api, got, settled, tagged, type Schemas } from '../api'
+import { api, got, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
 import { useCan, useMe } from '../me'
-import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Workspace } from './workspace'
+import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, When } from '../ui'
 
 const PARTS = [
   ['workspace', 'Workspace', '', () => <Workspace />], ['account', 'Account', '', () => <Account />], ['members', 'Members', 'memberships:read', () => <Members />],
@@ -13,7 +14,7 @@ const PARTS = [
 ] as const
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
 type Role = (typeof ROLES)[number]
-const CHANNELS = ['email', 'sms', 'whatsapp'] as const
+const CHANNELS = { email: 'Email', sms: 'SMS', whatsapp: 'WhatsApp' }
 
 export function Settings({ part }: { part: string }) {
   const may = useCan()
@@ -25,52 +26,7 @@ export function Settings({ part }: { part: string }) {
   </Screen>
 }
 
-// --- workspace --------------------------------------------------------------------------------------
-
-function Workspace() {
-  const workspace = useLoaded(() => tagged(api.GET('/settings/workspace')), [])
-  const again = async () => {
-    const now = await tagged(api.GET('/settings/workspace'))
-    workspace.set(now)
-    return now.value
-  }
-  return <Shown of={workspace}>{({ value, tag }) => <WorkspaceForm value={value} tag={tag} again={again} />}</Shown>
-}
-
-const drafted = (value: Schemas['Workspace']) => ({
-  name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
-  fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
-})
-
-function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag: string; again: () => Promise<Schemas['Workspace']> }) {
-  const me = useMe()
-  const may = useCan()('settings:write')
-  const [draft, set, forget, wasKept] = useDraft(`workspace.${value.id}`, drafted(value))
-  const act = useAct()
-  if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on']]} />
-  const known = ['/name', '/timezone', '/country', '/retentionDays', '/postalAddress', '/sender/fromName', '/sender/fromEmail', '/sender/replyTo']
-  return <Form act={act} label="Save" known={known} submit={async () => {
-    await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': tag }, body: {
-      name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
-      sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused,
-    } as never })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
-    forget(drafted(await again()))
-    await me.reload()
-  }}>
-    {wasKept && <Unsaved forget={() => forget()} />}
-    <div class="columns">
-      <Field label="Name" required value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
-      <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} problem={act.problem} pointer="/timezone" hint="Such as Europe/Berlin." />
-      <Field label="Country" value={draft.country} set={country => set({ country })} problem={act.problem} pointer="/country" hint="Two letters; phone numbers without a country code are read as its own." />
-      <Field label="Days that history is kept" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} problem={act.problem} pointer="/retentionDays" hint="Empty: as the operator has set." />
-      <Field label="Sender’s name" value={draft.fromName} set={fromName => set({ fromName })} problem={act.problem} pointer="/sender/fromName" />
-      <Field label="Sender’s address" type="email" value={draft.fromEmail} set={fromEmail => set({ fromEmail })} problem={act.problem} pointer="/sender/fromEmail" />
-      <Field label="Replies go to" type="email" value={draft.replyTo} set={replyTo => set({ replyTo })} problem={act.problem} pointer="/sender/replyTo" />
-    </div>
-    <Field label="Postal address" rows={3} value={draft.postalAddress} set={postalAddress => set({ postalAddress })} problem={act.problem} pointer="/postalAddress" hint="Marketing mail has to show one." />
-    <Check label="Pause all sending: messages wait until this is switched off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} />
-  </Form>
-}
+// --- account ----------------------------------------------------------------------------------------
 
 function Account() {
   const { user, reload } = useMe()
@@ -108,11 +64,11 @@ function Members() {
     <Table caption="Members" of={list} id={each => each.id} empty={<p>Nobody.</p>} columns={[
       { name: 'Name', show: each => each.name ?? <span class="soft">invited</span> },
       { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
-      { name: 'Role', show: each => each.role },
+      { name: 'Role', show: each => <>{each.role}{each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}</> },
       { name: 'Status', show: each => <Status value={each.status} /> },
-      { name: 'Actions', show: each => may && <Confirm label={each.status === 'PENDING' ? 'Withdraw' : 'Remove'} danger title={each.status === 'PENDING' ? 'Withdraw this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Withdraw' : 'Remove'}
+      { name: 'Actions', show: each => may && <span class="actions">{each.status === 'ACTIVE' && <ChangeMember member={each} done={list.reload} />}<Confirm label={each.status === 'PENDING' ? 'Withdraw' : 'Remove'} danger title={each.status === 'PENDING' ? 'Withdraw this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Withdraw' : 'Remove'}
         act={async () => { await got(api.DELETE('/memberships/{id}', { params: { path: { id: each.id } } })); await list.reload() }}>
-        <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm> },
+        <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
     ]} />
     {may && <Section title="Invite"><Form act={act} label="Send the invitation" known={['/email', '/role']} submit={async () => {
       await got(api.POST('/memberships/invitations', { body: draft as never }))
@@ -123,6 +79,21 @@ function Members() {
         <Field label="Role" value={draft.role} set={role => set({ role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
       </div></Form></Section>}
   </>
+}
+
+function ChangeMember({ member, done }: { member: Schemas['Membership']; done: () => Promise<void> }) {
+  const [role, setRole] = useState<string>(member.role)
+  const [sends, setSends] = useState(member.sendsBroadcasts)
+  const path = { params: { path: { id: member.id } } }
+  return <Confirm label="Change" title={`Change what ${member.name ?? 'this member'} may do?`} act={async () => {
+    const { tag } = await tagged(api.GET('/memberships/{id}', path))
+    await got(api.PATCH('/memberships/{id}', { ...path, headers: { 'If-Match': tag }, body: { role, sendsBroadcasts: sends } as never }))
+    await done()
+  }}>
+    <p>It holds at once, also for API keys that the member made.</p>
+    <Field label="Role" value={role} set={setRole} options={ROLES.map(each => [each, each] as const)} />
+    {role === 'editor' && <Check label="May send broadcasts, too" value={sends} set={setSends} />}
+  </Confirm>
 }
 
 function Secret({ name, value, forget }: { name: string; value: string; forget: () => void }) {
@@ -171,7 +142,7 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
   const [changing, setChanging] = useState(false)
   const act = useAct()
   const path = { params: { path: { channel: way.channel } } }
-  return <Section title={way.channel} actions={may && <span class="actions">
+  return <Section title={CHANNELS[way.channel]} actions={may && <span class="actions">
     {way.ownSettings && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path))))}>Verify</button>}
     <button type="button" aria-expanded={changing} onClick={() => setChanging(!changing)}>Provider of your own</button>
     {way.ownSettings && <Confirm label="Remove" danger title="Remove these settings?" act={async () => { await got(api.DELETE('/settings/channels/{channel}', path)); await reload() }}><p>Messages then go through the operator’s provider, if there is one.</p></Confirm>}
@@ -256,7 +227,7 @@ function EventAttempts({ id }: { id: string }) {
 
 function Suppressions() {
   const list = useListed(cursor => got(api.GET('/suppressions', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, set] = useDraft('suppression', { channel: 'email' as (typeof CHANNELS)[number], address: '' })
+  const [draft, set] = useDraft('suppression', { channel: 'email' as keyof typeof CHANNELS, address: '' })
   const act = useAct()
   const may = useCan()('suppressions:write')
   return <>
@@ -267,7 +238,7 @@ function Suppressions() {
     ]} />
     {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" known={['/address']} submit={async () => { await got(api.POST('/suppressions', { body: draft })); set({ address: '' }); await list.reload() }}><div class="columns">
       <Field label="Address" required value={draft.address} set={address => set({ address })} problem={act.problem} pointer="/address" />
-      <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={CHANNELS.map(each => [each, each] as const)} />
+      <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={Object.entries(CHANNELS)} />
     </div></Form></Section>}
   </>
 }
@@ -311,7 +282,7 @@ function Plan() {
   return <Shown of={plan}>{value => <>
     <Facts of={[
       ['Plan', <b>{value.plan}</b>], ['Contacts', `${value.usage.contacts.toLocaleString()} of ${limit(value.limits.contacts)}`], ['Messages this month', `${value.usage.messagesPerMonth.toLocaleString()} of ${limit(value.limits.messagesPerMonth)}`],
-      ['Members', `${value.usage.members} of ${limit(value.limits.members)}`], ['Sent today', `${value.sending.sentToday.toLocaleString()} of ${limit(value.sending.dailyLimit)}`], ['Renews', <When at={value.renewsAt} none="–" />],
+      ['Members', `${value.usage.members} of ${limit(value.limits.members)}`], ...(value.sending.dailyLimit === null ? [] : [['Sent today', `${value.sending.sentToday.toLocaleString()} of ${limit(value.sending.dailyLimit)}`]] as const), ['Renews', <When at={value.renewsAt} none="–" />],
     ]} />
     <Refused problem={act.problem} />
     <Section title="Plans"><table><thead><tr><th scope="col">Plan</th><th scope="col">Price</th><th scope="col">Contacts</th><th scope="col">Messages a month</th><th scope="col"><span class="unseen">Choose</span></th></tr></thead>
