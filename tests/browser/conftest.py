@@ -6,12 +6,14 @@ here waits for time: it asks the API, then looks.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -73,9 +75,10 @@ def built() -> None:
     """The console, built from the sources as they are."""
     if missing():
         pytest.fail(missing())
-    subprocess.run(
-        [sys.executable, str(ROOT / "console/build.py"), "--if-stale"], check=True, timeout=600
-    )
+    build = [sys.executable, str(ROOT / "console/build.py"), "--if-stale"]
+    with Path(tempfile.gettempdir(), "tidings-console.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of tests, one build
+        subprocess.run(build, check=True, timeout=600)
     if not AXE.exists() or not (ROOT / "app/web/dist/index.html").exists():
         sentence = "The console cannot be built here; `make console` says why."
         pytest.fail(sentence) if REQUIRED else pytest.skip(sentence)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import BrowserContext, Page
 
-from tests.browser.conftest import AXE, HOSTILE, Service, opened
+from tests.browser.conftest import AXE, HOSTILE, Service, Watch, opened, ready
 
 # What colours and the width change; the rest of a screen is the same.
 LOOKS = ("color-contrast", "scrollable-region-focusable")
@@ -60,20 +61,42 @@ SCREENS = (
 )
 
 
+@pytest.fixture(scope="module")
+def tour(owner: BrowserContext, service: Service) -> Iterator[tuple[Page, Watch]]:
+    """One page for all screens, which goes from one to the next as a click does."""
+    watch = Watch(service.url)
+    page = owner.new_page()
+    watch.on(page)
+    opened(page, service, "/")
+    yield page, watch
+    page.close()
+
+
+def went(page: Page, path: str) -> None:
+    """Through a page without anything, so that nothing of the screen before is taken for it."""
+    for next in ("/nothing", path):
+        page.evaluate("path => history.pushState(null, '', path)", f"/console{next}")
+        page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+    ready(page)
+
+
 @pytest.mark.parametrize("path", SCREENS)
 def test_a_screen_is_clean_accessible_and_fits_a_phone(
-    page: Page, service: Service, ids: dict[str, str], path: str
+    tour: tuple[Page, Watch], ids: dict[str, str], path: str
 ):
     """Light on a desk, and dark on a phone."""
+    page, watch = tour
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
-    opened(page, service, path.format(**ids))
+    went(page, path.format(**ids))
     assert violations(page) == []
+    assert page.locator("h1, main").count() == 2
     page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(color_scheme="dark")
     assert violations(page, *LOOKS) == []
     assert sideways(page) <= 0
     assert "ran" not in page.title().split()
+    assert watch.found == []
 
 
 def test_hostile_cases_and_simulations_run_no_script(

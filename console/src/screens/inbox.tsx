@@ -28,7 +28,7 @@ export function Inbox() {
       { name: 'To', show: each => each.to ?? 'hidden' },
       { name: 'Channel', show: each => each.channel },
       { name: 'Message', class: 'wide', show: each => <>
-        <button type="button" class="plain row" aria-expanded={open === each.id} onClick={() => setOpen(open === each.id ? null : each.id)}>{each.subject ?? each.text?.slice(0, 80) ?? 'without text'}</button>
+        <button type="button" class="plain row" aria-expanded={open === each.id} onClick={() => setOpen(open === each.id ? null : each.id)}>{each.subject?.trim() || each.text?.trim().slice(0, 80) || 'without a subject'}</button>
         {open === each.id && <Letter of={each} />}
       </> },
       { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
