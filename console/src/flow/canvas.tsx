@@ -11,10 +11,7 @@ const TONES: Record<string, string> = {
   trigger: 'start', send_message: 'message', wait: 'time', wait_for: 'time', branch: 'choice', split: 'choice', throttle: 'choice', http_request: 'call', start_workflow: 'call', exit: 'start',
 }
 
-function Box({ id, data: { card, shown }, selected }: NodeProps<CardNode>) {
-  const refresh = useUpdateNodeInternals()
-  const ports = card.ports.join('\n')
-  useEffect(() => refresh(id), [ports])
+function Box({ data: { card, shown }, selected }: NodeProps<CardNode>) {
   return <div class={`box ${TONES[card.kind] ?? 'other'} ${shown.state} ${selected ? 'selected' : ''}`}>
     {card.kind !== 'trigger' && <Handle type="target" position={Position.Top} />}
     <div class="kind">{shown.title}{shown.errors > 0 && <span class="mark bad"> {shown.errors} ✕</span>}{shown.warnings > 0 && <span class="mark odd"> {shown.warnings} !</span>}</div>
@@ -27,8 +24,17 @@ function Box({ id, data: { card, shown }, selected }: NodeProps<CardNode>) {
 
 const KINDS = { card: Box as never }
 const CARD = { width: 224, height: 80 }
+const MANY = 150 // boxes; of more, only those in sight are drawn
 const LEAST = 0.55 // a zoom at which the cards are legible
 const ARROW = { type: MarkerType.ArrowClosed, width: 16, height: 16, markerUnits: 'userSpaceOnUse', color: 'var(--soft)' }
+
+/** Where the ports of a box will be, as long as it was not drawn yet: a box whose ports are unknown would be drawn, and each of many costs. */
+const guessed = ({ ports }: Card): NonNullable<CardNode['handles']> => [
+  { type: 'target', position: Position.Top, x: CARD.width / 2, y: 0 },
+  ...ports.map((port, index) => ({ id: safe(port), type: 'source' as const, position: Position.Bottom, x: (CARD.width * (index + 0.5)) / ports.length, y: CARD.height })),
+]
+/** With what was measured in the place of what was guessed. */
+const known = ({ handles: _, ...node }: CardNode, measured: CardNode['measured']): CardNode => ({ ...node, measured: measured! })
 
 export interface CanvasProps {
   cards: Card[]; links: Link[]; positions: Record<string, Spot>; shown: (card: Card) => Shown; walked: ReadonlySet<string>; selected: readonly string[]; look: number
@@ -46,8 +52,9 @@ export const linkKey = (link: Link) => `${link.source}\n${link.port}`
 
 function Inner({ cards, links, positions, shown, walked, selected, look, free, locked, select, move, connect }: CanvasProps) {
   const flow = useReactFlow()
+  const refresh = useUpdateNodeInternals()
   const given = useMemo(() => cards.map((card, index): CardNode => ({
-    id: safe(card.id), type: 'card', position: positions[card.id] ?? { x: 0, y: index * 110 }, initialWidth: CARD.width, initialHeight: CARD.height, data: { card, shown: shown(card) }, draggable: free && !locked, selected: selected.includes(card.id),
+    id: safe(card.id), type: 'card', position: positions[card.id] ?? { x: 0, y: index * 110 }, initialWidth: CARD.width, initialHeight: CARD.height, data: { card, shown: shown(card) }, ...(cards.length > MANY ? { handles: guessed(card) } : {}), draggable: free && !locked, selected: selected.includes(card.id),
     connectable: free && !locked, ariaLabel: [shown(card).title, card.kind === 'trigger' ? '' : card.id, shown(card).says].filter(Boolean).join(', '),
   })), [cards, positions, shown, free, locked, selected])
   const [nodes, setNodes] = useState<CardNode[]>(given)
@@ -56,14 +63,17 @@ function Inner({ cards, links, positions, shown, walked, selected, look, free, l
   // What was measured is kept, so that nothing flickers while somebody types.
   useEffect(() => setNodes(old => {
     const before = new Map(old.map(node => [node.id, node]))
-    return given.map(node => { const { measured } = before.get(node.id) ?? {}; return measured ? { ...node, measured } : node })
+    return given.map(node => { const { measured } = before.get(node.id) ?? {}; return measured ? known(node, measured) : node })
   }), [given])
+  // All at once: each time, the library looks through all that it shows.
+  const ports = useMemo(() => cards.map(card => [card.id, ...card.ports].join('\n')).join('\n\n'), [cards])
+  useEffect(() => refresh(cards.map(card => safe(card.id))), [ports])
   const edges = useMemo(() => links.map((link, index): Edge => ({
     id: `${index} ${safe(link.source)} ${safe(link.port)}`, source: safe(link.source), target: safe(link.target), sourceHandle: safe(link.port), focusable: free && !locked, deletable: false, markerEnd: ARROW,
     className: walked.has(linkKey(link)) ? 'walked' : '', ariaLabel: `From ${link.source} by ${link.port} to ${link.target}`, data: { ...link },
   })), [links, walked, free, locked])
   const change = (changes: NodeChange<CardNode>[]) => {
-    const next = applyNodeChanges(changes, current.current)
+    const next = applyNodeChanges(changes, current.current).map(node => (node.measured && node.handles ? known(node, node.measured) : node))
     current.current = next
     setNodes(next)
     if (changes.some(one => one.type === 'select')) select(next.filter(node => node.selected).map(node => node.data.card.id))
@@ -91,7 +101,7 @@ function Inner({ cards, links, positions, shown, walked, selected, look, free, l
     if (left < 0 || top < 0 || left + CARD.width * zoom > width || top + CARD.height * zoom > height) void flow.setCenter(spot.x + CARD.width / 2, spot.y + CARD.height / 2, { zoom })
   }, [selected[0], spot?.x, spot?.y])
   return <ReactFlow nodes={nodes} edges={edges} nodeTypes={KINDS} onNodesChange={change} minZoom={0.1} deleteKeyCode={null} nodesFocusable
-    edgesFocusable={free && !locked} nodesConnectable={free && !locked} disableKeyboardA11y={false} selectNodesOnDrag={false} onlyRenderVisibleElements={cards.length > 150}
+    edgesFocusable={free && !locked} nodesConnectable={free && !locked} disableKeyboardA11y={false} selectNodesOnDrag={false} onlyRenderVisibleElements={cards.length > MANY}
     onConnect={(made: Connection) => connect({ id: real(made.source), port: real(made.sourceHandle ?? 'next') }, real(made.target))}
     onEdgeDoubleClick={(_: unknown, edge: Edge) => { if (free && !locked) connect({ id: real(edge.source), port: real(edge.sourceHandle ?? 'next') }, null) }}
     proOptions={{ hideAttribution: true }}>
