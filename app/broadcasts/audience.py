@@ -141,12 +141,24 @@ def _tagged(tag: str) -> segment_filter.Filter:
     return filter
 
 
-async def next_window(db: Handle, audience: Audience, after: str, *, most: int) -> Window | None:
-    """The contacts that come next; None when there are no more."""
-    until = await recipients.reached(
+@dataclass(frozen=True, slots=True)
+class NextWindow:
+    """The contacts that come next, and how many they are, in the audience or not."""
+
+    window: Window
+    contacts: int
+
+
+async def next_window(
+    db: Handle, audience: Audience, after: str, *, most: int
+) -> NextWindow | None:
+    """None when there are no more."""
+    walk = await recipients.reached(
         db, workspace_id=audience.workspace_id, after=after, walk=audience.walk(most)
     )
-    return None if until is None else Window(after, until, await db.now())
+    if walk.until is None:
+        return None
+    return NextWindow(Window(after, walk.until, await db.now()), walk.contacts)
 
 
 # --- counted --------------------------------------------------------------------------------------
@@ -154,11 +166,12 @@ async def next_window(db: Handle, audience: Audience, after: str, *, most: int) 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Contacts by the reason for which they get nothing. Where `is_complete` is False time ran out
-    before all contacts were looked at."""
+    """Contacts by the reason for which they get nothing. Where `is_complete` is False time ran out:
+    these are of the `looked_at` oldest contacts of the workspace alone."""
 
     contacts: Mapping[str, int]
     is_complete: bool
+    looked_at: int
 
     @property
     def reachable(self) -> int:
@@ -168,15 +181,15 @@ class Counted:
 async def count(process: Process, audience: Audience) -> Counted:
     """Each step has a connection of its own: others get theirs between."""
     contacts: Counter[str] = Counter()
-    after, ends = FIRST, time.monotonic() + COUNT_SECONDS
-    while time.monotonic() < ends:
+    after, looked_at, ends = FIRST, 0, time.monotonic() + COUNT_SECONDS
+    while looked_at == 0 or time.monotonic() < ends:
         async with process.database.read() as db:
-            window = await next_window(db, audience, after, most=COUNT_WALK)
-            if window is None:
-                return Counted(contacts, True)
-            contacts += await _count(process, db, audience, window)
-        after = window.until
-    return Counted(contacts, False)
+            following = await next_window(db, audience, after, most=COUNT_WALK)
+            if following is None:
+                return Counted(contacts, True, looked_at)
+            contacts += await _count(process, db, audience, following.window)
+        after, looked_at = following.window.until, looked_at + following.contacts
+    return Counted(contacts, False, looked_at)
 
 
 async def _count(process: Process, db: Handle, audience: Audience, window: Window) -> Counter[str]:

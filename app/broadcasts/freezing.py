@@ -30,11 +30,11 @@ async def freeze(
     if broadcast.frozen_at is None:
         raise ValueError(f"{broadcast.id} has no time to freeze its audience at")
     after = broadcast.frozen_until or FIRST
-    window = await audiences.next_window(db, audience, after, most=CHUNK)
-    if window is None:
+    following = await audiences.next_window(db, audience, after, most=CHUNK)
+    if following is None:
         changed = replace(broadcast, is_frozen=True)
     else:
-        window = replace(window, created_until=broadcast.frozen_at)
+        window = replace(following.window, created_until=broadcast.frozen_at)
         added = await _freeze(process, db, broadcast, audience, window)
         frozen = dict(Counter(broadcast.frozen) + added)
         changed = replace(broadcast, frozen=frozen, frozen_until=window.until)

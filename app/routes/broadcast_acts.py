@@ -55,12 +55,14 @@ class Sample(Shape):
 
 
 class BroadcastPreview(Shape):
-    """`isComplete` is false when time ran out before all contacts were counted. `refusal` is why it
+    """What would be frozen now, to the contact, unless `isComplete` is false: then time ran out,
+    and `audience` is of the `lookedAt` oldest contacts of the workspace alone. `refusal` is why it
     could not be scheduled now: a quota, or an address that no owner has verified. `samples` are
     rendered for the newest contacts who can be written to."""
 
     audience: AudienceCounts
     is_complete: bool
+    looked_at: int
     refusal: BroadcastReason | None
     samples: list[Sample]
 
@@ -112,6 +114,7 @@ async def preview(call: Call) -> Response:
         {
             "audience": counted(looked.counted.contacts),
             "isComplete": looked.counted.is_complete,
+            "lookedAt": looked.counted.looked_at,
             "refusal": refusal and {"code": refusal.code.value, "sentence": refusal.detail},
             "samples": samples,
         }

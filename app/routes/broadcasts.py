@@ -91,7 +91,8 @@ class AudienceCounts(Shape):
 
 class AudienceShape(Shape):
     """Who was in it when it was `previewed`, as it was scheduled, and when it was `frozen`, which
-    goes on while `isComplete` is false. `difference` is what changed between."""
+    goes on while `isComplete` is false. `difference` is what changed between. Where there was no
+    time to count all contacts as it was scheduled, `previewed` and `difference` are null."""
 
     previewed: AudienceCounts | None
     frozen: AudienceCounts | None
@@ -330,6 +331,8 @@ async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
     given = [new.segment_id, new.filter, new.tag]
     if sum(one is not None for one in given) != 1:
         errors.append(FieldError("", f"Give exactly one of {', '.join(AUDIENCES)}."))
+    if new.tag is None:  # a segment that it names must not be deleted meanwhile
+        await stored_segments.lock(call.db, workspace_id=workspace_id)
     existing = await stored_segments.of_workspace(call.db, workspace_id=workspace_id)
     if new.segment_id is not None and new.segment_id not in existing:
         errors.append(FieldError("/segmentId", "There is no such segment."))

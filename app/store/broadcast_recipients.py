@@ -108,11 +108,20 @@ REASON: Mapping[str, str] = {
 }
 
 
-async def reached(db: Handle, *, workspace_id: str, after: str, walk: int) -> str | None:
-    """The id that so many contacts after another one lead to; None when there is none after it."""
-    until: str | None = await db.fetch_value(
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """So many contacts lead up to an id; None where there is none."""
+
+    until: str | None
+    contacts: int
+
+
+async def reached(db: Handle, *, workspace_id: str, after: str, walk: int) -> Walk:
+    """How far at most so many contacts after an id lead."""
+    return await db.returning_as(
+        Walk,
         """
-        SELECT CAST(max(id) AS TEXT) AS until
+        SELECT CAST(max(id) AS TEXT) AS until, count(*) AS contacts
         FROM (SELECT id FROM contacts
               WHERE workspace_id = :workspace_id AND id > :after
               ORDER BY id
@@ -122,7 +131,6 @@ async def reached(db: Handle, *, workspace_id: str, after: str, walk: int) -> st
         after=after,
         walk=walk,
     )
-    return until
 
 
 IN_WINDOW = "c.id > :after AND c.id <= :until AND c.created_at <= :created_until"

@@ -56,7 +56,7 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
             workspace_id = client.get("/settings/workspace").json()["id"]
             asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
             idle = resident_mb(worker, "VmRSS")
-            path = _scheduled(client)
+            path = _scheduled(client, contacts)
             frozen = _until_frozen(client, path, worker)
             began_at = datetime.fromisoformat(frozen["startedAt"]).timestamp()
             took = time.time() - began_at
@@ -92,11 +92,16 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
     )
 
 
-def _scheduled(client: httpx2.Client) -> str:
+def _scheduled(client: httpx2.Client, contacts: int) -> str:
     template = {"name": "T", "channel": "email", "category": "marketing", "content": NEWS}
     id = made(client, "/templates", template)["id"]
     new = {"name": "B", "tag": "customer", "templateId": id}
     path = f"/broadcasts/{made(client, '/broadcasts', new)['id']}"
+    began = time.monotonic()
+    shown = client.post(f"{path}/preview", timeout=60).json()
+    took, counted = time.monotonic() - began, shown["audience"]["total"]
+    whole = "all" if shown["isComplete"] else "cut short"
+    print(f"previewed in {took:.1f} s, {whole}: {counted:,} of {contacts:,}", flush=True)
     response = client.post(f"{path}/schedule", timeout=60)
     assert response.status_code == 200, response.text
     return path

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from app.broadcasts import audience as audiences
 from app.process import Process
-from tests.cast import Cast, settle
+from app.store import segments
+from tests.cast import Cast, lock_waiters, settle
 
 HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
@@ -113,12 +116,43 @@ async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(ca
         "noConsent": 0,
         "capped": 0,
     }
-    assert preview["isComplete"]
+    assert (preview["isComplete"], preview["lookedAt"]) == (True, 6)
     assert preview["refusal"] is None
     subjects = {
         one["contactId"]: one["rendered"]["subject"]["rendered"] for one in preview["samples"]
     }
     assert subjects == {ada: "News for Ada", bob: "News for Bob"}
+
+
+async def test_a_count_that_is_cut_short_says_how_many_it_looked_at(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(audiences, "COUNT_SECONDS", 0)
+    monkeypatch.setattr(audiences, "COUNT_WALK", 2)
+    for name in ("ada", "bob", "eve"):
+        await person(cast, name)
+    path = f"/broadcasts/{(await broadcast(cast))['id']}"
+    preview = await cast.vic.made(f"{path}/preview", None)
+    assert (preview["isComplete"], preview["lookedAt"]) == (False, 2)
+    assert preview["audience"]["total"] == 2
+    scheduled = await cast.adam.made(f"{path}/schedule", None)
+    assert scheduled["audience"]["previewed"] is None  # and compared with nothing
+
+
+async def test_a_segment_that_is_being_deleted_is_no_audience_any_more(
+    cast: Cast, process: Process
+):
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": VIP})
+    new = {"name": "B", "segmentId": segment["id"], "templateId": await template(cast)}
+    async with process.database.write() as db:
+        where = {"workspace_id": cast.ed.workspace_id}
+        await segments.lock(db, **where)
+        await segments.remove(db, **where, id=segment["id"])
+        asking = asyncio.create_task(cast.ed.post("/broadcasts", new))
+        await lock_waiters(process, 1)
+    refused = await asking
+    assert refused.status_code == 422
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/segmentId"]
 
 
 async def test_transactional_content_reaches_those_who_unsubscribed(cast: Cast):

@@ -100,7 +100,7 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
   return <>
     <Section title="Who would get it now" actions={<button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>Count again</button>}>
       <Shown of={preview}>{value => <>
-        <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be written to{!value.isComplete && '; there was no time to count all'}.</p>
+        <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be written to{!value.isComplete && `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}.</p>
         {value.refusal && <p class="wrong" role="alert">It cannot be scheduled like this: {value.refusal.sentence}</p>}
         <AudienceTable of={[['now', value.audience]]} />
       </>}</Shown>
