@@ -3,7 +3,8 @@
 python -m lab.bench.broadcasts [contacts] [seconds]: one web and one worker process on a PostgreSQL
 that commits to disk and a real Redis, in the sandbox. The contacts are written by one statement, a
 tenth of them unsubscribed. S10: from the time of the broadcast to its first message, to the end of
-the freezing, and the worker's peak memory; then it sends for so many seconds and is cancelled.
+the freezing, and the worker's peak memory; then it sends for so many seconds and is cancelled. S7:
+meanwhile another workspace sends single messages, each from its 202 to the sandbox's capture.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ CONTACTS = 1_000_000
 SENDING_SECONDS = 30.0
 PATIENCE_SECONDS = 1_800.0
 EVERY_SECONDS = 0.2
+SINGLE_EVERY_SECONDS = 0.5
 
 FILL = """
     INSERT INTO contacts (workspace_id, id, email, email_key, timezone, metadata, subscriptions,
@@ -52,7 +54,10 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
         deployment.web()
         worker = deployment.start("worker")
         until(lambda: "worker started" in worker.text, "the worker has started", worker)
-        with owner_of(deployment, "Acme") as client:
+        with (
+            owner_of(deployment, "Acme") as client,
+            owner_of(deployment, "Bob's", email="bob@bob.test") as bob,
+        ):
             workspace_id = client.get("/settings/workspace").json()["id"]
             asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
             idle = resident_mb(worker, "VmRSS")
@@ -63,7 +68,7 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
             first = asyncio.run(_first_message_at(urls["database_url"])) - began_at
             sent = frozen["progress"]["sent"]
             began = time.monotonic()
-            time.sleep(seconds)
+            _send_singly(bob, seconds)
             shown = client.get(path).json()
             rate = (shown["progress"]["sent"] - sent) / (time.monotonic() - began)
             asked = time.monotonic()
@@ -79,6 +84,8 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
             ended = time.monotonic() - asked
             end = client.get(path).json()
             peak = resident_mb(worker, "VmHWM")
+            bobs = bob.get("/settings/workspace").json()["id"]
+            delays = asyncio.run(_delays(urls["database_url"], bobs))
     total = frozen["audience"]["frozen"]["total"]
     assert total == end["progress"]["total"] == contacts, (total, end["progress"], contacts)
     assert frozen["audience"]["difference"] == dict.fromkeys(frozen["audience"]["difference"], 0)
@@ -87,7 +94,10 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
         f" message after {first:.2f} s, {sent:,} sent meanwhile\n"
         f"then {rate:,.0f} messages a second; cancel answered in {answered:.2f} s, all"
         f" {end['progress']['cancelled']:,} others CANCELLED in {ended:.1f} s\n"
-        f"worker: {idle:.0f} MB idle, {peak:.0f} MB at its peak",
+        f"worker: {idle:.0f} MB idle, {peak:.0f} MB at its peak\n"
+        f"S7: {len(delays)} single messages of another workspace meanwhile: p50"
+        f" {delays[len(delays) // 2] * 1_000:.0f} ms, the slowest {delays[-1] * 1_000:.0f} ms"
+        " (at most 1 s)",
         flush=True,
     )
 
@@ -116,6 +126,27 @@ def _until_frozen(client: httpx2.Client, path: str, worker: Any) -> dict[str, An
 
     until(is_frozen, "the audience is frozen", worker, PATIENCE_SECONDS, every=EVERY_SECONDS)
     return shown
+
+
+def _send_singly(client: httpx2.Client, seconds: float) -> None:
+    ends, content = time.monotonic() + seconds, {"subject": "S", "text": "T"}
+    while time.monotonic() < ends:
+        made(client, "/messages", {"channel": "email", "to": "ada@x.test", "content": content})
+        time.sleep(SINGLE_EVERY_SECONDS)
+
+
+async def _delays(url: str, workspace_id: str) -> list[float]:
+    """Seconds from each of its messages to the sandbox's capture of it, the slowest last."""
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(
+        "SELECT CAST(EXTRACT(EPOCH FROM c.captured_at - m.created_at) AS FLOAT8) AS took"
+        " FROM messages m LEFT JOIN captured_messages c"
+        " ON c.workspace_id = m.workspace_id AND c.message_id = m.id"
+        " WHERE m.workspace_id = $1 AND m.account_mail IS NULL",
+        workspace_id,
+    )
+    await connection.close()
+    return sorted(row["took"] for row in rows)
 
 
 async def _filled(url: str, workspace_id: str, contacts: int) -> None:
