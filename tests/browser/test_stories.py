@@ -35,28 +35,6 @@ def registered(page: Page, service: Service) -> str:
     return email
 
 
-def test_a_newcomer_gets_to_a_message_in_three_steps(
-    stranger: BrowserContext, service: Service, watch: Watch
-):
-    """And in ten clicks at the most, the registration counted."""
-    count = "sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1"
-    stranger.add_init_script(f"addEventListener('click', () => {{ {count} }}, true)")
-    page = stranger.new_page()
-    watch.on(page)
-    registered(page, service)
-    page.get_by_role("button", name="Make them").click()
-    page.get_by_role("button", name="Send this event").click()
-    page.get_by_role("heading", level=1, name="Run").wait_for()
-    page.locator(".verdict", has_text="Completed").wait_for()  # by itself: the page is live
-    page.get_by_role("link", name="Welcome, Ada").click()
-    page.get_by_role("heading", level=1, name="Message").wait_for()
-    page.frame_locator("iframe").get_by_role("heading", name="Hello Ada,").wait_for()
-    page.get_by_role("link", name="Sandbox inbox").click()
-    page.get_by_role("button", name="Welcome, Ada").wait_for()
-    assert 5 <= int(page.evaluate("sessionStorage.clicks")) <= 10
-    assert watch.found == []
-
-
 def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survives(
     page: Page, service: Service, watch: Watch
 ):

@@ -2,29 +2,20 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useLoaded } from '../data'
-import { parse } from '../exact'
+import { objectOf } from '../exact'
 import { called, segments, templates, useFlows } from '../names'
 import { Refusal } from '../session'
 import { Field, Link, Refused, Section, plural } from '../ui'
 import { Condition } from '../flow/conditions'
 import type { Finding } from '../flow/form'
-import { isObject, type Json } from '../flow/model'
+import type { Json } from '../flow/model'
 import { questions } from './questions'
 
 export const BLANK = JSON.stringify({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] }, null, 2)
 const AT = '/filter'
 
-/** Throws a Refusal that says where it stops being a filter. */
-export function filterOf(text: string): Json {
-  let message = 'A filter is an object, such as {"path": "contact.tags", "op": "contains", "value": "vip"}.'
-  try {
-    const value = parse(text)
-    if (isObject(value)) return value
-  } catch (error) {
-    message = `This is not JSON: ${(error as Error).message}`
-  }
-  throw new Refusal(422, 'invalid', message, [{ pointer: AT, message }])
-}
+/** Throws a Refusal that says where it stops being one. */
+export const filterOf = (text: string): Json => objectOf(text, AT)
 
 const readable = (text: string): Json | null => { try { return filterOf(text) } catch { return null } }
 

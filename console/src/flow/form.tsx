@@ -5,9 +5,9 @@ import { flows, segments, templates, type Kind } from '../names'
 import { Refusal } from '../session'
 import { Check, Field, Link } from '../ui'
 import { ConditionField } from './conditions'
-import { isNumber, parse } from '../exact'
+import { isNumber, isObject, parse } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
-import { isObject, pointer, type Json, type Key } from './model'
+import { pointer, type Json, type Key } from './model'
 
 export interface Finding { severity: string; code: string; pointer: string; message: string }
 /** What every control gets: its place in the definition, what was found there, and what changes it. */

@@ -1,5 +1,5 @@
 // A definition while it is edited: what it shows as cards and links, and every change as a new one.
-import { isNumber, parse } from '../exact'
+import { isObject, parse } from '../exact'
 import { TRIGGER, begun, portsOf, type Kinds } from './kinds'
 
 export type Json = Record<string, unknown>
@@ -16,7 +16,6 @@ export interface Link { source: string; port: string; target: string }
 export interface View { cards: Card[]; links: Link[] }
 
 const READ_ONLY = ['webhookUrl', 'signingSecretSet', 'signingSecretLast4']
-export const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value)
 const listed = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : [])
 const isBlank = (value: unknown) => value === undefined || value === null || value === ''
 export const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)

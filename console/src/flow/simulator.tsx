@@ -2,34 +2,21 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, got, raw, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
-import { parse } from '../exact'
+import { objectOf, parse } from '../exact'
 import { meant, type Kind } from '../names'
 import { useCan } from '../me'
-import { Refusal } from '../session'
 import { KINDS } from '../words'
 import { Field, Form, Json as Tree, Status } from '../ui'
 import { Decision, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
 import { Letter } from './letter'
-import { isObject, written, type Doc, type Json } from './model'
+import { written, type Doc, type Json } from './model'
 import { Cases, type Case } from './cases'
 
 type Trace = Schemas['Simulation']
 type Step = Trace['steps'][number]
 
 const MASKED = /"••••"/g // a credential that only the service knows; a simulated call needs none
-
-function read(text: string, at: string): Json {
-  if (!text.trim()) return {}
-  try {
-    const value = parse(text)
-    if (isObject(value)) return value
-  } catch (error) {
-    const message = `This is not JSON: ${(error as Error).message}`
-    throw new Refusal(422, 'invalid', message, [{ pointer: at, message }])
-  }
-  throw new Refusal(422, 'invalid', 'This must be an object.', [{ pointer: at, message: 'This must be a JSON object, such as {"data": {}}.' }])
-}
 
 /** `P1DT4H` in words: how long after the start. */
 export function since(start: string, at: string): string {
@@ -82,7 +69,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
   }, [running, last])
   useEffect(() => { if (frame >= last) setRunning(false) }, [frame, last])
   const simulate = async () => {
-    const given = { ...read(draft.more, '/more'), trigger: read(draft.trigger, '/trigger'), ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}), ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}) }
+    const given = { ...objectOf(draft.more, '/more'), trigger: objectOf(draft.trigger, '/trigger'), ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}), ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}) }
     const definition = isChanged ? { definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as Json } : {}
     const path = isChanged ? `/${of}/simulate` : `/${of}/${id}/simulate`
     const body = { ...given, ...definition }

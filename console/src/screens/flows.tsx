@@ -1,6 +1,7 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
 import { api, got, tagged, type Schemas } from '../api'
 import { useLoaded } from '../data'
+import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { meant, useFlows, type Kind } from '../names'
 import { go, useLocation } from '../router'
@@ -95,7 +96,7 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
   const [contactId, setContact] = useState('')
   const [data, setData] = useState('{}')
   const start = async () => {
-    const body = { contactId: await meant(contactId) ?? '', data: JSON.parse(data) as Record<string, unknown> }
+    const body = { contactId: await meant(contactId) ?? '', data: objectOf(data, '/data') }
     const path = { params: { path: { id } }, body }
     const { runId } = await got(of === 'workflows' ? api.POST('/workflows/{id}/runs', path) : api.POST('/automations/{id}/runs', path))
     go(`/runs/${runId}`)

@@ -2,10 +2,10 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { meant } from '../names'
 import { go, useLocation } from '../router'
-import { Refusal } from '../session'
 import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
@@ -117,16 +117,6 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   </Screen>
 }
 
-/** Throws a Refusal that says where it stops being JSON. */
-function parsed(text: string): Record<string, unknown> {
-  try {
-    return JSON.parse(text || '{}') as Record<string, unknown>
-  } catch (error) {
-    const message = `This is not JSON: ${(error as Error).message}`
-    throw new Refusal(422, 'invalid', message, [{ pointer: '/trigger', message }])
-  }
-}
-
 function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean }) {
   const [contactId, setContact] = useState('')
   const [trigger, setTrigger] = useState(() => sample(stored.variables))
@@ -134,7 +124,7 @@ function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean })
   const [wanted, setWanted] = useState(() => ({ contactId: null as string | null, trigger: JSON.parse(sample(stored.variables)) as Record<string, unknown> }))
   const act = useAct()
   const shown = useLoaded(() => got(api.POST('/templates/{id}/preview', { params: { path: { id: stored.id } }, body: wanted })), [stored.id, stored.version, JSON.stringify(wanted)])
-  const show = async () => setWanted({ trigger: parsed(trigger), contactId: await meant(contactId) })
+  const show = async () => setWanted({ trigger: objectOf(trigger, '/trigger'), contactId: await meant(contactId) })
   return <Section title="Preview">
     {isChanged && <p class="note">This shows what is stored; save to see your changes.</p>}
     <Form act={act} label="Show" known={['/contactId', '/trigger']} submit={show}>
