@@ -198,7 +198,7 @@ def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
                     workspace = await retention.next_workspace(db, id)
                 if workspace is None:
                     return whole
-                id = workspace["id"]
+                id = workspace.id
                 found = await chain.verify(process, id)
                 print(f"{id}  {_trail(found)}", flush=True)
                 whole = whole and found.fault is None

@@ -48,9 +48,9 @@ class RetentionScan:
             if workspace is None:
                 self._is_running = False
                 return False
-            days = workspace["retention_days"] or process.settings.retention_days
+            days = workspace.retention_days or process.settings.retention_days
             moment = await db.now() - timedelta(days=days)
-            id = workspace["id"]
+            id = workspace.id
             deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
             await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
             before = quotas.day(await db.now() - DAYS_COUNTED)

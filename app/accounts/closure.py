@@ -46,7 +46,7 @@ async def cancel_batch(process: Process) -> bool:
         row = await definitions.ending(db)
     if row is None:
         return False
-    workspace_id, id = row["workspace_id"], row["id"]
+    workspace_id, id = row.workspace_id, row.id
     async with process.database.write() as db:
         if not await definitions.lock_ending(db, workspace_id=workspace_id, id=id):
             return False  # another worker is at it

@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeAlias
 from app.audience import profile, reactions, shapes, subscriptions
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import MEMBER, Given, OptOut, Person, Status, shown
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
 from app.store import batches, contacts, suppressions
+from app.store.contacts import Contact
 from app.vault.vault import Vault
 
 
@@ -38,7 +39,7 @@ Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, 
 
 async def create(
     db: Handle, workspace: WorkspaceContext, values: Mapping[str, Json], tags: Json = None
-) -> Row:
+) -> Contact:
     """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
@@ -76,9 +77,9 @@ async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
             db, kind, [(workspace_id, field, key) for workspace_id, _, field, key in some]
         )
         for row in rows:
-            if row["id"] is not None:
-                who = (row["workspace_id"], kind, row["field"], row["value"])
-                found[who] = Found(row["id"], row["another"] is not None)
+            if row.id is not None:
+                who = (row.workspace_id, kind, row.field, row.value)
+                found[who] = Found(row.id, row.another is not None)
     return found
 
 
@@ -113,14 +114,16 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
     return {**made, **found}
 
 
-async def _insert(db: Handle, workspace: WorkspaceContext, checked: profile.Checked) -> Row | None:
+async def _insert(
+    db: Handle, workspace: WorkspaceContext, checked: profile.Checked
+) -> Contact | None:
     new = Person(workspace.id, new_id("con"), dict(checked.columns))
     opting = await subscriptions.judge(db, workspace.vault, [new])
     row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
     if row is not None:
         await subscriptions.keep(db, workspace.id, opting, MEMBER)
-        await _insert_belongings(db, workspace.id, row["id"], checked)
-        await reactions.appeared(db, workspace, {row["id"]: checked.tags})
+        await _insert_belongings(db, workspace.id, row.id, checked)
+        await reactions.appeared(db, workspace, {row.id: checked.tags})
     return row
 
 
@@ -136,10 +139,10 @@ async def _insert_belongings(
 async def change(
     db: Handle,
     workspace: WorkspaceContext,
-    row: Row,
+    row: Contact,
     patch: Mapping[str, Json],
     given: Given = MEMBER,
-) -> Row:
+) -> Contact:
     """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
     values = document.merge(shapes.writable(row), profile.normal(patch))
     return await replace(db, workspace, row, values, given=given)
@@ -148,12 +151,12 @@ async def change(
 async def replace(
     db: Handle,
     workspace: WorkspaceContext,
-    row: Row,
+    row: Contact,
     values: Mapping[str, Json],
     tags: Json = None,
     *,
     given: Given = MEMBER,
-) -> Row:
+) -> Contact:
     """All writable fields of the locked contact `row`; its tags too, when they are given. When
     that is what it holds, however it is spelled, it stays as it is and nobody is told. What it says
     of subscriptions was `given` by somebody.
@@ -165,40 +168,40 @@ async def replace(
     if await _is_so(db, workspace, row, checked, tags):
         return row
     had = subscriptions.hashes(workspace.vault, workspace.id, row)
-    new = Person(workspace.id, row["id"], dict(checked.columns), row["subscriptions"], had)
+    new = Person(workspace.id, row.id, dict(checked.columns), row.subscriptions, had)
     await _resubscribe(db, workspace, new, shown(row), given)
     opting = await subscriptions.judge(db, workspace.vault, [new])
     try:
         async with db.savepoint():
             changed = await contacts.update(
-                db, workspace_id=workspace.id, id=row["id"], columns=new.columns
+                db, workspace_id=workspace.id, id=row.id, columns=new.columns
             )
     except Duplicate:
-        raise await _conflict(db, workspace, checked.columns, other_than=row["id"]) from None
+        raise await _conflict(db, workspace, checked.columns, other_than=row.id) from None
     await contacts.keep_former(
-        db, workspace_id=workspace.id, changed=[(row["id"], row, new.columns)]
+        db, workspace_id=workspace.id, changed=[(row.id, row.profile(), new.columns)]
     )
     await subscriptions.keep(db, workspace.id, opting, given)
-    if not profile.same(checked.columns["metadata"], row["metadata"]):
+    if not profile.same(checked.columns["metadata"], row.metadata):
         await contacts.replace_fields(
-            db, workspace_id=workspace.id, contact_id=row["id"], fields=checked.fields
+            db, workspace_id=workspace.id, contact_id=row.id, fields=checked.fields
         )
-    names = reactions.names_of(row, changed)
+    names = reactions.names_of(row.profile(), changed.profile())
     added: set[str] = set()
     if tags is not None:
-        added, removed = await _replace_tags(db, workspace, row["id"], checked.tags)
+        added, removed = await _replace_tags(db, workspace, row.id, checked.tags)
         names |= reactions.names_of_tags(added | removed)
-    await reactions.changed_in(db, workspace, {row["id"]: sorted(added)}, names)
+    await reactions.changed_in(db, workspace, {row.id: sorted(added)}, names)
     return changed
 
 
 async def _is_so(
-    db: Handle, workspace: WorkspaceContext, row: Row, checked: profile.Checked, tags: Json
+    db: Handle, workspace: WorkspaceContext, row: Contact, checked: profile.Checked, tags: Json
 ) -> bool:
-    held = {**{name: row[name] for name in checked.columns}, "subscriptions": shown(row)}
+    held = {name: getattr(row, name) for name in checked.columns} | {"subscriptions": shown(row)}
     if held != checked.columns or not profile.same(held["metadata"], checked.columns["metadata"]):
         return False
-    return tags is None or set(await _held(db, workspace, row["id"])) == set(checked.tags)
+    return tags is None or set(await _held(db, workspace, row.id)) == set(checked.tags)
 
 
 def _suppressed(left: Sequence[suppressions.Suppression]) -> str:
@@ -225,7 +228,7 @@ async def _resubscribe(
 ) -> None:
     """Subscribe again where a member says that the person wants it. What the person or a
     provider said is not a member's to take back: Problem `invalid`."""
-    errors, known = [], subscriptions.hashes(workspace.vault, workspace.id, new.columns)
+    errors, known = [], subscriptions.hashes_of(workspace.vault, workspace.id, new.columns)
     for channel, was in before.items():
         wanted, pointer = new.columns["subscriptions"].get(channel), f"/subscriptions/{channel}"
         if wanted is None:
@@ -336,7 +339,7 @@ async def _conflict(
         if columns["phone"]
         else None,
     ]
-    others = [row["id"] for row in found if row and row["id"] != other_than]
+    others = [row.id for row in found if row and row.id != other_than]
     return Problem(
         "conflict",
         "Another contact has this email or phone; change that one instead.",

@@ -7,10 +7,11 @@ from typing import Literal, TypeAlias
 
 from app.audience import addresses, lookups, pii_search, subscriptions
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.machine.reasons import Reason
 from app.outbound import events
 from app.store import contacts, erasure, messages, runs, segment_members, suppressions
+from app.store.contacts import Addresses, Contact
 
 # Of one transaction: a second or so of SQLite's one writer.
 FORGOTTEN_PAGES = 5
@@ -39,7 +40,7 @@ async def erase(
     if row is None:
         return "unknown"
     if match is not None:
-        match(row["revision"])
+        match(row.revision)
     cancelled = await runs.cancel_some(
         db,
         workspace_id=workspace.id,
@@ -74,19 +75,19 @@ async def erase(
     return "more"
 
 
-def _written(held: Sequence[Row]) -> list[str]:
+def _written(held: Sequence[Addresses]) -> list[str]:
     """The addresses, in what a database makes of them in lower case: some of them leave letters
     beyond ASCII alone."""
     found = {
         address
         for one in held
-        for address in (one["email_key"], addresses.ascii_lower(one["email"] or ""), one["phone"])
+        for address in (one.email_key, addresses.ascii_lower(one.email or ""), one.phone)
     }
     return sorted(address for address in found if address)
 
 
 async def _suppress_erased(
-    db: Handle, workspace: WorkspaceContext, row: Row, former: Sequence[Row]
+    db: Handle, workspace: WorkspaceContext, row: Contact, former: Sequence[Addresses]
 ) -> list[str]:
     """Suppress an erased person, though nobody can read any longer who it was.
     What they left before they may have left to others: only what was recorded of it stays.

@@ -7,12 +7,13 @@ from hashlib import sha256
 
 from app.audience import addresses, audience, profile
 from app.audience.audience import Lookup
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.machine import document
 from app.machine.program import Json
 from app.machine.text import is_storable
 from app.store import contacts
+from app.store.contacts import Contact
 from app.vault.vault import Vault
 
 TRIES = 5  # a contact may get another address while its lock is awaited, but hardly time and again
@@ -69,24 +70,24 @@ def keyed_hash(vault: Vault, workspace_id: str, lookup: Lookup) -> str:
     return vault.keyed_hash("lookup", document.dumps(lookup.within(workspace_id))).hex()
 
 
-def hashes(vault: Vault, workspace_id: str, row: Row) -> list[str]:
+def hashes(vault: Vault, workspace_id: str, row: Contact) -> list[str]:
     """Those of every lookup that finds the contact."""
-    fields = {name: document.text(value) for name, value in row["metadata"].items()}
+    fields = {name: document.text(value) for name, value in row.metadata.items()}
     found = [
-        Lookup("contact_id", row["id"], row["id"]),
+        Lookup("contact_id", row.id, row.id),
         *(Lookup("metadata", text, text, name) for name, text in fields.items()),
     ]
-    if row["email_key"]:
-        found.append(Lookup("email", row["email_key"], row["email_key"]))
-    if row["phone"]:
-        found.append(Lookup("phone", row["phone"], row["phone"]))
+    if row.email_key:
+        found.append(Lookup("email", row.email_key, row.email_key))
+    if row.phone:
+        found.append(Lookup("phone", row.phone, row.phone))
     return [keyed_hash(vault, workspace_id, lookup) for lookup in found]
 
 
 # --- the contact --------------------------------------------------------------------------------
 
 
-async def find_locked(db: Handle, workspace_id: str, lookup: Lookup) -> Row | None:
+async def find_locked(db: Handle, workspace_id: str, lookup: Lookup) -> Contact | None:
     """The contact, locked. When there is none, and only metadata would tell two new ones apart,
     whoever looks for the same waits until this transaction ends, and finds what it has created.
 
@@ -100,7 +101,7 @@ async def find_locked(db: Handle, workspace_id: str, lookup: Lookup) -> Row | No
     return row
 
 
-async def _find(db: Handle, workspace_id: str, lookup: Lookup) -> Row | None:
+async def _find(db: Handle, workspace_id: str, lookup: Lookup) -> Contact | None:
     who = lookup.within(workspace_id)
     for _ in range(TRIES):
         found = (await audience.find_all(db, [who])).get(who)
@@ -114,17 +115,17 @@ async def _find(db: Handle, workspace_id: str, lookup: Lookup) -> Row | None:
     raise Unavailable("The contact is being changed by others; retry the request.")
 
 
-def fits(row: Row, lookup: Lookup) -> bool:
+def fits(row: Contact, lookup: Lookup) -> bool:
     """Whether the lookup finds the contact."""
     match lookup.kind:
         case "email":
-            return bool(row["email_key"] == lookup.key)
+            return bool(row.email_key == lookup.key)
         case "phone":
-            return bool(row["phone"] == lookup.key)
+            return bool(row.phone == lookup.key)
         case "contact_id":
-            return bool(row["id"] == lookup.key)
+            return bool(row.id == lookup.key)
         case "metadata":
-            held = row["metadata"]
+            held = row.metadata
             return lookup.field in held and document.text(held[lookup.field]) == lookup.key
 
 

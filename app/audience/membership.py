@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from app.audience import segments, shapes
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.ids import first_id
 from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
 from app.store import contacts, jobs, segment_members, workspaces
 from app.store import segments as store
+from app.store.contacts import Contact
 from app.store.segment_members import Membership, Occasion
 from app.store.segments import Segment
 
@@ -102,7 +103,7 @@ async def judge_rows(
     chosen: Sequence[Segment],
     *,
     workspace_id: str,
-    rows: Sequence[Row],
+    rows: Sequence[Contact],
 ) -> list[Moved]:
     """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
     watches = [one for one in chosen if one.definition_id is not None]
@@ -126,7 +127,7 @@ async def judge_rows(
 
 
 async def _dates(
-    db: Handle, watches: Sequence[Segment], rows: Sequence[Row], *, workspace_id: str
+    db: Handle, watches: Sequence[Segment], rows: Sequence[Contact], *, workspace_id: str
 ) -> list[Due]:
     """When the dates of locked contacts come next, and those that have come since they were looked
     for, each once."""
@@ -134,7 +135,7 @@ async def _dates(
         return []
     workspace = await workspaces.by_id(db, id=workspace_id)
     zone, now = workspace.timezone if workspace else None, await db.now()
-    of = {"contact_ids": [row["id"] for row in rows], "segment_ids": [one.id for one in watches]}
+    of = {"contact_ids": [row.id for row in rows], "segment_ids": [one.id for one in watches]}
     known = await segment_members.occasions(db, workspace_id=workspace_id, **of)
     started = {(one.contact_id, one.segment_id, one.at) for one in known}
     judged, dues, new = [], [], []
@@ -143,11 +144,11 @@ async def _dates(
         for row in rows:
             at = occasions.of_date(trigger, shapes.resource(row, ()), zone)
             is_ahead = at is not None and at > now
-            judged.append(Membership(row["id"], watch.id, False, at if is_ahead else None))
+            judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
             is_due = at is not None and watch.saved_at < at <= now <= at + occasions.grace(trigger)
-            if at is not None and is_due and (row["id"], watch.id, at) not in started:
-                dues.append(Due(row["id"], watch.definition_id or "", at))
-                new.append(Occasion(row["id"], watch.id, at))
+            if at is not None and is_due and (row.id, watch.id, at) not in started:
+                dues.append(Due(row.id, watch.definition_id or "", at))
+                new.append(Occasion(row.id, watch.id, at))
     await keep(db, watches, judged, workspace_id=workspace_id)
     if new:
         since = now - occasions.LONGEST_GRACE

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import orjson
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document
 from app.store import erasure
+from app.store.contacts import Addresses, Contact
+from app.store.erasure import RefusedRequest
 
 AT_ONCE = 100  # requests with their bodies: a few megabytes at most
 DIGITS = 8  # the last of a phone number: those that stay when it is written without its country
@@ -21,7 +23,7 @@ _NO_DIGIT = re.compile(rb"\D+")
 
 
 async def delete_mentioning(
-    db: Handle, workspace_id: str, contact: Row, former: Sequence[Row] = ()
+    db: Handle, workspace_id: str, contact: Contact, former: Sequence[Addresses] = ()
 ) -> None:
     """Delete the workspace's refused requests that mention the contact, or one of its former
     addresses."""
@@ -29,7 +31,7 @@ async def delete_mentioning(
     while page := await erasure.refused_requests(
         db, workspace_id=workspace_id, after=last, limit=AT_ONCE
     ):
-        last = page[-1]["id"]
+        last = page[-1].id
         named = await asyncio.to_thread(identifiers.found_in, page)
         await erasure.delete_requests(db, workspace_id=workspace_id, ids=named)
 
@@ -42,21 +44,21 @@ class Identifiers:
     numbers: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, contact: Mapping[str, Any], former: Sequence[Mapping[str, Any]] = ()) -> Self:
+    def of(cls, contact: Contact, former: Sequence[Addresses] = ()) -> Self:
         """The searchable values of a contact's row and of its former addresses."""
-        held = (contact, *former)
-        words = {contact["id"], *(one["email_key"] for one in held)}
-        phones = {one["phone"] for one in held}
+        held: tuple[Addresses, ...] = (contact, *former)
+        words = {contact.id, *(one.email_key for one in held)}
+        phones = {one.phone for one in held}
         numbers = {_NO_DIGIT.sub(b"", phone.encode())[-DIGITS:] for phone in phones if phone}
         return cls(tuple(word.lower().encode() for word in words if word), tuple(numbers))
 
-    def found_in(self, requests: Sequence[Row]) -> list[str]:
+    def found_in(self, requests: Sequence[RefusedRequest]) -> list[str]:
         """The ids of those that mention the contact."""
-        return [request["id"] for request in requests if self._are_in_request(request)]
+        return [request.id for request in requests if self._are_in_request(request)]
 
-    def _are_in_request(self, request: Row) -> bool:
-        head = document.dumps([request["headers"], request["detail"]])
-        return self.are_in(request["body"] or b"") or self.are_in(head)
+    def _are_in_request(self, request: RefusedRequest) -> bool:
+        head = document.dumps([request.headers, request.detail])
+        return self.are_in(request.body or b"") or self.are_in(head)
 
     def are_in(self, raw: bytes) -> bool:
         """In JSON, cut short or not; escapes are decoded too."""

@@ -121,7 +121,7 @@ async def _judged(
         db, existing, [segment], workspace_id=job.workspace_id, rows=rows
     )
     await _react(process, db, job, flips)
-    locked = {row["id"] for row in rows}
+    locked = {row.id for row in rows}
     gone = set(ids) - set(
         await segment_members.existing(db, workspace_id=job.workspace_id, ids=ids)
     )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.audience import profile, shapes
-from app.database.db import Database, Handle, Row
+from app.database.db import Database, Handle
 from app.errors import FieldError, Problem
 from app.machine import condition, document, segment_filter, segment_prose
 from app.machine.condition import Condition, Verdict
@@ -18,6 +18,7 @@ from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, Went
 from app.store import broadcasts, contacts, segment_members, segments, templates, topics
+from app.store.contacts import Contact
 from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
 
@@ -252,7 +253,7 @@ def _conditions(readable: Readable) -> dict[str, Condition]:
 class Members:
     """A page of contacts; `rest` is the id below which there may be more when time ran out."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Contact]
     tags: Mapping[str, Sequence[str]]
     rest: str | None
 
@@ -288,7 +289,7 @@ async def page(
     limit: int,
 ) -> Members:
     """The newest of those who fit and whom the filters let through, below an id."""
-    rows: list[Row] = []
+    rows: list[Contact] = []
     tags: dict[str, list[str]] = {}
     rest, now = before, None
     async for db, since, until in _windows(
@@ -304,7 +305,7 @@ async def page(
             before=until,
             limit=limit - len(rows),
         )
-        ids = [row["id"] for row in found]
+        ids = [row.id for row in found]
         tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
         rows += found
         rest = since
@@ -368,16 +369,16 @@ class Past:
     runs: Sequence[PastRun]
 
 
-async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Row) -> Past:
+async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Contact) -> Past:
     [found] = await pasts(db, [readable], workspace_id=workspace_id, rows=[contact])
     return found
 
 
 async def pasts(
-    db: Handle, filters: Sequence[Readable], *, workspace_id: str, rows: Sequence[Row]
+    db: Handle, filters: Sequence[Readable], *, workspace_id: str, rows: Sequence[Contact]
 ) -> list[Past]:
     """Of contacts, as far as any of the filters asks."""
-    ids = [row["id"] for row in rows]
+    ids = [row.id for row in rows]
     of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": ids}
     asked = [one for each in filters for one in (each.filter, *each.others.values())]
     parts = [type(part) for one in asked for part in segment_filter.walk(one.condition)]
@@ -389,7 +390,7 @@ async def pasts(
     runs = await segments.past_runs(db, **of) if Went in parts else nothing
     now = await db.now()
     return [
-        Past(row["id"], shapes.resource(row, tags[row["id"]]), now, *found)
+        Past(row.id, shapes.resource(row, tags[row.id]), now, *found)
         for row, *found in zip(rows, events, messages, runs, strict=True)
     ]
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from app.audience import addresses
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.outbound import events
 from app.store import suppressions
+from app.store.contacts import Addresses, Contact
 from app.store.suppressions import Reason
 from app.vault.vault import Vault
 
@@ -90,18 +91,26 @@ def hashed(vault: Vault, workspace_id: str, channel: str, key: str) -> str:
     return vault.keyed_hash("suppression", named.encode()).hex()
 
 
-def hashes(vault: Vault, workspace_id: str, columns: Mapping[str, Any]) -> dict[str, str]:
+def key_of(contact: Addresses, channel: str) -> str | None:
+    """The address that a contact has on the channel, as it is compared."""
+    return contact.phone if COLUMN[channel] == "phone" else contact.email_key
+
+
+def hashes(vault: Vault, workspace_id: str, contact: Addresses) -> dict[str, str]:
     """By channel, of a contact's addresses; a channel without an address is left out."""
-    return {
-        channel: hashed(vault, workspace_id, channel, columns[column])
-        for channel, column in COLUMN.items()
-        if columns[column]
-    }
+    keys = ((channel, key_of(contact, channel)) for channel in COLUMN)
+    return {channel: hashed(vault, workspace_id, channel, key) for channel, key in keys if key}
 
 
-def shown(row: Row) -> dict[str, Status]:
+def hashes_of(vault: Vault, workspace_id: str, columns: Mapping[str, Any]) -> dict[str, str]:
+    """The same of columns that are about to be written."""
+    held = Addresses(columns["email"], columns["email_key"], columns["phone"])
+    return hashes(vault, workspace_id, held)
+
+
+def shown(row: Contact) -> dict[str, Status]:
     """The subscriptions as the contact's resource shows them."""
-    return {channel: row["subscriptions"].get(channel, SUBSCRIBED) for channel in COLUMN}
+    return {channel: row.subscriptions.get(channel, SUBSCRIBED) for channel in COLUMN}
 
 
 def gravest(reasons: Iterable[str]) -> Reason | None:
@@ -136,7 +145,7 @@ async def judge(
     Returns the opt-outs that this makes, to be stored with `keep` after the people are written.
     Their addresses are locked until then: a send to one of them waits, and sees the opt-out. Who
     `only_looks` will store nothing, and locks nothing."""
-    known = [hashes(vault, one.workspace_id, one.columns) for one in people]
+    known = [hashes_of(vault, one.workspace_id, one.columns) for one in people]
     chosen = zip((one.columns["subscriptions"] for one in people), known, strict=True)
     if not only_looks:
         await suppressions.lock(
@@ -242,6 +251,7 @@ async def tell(
     evidence: str | None = None,
 ) -> None:
     """For the activity of contacts, and for whoever hears of events."""
+    opting = list(whom)
     rows = [
         {
             "id": new_id("cns"),
@@ -252,17 +262,17 @@ async def tell(
             "source": source,
             "evidence": evidence,
         }
-        for one in whom
+        for one in opting
     ]
     await suppressions.tell(db, workspace_id=workspace_id, rows=rows)
     if kind == "opted_out":
         about = [
             {
-                "contactId": row["contact_id"],
-                "channel": row["channel"],
+                "contactId": one.contact_id,
+                "channel": one.channel,
                 "reason": reason,
                 "source": source,
             }
-            for row in rows
+            for one in opting
         ]
         await events.tell(db, workspace_id, "contact.unsubscribed", *about)

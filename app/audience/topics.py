@@ -12,11 +12,12 @@ from typing import Literal, TypeAlias, cast, get_args
 from app.audience import reactions
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import COLUMN, Given
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
 from app.store import contacts, suppressions
+from app.store.contacts import Contact
 from app.store.topics import Topic
 
 State: TypeAlias = Literal["subscribed", "pending", "unsubscribed"]
@@ -126,18 +127,18 @@ def changed(before: Answers, now: Answers) -> list[Answer]:
 
 
 async def answer(
-    db: Handle, workspace: WorkspaceContext, row: Row, answers: Sequence[Answer], given: Given
-) -> Row:
+    db: Handle, workspace: WorkspaceContext, row: Contact, answers: Sequence[Answer], given: Given
+) -> Contact:
     """The locked contact with these answers. Whoever is told of changes is told, and what was so
     before changes nothing."""
-    now = joined(row["topics"], answers)
-    new = changed(row["topics"], now)
+    now = joined(row.topics, answers)
+    new = changed(row.topics, now)
     if not new:
         return row
-    answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row["id"], topics=now)
-    await record(db, workspace.id, [(row["id"], new)], given)
-    names = reactions.names_of(row, answered)
-    await reactions.changed_in(db, workspace, {row["id"]: ()}, names)
+    answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row.id, topics=now)
+    await record(db, workspace.id, [(row.id, new)], given)
+    names = reactions.names_of(row.profile(), answered.profile())
+    await reactions.changed_in(db, workspace, {row.id: ()}, names)
     return answered
 
 

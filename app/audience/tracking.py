@@ -148,7 +148,7 @@ class _Batch:
     async def _lock(self) -> None:
         ids = {self.contacts[self._who(event)].id for _, event in self._open()}
         rows = await batches.locked(self.db, workspace_id=self.workspace.id, ids=sorted(ids))
-        self.present = {row["id"] for row in rows}
+        self.present = {row.id for row in rows}
         for place, event in self._open():
             if self.contacts[self._who(event)].id not in self.present:  # erased since we looked
                 self.answers[place] = _unknown(event)

@@ -11,7 +11,7 @@ from app.audience.profile import Checked
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given, OptOut, Person
 from app.audience.topics import Answer
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
@@ -135,12 +135,12 @@ async def _held(
         rows = await read(db, workspace_id=workspace.id, ids=ids)
         tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
         held += [
-            _Contact(row["id"], _columns(row), dict.fromkeys(tags[row["id"]]), row["subscriptions"])
+            _Contact(row.id, row.profile(), dict.fromkeys(tags[row.id]), row.subscriptions)
             for row in rows
         ]
     for one in held:
         one.was = one.columns
-        one.had = subscriptions.hashes(workspace.vault, workspace.id, one.columns)
+        one.had = subscriptions.hashes_of(workspace.vault, workspace.id, one.columns)
     await _find_opt_outs(db, workspace, held)
     return held
 
@@ -181,13 +181,6 @@ def _keep_in(
         (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
         for one in touched
     )
-
-
-def _columns(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in row if name not in _OWN}
-
-
-_OWN = ("id", "revision", "created_at", "updated_at")
 
 
 class _Batch:

@@ -16,7 +16,7 @@ from app.audience import segments, subscriptions
 from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
 from app.consent.gate import FrequencyCap
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import segment_filter
 from app.machine.fields import Place
 from app.messages import footers
@@ -26,6 +26,7 @@ from app.store import broadcasts, suppressions, templates, topics, workspaces
 from app.store import segments as stored_segments
 from app.store.broadcast_recipients import Gate, Out, Window
 from app.store.broadcasts import Written
+from app.store.contacts import Contact
 from app.store.templates import Template
 
 CHUNK = 1_000  # contacts of one transaction of the freezing
@@ -204,13 +205,13 @@ async def _count(process: Process, db: Handle, audience: Audience, window: Windo
     return contacts
 
 
-def is_reachable(audience: Audience, contact: Row) -> bool:
+def is_reachable(audience: Audience, contact: Contact) -> bool:
     """As far as the contact itself says."""
-    address = contact[subscriptions.COLUMN[audience.channel]]
-    if address is None or audience.channel in contact["subscriptions"]:
+    address = subscriptions.key_of(contact, audience.channel)
+    if address is None or audience.channel in contact.subscriptions:
         return False
     topic_id = audience.gate.topic_id
-    answers = contact["topics"].get(topic_id, {})
+    answers = contact.topics.get(topic_id, {})
     return not topic_id or answers.get(audience.channel) == SUBSCRIBED
 
 

@@ -16,11 +16,12 @@ from typing import Any
 from app.audience import reactions, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import OptOut
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.machine.reasons import Reason as Code
 from app.process import Process
 from app.store import contacts, messages, suppressions
 from app.store import topics as stored_topics
+from app.store.contacts import Contact
 
 QUIET_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -97,7 +98,7 @@ async def suppress_hashed(
     reason: suppressions.Reason,
     source: str,
     address: str | None = None,
-    contact: Row | None = None,
+    contact: Contact | None = None,
 ) -> Suppression:
     """Suppress an address of which only the hash is known; `contact`, locked, is its owner."""
     await suppressions.lock(db, hash)
@@ -114,7 +115,7 @@ async def suppress_hashed(
     )
     if contact is not None and row is not None:
         await _stand(process, db, workspace_id, contact, channel=channel, held=[*held, reason])
-        out = OptOut(contact["id"], channel, None, None)
+        out = OptOut(contact.id, channel, None, None)
         await subscriptions.tell(
             db, workspace_id, [out], kind="opted_out", reason=reason, source=source
         )
@@ -142,7 +143,7 @@ async def lift(
     if lifted and contact is not None:
         left = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
         await _stand(process, db, workspace_id, contact, channel=channel, held=left)
-        out = OptOut(contact["id"], channel, None, None)
+        out = OptOut(contact.id, channel, None, None)
         await subscriptions.tell(
             db, workspace_id, [out], kind="opted_in", reason=lifted[0], source=source
         )
@@ -171,36 +172,37 @@ async def lift_one(
     await suppressions.lift(db, workspace_id=workspace_id, address_hash=hash, reasons=reasons)
 
 
-async def owner(db: Handle, workspace_id: str, channel: str, key: str) -> Row | None:
+async def owner(db: Handle, workspace_id: str, channel: str, key: str) -> Contact | None:
     """The contact whose address it is, locked."""
     if subscriptions.COLUMN[channel] == "phone":
         found = await contacts.by_phone(db, workspace_id=workspace_id, phone=key)
     else:
         found = await contacts.by_email(db, workspace_id=workspace_id, email_key=key)
-    row = found and await contacts.locked(db, workspace_id=workspace_id, id=found["id"])
-    return row if row and row[subscriptions.COLUMN[channel]] == key else None
+    row = found and await contacts.locked(db, workspace_id=workspace_id, id=found.id)
+    return row if row and subscriptions.key_of(row, channel) == key else None
 
 
 async def _stand(
     process: Process,
     db: Handle,
     workspace_id: str,
-    contact: Row,
+    contact: Contact,
     *,
     channel: str,
     held: Sequence[str],
 ) -> None:
     """The locked contact is subscribed as the reasons that hold say; who waits for it is told."""
-    now = {**contact["subscriptions"], channel: subscriptions.status(held)}
+    now = {**contact.subscriptions, channel: subscriptions.status(held)}
     now = {name: status for name, status in now.items() if status != subscriptions.SUBSCRIBED}
-    if now == contact["subscriptions"]:
+    if now == contact.subscriptions:
         return
     await contacts.set_subscriptions(
-        db, workspace_id=workspace_id, id=contact["id"], subscriptions=now
+        db, workspace_id=workspace_id, id=contact.id, subscriptions=now
     )
     workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
-    names = reactions.names_of(contact, {**contact, "subscriptions": now})
-    await reactions.changed_in(db, workspace, {contact["id"]: ()}, names)
+    was = contact.profile()
+    names = reactions.names_of(was, {**was, "subscriptions": now})
+    await reactions.changed_in(db, workspace, {contact.id: ()}, names)
 
 
 # --- what is on its way ---------------------------------------------------------------------------
@@ -217,11 +219,11 @@ async def quiet(process: Process, suppression: Suppression) -> list[str]:
     while True:
         async with process.database.read() as db:
             rows = await messages.in_flight(db, **where)
-        sending = any(row["status"] == "SENDING" for row in rows)
+        sending = any(row.status == "SENDING" for row in rows)
         if not sending or time.monotonic() > deadline:
             break
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
-    ids = sorted(row["id"] for row in rows)
+    ids = sorted(row.id for row in rows)
     if ids:
         async with process.database.write() as db:
             await _name(db, suppression, ids)
@@ -269,7 +271,7 @@ def withdrawn(process: Process, workspace_id: str, shown: Mapping[str, Any]) -> 
     ]
 
 
-def erased(process: Process, workspace_id: str, row: Row) -> list[Suppression]:
+def erased(process: Process, workspace_id: str, row: Contact) -> list[Suppression]:
     """The suppressions of an erased contact, by the row that it had."""
     hashes = subscriptions.hashes(process.vault, workspace_id, row)
     return [Suppression(workspace_id, hash, "erased") for hash in hashes.values()]
@@ -311,7 +313,7 @@ async def judge(
     category: str,
     topic_id: str | None,
     address_hash: str,
-    contact: Row | None,
+    contact: Contact | None,
 ) -> Code | None:
     """Why a message of this category and topic may not be sent to the address; None when it may.
     Until the transaction ends nobody can opt out.
@@ -321,13 +323,13 @@ async def judge(
     """
     await suppressions.lock(db, address_hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
-    if contact is not None and contact["subscriptions"].get(channel, "subscribed") != "subscribed":
+    if contact is not None and contact.subscriptions.get(channel, "subscribed") != "subscribed":
         held.append("unsubscribed")
     for reason, (forbidden, code) in FORBIDS.items():
         if reason in held and category in forbidden:
             return code
     if category == CONFIRMATION:
-        answers = {} if contact is None else contact["topics"]
+        answers = {} if contact is None else contact.topics
         is_asked = topics.state_of(answers, topic_id or "", channel) == topics.PENDING
         return None if is_asked else Code.SUPPRESSED_ANSWERED
     if category == "marketing" and not await agrees(db, workspace_id, contact, topic_id, channel):
@@ -336,13 +338,13 @@ async def judge(
 
 
 async def agrees(
-    db: Handle, workspace_id: str, contact: Row | None, topic_id: str | None, channel: str
+    db: Handle, workspace_id: str, contact: Contact | None, topic_id: str | None, channel: str
 ) -> bool:
     """Whether somebody who is subscribed to the channel gets the topic there: the default one, or
     one that they have said yes to. Only who has not said so costs a look at the topic."""
     if topic_id is None:
         return True
-    answers = {} if contact is None else contact["topics"]
+    answers = {} if contact is None else contact.topics
     if topics.state_of(answers, topic_id, channel) == topics.SUBSCRIBED:
         return True
     topic = await stored_topics.by_id(db, workspace_id=workspace_id, id=topic_id)

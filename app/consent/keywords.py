@@ -118,5 +118,5 @@ async def _flag(db: Handle, workspace_id: str, channel: str, sender: str) -> Non
     if contact is None:
         log.warning("possible opt-out by an unknown sender", extra={"workspace_id": workspace_id})
         return
-    who = OptOut(contact["id"], channel, None, None)
+    who = OptOut(contact.id, channel, None, None)
     await subscriptions.tell(db, workspace_id, [who], kind="flagged", reason=None, source="inbound")

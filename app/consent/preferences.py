@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from app.audience import subscriptions, topics
+from app.audience import shapes, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
 from app.audience.topics import Answer, State
 from app.consent import consent
 from app.consent.consent import LeftTopic, Suppression
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.ids import id_bytes, id_of
 from app.machine.content import CHANNELS
 from app.process import Process
 from app.store import contacts, messages, suppressions
 from app.store import topics as stored_topics
+from app.store.contacts import Contact
 from app.store.topics import Topic
 
 LINK = "way out"  # the purpose that the vault signs for
@@ -127,9 +128,8 @@ async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
     found: dict[str, tuple[str | None, str]]
     if contact is not None:
         hashes = subscriptions.hashes(process.vault, link.workspace_id, contact)
-        columns = {one: key.removesuffix("_key") for one, key in subscriptions.COLUMN.items()}
-        found = {one: (contact[columns[one]], hash) for one, hash in hashes.items()}
-        held = {one: ["unsubscribed"] for one in contact["subscriptions"]}  # at whatever address
+        found = {one: (shapes.address(contact, one), hash) for one, hash in hashes.items()}
+        held = {one: ["unsubscribed"] for one in contact.subscriptions}  # at whatever address
     else:
         found, held = {link.channel: (await _address_of(db, link), link.address_hash)}, {}
     reasons = await suppressions.reasons(
@@ -149,7 +149,7 @@ async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list
         return []
     known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
     return [
-        TopicChoice(topic, one.channel, topics.state_of(contact["topics"], topic.id, one.channel))
+        TopicChoice(topic, one.channel, topics.state_of(contact.topics, topic.id, one.channel))
         for topic in known.values()
         for one in found
         if one.reason is None and one.channel in topic.channels and not topic.is_default
@@ -184,7 +184,7 @@ async def leave(
     workspace = WorkspaceContext(link.workspace_id, None, process.vault, queue=process.queue)
     await topics.answer(db, workspace, row, [Answer(topic_id, channel, "unsubscribed")], BY_LINK)
     hashes = subscriptions.hashes(process.vault, link.workspace_id, row)
-    left = LeftTopic(row["id"], channel, topic_id)
+    left = LeftTopic(row.id, channel, topic_id)
     known = {hashes[channel]} if channel in hashes else set()
     if channel == link.channel:
         known.add(link.address_hash)
@@ -260,7 +260,7 @@ async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool
     return now == [None]
 
 
-async def _contact_of(db: Handle, link: Link) -> Row | None:
+async def _contact_of(db: Handle, link: Link) -> Contact | None:
     if link.contact_id is None:
         return None
     return await contacts.by_id(db, workspace_id=link.workspace_id, id=link.contact_id)

@@ -236,8 +236,8 @@ async def _apply_next(database: Database, found: Sequence[Section]) -> str | Non
 async def _left(db: Handle, found: Sequence[Section]) -> list[Section]:
     if not await db.use(lambda link: link.has_table("schema_migrations")):
         return list(found)
-    rows = await db.fetch_all("SELECT section, checksum FROM schema_migrations")
-    return pending(found, {row["section"]: row["checksum"] for row in rows})
+    applied = await db.fetch_tuples("SELECT section, checksum FROM schema_migrations")
+    return pending(found, dict(applied))
 
 
 async def explain(db: Handle, sql: str, /, **values: Any) -> str:

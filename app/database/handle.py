@@ -92,6 +92,14 @@ class Handle:
         row = await self.fetch_one(sql, **values)
         return next(iter(row.values())) if row else None
 
+    async def fetch_values(self, sql: str, /, **values: Any) -> list[Any]:
+        """The first column of each row."""
+        return [next(iter(row.values())) for row in await self.fetch_all(sql, **values)]
+
+    async def fetch_tuples(self, sql: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """The columns of each row, in their order: for pairs, and for what is counted by a key."""
+        return [tuple(row.values()) for row in await self.fetch_all(sql, **values)]
+
     async def execute(self, sql: str, /, **values: Any) -> None:
         await self.fetch_all(sql, **values)
 

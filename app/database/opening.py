@@ -128,7 +128,7 @@ class Opener:
         prepared = await connection.prepare(READ_BACK, name="")  # leaves nothing behind
         rows = await prepared.fetch(list(self._wanted))
         self.is_sharded = rows[0]["is_sharded"]
-        found = {row["name"]: row["setting"] for row in rows}
+        found = {record["name"]: record["setting"] for record in rows}
         different = [name for name, value in self._wanted.items() if found.get(name) != value]
         if rows[0]["pid"] == connection.get_server_pid():
             self.pooler, self.unset = None, different

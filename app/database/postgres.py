@@ -333,7 +333,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         """At most once a transaction; what another process looks at just now is left to it."""
         if not await self.try_lock(STATISTICS_LOCK):
             return []
-        stale = [row["relname"] for row in await self.raw_connection.fetch(STALE_STATISTICS)]
+        stale = [name for (name,) in await self.raw_connection.fetch(STALE_STATISTICS)]
         await self.raw_connection.execute(f"SET LOCAL statement_timeout = {ANALYZE_SECONDS * 1000}")
         for table in stale:
             await self.raw_connection.execute(f'ANALYZE "{table}"', timeout=ANALYZE_SECONDS)
@@ -410,8 +410,7 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def _rebuild_older_keys(self) -> None:
         for table in QUEUES:
-            for row in await self.raw_connection.fetch(OLDER_KEYS, table):
-                name = row["conname"]
+            for (name,) in await self.raw_connection.fetch(OLDER_KEYS, table):
                 # Left by a build that was cut off.
                 await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_ccnew"')
                 await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')

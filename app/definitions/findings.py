@@ -226,9 +226,7 @@ async def _bodies(db: Handle, subject: Subject) -> list[bytes]:
         longest=MOST_BYTES,
         limit=BODIES,
     )
-    return list(
-        dict.fromkeys(bytes(body) for body in [*of_runs, *(row["body"] for row in recorded)])
-    )
+    return list(dict.fromkeys([*map(bytes, of_runs), *recorded]))
 
 
 # --- templates and channels ---------------------------------------------------------------------

@@ -114,14 +114,13 @@ def _of_templates(
     references: Iterable[check.Reference], known: Mapping[str, Mapping[str, Json]]
 ) -> Iterator[Finding]:
     for reference in references:
-        row = known.get(reference.id)
-        if row is None:
+        template = known.get(reference.id)
+        if template is None:
             message = "There is no such template in this workspace."
             yield Finding("template_unknown", reference.pointer, message)
-        elif row["channel"] != reference.channel:
-            message = (
-                f"This template is for {row['channel']}, the step sends by {reference.channel}."
-            )
+        elif template["channel"] != reference.channel:
+            channel = template["channel"]
+            message = f"This template is for {channel}, the step sends by {reference.channel}."
             yield Finding("template_channel", reference.pointer, message)
 
 

@@ -96,10 +96,10 @@ async def _pages(
             rows, rest = await searches.page(
                 db, workspace_id=workspace_id, filters=filters, before=before, limit=PAGE
             )
-            ids = [row["id"] for row in rows]
+            ids = [row.id for row in rows]
             tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
         if rows:
-            yield [shapes.resource(row, tags[row["id"]]) for row in rows]
+            yield [shapes.resource(row, tags[row.id]) for row in rows]
         before = ids[-1] if len(rows) == PAGE else rest
         if before is None:
             return

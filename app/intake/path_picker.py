@@ -65,14 +65,14 @@ async def look(
 ) -> tuple[Sequence[Place], list[Proposal]]:
     """The newest bodies' paths, and lookups that lead to an email, a phone or a known
     contact often enough, best first. Raises Heavy."""
-    rows = await webhook_requests.bodies(
+    bodies = await webhook_requests.bodies(
         db,
         workspace_id=workspace.id,
         definition_id=definition_id,
         longest=LONGEST,
         limit=BODIES,
     )
-    bodies, country = [bytes(row["body"]) for row in rows], workspace.country
+    country = workspace.country
     job = Job(
         workspace.id, explored, (bodies, country), SECONDS, same=lambda: [definition_id, country]
     )

@@ -233,10 +233,10 @@ async def _writers(process: Process, channel: str, sender: str) -> list[str]:
     async with process.database.read() as db:
         for _ in range(PAGES):
             rows = await callbacks.writers(db, address_hash=hash, after=after, limit=SHARING)
-            found += (row["workspace_id"] for row in rows)
+            found += (workspace_id for _, workspace_id in rows)
             if len(rows) < SHARING:
                 break
-            after = rows[-1]["written_at"], rows[-1]["workspace_id"]
+            after = rows[-1]
     return found
 
 

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
 from app.providers.base import Receipt, SendError
 from app.runtime.backoff import jittered
 from app.store import circuit_breakers
+from app.store.circuit_breakers import OpenCircuit
 from app.store.messages import CalledMessage
 
 OPEN_AFTER = 5  # failures in a row; at once when the provider sent a Retry-After
@@ -63,8 +64,8 @@ EXPLANATIONS: Mapping[str, str] = {
 }
 
 
-async def check(db: Handle, row: CalledMessage, provider: str) -> Row | None:
-    """None when the provider may be called; else its open circuit, as {code, ask_at}."""
+async def check(db: Handle, row: CalledMessage, provider: str) -> OpenCircuit | None:
+    """None when the provider may be called; else its open circuit."""
     if row.ask_at is None or row.trouble_provider != provider:
         return None
     which = {
@@ -77,10 +78,10 @@ async def check(db: Handle, row: CalledMessage, provider: str) -> Row | None:
     return await circuit_breakers.still_open(db, **which)
 
 
-def explain(circuit: Row) -> str:
+def explain(circuit: OpenCircuit) -> str:
     """Why a message waits for an open circuit, as a sentence."""
-    at = document.text(circuit["ask_at"])
-    return f"Waiting: the provider {EXPLANATIONS[circuit['code']]} {at}."
+    at = document.text(circuit.ask_at)
+    return f"Waiting: the provider {EXPLANATIONS[circuit.code]} {at}."
 
 
 def failing_with(row: CalledMessage) -> tuple[str, datetime] | None:
@@ -145,20 +146,21 @@ async def _record_failure(
         db, **call.key, provider=call.provider, code=code, is_probe=call.is_probe
     )
     now = await db.now()
-    is_open = not call.is_probe and circuit["ask_at"] is not None and circuit["ask_at"] > now
+    before = None if call.is_probe else circuit.ask_at
+    open_until = before if before is not None and before > now else None
     if retry_after_seconds is not None:
         seconds = retry_after_seconds
-    elif is_open:
+    elif open_until is not None:
         seconds = 0.0  # it stays open for as long as it was to be
-    elif call.is_probe or circuit["failures"] >= OPEN_AFTER or code in AT_ONCE:
-        seconds = _open_seconds(code, circuit["failures"] - OPEN_AFTER)
+    elif call.is_probe or circuit.failures >= OPEN_AFTER or code in AT_ONCE:
+        seconds = _open_seconds(code, circuit.failures - OPEN_AFTER)
     else:
         return
     ask_at = now + timedelta(seconds=seconds)
-    if not is_open or ask_at > circuit["ask_at"]:
+    if open_until is None or ask_at > open_until:
         await circuit_breakers.open_until(db, **call.key, ask_at=ask_at)
     await circuit_breakers.hold_back(db, workspace_id=call.row.workspace_id, id=call.row.id)
-    if not is_open:
+    if open_until is None:
         await circuit_breakers.schedule_probe(db, **call.key, ask_at=ask_at)
 
 
@@ -182,7 +184,8 @@ async def probe_batch(process: Process) -> bool:
         if not await circuit_breakers.any_probe_due(db):
             return False
     async with process.database.write() as db:
-        for row in await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE):
-            if not await _wake(process, db, row, 1):
-                await circuit_breakers.delete(db, **row)
+        for workspace_id, channel in await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE):
+            circuit = {"workspace_id": workspace_id, "channel": channel}
+            if not await _wake(process, db, circuit, 1):
+                await circuit_breakers.delete(db, **circuit)
     return False  # the messages that were woken have not been sent yet

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from app.audience import addresses, subscriptions
+from app.audience import addresses, shapes, subscriptions
 from app.consent import consent, gate, preferences
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import content as contents
 from app.machine import document
 from app.machine.content import ADDRESS_FIELD
@@ -20,6 +20,7 @@ from app.process import Process
 from app.providers.base import Channel, Message
 from app.runtime.compute import Job, Unfinished
 from app.store import contacts, messages, runs, templates
+from app.store.contacts import Contact
 from app.store.messages import HeldMessage
 from app.store.runs import RunFacts
 
@@ -63,7 +64,7 @@ async def prepare(
     is_erased = not source  # store/erasure.py
     if is_erased or (contact is None and row.contact_id is not None):
         return Transition("SUPPRESSED", Reason.CONTACT_ERASED)
-    to = row.to_address or (contact and contact[ADDRESS_FIELD[row.channel]])
+    to = row.to_address or (contact and shapes.address(contact, row.channel))
     if not to:
         return Transition(
             "FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS_FIELD[row.channel]}."
@@ -77,7 +78,7 @@ async def prepare(
     try:
         key = subscriptions.key(row.channel, to)
         hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
-        is_own = contact is not None and contact[subscriptions.COLUMN[row.channel]] == key
+        is_own = contact is not None and subscriptions.key_of(contact, row.channel) == key
         own = contact if is_own else None
         barred = await _barred(db, row, content, hash, own)
         if barred is not None:
@@ -151,7 +152,7 @@ def _over(run: RunFacts | None) -> Transition | None:
 
 
 async def _waiting(
-    db: Handle, row: HeldMessage, content: Said, contact: Row | None
+    db: Handle, row: HeldMessage, content: Said, contact: Contact | None
 ) -> Transition | None:
     """Until its time, or the end of quiet hours; when that is too far off, its end. An intent does
     not wait any more."""
@@ -163,7 +164,7 @@ async def _waiting(
     quiet = gate.QuietHours.of(row.quiet_hours)
     if quiet is None or not quiet.applies(content.category, row.channel):
         return None
-    ends = quiet.until(now, contact["timezone"] if contact else None, row.workspace_timezone)
+    ends = quiet.until(now, contact.timezone if contact else None, row.workspace_timezone)
     if ends is None:
         return None
     until = gate.released(ends, row.id)
@@ -173,7 +174,7 @@ async def _waiting(
 
 
 async def _barred(
-    db: Handle, row: HeldMessage, content: Said, address_hash: str, own: Row | None
+    db: Handle, row: HeldMessage, content: Said, address_hash: str, own: Contact | None
 ) -> Reason | None:
     """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
     if row.account_mail is not None:
@@ -189,7 +190,7 @@ async def _barred(
     )
 
 
-def _link(process: Process, row: HeldMessage, content: Said, own: Row | None, key: str) -> str:
+def _link(process: Process, row: HeldMessage, content: Said, own: Contact | None, key: str) -> str:
     """The link by which the recipient chooses what to get; in a test, which somebody else reads,
     the example. `key` is the address as it is compared."""
     if content.category == TEST:
@@ -198,7 +199,7 @@ def _link(process: Process, row: HeldMessage, content: Said, own: Row | None, ke
     link = preferences.Link(
         workspace_id,
         message_id=row.id,
-        contact_id=own["id"] if own else None,
+        contact_id=own.id if own else None,
         channel=channel,
         address_hash=subscriptions.hashed(process.vault, workspace_id, channel, key),
         number=None if channel == "email" else key,
@@ -267,7 +268,7 @@ async def _run_of(db: Handle, row: HeldMessage) -> RunFacts | None:
     return await runs.facts_of(db, workspace_id=row.workspace_id, id=row.run_id)
 
 
-async def _contact_of(db: Handle, row: HeldMessage) -> Row | None:
+async def _contact_of(db: Handle, row: HeldMessage) -> Contact | None:
     if row.contact_id is None:
         return None
     return await contacts.locked(db, workspace_id=row.workspace_id, id=row.contact_id)
@@ -301,7 +302,7 @@ async def _content_of(db: Handle, row: HeldMessage, source: Json) -> Said | None
 
 
 async def _facts(
-    db: Handle, row: HeldMessage, run: RunFacts | None, contact: Row | None, data: Json
+    db: Handle, row: HeldMessage, run: RunFacts | None, contact: Contact | None, data: Json
 ) -> dict[str, Json]:
     if run is None or contact is None:
         return await facts.of_contact(db, row.workspace_id, contact, data)

@@ -19,12 +19,13 @@ from app.audience.subscriptions import Given
 from app.audience.topics import PENDING, SUBSCRIBED, Answer, State
 from app.consent import consent, preferences
 from app.consent.preferences import Link, TopicChoice
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import FieldError
 from app.messages import create
 from app.process import Process
 from app.store import contacts, suppressions
 from app.store import topics as stored_topics
+from app.store.contacts import Contact
 from app.store.topics import Topic
 
 REMINDER = timedelta(days=3)
@@ -80,43 +81,43 @@ async def answer(
     process: Process,
     db: Handle,
     workspace: WorkspaceContext,
-    row: Row,
+    row: Contact,
     wanted: Wanted,
-) -> Row:
+) -> Contact:
     """The locked contact with its answers, as far as they count before they are confirmed; who has
     to confirm one gets a letter. Raises Problem `invalid` for whoever no letter can reach."""
     known, given = wanted.known, wanted.given
-    counted = [topics.counted(known[one.topic_id], row["topics"], one) for one in wanted.answers]
+    counted = [topics.counted(known[one.topic_id], row.topics, one) for one in wanted.answers]
     asked = [one for one in counted if one.state == PENDING]
     errors = [
         FieldError("/channel", f"The contact has no address for {one.channel}.")
         for one in asked
-        if not row[subscriptions.COLUMN[one.channel]]
+        if not subscriptions.key_of(row, one.channel)
     ]
     if errors:
         raise profile.invalid(errors)
     repeated = [one for one in asked if _state(row, one) == PENDING]
     late = [one for one in repeated if await _is_late(db, workspace.id, row, one)]
     answered = await topics.answer(db, workspace, row, counted, given)
-    await topics.record(db, workspace.id, [(row["id"], late)], given)
+    await topics.record(db, workspace.id, [(row.id, late)], given)
     for one in [*late, *(one for one in asked if one not in repeated)]:
         hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
         expires_at = await db.now() + EXPIRY
-        question = Question(workspace.id, row["id"], one.topic_id, one.channel, hash, expires_at)
+        question = Question(workspace.id, row.id, one.topic_id, one.channel, hash, expires_at)
         await _ask(process, db, question, known[one.topic_id])
     return answered
 
 
-def _state(row: Row, one: Answer) -> State | None:
-    return topics.state_of(row["topics"], one.topic_id, one.channel)
+def _state(row: Contact, one: Answer) -> State | None:
+    return topics.state_of(row.topics, one.topic_id, one.channel)
 
 
-async def _is_late(db: Handle, workspace_id: str, row: Row, one: Answer) -> bool:
+async def _is_late(db: Handle, workspace_id: str, row: Contact, one: Answer) -> bool:
     """Whether who has been asked already may be asked again: a letter at a time is enough."""
     asked_at = await suppressions.asked_at(
         db,
         workspace_id=workspace_id,
-        contact_id=row["id"],
+        contact_id=row.id,
         channel=one.channel,
         topic_id=one.topic_id,
     )
@@ -155,7 +156,7 @@ async def join(process: Process, db: Handle, link: Link, choice: TopicChoice) ->
         {choice.topic.id: choice.topic},
     )
     changed = await answer(process, db, workspace, row, Wanted(known, [one], preferences.BY_LINK))
-    return topics.state_of(changed["topics"], one.topic_id, one.channel)
+    return topics.state_of(changed.topics, one.topic_id, one.channel)
 
 
 # --- confirmed ------------------------------------------------------------------------------------
@@ -185,16 +186,16 @@ class Standing:
 
     outcome: Outcome
     topic: Topic | None = None
-    contact: Row | None = None
+    contact: Contact | None = None
 
 
-async def stands(process: Process, db: Handle, question: Question, row: Row | None) -> Standing:
+async def stands(process: Process, db: Handle, question: Question, row: Contact | None) -> Standing:
     """By the contact's row."""
     topic = await stored_topics.by_id(db, workspace_id=question.workspace_id, id=question.topic_id)
     if row is None or topic is None:
         return Standing("withdrawn")
     hashes = subscriptions.hashes(process.vault, question.workspace_id, row)
-    state = topics.state_of(row["topics"], topic.id, question.channel)
+    state = topics.state_of(row.topics, topic.id, question.channel)
     if not compare_digest(hashes.get(question.channel, ""), question.address_hash):
         return Standing("withdrawn", topic)
     if state == SUBSCRIBED:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.audience import shapes
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document
 from app.machine.document import Unread
 from app.machine.program import Json, State
 from app.store import contacts, workspaces
+from app.store.contacts import Contact
 from app.store.runs import RunFacts
 
 LARGE = 128 * 1024  # bytes of a body that is parsed where it is read, beside the event loop
 
 
-async def of_run(db: Handle, run: RunFacts, contact: Row) -> dict[str, Json]:
+async def of_run(db: Handle, run: RunFacts, contact: Contact) -> dict[str, Json]:
     body = bytes(run.body)
     trigger = document.parse(body) if len(body) <= LARGE else Unread(body)
     facts = await of_contact(db, run.workspace_id, contact, trigger)
@@ -31,7 +32,7 @@ async def of_run(db: Handle, run: RunFacts, contact: Row) -> dict[str, Json]:
 
 
 async def of_contact(
-    db: Handle, workspace_id: str, contact: Row | None, trigger: Json
+    db: Handle, workspace_id: str, contact: Contact | None, trigger: Json
 ) -> dict[str, Json]:
     workspace = await workspaces.by_id(db, id=workspace_id)
     return {
@@ -54,8 +55,8 @@ def workspace_root(workspace: workspaces.Workspace) -> dict[str, Json]:
     }
 
 
-async def contact_root(db: Handle, workspace_id: str, contact: Row) -> dict[str, Json]:
-    tags = await contacts.tags(db, workspace_id=workspace_id, contact_id=contact["id"])
+async def contact_root(db: Handle, workspace_id: str, contact: Contact) -> dict[str, Json]:
+    tags = await contacts.tags(db, workspace_id=workspace_id, contact_id=contact.id)
     return shapes.resource(contact, tags)
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from app.consent import consent
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine.reasons import Reason
 from app.process import Process
 from app.providers.base import Receipt, SendError
@@ -103,9 +103,9 @@ async def _judge(db: Handle, key: Mapping[str, str], tally: Tally) -> None:
     if not tally.dead and not tally.puts_off:
         return
     counted = await refused_recipients.counted(db, **key)
-    recipients = counted["recipients"] + tally.recipients
-    dead = counted["dead"] + tally.dead
-    put_off = counted["put_off"] + tally.put_off
+    recipients = counted.recipients + tally.recipients
+    dead = counted.dead + tally.dead
+    put_off = counted.put_off + tally.put_off
     asked = recipients + put_off
     tally.throttles = asked >= LEAST_PUT_OFF and put_off * 2 > asked
     if tally.is_refusing or not tally.dead or recipients < LEAST or dead * ONE_IN <= recipients:
@@ -175,12 +175,11 @@ async def undo_batch(process: Process) -> bool:
     return len(rows) == UNDONE_AT_ONCE
 
 
-async def _undo(process: Process, db: Handle, row: Row) -> None:
-    where = {"workspace_id": row["workspace_id"]}
-    held = await suppressions.by_id(db, **where, id=row["suppression_id"])
+async def _undo(process: Process, db: Handle, row: refused_recipients.Undoing) -> None:
+    where = {"workspace_id": row.workspace_id}
+    held = await suppressions.by_id(db, **where, id=row.suppression_id)
     if held is not None:
         await consent.lift_one(process, db, held, **where, source="provider")
-    await refused_recipients.delete(db, row)
-    named = ("workspace_id", "suppression_id", "message_id", "channel", "provider")
-    about = {**{name: row[name] for name in named}, "found": held is not None}
+    await refused_recipients.delete(db, **where, suppression_id=row.suppression_id)
+    about = {**asdict(row), "found": held is not None}
     db.after_commit(partial(log.warning, "suppression undone", extra=about))

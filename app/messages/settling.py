@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document, kind
 from app.machine.program import Json
 from app.machine.reasons import SENTENCES, Reason
@@ -19,6 +19,7 @@ from app.process import Process
 from app.providers.base import Channel, Receipt, SendError
 from app.runtime.backoff import jittered
 from app.store import broadcast_recipients, delivery_attempts, erasure, messages, runs
+from app.store.circuit_breakers import OpenCircuit
 from app.store.messages import CalledMessage, MessageAttempt, UnsettledMessage
 
 log = logging.getLogger(__name__)
@@ -71,10 +72,10 @@ def transition_of(result: Receipt | SendError, row: CalledMessage, now: datetime
             return Transition("FAILED", result.code, result.detail)
 
 
-def held_back(circuit: Row, row: CalledMessage, now: datetime) -> Transition:
+def held_back(circuit: OpenCircuit, row: CalledMessage, now: datetime) -> Transition:
     """For a message that was not tried, because its provider's circuit is open."""
     again_at = now + circuit_breaker.HELD_BACK
-    transition = _again(row, now, circuit["code"], circuit_breaker.explain(circuit), again_at)
+    transition = _again(row, now, circuit.code, circuit_breaker.explain(circuit), again_at)
     return replace(transition, held_back=transition.status == "QUEUED")
 
 

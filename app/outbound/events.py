@@ -40,12 +40,12 @@ async def tell(db: Handle, workspace_id: str, type: str, *about: Mapping[str, Js
     workers' heartbeat finds.
     """
     endpoints = await events.listening(db, workspace_id=workspace_id) if about else []
-    wanted = [row for row in endpoints if not row["types"] or type in row["types"]]
+    wanted = [row for row in endpoints if not row.types or type in row.types]
     if not wanted:
         return
     made = [(new_id("evt"), document.dumps(data).decode()) for data in about]
     await events.insert(db, workspace_id=workspace_id, type=type, made=made)
-    endpoint_ids = [row["id"] for row in wanted if row["disabled_reason"] is None]
+    endpoint_ids = [row.id for row in wanted if row.disabled_reason is None]
     await events.insert_attempts(
         db,
         workspace_id=workspace_id,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from starlette.responses import Response
 
-from app.database.db import Row
 from app.errors import Problem
 from app.machine.content import ChannelName
 from app.routes.contact_events import ContactEventSummary
@@ -94,9 +94,9 @@ async def index(call: Call) -> Response:
     return paging.page(call, query, rows, _item, rest=rest)
 
 
-def _item(row: Row) -> dict[str, Any]:
-    item = row[row["type"]]
-    return {**row, "createdAt": item["at"] if row["type"] == "event" else item["createdAt"]}
+def _item(shown: Mapping[str, Any]) -> dict[str, Any]:
+    kind = shown["type"]
+    return {**shown, "createdAt": shown[kind]["at" if kind == "event" else "createdAt"]}
 
 
 async def _events(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:

@@ -209,12 +209,12 @@ async def show_stats(call: Call) -> Response:
     runs, messages = [await health.due(call.db, kind) for kind in ("run", "message")]
     return reply.ok(
         {
-            "workspaces": counted["workspaces"],
-            "suspended": counted["suspended"],
-            "users": counted["users"],
-            "activeDefinitions": counted["active"],
-            "dueRuns": runs["count"],
-            "dueMessages": messages["count"],
+            "workspaces": counted.workspaces,
+            "suspended": counted.suspended,
+            "users": counted.users,
+            "activeDefinitions": counted.active,
+            "dueRuns": runs.count,
+            "dueMessages": messages.count,
         }
     )
 
@@ -233,7 +233,7 @@ async def show_invariants(call: Call) -> Response:
         "unchainedAuditLogs": await admin.unchained(call.db, late=late),
     }
     overdue = {kind: await admin.overdue(call.db, kind, late=late) for kind in jobs.KINDS}
-    oldest = [(await health.due(call.db, kind))["oldest_at"] for kind in jobs.KINDS]
+    oldest = [(await health.due(call.db, kind)).oldest_at for kind in jobs.KINDS]
     seconds = max((now - at).total_seconds() if at else 0 for at in oldest)
     bad = [*found.values(), *overdue.values()]
     return reply.ok(

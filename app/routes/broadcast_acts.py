@@ -131,7 +131,7 @@ async def _newest(call: Call, looked: _Looked) -> list[str]:
         before=None,
         limit=LOOKED_AT,
     )
-    reachable = (row["id"] for row in page.rows if audiences.is_reachable(looked.audience, row))
+    reachable = (row.id for row in page.rows if audiences.is_reachable(looked.audience, row))
     return list(islice(reachable, SAMPLES))
 
 

@@ -10,7 +10,7 @@ from html import escape
 
 from starlette.responses import Response
 
-from app.machine.content import ADDRESS_FIELD
+from app.audience import shapes
 from app.messages import double_opt_in
 from app.messages.double_opt_in import Outcome, Question, Standing
 from app.routes.preferences import CHANNELS, PAGES, masked, nowhere
@@ -55,7 +55,7 @@ async def _page(call: Call, question: Question, standing: Standing) -> Response:
         return nowhere()
     topic, contact = standing.topic, standing.contact
     title = f"{topic.name} from {workspace.name}" if topic else f"Messages from {workspace.name}"
-    address = masked(contact[ADDRESS_FIELD[question.channel]]) if contact else UNKNOWN
+    address = masked(shapes.address(contact, question.channel) or "") if contact else UNKNOWN
     by = CHANNELS[question.channel]
     words = [WORDS[standing.outcome].format(address=escape(address), by=by)]
     if topic and topic.description:

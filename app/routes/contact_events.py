@@ -60,8 +60,8 @@ async def tell(call: Call) -> Response:
     new = call.read(WritableEvent)
     refuse_large(new)
     workspace = await own_workspace(call)
-    event = await reactions.happened(call.db, workspace, row["id"], new.name, new.properties)
-    await call.note("contact.event", row["id"], {}, {"event": new.name})
+    event = await reactions.happened(call.db, workspace, row.id, new.name, new.properties)
+    await call.note("contact.event", row.id, {}, {"event": new.name})
     return reply.accepted(answer_of(event))
 
 

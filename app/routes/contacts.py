@@ -18,7 +18,7 @@ from app.audit import trail
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.consent import consent
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.content import ChannelName
@@ -203,11 +203,9 @@ async def index(call: Call) -> Response:
         limit=query.limit + 1,
     )
     tags = await contacts.tags_of(
-        call.db, workspace_id=workspace_id, contact_ids=[row["id"] for row in rows]
+        call.db, workspace_id=workspace_id, contact_ids=[row.id for row in rows]
     )
-    return paging.page(
-        call, query, rows, lambda row: shapes.resource(row, tags[row["id"]]), rest=rest
-    )
+    return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row.id]), rest=rest)
 
 
 async def show(call: Call) -> Response:
@@ -220,17 +218,19 @@ async def create(call: Call) -> Response:
     tags = values.pop("tags", None)
     row = await audience.create(call.db, await own_workspace(call), values, tags)
     await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
-    resource = shapes.resource(row, await _tags(call, row["id"]))
-    await call.note("contact.created", row["id"], after=resource)
+    resource = shapes.resource(row, await _tags(call, row.id))
+    await call.note("contact.created", row.id, after=resource)
     return await answer_created(call, row, resource)
 
 
-async def answer_created(call: Call, row: Row, resource: Mapping[str, Any]) -> Response:
+async def answer_created(
+    call: Call, row: contacts.Contact, resource: Mapping[str, Any]
+) -> Response:
     held = await _held(call, row)
     return reply.created(
-        f"/contacts/{row['id']}",
+        f"/contacts/{row.id}",
         {**resource, "suppressions": held},
-        revision=row["revision"],
+        revision=row.revision,
         beside=held or None,
     )
 
@@ -249,7 +249,7 @@ async def remove(call: Call) -> Response:
     # In as many transactions as its history is long; the contact goes in the last.
     match: Callable[[int], None] | None = call.match
     erased: erasing.Erasure = "more"
-    row: Row | None = None
+    row: contacts.Contact | None = None
     while erased == "more":
         async with call.process.database.write() as db:
             workspace = await workspace_of(call.process, db, call.member.workspace_id)
@@ -270,15 +270,13 @@ async def remove(call: Call) -> Response:
 
 async def add_tags(call: Call) -> Response:
     row, before = await locked(call)
-    await audience.add_tags(call.db, await own_workspace(call), row["id"], call.read(Tags).tags)
+    await audience.add_tags(call.db, await own_workspace(call), row.id, call.read(Tags).tags)
     return await answer_changed(call, row, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
     row, before = await locked(call)
-    if not await audience.remove_tag(
-        call.db, await own_workspace(call), row["id"], call.path("tag")
-    ):
+    if not await audience.remove_tag(call.db, await own_workspace(call), row.id, call.path("tag")):
         raise Problem("not_found", "The contact does not have this tag.")
     await answer_changed(call, row, before, await _found(call))
     return reply.no_content()
@@ -303,39 +301,39 @@ def _written(call: Call) -> Collection[str]:
     return cast(Mapping[str, Json], document.parse(call.body)).keys()
 
 
-async def _found(call: Call) -> Row:
+async def _found(call: Call) -> contacts.Contact:
     row = await contacts.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
     return row
 
 
-async def locked(call: Call) -> tuple[Row, dict[str, Any]]:
+async def locked(call: Call) -> tuple[contacts.Contact, dict[str, Any]]:
     """To change it: nobody else does meanwhile, and it is still what If-Match names. The resource
     is what it was before."""
     row = await contacts.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
-    call.match(row["revision"])
+    call.match(row.revision)
     return row, await resource_of(call, row)
 
 
-async def answer_changed(call: Call, row: Row, before: dict[str, Any], changed: Row) -> Response:
-    if changed["revision"] == row["revision"]:  # it was so already
+async def answer_changed(
+    call: Call, row: contacts.Contact, before: dict[str, Any], changed: contacts.Contact
+) -> Response:
+    if changed.revision == row.revision:  # it was so already
         return await _answer(call, row, before)
     after = await resource_of(call, changed)
-    await call.note("contact.updated", row["id"], before, after)
+    await call.note("contact.updated", row.id, before, after)
     return await _answer(call, changed, after)
 
 
-async def _answer(call: Call, row: Row, resource: Mapping[str, Any]) -> Response:
+async def _answer(call: Call, row: contacts.Contact, resource: Mapping[str, Any]) -> Response:
     held = await _held(call, row)
-    return reply.ok(
-        {**resource, "suppressions": held}, revision=row["revision"], beside=held or None
-    )
+    return reply.ok({**resource, "suppressions": held}, revision=row.revision, beside=held or None)
 
 
-async def _held(call: Call, row: Row) -> list[dict[str, Json]]:
+async def _held(call: Call, row: contacts.Contact) -> list[dict[str, Json]]:
     """The suppressions of the contact's addresses, which change by themselves."""
     workspace_id = call.member.workspace_id
     hashes = subscriptions.hashes(call.process.vault, workspace_id, row)
@@ -345,8 +343,8 @@ async def _held(call: Call, row: Row) -> list[dict[str, Json]]:
     return [{"id": one.id, "channel": one.channel, "reason": one.reason} for one in rows]
 
 
-async def resource_of(call: Call, row: Row) -> dict[str, Any]:
-    return shapes.resource(row, await _tags(call, row["id"]))
+async def resource_of(call: Call, row: contacts.Contact) -> dict[str, Any]:
+    return shapes.resource(row, await _tags(call, row.id))
 
 
 async def _tags(call: Call, id: str) -> list[str]:

@@ -81,7 +81,7 @@ async def show(call: Call) -> Response:
         if broadcast is None:
             raise Problem("not_found", "There is no such broadcast.")
         found = await explaining_broadcasts.explain(
-            call.db, broadcast, contact_id=contact_id, created_at=contact["created_at"]
+            call.db, broadcast, contact_id=contact_id, created_at=contact.created_at
         )
         return reply.ok({"contactId": contact_id, "data": [_shown(one) for one in found]})
     definition = None

@@ -15,7 +15,6 @@ from app.audience.subscriptions import Given
 from app.audience.topics import Answer
 from app.billing import quotas
 from app.config.plans import PLANS
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.content import ChannelName
@@ -33,6 +32,7 @@ from app.routes.contacts import (
 from app.routes.matching import Match
 from app.routes.topic_answers import Evidence
 from app.store import topics as store
+from app.store.contacts import Contact
 from app.store.topics import Topic
 from app.web import reply
 from app.web.body import Name, Shape
@@ -69,7 +69,7 @@ class Answered:
     answers: Sequence[Answer]
     given: Given
 
-    async def record(self, call: Call, row: Row) -> Row:
+    async def record(self, call: Call, row: Contact) -> Contact:
         if not self.answers:
             return row
         return await topic_answers.record(call, row, self.known, self.answers, self.given)
@@ -111,7 +111,7 @@ async def identify(call: Call) -> Response:
             row = await lookups.find_locked(call.db, workspace.id, lookup)
             if row is None:  # else somebody was faster
                 raise
-    call.match(row["revision"])
+    call.match(row.revision)
     before = await resource_of(call, row)
     stored = shapes.writable(row, before["tags"])
     values = document.merge(stored, profile.normal(new.values()))
@@ -146,7 +146,7 @@ async def _identified(
         await quotas.require_contact(call.db, workspace.id, PLANS[call.member.plan])
         row = await answered.record(call, row)
     resource = await resource_of(call, row)
-    await call.note("contact.created", row["id"], after=resource)
+    await call.note("contact.created", row.id, after=resource)
     return await answer_created(call, row, resource)
 
 

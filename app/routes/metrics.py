@@ -33,16 +33,11 @@ async def _exposition(process: Process) -> bytes:
 
     def gauges() -> Iterator[tuple[str, Mapping[str, str], float]]:
         for kind, row in due.items():
-            late = (row["now"] - row["oldest_at"]).total_seconds() if row["oldest_at"] else 0.0
-            yield "tidings_due", {"kind": kind}, row["count"]
-            yield "tidings_oldest_due_seconds", {"kind": kind}, late
+            yield "tidings_due", {"kind": kind}, row.count
+            yield "tidings_oldest_due_seconds", {"kind": kind}, row.late_seconds
         yield "tidings_deliveries_unknown", {}, unknown
-        for row in waited_for:
-            yield (
-                "tidings_providers_waited_for",
-                {"channel": row["channel"], "code": row["code"]},
-                row["count"],
-            )
+        for channel, code, count in waited_for:
+            yield "tidings_providers_waited_for", {"channel": channel, "code": code}, count
         for state, count in process.database.connections().items():
             yield "tidings_database_connections", {"state": state}, count
         yield from process.metrics.gauges()

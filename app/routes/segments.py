@@ -255,7 +255,7 @@ async def members(call: Call) -> Response:
         call,
         query,
         found.rows,
-        lambda row: shapes.resource(row, found.tags[row["id"]]),
+        lambda row: shapes.resource(row, found.tags[row.id]),
         rest=found.rest,
     )
 
@@ -270,9 +270,9 @@ async def _kept_members(call: Call, db: Handle, query: Changing, segment: Segmen
         before=paging.position(call, query),
         limit=query.limit + 1,
     )
-    ids = [row["id"] for row in rows]
+    ids = [row.id for row in rows]
     tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-    return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row["id"]]))
+    return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row.id]))
 
 
 async def preview(call: Call) -> Response:
@@ -309,7 +309,7 @@ async def preview(call: Call) -> Response:
             "isComplete": counted.is_complete,
             "prose": readable.prose,
             "reachable": counted.reachable(),
-            "sample": [shapes.resource(row, sample.tags[row["id"]]) for row in sample.rows],
+            "sample": [shapes.resource(row, sample.tags[row.id]) for row in sample.rows],
             "contact": shown,
         }
     )

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from app.audience import audience, shapes
 from app.consent.gate import FrequencyCap
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.definitions import activation, credentials, findings, trigger_node
 from app.definitions.activation import Draft
 from app.definitions.findings import Subject
@@ -34,6 +34,7 @@ from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
 from app.store import contacts, definition_entries, definitions, messages, workspaces
+from app.store.contacts import Contact
 from app.web import body, reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
@@ -248,13 +249,13 @@ async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
     row = await _contact(db, given, subject)
     if row is None:
         return given.model_copy(update={"start_at": start_at})
-    tags = await contacts.tags(db, workspace_id=subject.workspace_id, contact_id=row["id"])
-    contact = {"id": row["id"], **shapes.writable(row, tags), "topics": row["topics"]}
+    tags = await contacts.tags(db, workspace_id=subject.workspace_id, contact_id=row.id)
+    contact = {"id": row.id, **shapes.writable(row, tags), "topics": row.topics}
     known: dict[str, Any] = {"start_at": start_at, "contact": contact}
     if "entered" not in given.model_fields_set:
-        known["entered"] = await _entered(db, subject, row["id"], start_at)
+        known["entered"] = await _entered(db, subject, row.id, start_at)
     if "received" not in given.model_fields_set:
-        known["received"] = await _received(db, subject.workspace_id, row["id"], start_at)
+        known["received"] = await _received(db, subject.workspace_id, row.id, start_at)
     return given.model_copy(update=known)
 
 
@@ -305,7 +306,7 @@ async def _received(
     return [scenes.Received.model_validate(one) for one in found]
 
 
-async def _contact(db: Handle, given: Asked, subject: Subject) -> Row | None:
+async def _contact(db: Handle, given: Asked, subject: Subject) -> Contact | None:
     """The stored one, if there is one to be: the one named, or whom the intake would find."""
     if given.contact is not None and given.contact_id is not None:
         message = "Give a contactId or a contact, not both."

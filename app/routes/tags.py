@@ -26,8 +26,8 @@ async def index(call: Call) -> Response:
         after=paging.position(call, query),
         limit=query.limit + 1,
     )
-    rows = [{"id": name} for name in names]
-    return paging.page(call, query, rows, lambda row: {"name": row["id"]})
+    tags = [{"id": name} for name in names]
+    return paging.page(call, query, tags, lambda tag: {"name": tag["id"]})
 
 
 routes = [

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from app.audience.topics import wrong_channel
 from app.broadcasts import audience as audiences
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.definitions import activation, inspection
 from app.errors import FieldError, Problem
 from app.machine import content as contents
@@ -27,6 +27,7 @@ from app.routes.definition_shapes import Finding
 from app.routes.ids import TemplateId, TopicId
 from app.runtime.compute import Job
 from app.store import contacts, definitions, templates, topics, workspaces
+from app.store.contacts import Contact
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
 from app.web.paging import Changing
@@ -237,7 +238,7 @@ async def _previewed(
     return await process.compute.call(job)
 
 
-async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Row | None:
+async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Contact | None:
     if wanted.contact_id is None:
         return None
     row = await contacts.by_id(db, workspace_id=workspace_id, id=wanted.contact_id)

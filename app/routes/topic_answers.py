@@ -14,7 +14,6 @@ from app.audience.subscriptions import COLUMN, Given
 from app.audience.topics import Answer
 from app.consent import consent
 from app.consent.consent import LeftTopic
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.content import ChannelName
@@ -22,6 +21,7 @@ from app.messages import double_opt_in
 from app.messages.double_opt_in import Wanted
 from app.routes.contacts import ContactInFull, answer_changed, locked, own_workspace
 from app.store import topics as store
+from app.store.contacts import Contact
 from app.store.topics import Topic
 from app.web import reply
 from app.web.body import Name, Shape
@@ -66,8 +66,8 @@ async def answer(call: Call) -> Response:
 
 
 async def record(
-    call: Call, row: Row, known: Mapping[str, Topic], answers: Sequence[Answer], given: Given
-) -> Row:
+    call: Call, row: Contact, known: Mapping[str, Topic], answers: Sequence[Answer], given: Given
+) -> Contact:
     """The locked contact with its answers, as far as they count before they are confirmed."""
     workspace, wanted = await own_workspace(call), Wanted(known, answers, given)
     return await double_opt_in.answer(call.process, call.db, workspace, row, wanted)

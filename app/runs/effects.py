@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from app.audience import audience, reactions, subscriptions
 from app.audience.addresses import BadAddress
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import (
@@ -39,6 +39,7 @@ from app.process import Process
 from app.runs import calling
 from app.runs.outcome import StepOutcome
 from app.store import runs, throttles
+from app.store.contacts import Contact
 from app.store.runs import HeldRun
 
 Changed = TypeVar("Changed")
@@ -51,7 +52,7 @@ class RunContext:
     process: Process
     db: Handle
     row: HeldRun
-    contact: Row
+    contact: Contact
     facts: dict[str, Json]
     workspace: WorkspaceContext
 
@@ -89,7 +90,7 @@ async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
         create.Order(
             workspace_id=run.row.workspace_id,
             channel=effect.channel,
-            contact_id=run.contact["id"],
+            contact_id=run.contact.id,
             to=effect.to and _addressed(effect.channel, effect.to, run.workspace.country),
             template_id=effect.template_id,
             content=effect.content,
@@ -138,13 +139,13 @@ async def _change_contact(run: RunContext, effect: ChangeContact, outcome: Outco
 
 
 async def _add_tag(run: RunContext, effect: AddTag, outcome: Outcome) -> None:
-    tagged = audience.add_tags(run.db, run.workspace, run.contact["id"], [effect.tag])
+    tagged = audience.add_tags(run.db, run.workspace, run.contact.id, [effect.tag])
     await _unless_refused(tagged, outcome)
     await _see_contact(run)
 
 
 async def _remove_tag(run: RunContext, effect: RemoveTag, _outcome: Outcome) -> None:
-    await audience.remove_tag(run.db, run.workspace, run.contact["id"], effect.tag)
+    await audience.remove_tag(run.db, run.workspace, run.contact.id, effect.tag)
     await _see_contact(run)
 
 
@@ -174,7 +175,7 @@ async def _take(run: RunContext, effect: Take, outcome: Outcome) -> None:
     taken = await throttles.take(
         run.db,
         workspace_id=run.row.workspace_id,
-        contact_id=run.contact["id"],
+        contact_id=run.contact.id,
         definition_id=run.row.definition_id,
         node_id=effect.node_id,
         key=hashlib.sha256(effect.key.encode()).hexdigest(),
@@ -195,7 +196,7 @@ async def _start_run(run: RunContext, effect: StartRun, outcome: Outcome) -> Non
         workspace_id=workspace_id,
         id=id,
         definition_id=effect.definition_id,
-        contact_id=run.contact["id"],
+        contact_id=run.contact.id,
         body=document.dumps(effect.data),
         depth=run.workspace.depth,
         root=run.workspace.root,

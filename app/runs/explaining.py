@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from app.audience import lookups
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine import document
 from app.machine.program import Program, State
 from app.machine.reasons import SAID, Reason
@@ -17,6 +17,7 @@ from app.process import Process
 from app.runs import programs
 from app.runs.explanations import MEANINGS, Explanation
 from app.store import explaining, workspaces
+from app.store.contacts import Contact
 from app.store.definitions import Definition
 from app.store.explaining import PastMessage, PastRequest, PastRun, PastStep
 from app.store.webhook_requests import KEPT_FOR
@@ -90,7 +91,7 @@ class Question:
     """The contact, and the definition and the time that it is about, if any are given."""
 
     workspace_id: str
-    contact: Row
+    contact: Contact
     definition: Definition | None
     since: datetime | None
 
@@ -102,7 +103,7 @@ class Question:
 
 async def explain(process: Process, db: Handle, question: Question) -> list[Explained]:
     """All that is known, newest first. Raises Heavy."""
-    contact_id = question.contact["id"]
+    contact_id = question.contact.id
     known = await explaining.runs(db, contact_id=contact_id, since=question.since, **question.whose)
     found = [
         *await _of_requests(process, db, question),
@@ -126,7 +127,7 @@ async def _of_requests(process: Process, db: Handle, question: Question) -> list
     ]
     found += [
         _request(Explanation.REPEATED, one)
-        for one in await explaining.repeated(db, contact_id=question.contact["id"], **same)
+        for one in await explaining.repeated(db, contact_id=question.contact.id, **same)
     ]
     if question.definition is not None:
         found += [
@@ -163,7 +164,7 @@ async def _of_runs(
         messages = await explaining.messages(
             db,
             workspace_id=workspace_id,
-            contact_id=question.contact["id"],
+            contact_id=question.contact.id,
             since=question.since,
         )
     else:
@@ -327,7 +328,7 @@ async def _of_events(
     events = await explaining.events(
         db,
         workspace_id=question.workspace_id,
-        contact_id=question.contact["id"],
+        contact_id=question.contact.id,
         name=trigger["name"],
         since=question.since,
     )

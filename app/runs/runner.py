@@ -17,7 +17,7 @@ from typing import Any
 from app.audience import reactions
 from app.audience.reactions import WorkspaceContext
 from app.database import pipelining
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import CommitUnknown
 from app.machine import document, reentry, step
 from app.machine.program import (
@@ -44,6 +44,7 @@ from app.runtime import compute
 from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Unfinished
 from app.store import calls, contact_events, contacts, erasure, jobs, runs
+from app.store.contacts import Contact
 from app.store.jobs import Job
 from app.store.runs import HeldRun, NewStep
 
@@ -94,7 +95,7 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     return [rests.get(job, False) for job in claimed]
 
 
-async def _contact(workspace_id: str, id: str, db: Handle) -> Row | None:
+async def _contact(workspace_id: str, id: str, db: Handle) -> Contact | None:
     return await contacts.locked(db, workspace_id=workspace_id, id=id)
 
 
@@ -102,7 +103,9 @@ async def _contact(workspace_id: str, id: str, db: Handle) -> Row | None:
 move_alone = move_some.one_by_one()
 
 
-async def _walk(process: Process, job: Job, contact: Row | None, is_held: bool, db: Handle) -> bool:
+async def _walk(
+    process: Process, job: Job, contact: Contact | None, is_held: bool, db: Handle
+) -> bool:
     """Whether the run rests now, as far as we are concerned. Raises Heavy."""
     if not is_held:
         return True
@@ -124,7 +127,7 @@ class Walk:
     """One transaction's worth of a run: steps until it waits or ends, or enough for one commit."""
 
     def __init__(
-        self, process: Process, db: Handle, job: Job, row: HeldRun, contact: Row | None
+        self, process: Process, db: Handle, job: Job, row: HeldRun, contact: Contact | None
     ) -> None:
         self.process = process
         self.db = db

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from app.audience import subscriptions, topics
 from app.consent.gate import MARKETING, FrequencyCap, QuietHours
-from app.database.db import Row
 from app.machine.program import Json
 from app.machine.reasons import Reason
+from app.store.contacts import Contact
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +40,27 @@ class Held:
     is_too_long: bool
 
 
-def held(gate: Gate, leaving: Leaving, contact: Row, zone: str, now: datetime) -> Held | None:
+def held(gate: Gate, leaving: Leaving, contact: Contact, zone: str, now: datetime) -> Held | None:
     """By quiet hours; `zone` is the workspace's. Nothing is spread: one message is alone."""
     quiet = QuietHours.of(gate.quiet_hours)
     if quiet is None or not quiet.applies(str(leaving.category), leaving.channel):
         return None
-    ends = quiet.until(now, contact["timezone"], zone)
+    ends = quiet.until(now, contact.timezone, zone)
     if ends is None:
         return None
     return Held(ends, quiet.max_wait is not None and ends - now > quiet.max_wait)
 
 
-def barred(gate: Gate, leaving: Leaving, contact: Row) -> Reason | None:
+def barred(gate: Gate, leaving: Leaving, contact: Contact) -> Reason | None:
     """For want of consent."""
     if leaving.category != MARKETING:
         return None
-    status = contact["subscriptions"].get(leaving.channel, subscriptions.SUBSCRIBED)
+    status = contact.subscriptions.get(leaving.channel, subscriptions.SUBSCRIBED)
     if leaving.is_own and status != subscriptions.SUBSCRIBED:
         return Reason.SUPPRESSED_UNSUBSCRIBED
     if leaving.topic_id in (None, gate.default_topic_id):
         return None
-    answers = contact["topics"] if leaving.is_own else {}
+    answers = contact.topics if leaving.is_own else {}
     state = topics.state_of(answers, str(leaving.topic_id), leaving.channel)
     return None if state == topics.SUBSCRIBED else Reason.SUPPRESSED_NO_CONSENT
 

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from app.audience import profile, topics
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.intake import lookup
 from app.machine import compare, defaults, document, effort, segment_changes
@@ -22,6 +21,7 @@ from app.machine.reasons import Reason
 from app.machine.reentry import Entry
 from app.simulation import simulation
 from app.simulation.simulation import NOBODY, MessageOutcome, ScenarioEvent
+from app.store.contacts import Contact
 from app.web.body import Moment, Name, Shape
 
 YEARS = (1970, 2200)  # what is far from it, a few thousand waits would leave the calendar from
@@ -221,7 +221,7 @@ def _refuse_unknown(given: Given, program: Program) -> None:
 
 def given_contact(
     given: Mapping[str, Json], country: str | None, now: datetime
-) -> tuple[Row, list[str]]:
+) -> tuple[Contact, list[str]]:
     """A contact that is not stored, and its tags. Its `id`, if given, decides how splits go. Raises
     Problem `invalid`."""
     apart = ("id", "tags", "topics")
@@ -232,12 +232,12 @@ def given_contact(
     if errors := [*errors, *(FieldError(f"/contact{one.pointer}", one.message) for one in wrong)]:
         raise invalid(errors)
     row = _row(checked, str(given.get("id") or f"con_{NOBODY}"), now)
-    return {**row, "topics": topics.joined({}, answers)}, list(checked.tags)
+    return replace(row, topics=topics.joined({}, answers)), list(checked.tags)
 
 
 def new_contact(
     trigger: Mapping[str, Json], payload: Json, country: str | None, now: datetime
-) -> tuple[Row, list[str]] | None:
+) -> tuple[Contact, list[str]] | None:
     """The contact that the intake would make for this body, if any. Raises `lookup_unresolved`."""
     makes = trigger.get("createContact") and trigger.get("contactLookup") in ("email", "phone")
     if trigger.get("source") != "inbound_webhook" or not makes:
@@ -249,8 +249,8 @@ def new_contact(
     return _row(checked, f"con_{NOBODY}", now), list(checked.tags)
 
 
-def _row(checked: profile.Checked, id: str, now: datetime) -> Row:
-    return {**checked.columns, "topics": {}, "id": id, "created_at": now, "updated_at": now}
+def _row(checked: profile.Checked, id: str, now: datetime) -> Contact:
+    return Contact(**checked.columns, id=id, topics={}, revision=1, created_at=now, updated_at=now)
 
 
 def invalid(errors: Sequence[FieldError]) -> Problem:

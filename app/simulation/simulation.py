@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from app.audience import addresses, profile, shapes, subscriptions
 from app.consent.gate import MARKETING
-from app.database.db import Row
 from app.errors import FieldError, Problem
 from app.machine import content, document, effort, reentry, step
 from app.machine.content import ADDRESS_FIELD
@@ -57,6 +56,7 @@ from app.runs.outcome import StepOutcome
 from app.simulation import gating
 from app.simulation.gating import Gate, Leaving
 from app.simulation.traces import End, Passage, Said, Trace
+from app.store.contacts import Contact
 
 MOST_VISITS = 2_000  # a person reads less; a run may make five times as many
 MOST_BYTES = 4 * 1024 * 1024  # of what was rendered and noted
@@ -96,7 +96,7 @@ class Scenario:
 
     program: Program
     trigger: Json
-    contact: Row  # as it is stored
+    contact: Contact  # as it is stored
     tags: Sequence[str]
     workspace: Mapping[str, Json]  # as facts.workspace_root has it
     start_at: datetime
@@ -147,7 +147,7 @@ class SimulatedRun:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.now = scenario.start_at
-        self.contact = dict(scenario.contact)
+        self.contact = scenario.contact
         self.tags = list(scenario.tags)
         self.passages: dict[tuple[str, int], Passage] = {}
         self.taken: dict[tuple[str, str], list[datetime]] = {}
@@ -263,7 +263,7 @@ class SimulatedRun:
         values = document.merge(shapes.writable(self.contact), profile.normal(patch))
         checked = profile.check(self.scenario.workspace["country"], values, None)
         checked.raise_errors()
-        self.contact |= {**checked.columns, "updated_at": at}
+        self.contact = replace(self.contact, **checked.columns, updated_at=at)
 
     def _keep(self, record: Record | None, before: Mapping[str, Json], since: datetime) -> None:
         """A visit that waited is kept once, with its last status."""
@@ -355,7 +355,7 @@ def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
     expected = scenario.outcomes.get(send.node_id)
     if expected is None and send.channel not in scenario.channels:
         return MessageOutcome("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
-    to = send.to or run.contact[ADDRESS_FIELD[send.channel]]
+    to = send.to or shapes.address(run.contact, send.channel)
     if not to:
         detail = f"The contact has no {ADDRESS_FIELD[send.channel]}."
         return MessageOutcome("FAILED", Reason.NO_ADDRESS, detail)
@@ -382,7 +382,7 @@ def _gated(run: SimulatedRun, message: _Message, judges: bool) -> Reason | None:
     """Wait for the end of quiet hours, then judge what the scenario does not say: why nothing
     leaves, or None."""
     send, scenario = message.send, run.scenario
-    own = run.contact[ADDRESS_FIELD[send.channel]]
+    own = shapes.address(run.contact, send.channel)
     category, topic_id = _category_of(scenario, send), _topic_of(scenario, send)
     leaving = Leaving(send.channel, category, topic_id, send.to in (None, own))
     zone = scenario.workspace["timezone"]

@@ -43,7 +43,7 @@ async def accept(
     PostgreSQL alone: SQLite takes no INSERT inside WITH. `lock_timeout` holds for the statement, as
     SET LOCAL would, without a trip of its own.
     """
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         ACCEPT,
         lock_timeout=str(timeouts.lock_ms),
         workspace_ids=[event.workspace_id for event in events],
@@ -62,7 +62,7 @@ async def accept(
         ips=[event.ip for event in events],
         durations=[event.duration_ms for event in events],
     )
-    return {row["id"]: row["contact_id"] for row in rows}
+    return dict(rows)
 
 
 # Each contact is looked up by itself: asked for all of them at once, a planner whose statistics

@@ -60,7 +60,7 @@ async def page(
     """Kinds and ids, newest first. What follows the kind in an id is its time, so ids of all kinds
     stand in one order; `before` is such an id."""
     rest = before[4:] if before else LAST
-    rows = await db.fetch_all(
+    found = await db.fetch_tuples(
         f"""
         SELECT kind, id
         FROM (SELECT * FROM (
@@ -99,7 +99,7 @@ async def page(
         created_after=created_after,
         created_before=created_before,
     )
-    return [(row["kind"], row["id"]) for row in rows]
+    return [(kind, id) for kind, id in found]
 
 
 async def runs(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Run]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import audit_logs, delivery_attempts, keyset, runs
 from app.store.jobs import Key, Kind
 from app.store.messages import VISIBLE
@@ -245,17 +245,26 @@ async def audit_page(
 # --- how it goes ---------------------------------------------------------------------------------
 
 
-async def counts(db: Handle) -> Row:
+@dataclass(frozen=True, slots=True)
+class Counts:
     """The counts of what there are few enough to be counted."""
-    row = await db.fetch_one(
+
+    workspaces: int
+    suspended: int
+    users: int
+    active: int  # definitions
+
+
+async def counts(db: Handle) -> Counts:
+    return await db.returning_as(
+        Counts,
         """
         SELECT (SELECT count(*) FROM workspaces WHERE deleted_at IS NULL) AS workspaces,
                (SELECT count(*) FROM workspaces WHERE suspended) AS suspended,
                (SELECT count(*) FROM users) AS users,
                (SELECT count(*) FROM definitions WHERE state = 'ACTIVE') AS active
-        """
+        """,
     )
-    return row or {}
 
 
 async def overdue(db: Handle, kind: Kind, *, late: datetime) -> int:
@@ -301,7 +310,7 @@ async def orphans(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
 
     By one statement: of two, each sees another end when a run finishes or starts between them.
     """
-    row = await db.returning(
+    [(found, *last)] = await db.fetch_tuples(
         f"""
         SELECT (
             SELECT count(*)
@@ -328,5 +337,5 @@ async def orphans(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
         at_once=RUNS_AT_ONCE,
         others=RUNS_AT_ONCE - 1,
     )
-    last = (row["workspace_id"], row["definition_id"], row["id"])
-    return int(row["found"]), None if row["id"] is None else last
+    workspace_id, definition_id, id = last
+    return int(found), None if id is None else (workspace_id, definition_id, id)

@@ -168,7 +168,7 @@ async def revoke(db: Handle, *, workspace_id: str, id: str) -> bool:
 
 async def revoke_of(db: Handle, *, workspace_id: str, made_by: str) -> None:
     """Those that somebody made who leaves: coming back must not bring them back."""
-    rows = await db.fetch_all(
+    ids = await db.fetch_values(
         """
         UPDATE api_keys SET revoked_at = :now
         WHERE workspace_id = :workspace_id AND made_by = :made_by AND revoked_at IS NULL
@@ -177,5 +177,4 @@ async def revoke_of(db: Handle, *, workspace_id: str, made_by: str) -> None:
         workspace_id=workspace_id,
         made_by=made_by,
     )
-    ids = [row["id"] for row in rows]
     await directory.delete(db, "api_key", workspace_id=workspace_id, ids=ids)

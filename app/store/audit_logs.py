@@ -99,7 +99,7 @@ async def page(
 
 async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) -> dict[str, bytes]:
     """The hashes of the changes of those that still have them, by id."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT id, changes_hash FROM audit_logs
         WHERE workspace_id = :workspace_id AND resource_id = :resource_id
@@ -111,7 +111,7 @@ async def about(db: Handle, *, workspace_id: str, resource_id: str, limit: int) 
         resource_id=resource_id,
         limit=limit,
     )
-    return {row["id"]: row["changes_hash"] for row in rows}
+    return dict(rows)
 
 
 async def forget(db: Handle, *, workspace_id: str, allowed: Mapping[str, bytes]) -> None:

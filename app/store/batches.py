@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import usage
-from app.store.contacts import COLUMNS, searchable
+from app.store.contacts import COLUMNS, Contact, searchable
 
 
 async def matching(
@@ -21,7 +22,7 @@ async def matching(
 ) -> list[str]:
     """The ids of those who have one of these, each looked up by itself: in a table that nobody has
     analyzed yet, a planner that is asked for all at once may walk through the whole workspace."""
-    rows = await db.fetch_all(
+    found = await db.fetch_values(
         """
         SELECT (SELECT c.id FROM contacts c
                 WHERE c.workspace_id = :workspace_id AND c.email_key = given.value) AS id
@@ -40,7 +41,7 @@ async def matching(
         phones=list(phones),
         ids=list(ids),
     )
-    return [row["id"] for row in rows if row["id"] is not None]
+    return [id for id in found if id is not None]
 
 
 # How each kind of lookup finds a contact; of several with one metadata value the oldest.
@@ -65,10 +66,21 @@ FOUND = {
 }
 
 
-async def found(db: Handle, kind: str, wanted: Sequence[tuple[str, str, str]]) -> list[Row]:
-    """For each workspace, field (of metadata) and value: the `id` of its contact or None, and that
-    of another one it fits as well. Looked up one by one for the reason above."""
-    return await db.fetch_all(
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The contact that a value finds in a workspace."""
+
+    workspace_id: str
+    field: str  # of metadata
+    value: str
+    id: str | None
+    another: str | None  # that it fits as well
+
+
+async def found(db: Handle, kind: str, wanted: Sequence[tuple[str, str, str]]) -> list[Match]:
+    """For each workspace, field and value. Looked up one by one for the reason above."""
+    return await db.fetch_all_as(
+        Match,
         f"""
         SELECT given.workspace_id, given.field, given.value,
                {FOUND[kind]}
@@ -87,7 +99,7 @@ async def insert_missing(
     """Workspaces, ids and columns; the ids of those whose address nobody has taken meanwhile. They
     come sorted, so that two batches do not wait for each other in a circle."""
     columns = [searchable(columns) for _, _, columns in rows]
-    inserted = await db.fetch_all(
+    inserted = await db.fetch_tuples(
         """
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
                               name_key, last_name_key, timezone, locale, metadata,
@@ -114,9 +126,9 @@ async def insert_missing(
         **{name: [one[name] for one in columns] for name in GIVEN},
     )
     if inserted:
-        made = Counter(row["workspace_id"] for row in inserted)
+        made = Counter(workspace_id for workspace_id, _ in inserted)
         await usage.add_each(db, meter=usage.CONTACTS, amounts=made)
-    return {row["id"] for row in inserted}
+    return {id for _, id in inserted}
 
 
 GIVEN = (
@@ -134,10 +146,11 @@ GIVEN = (
 )
 
 
-async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+async def locked(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
     """In the order of their ids, so that two batches that share contacts do not wait for each
     other."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Contact,
         f"""
         SELECT {COLUMNS} FROM contacts
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)

@@ -149,7 +149,7 @@ async def count(
     workspace_id: str,
 ) -> Counter[str]:
     """Of the contacts of a window who fit, how many get nothing for which reason; "" for none."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         f"""
         SELECT reason, count(*) AS contacts
         FROM (SELECT COALESCE({REASON[gate.channel]}, '') AS reason FROM contacts c
@@ -161,7 +161,7 @@ async def count(
         **_within(window),
         **fitting.values,
     )
-    return Counter({row["reason"]: row["contacts"] for row in rows})
+    return Counter(dict(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ async def out(
 
 
 async def timezones(db: Handle, window: Window, *, workspace_id: str) -> list[str]:
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         f"""
         SELECT DISTINCT c.timezone FROM contacts c
         WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND c.timezone IS NOT NULL
@@ -206,7 +206,6 @@ async def timezones(db: Handle, window: Window, *, workspace_id: str) -> list[st
         workspace_id=workspace_id,
         **_within(window),
     )
-    return [row["timezone"] for row in rows]
 
 
 async def freeze(
@@ -296,7 +295,7 @@ async def count_frozen(
     db: Handle, window: Window, *, workspace_id: str, broadcast_id: str
 ) -> Counter[str]:
     """Of the recipients of a window that was just frozen; as `count` does."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT COALESCE(reason, '') AS reason, count(*) AS contacts
         FROM broadcast_recipients
@@ -309,7 +308,7 @@ async def count_frozen(
         after=window.after,
         until=window.until,
     )
-    return Counter({row["reason"]: row["contacts"] for row in rows})
+    return Counter(dict(rows))
 
 
 # --- sent -----------------------------------------------------------------------------------------
@@ -453,7 +452,7 @@ async def in_flight(db: Handle, *, workspace_id: str, broadcast_id: str, limit: 
 
 async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> list[str]:
     """Messages that were made and are not being sent."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT r.message_id
         FROM broadcast_recipients r
@@ -467,7 +466,6 @@ async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
         broadcast_id=broadcast_id,
         limit=limit,
     )
-    return [row["message_id"] for row in rows]
 
 
 async def outcomes(
@@ -475,7 +473,7 @@ async def outcomes(
 ) -> Counter[str]:
     """Of the newest messages after one that have left: how many bounced for good (`bounced_hard`),
     and so on by status."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT CASE WHEN reason = 'bounced_hard' THEN reason ELSE status END AS outcome,
                count(*) AS messages
@@ -492,7 +490,7 @@ async def outcomes(
         left=LEFT,
         limit=limit,
     )
-    return Counter({row["outcome"]: row["messages"] for row in rows})
+    return Counter(dict(rows))
 
 
 async def newest_message(db: Handle, *, workspace_id: str, broadcast_id: str) -> str:
@@ -537,7 +535,7 @@ async def cancel(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
 
 async def progress(db: Handle, *, workspace_id: str, broadcast_id: str) -> Counter[str]:
     """How many recipients are in which status: counted, so that it is always true."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT status, count(*) AS contacts FROM broadcast_recipients
         WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
@@ -546,7 +544,7 @@ async def progress(db: Handle, *, workspace_id: str, broadcast_id: str) -> Count
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
     )
-    return Counter({row["status"]: row["contacts"] for row in rows})
+    return Counter(dict(rows))
 
 
 async def by_contact(

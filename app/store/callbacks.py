@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 
 
 async def record(db: Handle, *, workspace_id: str, id: str, expires_at: datetime) -> bool:
@@ -41,10 +41,10 @@ BEGINNING = (datetime.min.replace(tzinfo=UTC), "")  # of writers
 
 async def writers(
     db: Handle, *, address_hash: str, after: tuple[datetime, str], limit: int
-) -> list[Row]:
+) -> list[tuple[datetime, str]]:
     """The workspaces that have written to the number, by when they did last and their id: a page
     that begins after such a pair. One that writes meanwhile comes again, and none is left out."""
-    return await db.fetch_all(
+    found = await db.fetch_tuples(
         """
         SELECT written_at, workspace_id FROM shared_recipients
         WHERE address_hash = :address_hash
@@ -57,3 +57,4 @@ async def writers(
         last_id=after[1],
         limit=limit,
     )
+    return [(written_at, workspace_id) for written_at, workspace_id in found]

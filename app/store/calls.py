@@ -136,14 +136,13 @@ async def take(db: Handle, *, workspace_id: str, id: str) -> AnsweredCall | None
 async def delete_of_runs(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> None:
     """Nobody waits for them any more; who has a claim loses it. Whoever is writing down what a call
     came to is passed over, for it may wait for the run's job: it looks for itself."""
-    calls = await db.fetch_all(
+    ids = await db.fetch_values(
         "SELECT id FROM calls WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids)",
         workspace_id=workspace_id,
         run_ids=list(run_ids),
     )
-    if not calls:
+    if not ids:
         return
-    ids = [row["id"] for row in calls]
     await db.execute(
         """
         DELETE FROM jobs
@@ -155,7 +154,7 @@ async def delete_of_runs(db: Handle, *, workspace_id: str, run_ids: Sequence[str
         workspace_id=workspace_id,
         ids=ids,
     )
-    held = await db.fetch_all(
+    held = await db.fetch_values(
         """
         SELECT id FROM jobs
         WHERE workspace_id = :workspace_id AND kind = 'call' AND id = ANY(:ids)
@@ -166,7 +165,7 @@ async def delete_of_runs(db: Handle, *, workspace_id: str, run_ids: Sequence[str
     await db.execute(
         "DELETE FROM calls WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,
-        ids=sorted({*ids} - {row["id"] for row in held}),
+        ids=sorted({*ids} - {*held}),
     )
 
 

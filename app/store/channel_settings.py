@@ -50,11 +50,10 @@ async def locked(db: Handle, *, workspace_id: str, channel: str) -> ChannelSetti
 
 async def names(db: Handle, *, workspace_id: str) -> list[str]:
     """The channels for which the workspace has its own."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         "SELECT channel FROM channel_settings WHERE workspace_id = :workspace_id ORDER BY channel",
         workspace_id=workspace_id,
     )
-    return [row["channel"] for row in rows]
 
 
 async def by_token(db: Handle, *, workspace_id: str, token: str) -> ChannelSettings | None:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How many calls have failed in a row, and when the provider of an open circuit is asked."""
+
+    failures: int
+    ask_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCircuit:
+    code: str
+    ask_at: datetime
 
 
 async def record_failure(
     db: Handle, *, workspace_id: str, channel: str, provider: str, code: str, is_probe: bool
-) -> Row:
-    """Count one more failure in a row; returns {failures, ask_at}, locked. While the circuit is
+) -> Failures:
+    """Count one more failure in a row; the row is locked. While the circuit is
     open only a probe counts: other calls were in progress when it was opened. A server that refuses
     its recipients does so until one is taken, whatever else it says meanwhile."""
-    return await db.returning(
+    return await db.returning_as(
+        Failures,
         """
         INSERT INTO provider_troubles (workspace_id, channel, provider, code, failures)
         VALUES (:workspace_id, :channel, :provider, :code, 1)
@@ -73,10 +89,13 @@ async def try_half_open(
     return claimed is not None
 
 
-async def still_open(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Row | None:
-    """{code, ask_at} of an open circuit, else None. Locked, so that whoever closes it finds every
+async def still_open(
+    db: Handle, *, workspace_id: str, channel: str, provider: str
+) -> OpenCircuit | None:
+    """The circuit if it is open. Locked, so that whoever closes it finds every
     message that was held back, or that message sees that it is closed."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        OpenCircuit,
         """
         SELECT code, ask_at FROM provider_troubles
         WHERE workspace_id = :workspace_id AND channel = :channel AND provider = :provider
@@ -109,9 +128,9 @@ async def delete(db: Handle, *, workspace_id: str, channel: str) -> None:
     )
 
 
-async def due_probes(db: Handle, *, limit: int) -> list[Row]:
-    """The circuits of all workspaces whose probe is due: {workspace_id, channel}. Locked."""
-    return await db.fetch_all(
+async def due_probes(db: Handle, *, limit: int) -> list[tuple[str, str]]:
+    """Workspaces and channels of the circuits whose probe is due. Locked."""
+    found = await db.fetch_tuples(
         """
         SELECT workspace_id, channel FROM provider_troubles
         WHERE ask_at <= :now
@@ -121,6 +140,7 @@ async def due_probes(db: Handle, *, limit: int) -> list[Row]:
         """,
         limit=limit,
     )
+    return [(workspace_id, channel) for workspace_id, channel in found]
 
 
 async def any_probe_due(db: Handle) -> bool:
@@ -131,9 +151,9 @@ async def any_probe_due(db: Handle) -> bool:
     )
 
 
-async def count_open(db: Handle) -> list[Row]:
-    """How many circuits are open or half-open: {channel, code, count}."""
-    return await db.fetch_all(
+async def count_open(db: Handle) -> list[tuple[str, str, int]]:
+    """How many circuits are open or half-open, by channel and code."""
+    found = await db.fetch_tuples(
         """
         SELECT channel, code, count(*) AS count FROM provider_troubles
         WHERE ask_at IS NOT NULL
@@ -141,6 +161,7 @@ async def count_open(db: Handle) -> list[Row]:
         ORDER BY channel, code
         """
     )
+    return [(channel, code, count) for channel, code, count in found]
 
 
 # --- held back messages --------------------------------------------------------------------------
@@ -195,7 +216,7 @@ async def _schedule(
     db: Handle, waiting: str, *, workspace_id: str, channel: str, wake_at: datetime, **more: int
 ) -> list[str]:
     """Make the jobs of the `waiting` messages due then, with those locked; their ids."""
-    scheduled = await db.fetch_all(
+    return await db.fetch_values(
         f"""
         WITH pending AS MATERIALIZED ({waiting})
         UPDATE jobs SET wake_at = :wake_at
@@ -208,7 +229,6 @@ async def _schedule(
         wake_at=wake_at,
         **more,
     )
-    return [row["id"] for row in scheduled]
 
 
 async def wake_held_back(db: Handle, *, workspace_id: str, channel: str, limit: int) -> list[str]:

@@ -93,7 +93,7 @@ async def listening(
 ) -> Listening:
     """The runs of locked contacts, and, by the same statement, the segments that have one of the
     names: most workspaces have none."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         f"""
         SELECT {columns(Waiting)}, NULL AS segment_id FROM runs
         WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
@@ -107,12 +107,8 @@ async def listening(
         names=list(names),
     )
     return Listening(
-        [
-            Waiting(row["id"], row["contact_id"], row["waiting_for"])
-            for row in rows
-            if row["segment_id"] is None
-        ],
-        sorted({row["segment_id"] for row in rows if row["segment_id"] is not None}),
+        [Waiting(*waiting) for *waiting, segment_id in rows if segment_id is None],
+        sorted({segment_id for *_, segment_id in rows if segment_id is not None}),
     )
 
 

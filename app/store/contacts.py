@@ -4,13 +4,49 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 from app.store import keyset, usage
 
-COLUMNS = """id, email, email_key, phone, first_name, last_name, timezone, locale, metadata,
-             subscriptions, topics, revision, created_at, updated_at"""
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The addresses that a contact has, or had formerly."""
+
+    email: str | None
+    email_key: str | None  # as it is compared
+    phone: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contact(Addresses):
+    id: str
+    first_name: str | None
+    last_name: str | None
+    timezone: str | None
+    locale: str | None
+    metadata: Mapping[str, Any]
+    subscriptions: Mapping[str, Any]  # by channel; what is not here is subscribed
+    topics: Mapping[str, Mapping[str, str]]  # by topic and channel
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+    def profile(self) -> dict[str, Any]:
+        """The columns that others set, by name."""
+        return {name: getattr(self, name) for name in PROFILE}
+
+
+COLUMNS = columns(Contact)
+PROFILE = tuple(
+    field.name
+    for field in fields(Contact)
+    if field.name not in ("id", "revision", "created_at", "updated_at")
+)
 
 
 def search_key(text: str) -> str:
@@ -18,21 +54,22 @@ def search_key(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip()).casefold()
 
 
-def searchable(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns with those by which a search finds the names."""
-    names = [name for name in (columns["first_name"], columns["last_name"]) if name]
+def searchable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of columns with those by which a search finds the names."""
+    names = [name for name in (values["first_name"], values["last_name"]) if name]
     return {
-        **columns,
+        **values,
         "name_key": search_key(" ".join(names)) or None,
-        "last_name_key": search_key(columns["last_name"] or "") or None,
+        "last_name_key": search_key(values["last_name"] or "") or None,
     }
 
 
 async def insert(
     db: Handle, *, workspace_id: str, id: str, columns: Mapping[str, Any]
-) -> Row | None:
+) -> Contact | None:
     """None when another contact has the address: the caller reads that one."""
-    row = await db.fetch_one(
+    row = await db.fetch_one_as(
+        Contact,
         f"""
         INSERT INTO contacts (workspace_id, id, email, email_key, phone, first_name, last_name,
                               name_key, last_name_key, timezone, locale, metadata,
@@ -52,9 +89,10 @@ async def insert(
     return row
 
 
-async def update(db: Handle, *, workspace_id: str, id: str, columns: Mapping[str, Any]) -> Row:
+async def update(db: Handle, *, workspace_id: str, id: str, columns: Mapping[str, Any]) -> Contact:
     """Raises errors.Duplicate when another contact has the new address."""
-    return await db.returning(
+    return await db.returning_as(
+        Contact,
         f"""
         UPDATE contacts
         SET email = :email, email_key = :email_key, phone = :phone, first_name = :first_name,
@@ -87,8 +125,9 @@ async def set_subscriptions(
 
 async def set_topics(
     db: Handle, *, workspace_id: str, id: str, topics: Mapping[str, Mapping[str, str]]
-) -> Row:
-    return await db.returning(
+) -> Contact:
+    return await db.returning_as(
+        Contact,
         f"""
         UPDATE contacts SET topics = :topics, revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
@@ -123,16 +162,18 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
         await usage.add(db, workspace_id=workspace_id, meter=usage.CONTACTS, amount=-1)
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def by_id(db: Handle, *, workspace_id: str, id: str) -> Contact | None:
+    return await db.fetch_one_as(
+        Contact,
         f"SELECT {COLUMNS} FROM contacts WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
 
 
-async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
-    return await db.fetch_one(
+async def locked(db: Handle, *, workspace_id: str, id: str) -> Contact | None:
+    return await db.fetch_one_as(
+        Contact,
         f"""
         SELECT {COLUMNS} FROM contacts
         WHERE workspace_id = :workspace_id AND id = :id
@@ -143,8 +184,9 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> Row | None:
     )
 
 
-async def by_email(db: Handle, *, workspace_id: str, email_key: str) -> Row | None:
-    return await db.fetch_one(
+async def by_email(db: Handle, *, workspace_id: str, email_key: str) -> Contact | None:
+    return await db.fetch_one_as(
+        Contact,
         f"""
         SELECT {COLUMNS} FROM contacts
         WHERE workspace_id = :workspace_id AND email_key = :email_key
@@ -154,8 +196,9 @@ async def by_email(db: Handle, *, workspace_id: str, email_key: str) -> Row | No
     )
 
 
-async def by_phone(db: Handle, *, workspace_id: str, phone: str) -> Row | None:
-    return await db.fetch_one(
+async def by_phone(db: Handle, *, workspace_id: str, phone: str) -> Contact | None:
+    return await db.fetch_one_as(
+        Contact,
         f"SELECT {COLUMNS} FROM contacts WHERE workspace_id = :workspace_id AND phone = :phone",
         workspace_id=workspace_id,
         phone=phone,
@@ -163,19 +206,19 @@ async def by_phone(db: Handle, *, workspace_id: str, phone: str) -> Row | None:
 
 
 async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
-    rows = await db.fetch_all(
+    found = await db.fetch_values(
         "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,
         ids=list(ids),
     )
-    return {row["id"] for row in rows}
+    return set(found)
 
 
 async def with_fields(
     db: Handle, *, workspace_id: str, names: Sequence[str], values: Sequence[str]
 ) -> set[tuple[str, str]]:
     """Which of the metadata fields have which of the values, in any contact."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT DISTINCT name, value FROM contact_fields
         WHERE workspace_id = :workspace_id AND name = ANY(:names) AND value = ANY(:field_values)
@@ -184,7 +227,7 @@ async def with_fields(
         names=list(names),
         field_values=list(values),
     )
-    return {(row["name"], row["value"]) for row in rows}
+    return {(name, value) for name, value in rows}
 
 
 # --- lists ----------------------------------------------------------------------------------------
@@ -192,7 +235,7 @@ async def with_fields(
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Contact]:
     """Newest first. Filters: those of CLAUSES; and `metadata`, name → text. Of `updated_after` and
     what begins with a text, searches.page bounds the cost."""
     filters = numbered(await keyset.by_time(db, "con", filters))
@@ -245,7 +288,7 @@ def numbered(filters: Mapping[str, Any]) -> dict[str, Any]:
 
 async def in_order(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Row]:
+) -> list[Contact]:
     """Until there are enough."""
     looks = {**CLAUSES, **IN_PASSING}
     lead = next((name for name in LEADS if name in filters), None)
@@ -268,18 +311,18 @@ async def in_order(
             ORDER BY l.contact_id DESC
             LIMIT :limit
             """
-    return await db.fetch_all(sql, workspace_id=workspace_id, limit=limit, **values)
+    return await db.fetch_all_as(Contact, sql, workspace_id=workspace_id, limit=limit, **values)
 
 
 async def some(
     db: Handle, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> tuple[list[Row], str | None]:
+) -> tuple[list[Contact], str | None]:
     """It costs what was updated since then, or has these ids, however many others there are:
     MATERIALIZED keeps the planner from walking through all contacts in the order of their ids, in
     the hope of meeting the few that are wanted. Between the two statements a contact may be erased:
     the second value is the id below which there may be more, and None when there are none."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before, "c.id")
-    rows = await db.fetch_all(
+    ids = await db.fetch_values(
         f"""
         WITH found AS MATERIALIZED (
             SELECT c.id FROM contacts c
@@ -291,14 +334,14 @@ async def some(
         limit=limit,
         **values,
     )
-    ids = [row["id"] for row in rows]
     rest = ids[-1] if len(ids) == limit else None
     return await by_ids(db, workspace_id=workspace_id, ids=ids), rest
 
 
-async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
     """Newest first."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Contact,
         f"""
         SELECT {COLUMNS} FROM contacts
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
@@ -311,7 +354,7 @@ async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[R
 
 async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: int) -> list[str]:
     """In alphabetical order: one look into the index for each, however many contacts have it."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         WITH RECURSIVE names (tag, n) AS (
             SELECT (SELECT min(t.tag) FROM contact_tags t
@@ -327,12 +370,11 @@ async def tag_names(db: Handle, *, workspace_id: str, after: str | None, limit: 
         after=after or "",
         limit=limit,
     )
-    return [row["tag"] for row in rows]
 
 
 async def field_names(db: Handle, *, workspace_id: str, limit: int) -> list[str]:
     """The names of all metadata fields; found like the tags."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         WITH RECURSIVE names (name, n) AS (
             SELECT (SELECT min(f.name) FROM contact_fields f
@@ -347,7 +389,6 @@ async def field_names(db: Handle, *, workspace_id: str, limit: int) -> list[str]
         workspace_id=workspace_id,
         limit=limit,
     )
-    return [row["name"] for row in rows]
 
 
 # --- what belongs to a contact -------------------------------------------------------------------
@@ -388,7 +429,7 @@ async def add_fields(
 
 async def tags(db: Handle, *, workspace_id: str, contact_id: str) -> list[str]:
     """The contact's tags, sorted."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT tag FROM contact_tags
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
@@ -397,14 +438,13 @@ async def tags(db: Handle, *, workspace_id: str, contact_id: str) -> list[str]:
         workspace_id=workspace_id,
         contact_id=contact_id,
     )
-    return [row["tag"] for row in rows]
 
 
 async def tags_of(
     db: Handle, *, workspace_id: str, contact_ids: Sequence[str]
 ) -> dict[str, list[str]]:
     """Every asked contact is a key; its tags are sorted."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT contact_id, tag FROM contact_tags
         WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
@@ -414,8 +454,8 @@ async def tags_of(
         contact_ids=list(contact_ids),
     )
     tags: dict[str, list[str]] = {contact_id: [] for contact_id in contact_ids}
-    for row in rows:
-        tags[row["contact_id"]].append(row["tag"])
+    for contact_id, tag in rows:
+        tags[contact_id].append(tag)
     return tags
 
 
@@ -483,9 +523,10 @@ async def keep_former(
         )
 
 
-async def former_addresses(db: Handle, *, workspace_id: str, id: str) -> list[Row]:
+async def former_addresses(db: Handle, *, workspace_id: str, id: str) -> list[Addresses]:
     """One a row, in a contact's columns, without those that another contact has by now."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Addresses,
         """
         SELECT CASE WHEN f.phone IS NULL THEN f.address END AS email, f.email_key, f.phone
         FROM former_addresses f

@@ -31,8 +31,8 @@ async def add(db: Handle, amounts: Mapping[tuple[str, str], float]) -> None:
 
 
 async def every(db: Handle) -> list[tuple[str, str, float]]:
-    rows = await db.fetch_all("SELECT name, labels, value FROM counters ORDER BY name, labels")
-    return [(row["name"], row["labels"], row["value"]) for row in rows]
+    rows = await db.fetch_tuples("SELECT name, labels, value FROM counters ORDER BY name, labels")
+    return [(name, labels, value) for name, labels, value in rows]
 
 
 async def add_up_for_ever(database: Database, metrics: Metrics) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.sql import columns
 from app.machine.check import Shape
 from app.store import directory, keyset
@@ -388,7 +388,7 @@ async def started_by(
 ) -> Started:
     """The ACTIVE ones whose trigger this is; `key` is the tag or the event's name. The segments
     that have one of the names come by the same statement: most workspaces have none."""
-    rows = await db.fetch_all(
+    ids = await db.fetch_values(
         """
         SELECT id FROM definitions
         WHERE workspace_id = :workspace_id AND state = 'ACTIVE'
@@ -409,7 +409,7 @@ async def started_by(
         key=key,
         names=list(names),
     )
-    ids = sorted({row["id"] for row in rows})
+    ids = sorted(set(ids))
     return Started(
         [id for id in ids if not id.startswith("seg_")],
         [id for id in ids if id.startswith("seg_")],
@@ -418,7 +418,7 @@ async def started_by(
 
 async def naming_segment(db: Handle, *, workspace_id: str, segment_id: str) -> list[str]:
     """The ids of those that may still run and whose trigger or body names it."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM definitions
         WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED'
@@ -429,19 +429,19 @@ async def naming_segment(db: Handle, *, workspace_id: str, segment_id: str) -> l
         segment_id=segment_id,
         mentioned=f'%"{segment_id}"%',
     )
-    return [row["id"] for row in rows]
 
 
-async def ending(db: Handle) -> Row | None:
+async def ending(db: Handle) -> Place | None:
     """An ARCHIVED one whose runs may not all have ended. Without a lock: asked often, and nearly
     always None."""
-    return await db.fetch_one(
+    return await db.fetch_one_as(
+        Place,
         """
         SELECT workspace_id, id FROM definitions
         WHERE ending
         ORDER BY workspace_id, id
         LIMIT 1
-        """
+        """,
     )
 
 
@@ -476,12 +476,12 @@ async def ended(db: Handle, *, workspace_id: str, id: str) -> None:
 
 async def signing_secret(db: Handle, *, workspace_id: str, id: str) -> bytes | None:
     """Encrypted."""
-    row = await db.fetch_one(
+    secret: bytes | None = await db.fetch_value(
         "SELECT signing_secret FROM definitions WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
-    return None if row is None else row["signing_secret"]
+    return secret
 
 
 async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Body]:
@@ -544,7 +544,7 @@ CLAUSES = {
 
 async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
     """Ids of definitions, ARCHIVED ones aside, whose body mentions a template or a topic."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM definitions
         WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED' AND body LIKE :pattern
@@ -553,7 +553,6 @@ async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
         workspace_id=workspace_id,
         pattern=f'%"{id}"%',
     )
-    return [row["id"] for row in rows]
 
 
 async def pin(

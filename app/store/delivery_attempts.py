@@ -169,7 +169,7 @@ CLAUSES = {
 
 async def of_message(db: Handle, *, workspace_id: str, message_id: str) -> list[str]:
     """Ids, the oldest first."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM delivery_attempts
         WHERE workspace_id = :workspace_id AND message_id = :message_id
@@ -178,4 +178,3 @@ async def of_message(db: Handle, *, workspace_id: str, message_id: str) -> list[
         workspace_id=workspace_id,
         message_id=message_id,
     )
-    return [row["id"] for row in rows]

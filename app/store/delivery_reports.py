@@ -11,6 +11,7 @@ from app.store import jobs
 from app.store.messages import (
     MAY_ARRIVE,
     NAMED,
+    Changed,
     MessageAttempt,
     accepting_since,
     judge_again,
@@ -130,7 +131,8 @@ async def move_message(
 ) -> None:
     """There is nothing left to do for it, and who has a claim loses it. Its attempt has moved
     before; an older one may arrive still."""
-    moved = await db.returning(
+    moved = await db.returning_as(
+        Changed,
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,

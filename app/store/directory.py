@@ -24,12 +24,12 @@ class Place:
 
 async def find(db: Handle, kind: Kind, *, keys: Sequence[str]) -> dict[str, Place]:
     """Those of the keys that there are."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         "SELECT key, workspace_id, id FROM directory WHERE kind = :kind AND key = ANY(:keys)",
         kind=kind,
         keys=list(keys),
     )
-    return {row["key"]: Place(row["workspace_id"], row["id"]) for row in rows}
+    return {key: Place(workspace_id, id) for key, workspace_id, id in rows}
 
 
 async def find_one(db: Handle, kind: Kind, *, key: str) -> Place | None:

@@ -5,10 +5,11 @@ Whatever table comes to hold a payload, a rendered text or an address of a conta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store.messages import MAY_ARRIVE, accepting_since
 
 
@@ -111,7 +112,7 @@ async def forget_message(db: Handle, *, workspace_id: str, id: str) -> None:
 async def _remembering_runs(
     db: Handle, workspace_id: str, contact_id: str, limit: int
 ) -> list[str]:
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM runs
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
@@ -123,13 +124,12 @@ async def _remembering_runs(
         nothing=b"{}",
         limit=limit,
     )
-    return [row["id"] for row in rows]
 
 
 async def _remembering_messages(
     db: Handle, workspace_id: str, contact_id: str, limit: int
 ) -> list[str]:
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM messages
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
@@ -141,7 +141,6 @@ async def _remembering_messages(
         contact_id=contact_id,
         limit=limit,
     )
-    return [row["id"] for row in rows]
 
 
 async def _messages_to(
@@ -149,7 +148,7 @@ async def _messages_to(
 ) -> list[str]:
     """Those of no run, whose messages are its contact's. Not mail about accounts: that is for
     people who sign in here, whatever the workspace knows of them."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM messages
         WHERE workspace_id = :workspace_id AND lower(to_address) = ANY(:addresses)
@@ -160,7 +159,6 @@ async def _messages_to(
         addresses=list(addresses),
         limit=limit,
     )
-    return [row["id"] for row in rows]
 
 
 async def _delete_captured_for(
@@ -210,9 +208,20 @@ async def delete_rows(
     return len(gone)
 
 
-async def refused_requests(db: Handle, *, workspace_id: str, after: str, limit: int) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    id: str
+    headers: Mapping[str, str]
+    detail: str | None
+    body: bytes | None
+
+
+async def refused_requests(
+    db: Handle, *, workspace_id: str, after: str, limit: int
+) -> list[RefusedRequest]:
     """Nothing but their words tells whom they are about; the first page is after ""."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        RefusedRequest,
         """
         SELECT id, headers, detail, body FROM webhook_requests
         WHERE workspace_id = :workspace_id AND id > :after AND outcome = 'REFUSED'

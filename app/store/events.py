@@ -11,13 +11,23 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import jobs, keyset
 
 
-async def listening(db: Handle, *, workspace_id: str) -> list[Row]:
-    """The endpoints of the workspace, disabled ones too: {id, types, disabled_reason}."""
-    return await db.fetch_all(
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An endpoint that may be told of events."""
+
+    id: str
+    types: Sequence[str]  # none: all
+    disabled_reason: str | None
+
+
+async def listening(db: Handle, *, workspace_id: str) -> list[Listener]:
+    """The endpoints of the workspace, disabled ones too."""
+    return await db.fetch_all_as(
+        Listener,
         """
         SELECT id, types, disabled_reason FROM event_endpoints
         WHERE workspace_id = :workspace_id
@@ -184,7 +194,7 @@ async def missed(
     # An id's time is our clock's, the event's the database's: begin a little before.
     bounded = await keyset.by_time(db, "evt", {"created_after": since})
     narrowed = "AND e.type = ANY(:types)" if types else ""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         f"""
         SELECT e.id FROM events e
         WHERE e.workspace_id = :workspace_id AND e.id >= :id_from AND e.created_at >= :since
@@ -202,7 +212,6 @@ async def missed(
         limit=limit,
         **({"types": list(types)} if types else {}),
     )
-    return [row["id"] for row in rows]
 
 
 # --- read -----------------------------------------------------------------------------------------

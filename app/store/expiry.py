@@ -20,7 +20,7 @@ KEYS: Mapping[str, str] = {
 async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]:
     """The ids of the oldest, by workspace: for a sharded database, which looks at all shards
     without locks, and deletes in one workspace at a time."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         f"""
         SELECT workspace_id, id FROM {table}
         WHERE expires_at <= :now
@@ -30,8 +30,8 @@ async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]
         limit=limit,
     )
     found: dict[str, list[str]] = {}
-    for row in rows:
-        found.setdefault(row["workspace_id"], []).append(row["id"])
+    for workspace_id, id in rows:
+        found.setdefault(workspace_id, []).append(id)
     return found
 
 

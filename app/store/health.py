@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from app.database.db import Handle, Row
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.database.db import Handle
 from app.store.jobs import Kind
 
 ENOUGH = 10_000  # more is told as this many: counting on would cost what the backlog costs
 
 
-async def due(db: Handle, kind: Kind) -> Row:
-    """How many jobs are due, up to ENOUGH, and since when the oldest: {count, oldest_at, now}."""
-    row = await db.fetch_one(
+@dataclass(frozen=True, slots=True)
+class Due:
+    """How many jobs are due, up to ENOUGH, and since when the oldest."""
+
+    count: int
+    oldest_at: datetime | None
+    late_seconds: float
+
+
+async def due(db: Handle, kind: Kind) -> Due:
+    [(count, oldest_at)] = await db.fetch_tuples(
         """
         SELECT count(*) AS count, CAST(min(wake_at) AS TIMESTAMPTZ) AS oldest_at
         FROM (SELECT wake_at FROM jobs
@@ -21,7 +32,8 @@ async def due(db: Handle, kind: Kind) -> Row:
         kind=kind,
         enough=ENOUGH,
     )
-    return {**(row or {}), "now": await db.now()}
+    late = (await db.now() - oldest_at).total_seconds() if oldest_at else 0.0
+    return Due(count, oldest_at, late)
 
 
 async def most_connections(db: Handle) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 
 
 async def lock(db: Handle, *, id: bytes) -> bool:
@@ -16,8 +17,16 @@ async def lock(db: Handle, *, id: bytes) -> bool:
     return await db.use(lambda link: link.try_lock(number))
 
 
-async def by_id(db: Handle, *, workspace_id: str, id: bytes) -> Row | None:
-    return await db.fetch_one(
+@dataclass(frozen=True, slots=True)
+class Kept:
+    asked: bytes
+    only_for: str | None
+    answer: bytes  # empty: it was about somebody who has been erased
+
+
+async def by_id(db: Handle, *, workspace_id: str, id: bytes) -> Kept | None:
+    return await db.fetch_one_as(
+        Kept,
         """
         SELECT asked, only_for, answer FROM idempotency_keys
         WHERE workspace_id = :workspace_id AND id = :id AND expires_at > :now

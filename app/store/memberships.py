@@ -163,7 +163,7 @@ async def count_owned(db: Handle, *, user_id: str) -> int:
 async def owners(db: Handle, *, workspace_id: str) -> list[str]:
     """Ids of the owners' memberships, locked: of two owners who leave at once the second waits,
     and no longer finds the first."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM memberships
         WHERE workspace_id = :workspace_id AND role = 'owner'
@@ -172,7 +172,6 @@ async def owners(db: Handle, *, workspace_id: str) -> list[str]:
         """,
         workspace_id=workspace_id,
     )
-    return [row["id"] for row in rows]
 
 
 async def locked(db: Handle, *, workspace_id: str, id: str) -> Membership | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.sql import columns
 from app.machine import segment_changes
 from app.store import jobs, keyset, segment_members
@@ -191,7 +191,7 @@ async def held(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | None:
 async def taken_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[UnsettledMessage]:
     """The messages that the run is about to send, whoever has a claim. COALESCE keeps a planner
     from walking all that is queued."""
-    queued = await db.fetch_all(
+    queued = await db.fetch_values(
         """
         SELECT id FROM messages
         WHERE workspace_id = :workspace_id AND run_id = :run_id
@@ -202,14 +202,14 @@ async def taken_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Un
     )
     if not queued:
         return []
-    found = await taken(db, workspace_id=workspace_id, ids=[row["id"] for row in queued])
+    found = await taken(db, workspace_id=workspace_id, ids=queued)
     return [message for message in found if message.status == "QUEUED"]
 
 
 async def hold_unsent(db: Handle, *, workspace_id: str, contact_id: str) -> None:
     """Lock the jobs of the contact's messages that are queued or being sent. COALESCE keeps a
     planner from walking everybody's."""
-    unsent = await db.fetch_all(
+    ids = await db.fetch_values(
         """
         SELECT id FROM messages
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
@@ -218,7 +218,6 @@ async def hold_unsent(db: Handle, *, workspace_id: str, contact_id: str) -> None
         workspace_id=workspace_id,
         contact_id=contact_id,
     )
-    ids = [row["id"] for row in unsent]
     await jobs.hold(db, "message", workspace_id=workspace_id, ids=ids)
 
 
@@ -451,7 +450,7 @@ async def settle(
                                 THEN address_hash END,
             sealed = CASE WHEN CAST(:wake_at AS TIMESTAMPTZ) IS NULL THEN NULL ELSE sealed END
         WHERE workspace_id = :workspace_id AND id = :id
-        RETURNING id, CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
+        RETURNING CAST(COALESCE(contact_id, '') <> '' AND NOT EXISTS (
             SELECT 1 FROM contacts c
             WHERE c.workspace_id = :workspace_id AND c.id = messages.contact_id
         ) OR (source = '{{}}' AND COALESCE(account_mail, '') = '') AS BOOLEAN) AS orphaned,
@@ -468,8 +467,9 @@ async def settle(
         accepting_since=await accepting_since(db),
     )
     await jobs.rest(db, "message", workspace_id=workspace_id, id=id, wake_at=wake_at)
-    await judge_again(db, settled, workspace_id=workspace_id)
-    return bool(settled["orphaned"])
+    orphaned = settled.pop("orphaned")
+    await judge_again(db, Changed(**settled), workspace_id=workspace_id)
+    return bool(orphaned)
 
 
 # Of a RETURNING: whether a segment asks about messages. Nearly always none does.
@@ -480,11 +480,19 @@ NAMED = f"""contact_id, CAST(EXISTS (
             ) AS BOOLEAN) AS is_named"""
 
 
-async def judge_again(db: Handle, message: Row, *, workspace_id: str) -> None:
-    """Have the contact of a message that has changed, and of which NAMED was returned, judged for
-    the segments that ask about messages."""
-    if message["is_named"] and message["contact_id"]:
-        changed = {(segment_changes.MESSAGE, message["contact_id"])}
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The columns of NAMED."""
+
+    contact_id: str | None
+    is_named: bool
+
+
+async def judge_again(db: Handle, message: Changed, *, workspace_id: str) -> None:
+    """Have the contact of a message that has changed judged for the segments that ask about
+    messages."""
+    if message.is_named and message.contact_id:
+        changed = {(segment_changes.MESSAGE, message.contact_id)}
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
 
 
@@ -539,11 +547,18 @@ async def requeue(
     return requeued
 
 
-async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    id: str
+    status: str
+
+
+async def in_flight(db: Handle, *, workspace_id: str, address_hash: str) -> list[InFlight]:
     """Messages that may reach the address although nobody sends to it any more: those that are
     being sent, and those of which an attempt may arrive. Mail about accounts asks nobody for
     consent."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        InFlight,
         f"""
         SELECT id, status FROM messages
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash
@@ -691,7 +706,7 @@ CLAUSES = {
 async def stop(db: Handle, *, workspace_id: str, limit: int) -> bool:
     """Whatever is due or will be, up to `limit`, is never sent; who has a claim loses it. False
     when nothing is left."""
-    stopped = await db.fetch_all(
+    stopped = await db.fetch_values(
         """
         DELETE FROM jobs
         WHERE workspace_id = :workspace_id AND kind = 'message' AND id IN (
@@ -710,6 +725,6 @@ async def stop(db: Handle, *, workspace_id: str, limit: int) -> bool:
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
-        ids=[row["id"] for row in stopped],
+        ids=stopped,
     )
     return len(stopped) == limit

@@ -62,7 +62,7 @@ OF_WORKSPACE = "COALESCE(m.reason_code, '') <> 'broadcast_paused'"
 
 
 async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **values: str) -> int:
-    woken = await db.fetch_all(
+    ids = await db.fetch_values(
         f"""
         WITH parked AS MATERIALIZED (
             SELECT m.id FROM messages m
@@ -83,7 +83,6 @@ async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **valu
         limit=limit,
         **values,
     )
-    ids = [row["id"] for row in woken]
     await jobs.wake(db, "message", workspace_id=workspace_id, ids=ids)
     await db.execute(
         """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
+from app.database.sql import columns
 
 MINUTES = 10
 WINDOW = timedelta(minutes=MINUTES)
@@ -59,9 +60,18 @@ async def count(
     )
 
 
-async def counted(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Row:
-    """{recipients, dead, put_off} of the last ten minutes."""
-    return await db.returning(
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Of the last ten minutes."""
+
+    recipients: int
+    dead: int
+    put_off: int
+
+
+async def counted(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Counted:
+    return await db.returning_as(
+        Counted,
         """
         SELECT CAST(COALESCE(sum(recipients), 0) AS BIGINT) AS recipients,
                CAST(COALESCE(sum(dead), 0) AS BIGINT) AS dead,
@@ -138,12 +148,23 @@ async def undo_since(
     )
 
 
-async def to_undo(db: Handle, *, limit: int) -> list[Row]:
-    """The suppressions of all workspaces that are to be undone: {workspace_id, suppression_id,
-    channel, provider, message_id}."""
-    return await db.fetch_all(
-        """
-        SELECT workspace_id, suppression_id, channel, provider, message_id FROM refused_recipients
+@dataclass(frozen=True, slots=True)
+class Undoing:
+    """A suppression that is to be undone."""
+
+    workspace_id: str
+    suppression_id: str
+    message_id: str
+    channel: str
+    provider: str
+
+
+async def to_undo(db: Handle, *, limit: int) -> list[Undoing]:
+    """Of all workspaces."""
+    return await db.fetch_all_as(
+        Undoing,
+        f"""
+        SELECT {columns(Undoing)} FROM refused_recipients
         WHERE undo
         ORDER BY workspace_id, suppression_id
         LIMIT :limit
@@ -152,14 +173,14 @@ async def to_undo(db: Handle, *, limit: int) -> list[Row]:
     )
 
 
-async def delete(db: Handle, row: Mapping[str, str]) -> None:
+async def delete(db: Handle, *, workspace_id: str, suppression_id: str) -> None:
     await db.execute(
         """
         DELETE FROM refused_recipients
         WHERE workspace_id = :workspace_id AND suppression_id = :suppression_id
         """,
-        workspace_id=row["workspace_id"],
-        suppression_id=row["suppression_id"],
+        workspace_id=workspace_id,
+        suppression_id=suppression_id,
     )
 
 

@@ -15,7 +15,7 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
     )
     if workspace_id is None:
         return 0
-    rows = await db.fetch_all(
+    ids = await db.fetch_values(
         f"""
         WITH due AS MATERIALIZED (
             SELECT r.id FROM runs r
@@ -35,7 +35,6 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
         reason_detail=reason_detail,
         limit=limit,
     )
-    ids = [row["id"] for row in rows]
     await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
     await db.execute(
         """
@@ -61,7 +60,7 @@ ABOUT_TO_MOVE = """r.finished_at IS NULL
 
 async def broadcasts_due(db: Handle, *, limit: int) -> list[tuple[str, str]]:
     """(workspace_id, id) of broadcasts that would go on, or would begin, at once."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT b.workspace_id, b.id FROM broadcasts b
         JOIN jobs j ON j.workspace_id = b.workspace_id AND j.kind = 'broadcast' AND j.id = b.id
@@ -72,12 +71,12 @@ async def broadcasts_due(db: Handle, *, limit: int) -> list[tuple[str, str]]:
         """,
         limit=limit,
     )
-    return [(row["workspace_id"], row["id"]) for row in rows]
+    return [(workspace_id, id) for workspace_id, id in rows]
 
 
 async def messages_due(db: Handle, *, limit: int) -> tuple[str, list[str]] | None:
     """One workspace's id, and the ids of its messages that would be sent, or were being sent."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT workspace_id, id FROM jobs
         WHERE kind = 'message'
@@ -88,5 +87,5 @@ async def messages_due(db: Handle, *, limit: int) -> tuple[str, list[str]] | Non
     )
     if not rows:
         return None
-    workspace_id = rows[0]["workspace_id"]
-    return workspace_id, [row["id"] for row in rows if row["workspace_id"] == workspace_id]
+    first = rows[0][0]
+    return first, [id for workspace_id, id in rows if workspace_id == first]

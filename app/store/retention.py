@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.ids import first_id
 from app.machine import segment_changes
 from app.store import jobs, segment_members
@@ -51,9 +51,18 @@ RULES: Mapping[str, RetentionRule] = {
 }
 
 
-async def next_workspace(db: Handle, after: str) -> Row | None:
-    """The next one that is not being deleted, and for how many days it keeps things."""
-    return await db.fetch_one(
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """A workspace, and for how many days it keeps things."""
+
+    id: str
+    retention_days: int | None
+
+
+async def next_workspace(db: Handle, after: str) -> Keeping | None:
+    """The next one that is not being deleted."""
+    return await db.fetch_one_as(
+        Keeping,
         """
         SELECT id, retention_days FROM workspaces
         WHERE id > :after AND deleted_at IS NULL
@@ -77,7 +86,7 @@ async def delete_old(db: Handle, *, workspace_id: str, moment: datetime, limit: 
 
 async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: int) -> int:
     """With their steps."""
-    deleted = await db.fetch_all(
+    deleted = await db.fetch_tuples(
         """
         WITH oldest AS MATERIALIZED (
             SELECT id FROM runs
@@ -94,10 +103,12 @@ async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: i
         moment=moment,
         limit=limit,
     )
-    changed = {(segment_changes.run(row["definition_id"]), row["contact_id"]) for row in deleted}
+    changed = {
+        (segment_changes.run(definition_id), contact_id) for _, contact_id, definition_id in deleted
+    }
     if changed:
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
-    await _delete_jobs(db, "runs", workspace_id, deleted)
+    await _delete_jobs(db, "runs", workspace_id, [id for id, *_ in deleted])
     return len(deleted)
 
 
@@ -134,12 +145,11 @@ async def _delete_recipients(db: Handle, workspace_id: str, moment: datetime, li
     return len(deleted)
 
 
-async def _delete_jobs(db: Handle, table: str, workspace_id: str, deleted: Sequence[Row]) -> None:
+async def _delete_jobs(db: Handle, table: str, workspace_id: str, ids: Sequence[str]) -> None:
     """Delete the jobs that were woken just as their rows ended."""
     for kind, work in jobs.KINDS.items():
         if work.table == table:
-            ids = [row["id"] for row in deleted]
-            await jobs.delete(db, kind, workspace_id=workspace_id, ids=ids)
+            await jobs.delete(db, kind, workspace_id=workspace_id, ids=list(ids))
 
 
 async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, limit: int) -> int:
@@ -148,7 +158,7 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
     # An id has our clock's time, which a test may have moved away from the database's.
     moved = await db.now() - datetime.now(UTC)
     values = {"moment": moment} if ":moment" in narrowed else {}
-    deleted = await db.fetch_all(
+    deleted = await db.fetch_tuples(
         f"""
         WITH oldest AS MATERIALIZED (
             SELECT t.id FROM {table} t
@@ -166,8 +176,8 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
         limit=limit,
         **values,
     )
-    await _delete_jobs(db, table, workspace_id, deleted)
+    await _delete_jobs(db, table, workspace_id, [id for id, *_ in deleted])
     if rule.named and deleted:
-        changed = {(row["name"], row["contact_id"]) for row in deleted if row["contact_id"]}
+        changed = {(name, contact_id) for _, contact_id, name in deleted if contact_id}
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     return len(deleted)

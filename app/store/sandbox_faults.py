@@ -100,14 +100,13 @@ class Addressed(Protocol):
 
 async def take_each(db: Handle, sends: Sequence[Addressed]) -> list[str | None]:
     """The kind of fault that applies to each; one query where no faults are set."""
-    rows = await db.fetch_all(
+    tried = await db.fetch_values(
         """
         SELECT DISTINCT workspace_id FROM sandbox_faults
         WHERE workspace_id = ANY(:workspace_ids) AND remaining > 0
         """,
         workspace_ids=sorted({one.workspace_id for one in sends}),
     )
-    tried = {row["workspace_id"] for row in rows}
     return [
         await take(db, workspace_id=one.workspace_id, channel=one.channel)
         if one.workspace_id in tried

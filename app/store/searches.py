@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import contacts, keyset
-from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE
+from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE, Contact
 
 FEW = 1_000  # that are looked at one by one
 # That are walked by for a page, when more than those are found: most pages are full by the first.
@@ -26,7 +26,7 @@ SOME = 20_000
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> tuple[list[Row], str | None]:
+) -> tuple[list[Contact], str | None]:
     """Like contacts.page, and perhaps with `q` and `q_phone`: what an email or a name begins with,
     and what a phone number does. A page that is shorter than `limit` may not be the last: then the
     second is the id below which the next one goes on."""
@@ -70,7 +70,7 @@ def _values(q: str, q_phone: str | None) -> dict[str, str | None]:
 async def _few(db: Handle, workspace_id: str, q: Mapping[str, str | None]) -> list[str]:
     """The ids of those that begin so; more than FEW when there are more, and then not all."""
     # In the order of its index: a planner that hopes to meet some soon would walk the whole table.
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         f"""
         SELECT by_email.id FROM (
             SELECT c.id FROM contacts c WHERE c.workspace_id = :workspace_id AND {EMAIL}
@@ -96,7 +96,6 @@ async def _few(db: Handle, workspace_id: str, q: Mapping[str, str | None]) -> li
         most=FEW + 1,
         **q,
     )
-    return [row["id"] for row in rows]
 
 
 async def _more_changed(db: Handle, workspace_id: str, updated_after: datetime, most: int) -> bool:

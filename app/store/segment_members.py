@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 from app.store import contacts, jobs, keyset, usage
+from app.store.contacts import Contact
 from app.store.segments import Fitting
 
 METER = "segment"  # of usage: its members, by the segment's id as the period
@@ -91,7 +92,7 @@ async def counts(db: Handle, *, workspace_id: str) -> dict[str, int]:
 
 async def forget_contact(db: Handle, *, workspace_id: str, contact_id: str) -> None:
     """Of a locked contact that is about to be erased."""
-    gone = await db.fetch_all(
+    gone = await db.fetch_tuples(
         """
         DELETE FROM segment_members
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
@@ -100,7 +101,7 @@ async def forget_contact(db: Handle, *, workspace_id: str, contact_id: str) -> N
         workspace_id=workspace_id,
         contact_id=contact_id,
     )
-    amounts = {row["segment_id"]: -1 for row in gone if row["member"]}
+    amounts = {segment_id: -1 for segment_id, was_member in gone if was_member}
     await count_changes(db, workspace_id=workspace_id, amounts=amounts)
 
 
@@ -130,10 +131,11 @@ async def page(
     filters: Mapping[str, object],
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[Contact]:
     """The members as contacts, newest first. Filters: the times of contacts.CLAUSES."""
     narrowed, values = keyset.narrowed(contacts.CLAUSES, filters, before, "m.contact_id")
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Contact,
         f"""
         SELECT {contacts.COLUMNS}
         FROM segment_members m
@@ -153,7 +155,7 @@ async def ids_after(
     db: Handle, *, workspace_id: str, segment_id: str, after: str, limit: int
 ) -> list[str]:
     """The next members, in the order of their ids."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT contact_id FROM segment_members
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND member
@@ -166,7 +168,6 @@ async def ids_after(
         after=after,
         limit=limit,
     )
-    return [row["contact_id"] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ async def remember(
 
 
 async def segments_named(db: Handle, *, workspace_id: str, names: Collection[str]) -> list[str]:
-    rows = await db.fetch_all(
+    segment_ids = await db.fetch_values(
         """
         SELECT segment_id FROM segment_names
         WHERE workspace_id = :workspace_id AND name = ANY(:names)
@@ -236,7 +237,7 @@ async def segments_named(db: Handle, *, workspace_id: str, names: Collection[str
         workspace_id=workspace_id,
         names=sorted(names),
     )
-    return sorted({row["segment_id"] for row in rows})
+    return sorted(set(segment_ids))
 
 
 async def set_names(
@@ -290,7 +291,7 @@ async def touch_named(
 ) -> None:
     """Likewise for the segments that name what has changed: each a name and the contact, which need
     not be locked."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT name, segment_id FROM segment_names
         WHERE workspace_id = :workspace_id AND name = ANY(:names)
@@ -298,8 +299,8 @@ async def touch_named(
         workspace_id=workspace_id,
         names=sorted({name for name, _ in changed}),
     )
-    for segment_id in sorted({row["segment_id"] for row in rows}):
-        names = {row["name"] for row in rows if row["segment_id"] == segment_id}
+    for segment_id in sorted({segment_id for _, segment_id in rows}):
+        names = {name for name, named in rows if named == segment_id}
         ids = {contact_id for name, contact_id in changed if name in names}
         await touch(db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[segment_id])
 
@@ -341,7 +342,7 @@ async def delete_touches(
 
 async def due(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> list[str]:
     """The contacts whose answer time may have changed, the longest due first."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT contact_id FROM segment_members
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND next_at <= :now
@@ -352,12 +353,11 @@ async def due(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> 
         segment_id=segment_id,
         limit=limit,
     )
-    return [row["contact_id"] for row in rows]
 
 
 async def next_due(db: Handle, *, workspace_id: str, segment_id: str) -> datetime | None:
     """When the segment's job has work again: now for whom is touched already."""
-    row = await db.fetch_one(
+    next_at: datetime | None = await db.fetch_value(
         """
         SELECT next_at FROM segment_members
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND next_at IS NOT NULL
@@ -369,12 +369,13 @@ async def next_due(db: Handle, *, workspace_id: str, segment_id: str) -> datetim
     )
     if await touched(db, workspace_id=workspace_id, segment_id=segment_id, limit=1):
         return await db.now()
-    return None if row is None else row["next_at"]
+    return next_at
 
 
-async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
     """Lock those of the contacts that nobody else holds, and return them."""
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Contact,
         f"""
         SELECT {contacts.COLUMNS} FROM contacts
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
@@ -387,12 +388,11 @@ async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> lis
 
 
 async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[str]:
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,
         ids=list(ids),
     )
-    return [row["id"] for row in rows]
 
 
 async def contacts_after(
@@ -400,7 +400,7 @@ async def contacts_after(
 ) -> list[str]:
     """The ids of the next contacts, in their order."""
     narrowed = "" if to is None else "AND id <= :to"
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         f"""
         SELECT id FROM contacts
         WHERE workspace_id = :workspace_id AND id > :after {narrowed}
@@ -412,7 +412,6 @@ async def contacts_after(
         limit=limit,
         **({} if to is None else {"to": to}),
     )
-    return [row["id"] for row in rows]
 
 
 def kept(segment_id: str) -> Fitting:
@@ -453,7 +452,7 @@ async def lock_stretch(
         after=after,
         to=to,
     )
-    row = await db.returning(
+    [(until, is_last)] = await db.fetch_tuples(
         """
         WITH next AS (
             SELECT id FROM contacts
@@ -483,11 +482,12 @@ async def lock_stretch(
         to=to,
         limit=limit,
     )
-    return Stretch(after, **row)
+    return Stretch(after, until, is_last)
 
 
-async def rows_of(db: Handle, stretch: Stretch, *, workspace_id: str) -> list[Row]:
-    return await db.fetch_all(
+async def rows_of(db: Handle, stretch: Stretch, *, workspace_id: str) -> list[Contact]:
+    return await db.fetch_all_as(
+        Contact,
         f"""
         SELECT {contacts.COLUMNS} FROM contacts c
         WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
@@ -515,7 +515,7 @@ async def fill(
         "after": stretch.after,
         "until": stretch.until,
     }
-    gone = await db.fetch_all(
+    gone = await db.fetch_values(
         """
         DELETE FROM segment_members
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id
@@ -548,7 +548,7 @@ async def fill(
         """,
         **where,
     )
-    return members - len([row for row in gone if row["member"]])
+    return members - gone.count(True)
 
 
 # --- jobs that are late ---------------------------------------------------------------------------
@@ -561,7 +561,7 @@ async def late(
     next. A change that was not committed when the job looked for its next time may be so."""
     if db.is_sharded:
         return await _late_of_shards(db, after=after, limit=limit)
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT next.workspace_id, next.id,
                CAST(EXISTS (
@@ -582,8 +582,8 @@ async def late(
         id=after[1],
         limit=limit,
     )
-    keys = [(row["workspace_id"], row["id"]) for row in rows]
-    found = [(row["workspace_id"], row["id"]) for row in rows if row["is_late"]]
+    keys = [(workspace_id, id) for workspace_id, id, _ in rows]
+    found = [(workspace_id, id) for workspace_id, id, is_late in rows if is_late]
     return found, max(keys) if len(rows) == limit else None
 
 
@@ -591,7 +591,7 @@ async def _late_of_shards(
     db: Handle, *, after: tuple[str, str], limit: int
 ) -> tuple[list[tuple[str, str]], tuple[str, str] | None]:
     """The same in two steps: a look at all shards, then one at each segment on its own."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT workspace_id, id FROM segments
         WHERE (workspace_id, id) > (:workspace_id, :id)
@@ -602,7 +602,7 @@ async def _late_of_shards(
         id=after[1],
         limit=limit,
     )
-    keys = [(row["workspace_id"], row["id"]) for row in rows]
+    keys = [(workspace_id, id) for workspace_id, id in rows]
     late = await db.fetch_each(
         """
         SELECT s.id FROM segments s

@@ -8,9 +8,10 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.sql import columns
 from app.store import contacts, keyset
+from app.store.contacts import Contact
 
 State: TypeAlias = Literal["filling", "filled", "removing"]
 SegmentKind: TypeAlias = Literal["live", "frozen", "date", "schedule"]
@@ -252,7 +253,7 @@ async def watch(
 
 async def stop_watching(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
     """The ids of the definition's watches, which are gone for everybody."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         UPDATE segments SET state = 'removing'
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id
@@ -261,7 +262,6 @@ async def stop_watching(db: Handle, *, workspace_id: str, definition_id: str) ->
         workspace_id=workspace_id,
         definition_id=definition_id,
     )
-    return [row["id"] for row in rows]
 
 
 async def watches(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Segment]:
@@ -416,10 +416,11 @@ async def members(
     since: str | None,
     before: str | None,
     limit: int,
-) -> list[Row]:
+) -> list[Contact]:
     """Contacts from one id up to another, newest first. Filters: the times of contacts.CLAUSES."""
     narrowed, values = _between(since, before, filters)
-    return await db.fetch_all(
+    return await db.fetch_all_as(
+        Contact,
         f"""
         SELECT {contacts.COLUMNS} FROM contacts c
         WHERE c.workspace_id = :workspace_id {narrowed} AND ({fitting.sql})
@@ -522,9 +523,9 @@ def _each(workspace_id: str, contact_ids: Of) -> list[dict[str, Any]]:
 
 
 async def known_definitions(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
-    rows = await db.fetch_all(
+    found = await db.fetch_values(
         "SELECT id FROM definitions WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,
         ids=list(ids),
     )
-    return {row["id"] for row in rows}
+    return set(found)

@@ -112,7 +112,7 @@ async def by_reason(
 
 async def of_address(db: Handle, *, workspace_id: str, address_hash: str) -> list[str]:
     """The reasons that hold."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT reason FROM suppressions
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash
@@ -120,7 +120,6 @@ async def of_address(db: Handle, *, workspace_id: str, address_hash: str) -> lis
         workspace_id=workspace_id,
         address_hash=address_hash,
     )
-    return [row["reason"] for row in rows]
 
 
 async def reasons(
@@ -134,7 +133,7 @@ async def reasons_in(
     db: Handle, *, workspace_ids: Sequence[str], address_hashes: Sequence[str]
 ) -> dict[str, list[str]]:
     """The reasons for addresses of several workspaces: each is known by a hash of its own."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT address_hash, reason FROM suppressions
         WHERE workspace_id = ANY(:workspace_ids) AND address_hash = ANY(:address_hashes)
@@ -143,8 +142,8 @@ async def reasons_in(
         address_hashes=list(address_hashes),
     )
     found: dict[str, list[str]] = {address_hash: [] for address_hash in address_hashes}
-    for row in rows:
-        found[row["address_hash"]].append(row["reason"])
+    for address_hash, reason in rows:
+        found[address_hash].append(reason)
     return found
 
 
@@ -152,7 +151,7 @@ async def lift(
     db: Handle, *, workspace_id: str, address_hash: str, reasons: Sequence[str]
 ) -> list[str]:
     """The reasons that did hold until now."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         DELETE FROM suppressions
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash
@@ -163,12 +162,11 @@ async def lift(
         address_hash=address_hash,
         reasons=list(reasons),
     )
-    return [row["reason"] for row in rows]
 
 
 async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]) -> list[str]:
     """They still hold, and nobody can read for whom; their ids."""
-    forgotten = await db.fetch_all(
+    forgotten = await db.fetch_values(
         """
         UPDATE suppressions SET address = NULL
         WHERE workspace_id = :workspace_id AND address_hash = ANY(:address_hashes)
@@ -185,7 +183,7 @@ async def forget(db: Handle, *, workspace_id: str, address_hashes: Sequence[str]
         workspace_id=workspace_id,
         address_hashes=list(address_hashes),
     )
-    return [row["id"] for row in forgotten]
+    return forgotten
 
 
 async def recognize(db: Handle, rows: Sequence[Mapping[str, str]]) -> None:
@@ -223,7 +221,7 @@ async def name_in_flight(
     """Name the messages that may arrive although the answer says none will, beside those that
     earlier answers have named: what one of them said stays true."""
     where = {"workspace_id": workspace_id, "address_hash": address_hash, "reason": reason}
-    row = await db.fetch_one(
+    named = await db.fetch_value(
         """
         SELECT in_flight FROM suppressions
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
@@ -231,7 +229,7 @@ async def name_in_flight(
         """,
         **where,
     )
-    if row is None:  # lifted meanwhile
+    if named is None:  # lifted meanwhile
         return
     await db.execute(
         """
@@ -239,7 +237,7 @@ async def name_in_flight(
         WHERE workspace_id = :workspace_id AND address_hash = :address_hash AND reason = :reason
         """,
         **where,
-        message_ids=sorted({*row["in_flight"], *message_ids}),
+        message_ids=sorted({*named, *message_ids}),
     )
 
 
@@ -317,7 +315,7 @@ async def name_in_answer(
 ) -> None:
     """Name the messages that may arrive although the contact has left the topic, in the newest
     record of that, beside those that earlier answers have named."""
-    row = await db.fetch_one(
+    rows = await db.fetch_tuples(
         """
         SELECT id, in_flight FROM consent_events
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND channel = :channel
@@ -331,16 +329,17 @@ async def name_in_answer(
         channel=channel,
         topic_id=topic_id,
     )
-    if row is None:  # erased meanwhile
+    if not rows:  # erased meanwhile
         return
+    [(id, named)] = rows
     await db.execute(
         """
         UPDATE consent_events SET in_flight = :message_ids
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
-        id=row["id"],
-        message_ids=sorted({*(row["in_flight"] or ()), *message_ids}),
+        id=id,
+        message_ids=sorted({*(named or ()), *message_ids}),
     )
 
 

@@ -231,7 +231,7 @@ async def naming_topic(
     db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
 ) -> list[str]:
     """The ids of those on the channels whose topic it is."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT id FROM templates
         WHERE workspace_id = :workspace_id AND topic_id = :topic_id AND channel = ANY(:channels)
@@ -241,7 +241,6 @@ async def naming_topic(
         topic_id=topic_id,
         channels=list(channels),
     )
-    return [row["id"] for row in rows]
 
 
 async def page(

@@ -165,7 +165,7 @@ async def forget_answers(
         after=after,
         others=walk - 1,
     )
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT id, topics FROM contacts
         WHERE workspace_id = :workspace_id AND id > :after AND id <= :last
@@ -181,10 +181,10 @@ async def forget_answers(
     kept = [
         {
             "workspace_id": workspace_id,
-            "id": row["id"],
-            "topics": {name: states for name, states in row["topics"].items() if name != id},
+            "id": contact_id,
+            "topics": {name: states for name, states in topics.items() if name != id},
         }
-        for row in rows
+        for contact_id, topics in rows
     ]
     if kept:
         await db.execute_many(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from app.database.db import Handle, Row, new_id
+from app.database.db import Handle, new_id
 
 CONTACTS, MESSAGES = "contacts", "messages"
 DAILY = "daily messages"  # through the operator's channels, of a workspace with a daily limit
@@ -78,7 +79,7 @@ async def used(db: Handle, *, workspace_id: str, meter: str, period: str = "") -
 
 async def used_by_period(db: Handle, *, workspace_id: str, meter: str) -> dict[str, int]:
     """The same for every period in which there was any."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT period, CAST(sum(amount) AS BIGINT) AS used
         FROM (SELECT period, amount FROM usage_totals
@@ -91,7 +92,7 @@ async def used_by_period(db: Handle, *, workspace_id: str, meter: str) -> dict[s
         workspace_id=workspace_id,
         meter=meter,
     )
-    return {row["period"]: row["used"] for row in rows}
+    return dict(rows)
 
 
 async def forget_period(db: Handle, *, workspace_id: str, meter: str, period: str) -> None:
@@ -138,7 +139,7 @@ async def any_changes(db: Handle) -> bool:
 
 async def fold(db: Handle, *, limit: int) -> int:
     """Up to `limit` changes become part of their totals; how many."""
-    changes = await db.fetch_all(
+    changes = await db.fetch_tuples(
         """
         DELETE FROM usage_changes
         WHERE (workspace_id, meter, period, id) IN (
@@ -156,19 +157,18 @@ async def fold(db: Handle, *, limit: int) -> int:
 async def changed(db: Handle, *, limit: int) -> list[str]:
     """Workspaces with changes that are not in their totals: for a sharded database, which looks at
     all shards without locks, and folds one workspace at a time."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT DISTINCT workspace_id
         FROM (SELECT workspace_id FROM usage_changes LIMIT :limit) AS found
         """,
         limit=limit,
     )
-    return [row["workspace_id"] for row in rows]
 
 
 async def fold_of(db: Handle, *, workspace_id: str, limit: int) -> int:
     """Likewise, of one workspace."""
-    changes = await db.fetch_all(
+    changes = await db.fetch_tuples(
         """
         DELETE FROM usage_changes
         WHERE workspace_id = :workspace_id AND (meter, period, id) IN (
@@ -185,10 +185,10 @@ async def fold_of(db: Handle, *, workspace_id: str, limit: int) -> int:
     return len(changes)
 
 
-async def _add_to_totals(db: Handle, changes: Sequence[Row]) -> None:
-    sums: Counter[tuple[str, str, str]] = Counter()
-    for change in changes:
-        sums[change["workspace_id"], change["meter"], change["period"]] += change["amount"]
+async def _add_to_totals(db: Handle, changes: Sequence[tuple[Any, ...]]) -> None:
+    sums = Counter[tuple[str, ...]]()
+    for *key, amount in changes:
+        sums[tuple(key)] += amount
     await db.execute_many(
         """
         INSERT INTO usage_totals (workspace_id, meter, period, amount)

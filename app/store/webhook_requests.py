@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.database.ids import first_id
 from app.database.sql import Document, columns
 from app.store import keyset
@@ -151,7 +151,7 @@ CLAUSES = {
 
 async def next_definition(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
     """The workspace and id of the next definition that has any; the first is after ("", "")."""
-    row = await db.fetch_one(
+    found = await db.fetch_tuples(
         """
         SELECT workspace_id, definition_id FROM webhook_requests
         WHERE (workspace_id, definition_id) > (:workspace_id, :definition_id)
@@ -161,7 +161,7 @@ async def next_definition(db: Handle, after: tuple[str, str]) -> tuple[str, str]
         workspace_id=after[0],
         definition_id=after[1],
     )
-    return (row["workspace_id"], row["definition_id"]) if row else None
+    return (found[0][0], found[0][1]) if found else None
 
 
 async def delete_old(
@@ -201,11 +201,11 @@ async def delete_old(
 
 async def bodies(
     db: Handle, *, workspace_id: str, definition_id: str, longest: int, limit: int
-) -> list[Row]:
+) -> list[bytes]:
     """Newest first, of whoever knew the secret: a body that is longer is none, nor is a repeat."""
-    return await db.fetch_all(
+    found = await db.fetch_values(
         """
-        SELECT w.id, COALESCE(r.body, w.body) AS body
+        SELECT COALESCE(r.body, w.body) AS body
         FROM webhook_requests w
         LEFT JOIN runs r ON r.workspace_id = :workspace_id AND r.id = w.run_id
         WHERE w.workspace_id = :workspace_id AND w.definition_id = :definition_id
@@ -219,6 +219,7 @@ async def bodies(
         longest=longest,
         limit=limit,
     )
+    return [bytes(body) for body in found]
 
 
 async def whole(db: Handle, *, workspace_id: str, id: str) -> WebhookRequest | None:

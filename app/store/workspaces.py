@@ -186,19 +186,20 @@ async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
 async def _earned_of_shard(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
     """The same in steps: people are on the coordinator. All shards are looked at for the other
     workspaces of its owners, but only while it is new itself."""
-    row = await db.fetch_one(
-        "SELECT plan, created_at AS founded_at, daily_limit FROM workspaces WHERE id = :id", id=id
+    rows = await db.fetch_tuples(
+        "SELECT plan, created_at, daily_limit FROM workspaces WHERE id = :id", id=id
     )
-    if row is None:
+    if not rows:
         return None
+    [(plan, founded_at, daily_limit)] = rows
     owned = "SELECT user_id FROM memberships WHERE workspace_id = :id AND role = 'owner'"
-    owners = [one["user_id"] for one in await db.fetch_all(owned, id=id)]
+    owners = await db.fetch_values(owned, id=id)
     verified = await db.fetch_value(
         "SELECT id FROM users WHERE id = ANY(:ids) AND email_verified_at IS NOT NULL LIMIT 1",
         ids=owners,
     )
     allowance_of = None
-    if row["plan"] == "starter" and row["daily_limit"] is None and row["founded_at"] > new_since:
+    if plan == "starter" and daily_limit is None and founded_at > new_since:
         allowance_of = await db.fetch_value(
             """
             SELECT min(s.id) FROM memberships p
@@ -209,7 +210,7 @@ async def _earned_of_shard(db: Handle, *, id: str, new_since: datetime) -> Earne
             owners=owners,
             new_since=new_since,
         )
-    return Earned(**row, owner_verified=verified is not None, allowance_of=allowance_of or id)
+    return Earned(plan, founded_at, daily_limit, verified is not None, allowance_of or id)
 
 
 async def change_plan(db: Handle, *, id: str, plan: str) -> None:

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.errors import Problem
 from app.identity.identity import Member
 from app.store import idempotency
@@ -74,14 +74,14 @@ class Asked:
         if kept is None:
             return None
         self._refuse_another(kept)
-        if not kept["answer"]:
+        if not kept.answer:
             raise Problem(
                 "conflict",
                 "The response for this Idempotency-Key contained data of a person erased since; a"
                 " new request needs a new key.",
             )
         return _replayed(
-            self.vault.decrypt(PURPOSE, kept["answer"], member.workspace_id, self.id.hex())
+            self.vault.decrypt(PURPOSE, kept.answer, member.workspace_id, self.id.hex())
         )
 
     async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
@@ -116,13 +116,13 @@ class Asked:
             expires_at=await db.now() + KEPT_FOR,
         )
 
-    def _refuse_another(self, kept: Row) -> None:
-        if kept["asked"] != self.content:
+    def _refuse_another(self, kept: idempotency.Kept) -> None:
+        if kept.asked != self.content:
             raise Problem(
                 "idempotency_mismatch",
                 "This Idempotency-Key was used with another body; a new request needs a new key.",
             )
-        if kept["only_for"] not in (None, self.member.via_id):
+        if kept.only_for not in (None, self.member.via_id):
             raise Problem(
                 "idempotency_mismatch",
                 "This Idempotency-Key was used by somebody else, and its response had a secret.",

@@ -120,9 +120,9 @@ def page(
     return reply.page([resource(row) for row in shown], next_cursor)
 
 
-def _id(row: Any) -> str:
+def _id(item: Any) -> str:
     """The id of a row, or of what is shown of it already."""
-    id: str = row["id"] if isinstance(row, Mapping) else row.id
+    id: str = item["id"] if isinstance(item, Mapping) else item.id
     return id
 
 

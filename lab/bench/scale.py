@@ -515,6 +515,7 @@ class RecordingHandle:
 
     fetch_one = Handle.fetch_one
     fetch_value = Handle.fetch_value
+    fetch_values = Handle.fetch_values
     execute = Handle.execute
 
 

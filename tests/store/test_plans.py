@@ -410,6 +410,8 @@ class RecordingHandle:
     fetch_all_as = Handle.fetch_all_as
     fetch_one_as = Handle.fetch_one_as
     fetch_value = Handle.fetch_value
+    fetch_values = Handle.fetch_values
+    fetch_tuples = Handle.fetch_tuples
     returning = Handle.returning
     returning_as = Handle.returning_as
     execute = Handle.execute

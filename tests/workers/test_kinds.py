@@ -52,7 +52,7 @@ async def test_a_further_kind_is_found_everywhere(
         row = {"workspace_id": "ws_1", "kind": FURTHER, "id": "tpl_1", "wake_at": late}
         await db.execute(INSERT_JOB, **row)
         assert (await jobs.next_due(db))[FURTHER] == late
-        assert (await health.due(db, FURTHER))["count"] == 1
+        assert (await health.due(db, FURTHER)).count == 1
     async with visiting(process) as visitor:
         root = replace(cast.mallory, client=visitor, key=await session(process, cast.mallory))
         found = await root.read("/admin/invariants")
