@@ -145,7 +145,7 @@ async def _contact(
         return None
     now = datetime.now(UTC)
     row, tags = scenes.given_contact(case.input.contact, case.workspace.country, now)
-    columns = {name: row[name] for name in profile.check(None, {}, None).columns}
+    columns = {name: getattr(row, name) for name in profile.check(None, {}, None).columns}
     program = check.compile(case.definition.shape, case.definition.body).program
     assert program is not None
     async with process.database.write() as db:
@@ -158,10 +158,10 @@ async def _contact(
         assert made is not None
         fields = profile.as_text(columns["metadata"])
         if fields:
-            await contacts.add_fields(db, workspace_id=workspace_id, fields=[(made["id"], fields)])
+            await contacts.add_fields(db, workspace_id=workspace_id, fields=[(made.id, fields)])
         if tags:
-            await contacts.add_tags(db, workspace_id=workspace_id, tags=[(made["id"], tags)])
-    return str(made["id"])
+            await contacts.add_tags(db, workspace_id=workspace_id, tags=[(made.id, tags)])
+    return str(made.id)
 
 
 def fitting(program: Program, definition_id: str, variants: Mapping[str, str]) -> str:
@@ -254,7 +254,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
         sent = await db.fetch_all("SELECT * FROM messages WHERE run_id = :id", id=run_id)
         contact = await contacts.by_id(db, workspace_id=workspace_id, id=run.contact_id)
         assert contact is not None
-        ids = [contact["id"]]
+        ids = [contact.id]
         tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
         now = await db.now()
     text = {(row["node_id"], row["visit"]): _said(row) for row in sent}
@@ -263,7 +263,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
         run.created_at,
         [_passage(step, text.get((step.node_id, step.visit))) for step in steps],
         end,
-        shapes.resource(contact, tags[contact["id"]]),
+        shapes.resource(contact, tags[contact.id]),
     )
 
 

@@ -47,7 +47,7 @@ async def ordered(process: Process, acme: str) -> None:
     workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
     async with process.database.write() as db:
         contact = await audience.create(db, workspace, {"email": "ada@example.com"})
-        wanted = create.Order(acme, "email", contact["id"], None, None, HELLO)
+        wanted = create.Order(acme, "email", contact.id, None, None, HELLO)
         await create.create(process, db, wanted)
 
 

@@ -9,21 +9,21 @@ import pytest
 
 from app.audience import audience, lookups
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Row
 from app.errors import Problem
 from app.process import Process
 from app.store import contacts
+from app.store.contacts import Contact
 from tests.cast import lock_waiters, workspace
 
 ADA = lookups.read("email", "Ada@Example.com", None)
 
 
-async def found(process: Process, workspace_id: str, lookup: audience.Lookup) -> Row | None:
+async def found(process: Process, workspace_id: str, lookup: audience.Lookup) -> Contact | None:
     async with process.database.write() as db:
         return await lookups.find_locked(db, workspace_id, lookup)
 
 
-async def made(process: Process, acme: WorkspaceContext, **values: Any) -> Row:
+async def made(process: Process, acme: WorkspaceContext, **values: Any) -> Contact:
     async with process.database.write() as db:
         return await audience.create(db, acme, values)
 
@@ -37,13 +37,13 @@ async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone
     for lookup in (
         ADA,
         lookups.read("phone", "01511 2345678", "DE"),
-        lookups.read("contact_id", row["id"], None),
+        lookups.read("contact_id", row.id, None),
         lookups.read("contact_id", 7, None, "crm"),
         lookups.read("contact_id", "7", None, "crm"),
     ):
         ours = await found(process, acme, lookup)
         assert ours is not None
-        assert ours["id"] == row["id"]
+        assert ours.id == row.id
         assert await found(process, rival, lookup) is None
 
 
@@ -60,7 +60,7 @@ async def test_who_gets_another_address_while_the_lock_is_awaited_is_not_taken(p
     context = WorkspaceContext(await workspace(process, "Acme"), None, process.vault)
     row = await made(process, context, email="ada@example.com")
     async with process.database.write() as db:
-        locked = await contacts.locked(db, workspace_id=context.id, id=row["id"])
+        locked = await contacts.locked(db, workspace_id=context.id, id=row.id)
         assert locked is not None
         await audience.change(db, context, locked, {"email": "bea@example.com"})
         finding = asyncio.create_task(found(process, context.id, ADA))

@@ -15,13 +15,14 @@ import pytest
 from app.audience import audience, erasing, membership, segment_jobs, segments
 from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
 from app.database import postgres
-from app.database.db import Database, Handle, Row, new_id
+from app.database.db import Database, Handle, new_id
 from app.errors import Problem
 from app.machine import document
 from app.process import Process
 from app.runs import run_control
 from app.store import contacts, jobs, runs, segment_members
 from app.store import segments as store
+from app.store.contacts import Contact
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle
 from workers.maintenance import JobSweep
 
@@ -92,7 +93,7 @@ class World:
 
     async def create(self, db: Handle) -> None:
         row = await audience.create(db, self.context, self.values(), self.tags())
-        self.people.append(row["id"])
+        self.people.append(row.id)
 
     def values(self) -> dict[str, Any]:
         values: dict[str, Any] = {"email": f"{new_id('x')}@x.test"}
@@ -120,9 +121,9 @@ class World:
     async def tag(self, db: Handle) -> None:
         row = await self.someone(db)
         if row is not None and self.random.random() < 0.5:
-            await audience.add_tags(db, self.context, row["id"], self.tags())
+            await audience.add_tags(db, self.context, row.id, self.tags())
         elif row is not None:
-            await audience.remove_tag(db, self.context, row["id"], self.random.choice("ab5"))
+            await audience.remove_tag(db, self.context, row.id, self.random.choice("ab5"))
 
     async def event(self, db: Handle) -> None:
         row = await self.someone(db)
@@ -131,7 +132,7 @@ class World:
             name = self.random.choice(["order", "visit", "else"])
             at = now - timedelta(minutes=self.random.choice([0, 20, 100]))
             given = {"at": document.text(now + timedelta(minutes=self.random.choice([-20, 30])))}
-            happened = ContactEvent(row["id"], name, given, at, reacts=at == now)
+            happened = ContactEvent(row.id, name, given, at, reacts=at == now)
             await all_happened(db, self.context, [happened])
 
     async def run(self, db: Handle) -> None:
@@ -142,7 +143,7 @@ class World:
                 db,
                 self.workspace_id,
                 definition_id=self.flow_id,
-                contact_id=row["id"],
+                contact_id=row.id,
                 data={},
             )
 
@@ -154,7 +155,7 @@ class World:
         if self.people and self.random.random() < 0.2:
             await erasing.erase(db, self.context, self.people.pop(0))
 
-    async def someone(self, db: Handle) -> Row | None:
+    async def someone(self, db: Handle) -> Contact | None:
         if not self.people:
             return None
         id = self.random.choice(self.people)
@@ -244,7 +245,7 @@ class World:
                     before=None,
                     limit=10_000,
                 )
-                found[id] = {row["id"] for row in rows}, counts.get(id, 0)
+                found[id] = {row.id for row in rows}, counts.get(id, 0)
         return found
 
     async def fresh(self) -> dict[str, tuple[set[str], int]]:
@@ -261,7 +262,7 @@ class World:
                 before=None,
                 limit=10_000,
             )
-            ids = {row["id"] for row in page.rows}
+            ids = {row.id for row in page.rows}
             found[id] = ids, len(ids)
         return found
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from app.audience.pii_search import Identifiers
+from app.store.contacts import Addresses, Contact
 
-ADA = Identifiers.of({"id": "con_1Ab", "email_key": "ada@example.com", "phone": "+491712345678"})
+
+def contact(id: str, email: str | None, phone: str | None) -> Contact:
+    at = datetime.now(UTC)
+    return Contact(email, email, phone, id, None, None, None, None, {}, {}, {}, 1, at, at)
+
+
+ADA = Identifiers.of(contact("con_1Ab", "ada@example.com", "+491712345678"))
 
 
 @pytest.mark.parametrize(
@@ -34,10 +43,10 @@ def test_nobody_else_is(raw: bytes):
 
 def test_whoever_is_named_by_a_former_address_is_found():
     moved = Identifiers.of(
-        {"id": "con_1", "email_key": "new@example.com", "phone": None},
+        contact("con_1", "new@example.com", None),
         [
-            {"email_key": "ada@example.com", "phone": None},
-            {"email_key": None, "phone": "+491712345678"},
+            Addresses("ada@example.com", "ada@example.com", None),
+            Addresses(None, None, "+491712345678"),
         ],
     )
     for raw in (b'{"to": "new@example.com"}', b'{"to": "Ada@example.com"}', b"0171 / 234 56 78"):
@@ -46,6 +55,6 @@ def test_whoever_is_named_by_a_former_address_is_found():
 
 
 def test_a_contact_without_addresses_is_named_by_its_id_alone():
-    nobody = Identifiers.of({"id": "con_1", "email_key": None, "phone": None})
+    nobody = Identifiers.of(contact("con_1", None, None))
     assert nobody.are_in(b'{"contact": "con_1"}')
     assert not nobody.are_in(b'{"email": "", "phone": "+"}')

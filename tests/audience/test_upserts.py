@@ -52,9 +52,9 @@ async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any
             db, workspace_id=workspace_id, filters={}, before=None, limit=100
         )
         tags = await contacts.tags_of(
-            db, workspace_id=workspace_id, contact_ids=[row["id"] for row in rows]
+            db, workspace_id=workspace_id, contact_ids=[row.id for row in rows]
         )
-    shown = [shapes.resource(row, tags[row["id"]]) for row in reversed(rows)]
+    shown = [shapes.resource(row, tags[row.id]) for row in reversed(rows)]
     own = ("id", "createdAt", "updatedAt", "subscriptions")
     return [
         {k: v for k, v in one.items() if v not in (None, {}, []) and k not in own} for one in shown
@@ -116,10 +116,8 @@ async def test_an_id_finds_who_has_no_other_address(database: Database):
         row = await audience.create(
             db, WorkspaceContext(acme, None, VAULT), {"metadata": {"crmId": "7"}}
         )
-    assert await upsert(database, acme, {"id": row["id"], "email": "a@x.test"}) == ["updated"]
-    assert await upsert(database, acme, {"id": row["id"], "email": None, "metadata": None}) == [
-        [""]
-    ]
+    assert await upsert(database, acme, {"id": row.id, "email": "a@x.test"}) == ["updated"]
+    assert await upsert(database, acme, {"id": row.id, "email": None, "metadata": None}) == [[""]]
     assert await everybody(database, acme) == [{"email": "a@x.test", "metadata": {"crmId": "7"}}]
 
 
@@ -133,7 +131,7 @@ async def test_who_has_the_id_and_who_has_the_address_are_one(
     async with database.read() as db:
         bob = await contacts.by_email(db, workspace_id=acme, email_key="bob@x.test")
     assert bob is not None
-    given = {**address, "id": bob["id"], "lastName": "B"}
+    given = {**address, "id": bob.id, "lastName": "B"}
     assert await upsert(database, acme, given, dry_run=dry_run) == [["/id"]]
     assert await everybody(database, acme) == [ADA, BOB]
     own = {**given, "email": "bob@x.test", "phone": BOB["phone"]}
@@ -237,14 +235,14 @@ async def test_an_address_that_was_replaced_is_kept_and_one_that_was_in_between_
     async with database.read() as db:
         ada = await contacts.by_email(db, workspace_id=acme, email_key="new@x.test")
         assert ada is not None
-        kept = await contacts.former_addresses(db, workspace_id=acme, id=ada["id"])
+        kept = await contacts.former_addresses(db, workspace_id=acme, id=ada.id)
         everything = await db.fetch_all("SELECT contact_id FROM former_addresses")
-    assert sorted((row["email"] or "", row["email_key"], row["phone"]) for row in kept) == [
+    assert sorted((row.email or "", row.email_key, row.phone) for row in kept) == [
         ("", None, ADA["phone"]),
         ("ada@x.test", "ada@x.test", None),
         ("new@x.test", "new@x.test", None),
     ]
-    assert {row["contact_id"] for row in everything} == {ada["id"]}
+    assert {row["contact_id"] for row in everything} == {ada.id}
 
 
 async def test_what_is_wrong_with_an_entry_stands_in_it():

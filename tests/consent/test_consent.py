@@ -15,7 +15,7 @@ from app.audience.reactions import WorkspaceContext
 from app.audience.upserts import Entry
 from app.consent import consent
 from app.consent.consent import Suppression
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.machine.reasons import Reason
 from app.messages import callbacks, create, delivery
 from app.messages.providers import Account
@@ -23,6 +23,7 @@ from app.process import Process
 from app.providers.base import SendError
 from app.providers.callbacks import DELIVERED, Report
 from app.store import contacts, delivery_attempts, messages, suppressions
+from app.store.contacts import Contact
 from lab.chaos import optout
 from tests.cast import HELLO, settle
 from tests.messages.test_delivery import accepts, refuses, with_provider
@@ -36,7 +37,7 @@ OptOut: TypeAlias = Callable[[Process, Handle, str], Awaitable[None]]
 async def contact(process: Process, acme: str, **values: Any) -> str:
     async with process.database.write() as db:
         row = await audience.create(db, WorkspaceContext(acme, None, process.vault), values)
-    return str(row["id"])
+    return str(row.id)
 
 
 async def suppress(
@@ -94,7 +95,7 @@ async def status_of(process: Process, acme: str, message_id: str) -> tuple[str, 
     return row.status, row.reason_code
 
 
-async def read(process: Process, acme: str, id: str) -> Row:
+async def read(process: Process, acme: str, id: str) -> Contact:
     async with process.database.read() as db:
         row = await contacts.by_id(db, workspace_id=acme, id=id)
     assert row is not None

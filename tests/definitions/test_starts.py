@@ -55,7 +55,7 @@ async def make(process: Process, acme: str, email: str, *tags: str) -> str:
         row = await audience.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": email}, list(tags)
         )
-    return str(row["id"])
+    return str(row.id)
 
 
 async def test_a_new_contact_starts_what_waits_for_one(process: Process, acme: str):
@@ -218,7 +218,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
             workspace_id=acme,
             id="run_0",
             definition_id=first,
-            contact_id=ada["id"],
+            contact_id=ada.id,
             body=b"{}",
         )
     await settle(process)

@@ -155,7 +155,7 @@ async def test_an_opt_out_of_whose_address_bounced_or_complained_is_taken_once(
         row = await contacts.by_email(db, workspace_id=acme, email_key=ADA)
         reasons = await suppressions.of_address(db, workspace_id=acme, address_hash=hashed)
     assert row is not None
-    assert (row["subscriptions"], row["revision"]) == ({"email": reason}, 3)
+    assert (row.subscriptions, row.revision) == ({"email": reason}, 3)
     assert set(reasons) == {reason, "unsubscribed"}
 
 
@@ -200,7 +200,7 @@ async def test_a_dry_run_counts_opt_outs_as_the_run_does(
             await contacts.by_email(db, workspace_id=acme, email_key=f"{name}@new.example")
             for name in ("eve", "dan", "listed")
         ]
-    assert [row and row["subscriptions"]["email"] for row in rows] == ["unsubscribed"] * 3
+    assert [row and row.subscriptions["email"] for row in rows] == ["unsubscribed"] * 3
 
 
 async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(process: Process, acme: str):
@@ -212,7 +212,7 @@ async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(process: Proce
     async with process.database.read() as db:
         row = await contacts.by_email(db, workspace_id=acme, email_key="new@example.com")
     assert row is not None
-    assert row["subscriptions"] == {"email": "unsubscribed"}
+    assert row.subscriptions == {"email": "unsubscribed"}
 
 
 async def test_a_dry_run_counts_who_comes_again_much_later_once(process: Process, acme: str):
@@ -234,15 +234,15 @@ async def test_every_column_lands_where_it_belongs(process: Process, acme: str):
     async with process.database.read() as db:
         row = await contacts.by_email(db, workspace_id=acme, email_key="a@x.test")
         assert row is not None
-        tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[row["id"]])
-    assert (row["phone"], row["first_name"], row["last_name"]) == (
+        tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[row.id])
+    assert (row.phone, row.first_name, row.last_name) == (
         "+14155550100",
         "Ada",
         "Love, lace",
     )
-    assert (row["timezone"], row["locale"]) == ("Europe/London", "en")
-    assert (row["metadata"], tags[row["id"]]) == ({"plan": "pro", "n": "3"}, ["lead", "vip"])
-    assert row["created_at"].year > 2020
+    assert (row.timezone, row.locale) == ("Europe/London", "en")
+    assert (row.metadata, tags[row.id]) == ({"plan": "pro", "n": "3"}, ["lead", "vip"])
+    assert row.created_at.year > 2020
 
 
 async def test_a_national_number_is_read_with_the_workspace_s_country(process: Process, acme: str):
@@ -371,8 +371,8 @@ async def test_a_file_of_another_tool_is_read_by_a_mapping(
     async with process.database.read() as db:
         row = await contacts.by_email(db, workspace_id=acme, email_key="a@x.test")
     assert row is not None
-    assert (row["first_name"], row["last_name"]) == ("Ada", "Lovelace")
-    assert row["metadata"] == metadata
+    assert (row.first_name, row.last_name) == ("Ada", "Lovelace")
+    assert row.metadata == metadata
 
 
 WRONG_MAPPINGS: list[tuple[dict[str, str], list[str]]] = [

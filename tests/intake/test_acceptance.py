@@ -88,8 +88,7 @@ async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme
     first = await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
         assert (
-            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), ada["id"])
-            == "done"
+            await erasing.erase(db, WorkspaceContext(acme, None, process.vault), ada.id) == "done"
         )
     again = await receive(process, token, email(), idempotency_key="k")
     assert again == Accepted(first.run_id, first.contact_id, replayed=True)

@@ -235,8 +235,8 @@ async def test_a_contact_s_own_id_finds_it(process: Process, acme: str):
             db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
         )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
-    accepted = await receive(process, token, {"contact_id": ada["id"]})
-    assert accepted.contact_id == ada["id"]
+    accepted = await receive(process, token, {"contact_id": ada.id})
+    assert accepted.contact_id == ada.id
     # createContact has no effect here: an id alone makes nobody.
     assert (await refusal(process, token, {"contact_id": "con_x"})).code == "contact_not_found"
 
@@ -248,7 +248,7 @@ async def test_another_workspace_s_contact_does_not_exist(process: Process, acme
             db, WorkspaceContext(rival, None, process.vault), {"email": "ada@example.com"}
         )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
-    refused = await refusal(process, token, {"contact_id": theirs["id"]})
+    refused = await refusal(process, token, {"contact_id": theirs.id})
     unknown = await refusal(process, token, {"contact_id": "con_00000000000000000000000000"})
     assert (refused.code, refused.detail) == (unknown.code, unknown.detail)
 
@@ -273,7 +273,7 @@ async def test_a_metadata_field_matches_as_text(
     }
     token = await hook(process, acme, trigger=trigger)
     accepted = await receive(process, token, {"objectId": value})
-    assert accepted.contact_id == first["id"]  # the oldest of several wins
+    assert accepted.contact_id == first.id  # the oldest of several wins
 
 
 @pytest.mark.parametrize(
@@ -322,8 +322,8 @@ async def test_a_new_contact_gets_the_defaults_rendered_from_the_event(process: 
         row = await contacts.by_id(db, workspace_id=acme, id=accepted.contact_id)
         tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[accepted.contact_id])
     assert row is not None
-    assert (row["first_name"], row["last_name"]) == ("Ada", None)
-    assert row["metadata"] == {"plan": "pro", "source": "shop"}
+    assert (row.first_name, row.last_name) == ("Ada", None)
+    assert row.metadata == {"plan": "pro", "source": "shop"}
     assert tags[accepted.contact_id] == ["lead", "pro"]
 
 
@@ -334,7 +334,7 @@ async def test_a_default_that_no_contact_may_hold_is_left_out(process: Process, 
     async with process.database.read() as db:
         row = await contacts.by_id(db, workspace_id=acme, id=accepted.contact_id)
     assert row is not None
-    assert (row["first_name"], row["timezone"]) == (None, None)
+    assert (row.first_name, row.timezone) == (None, None)
 
 
 async def test_fifty_events_at_once_for_one_new_address_make_one_contact(

@@ -13,6 +13,7 @@ from app.machine.reasons import Reason
 from app.messages import circuit_breaker, create, delivery, settling
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
+from app.store.circuit_breakers import OpenCircuit
 from tests import cast as cast_module
 from tests.cast import HELLO, settle
 from tests.messages.test_delivery import Provider, accepts, given_up, with_provider
@@ -102,7 +103,7 @@ async def test_who_waits_says_for_what_and_until_when(process: Process, acme: st
     at: datetime = known["ask_at"]
     row = (await reasons(process))[-1]
     assert row["reason_code"] == "provider_throttled"
-    assert row["reason_detail"] == circuit_breaker.explain(known)
+    assert row["reason_detail"] == circuit_breaker.explain(OpenCircuit(known["code"], at))
     assert at.strftime("throttles until %Y-%m-%dT%H:%M:%S") in row["reason_detail"]
     assert timedelta(seconds=80) < at - datetime.now(at.tzinfo) <= timedelta(seconds=90)
 
@@ -290,9 +291,9 @@ async def test_the_figures_tell_how_many_workspaces_wait(
 
 def test_messages_say_what_they_wait_for():
     at = datetime.fromisoformat("2026-11-22T02:03:04+00:00")
-    assert circuit_breaker.explain({"code": "provider_throttled", "ask_at": at}) == (
+    assert circuit_breaker.explain(OpenCircuit("provider_throttled", at)) == (
         "Waiting: the provider throttles until 2026-11-22T02:03:04.000Z."
     )
     assert "asked again at 2026-11-22T02:03:04.000Z" in circuit_breaker.explain(
-        {"code": "provider_unreachable", "ask_at": at}
+        OpenCircuit("provider_unreachable", at)
     )

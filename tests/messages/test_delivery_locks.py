@@ -75,7 +75,7 @@ async def people(process: Process, acme: str) -> list[str]:
     async with process.database.write() as db:
         for number in range(PEOPLE):
             found = await audience.create(db, workspace, {"email": address(number)})
-            ids.append(found["id"])
+            ids.append(found.id)
         for _ in range(EACH):
             for id in ids:
                 wanted = create.Order(acme, "email", id, None, None, HELLO)

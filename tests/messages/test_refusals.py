@@ -84,7 +84,7 @@ async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: 
             await judged(process, acme, TAKEN)
         await refusals.count(db, found)
     async with process.database.read() as db:
-        assert (await refused_recipients.counted(db, **named(acme)))["recipients"] == 2
+        assert (await refused_recipients.counted(db, **named(acme))).recipients == 2
 
 
 async def test_a_deferral_is_no_recipient(process: Process, acme: Provider):
@@ -96,7 +96,7 @@ async def test_who_refuses_nobody_at_once_is_not_counted(process: Process, acme:
     assert await judged(process, None, *[DEAD] * 60) == [Reason.BOUNCED_HARD] * 60
     async with process.database.read() as db:
         counted = await refused_recipients.counted(db, **named(acme))
-    assert counted == {"recipients": 0, "dead": 0, "put_off": 0}
+    assert counted == refused_recipients.Counted(recipients=0, dead=0, put_off=0)
 
 
 async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Provider):
@@ -105,7 +105,7 @@ async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Pr
         await db.execute("UPDATE recipient_counts SET minute = minute - 10")
     assert await judged(process, acme, *[TAKEN] * 20, DEAD) == [Reason.BOUNCED_HARD]
     async with process.database.read() as db:
-        assert (await refused_recipients.counted(db, **named(acme)))["recipients"] == 21
+        assert (await refused_recipients.counted(db, **named(acme))).recipients == 21
 
 
 async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provider):
@@ -134,7 +134,7 @@ async def test_what_was_suppressed_before_the_window_stays(process: Process, acm
     await judged(process, acme, *[DEAD] * 50)
     async with process.database.read() as db:
         marked = await refused_recipients.to_undo(db, limit=10)
-    assert [row["suppression_id"] for row in marked] == ["sup_new"]
+    assert [row.suppression_id for row in marked] == ["sup_new"]
     assert not await refusals.undo_batch(process)
     async with process.database.read() as db:
         assert await refused_recipients.to_undo(db, limit=10) == []

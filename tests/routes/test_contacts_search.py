@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.store import contacts, searches
+from app.store.contacts import Contact
 from tests.cast import Cast, Person
 
 PEOPLE: list[dict[str, Any]] = [
@@ -214,7 +215,7 @@ async def test_a_list_does_not_end_where_somebody_is_erased_meanwhile(
     made = [(await cast.ed.made("/contacts", {"email": f"pp{i}@x.test"}))["id"] for i in range(9)]
     read = contacts.by_ids
 
-    async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Row]:
+    async def by_ids(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Contact]:
         for id in ids[1:2]:
             assert (await cast.ed.delete(f"/contacts/{id}")).status_code == 204
             made.remove(id)

@@ -82,7 +82,7 @@ async def test_an_answer_enters_the_run_and_serves_what_follows(open_process: Pr
     run = await read(process, acme, run_id)
     assert run.status == "COMPLETED"
     contact, _ = await contact_of(process, acme, run_id)
-    assert contact["metadata"] == {"order": "x-7 1.10"}
+    assert contact.metadata == {"order": "x-7 1.10"}
     step = await step_of(process, acme, run_id)
     assert '"total":1.10,"n":123456789012345678901' in step.output
     assert "canary" not in step.output + run.state

@@ -11,13 +11,14 @@ import pytest
 
 from app.audience import audience, erasing
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Handle, Row
+from app.database.db import Handle
 from app.intake import webhooks
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import runner
 from app.store import contacts, messages, runs
+from app.store.contacts import Contact
 from app.store.jobs import Kind
 from tests.cast import SEND_HELLO, hook, settle
 
@@ -42,7 +43,7 @@ async def steps_of(process: Process, acme: str, run_id: str) -> list[runs.RunSte
         return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
 
 
-async def contact_of(process: Process, acme: str, run_id: str) -> tuple[Row, list[str]]:
+async def contact_of(process: Process, acme: str, run_id: str) -> tuple[Contact, list[str]]:
     run = await read(process, acme, run_id)
     async with process.database.read() as db:
         row = await contacts.by_id(db, workspace_id=acme, id=run.contact_id)
@@ -100,7 +101,7 @@ async def test_effects_and_their_records_are_there_together(process: Process, ac
     )
     await settle(process)
     contact, tags = await contact_of(process, acme, run_id)
-    assert (contact["first_name"], tags) == ("tea", ["drinks-tea"])
+    assert (contact.first_name, tags) == ("tea", ["drinks-tea"])
     steps = await steps_of(process, acme, run_id)
     assert [(s.node_id, s.status) for s in steps] == [
         ("name", "COMPLETED"),
@@ -167,7 +168,7 @@ async def test_an_address_that_somebody_else_has_is_refused_without_harm(
     [bad, _] = await steps_of(process, acme, run_id)
     assert bad.reason_code == Reason.CHANGE_REFUSED
     contact, tags = await contact_of(process, acme, run_id)
-    assert (contact["email"], tags) == ("ada@example.com", ["went-on"])
+    assert (contact.email, tags) == ("ada@example.com", ["went-on"])
 
 
 async def test_a_wait_ends_when_its_time_has_come_and_never_before(process: Process, acme: str):

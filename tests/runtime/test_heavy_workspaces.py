@@ -133,7 +133,7 @@ async def test_a_large_body_is_read_beside_the_loop_wherever_it_is_needed(proces
         tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=[accepted.contact_id])
         [message] = await db.fetch_all("SELECT status, content FROM messages")
     assert contact is not None
-    assert contact["first_name"] == "1.10"
+    assert contact.first_name == "1.10"
     assert tags[accepted.contact_id] == ["n7.0"]
     assert message["status"] == "SENT"
     assert "Order 7.0" in message["content"]
@@ -221,4 +221,4 @@ async def test_a_contact_is_not_made_without_defaults_that_nobody_could_compute(
     async with process.database.read() as db:
         contact = await contacts.by_id(db, workspace_id=acme, id=accepted.contact_id)
     assert contact is not None
-    assert contact["first_name"] == "Ada"
+    assert contact.first_name == "Ada"

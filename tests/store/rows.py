@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from app.audience import profile
-from app.database.db import Database, Row, new_id
+from app.database.db import Database, new_id
 from app.machine.fields import parse_duration
 from app.store import batches, contacts, definitions, delivery_attempts, messages, runs, workspaces
+from app.store.contacts import Contact
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
 
@@ -25,7 +26,7 @@ async def workspace(database: Database) -> str:
     return str(row.id)
 
 
-async def contact(database: Database, workspace_id: str, **given: Any) -> Row:
+async def contact(database: Database, workspace_id: str, **given: Any) -> Contact:
     async with database.write() as db:
         row = await contacts.insert(
             db, workspace_id=workspace_id, id=new_id("con"), columns=columns(**given)
@@ -40,7 +41,7 @@ async def found_by_field(
     """The id of the contact that a lookup by this field of metadata finds."""
     async with database.read() as db:
         [row] = await batches.found(db, "metadata", [(workspace_id, name, value)])
-    return None if row["id"] is None else str(row["id"])
+    return None if row.id is None else str(row.id)
 
 
 async def definition(

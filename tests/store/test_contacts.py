@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, Row, new_id
+from app.database.db import Database, new_id
 from app.errors import Duplicate
 from app.store import contacts
+from app.store.contacts import Contact
 from tests.store.rows import columns, contact, found_by_field, workspace
 
 ADA = {
@@ -24,26 +25,26 @@ ADA = {
 async def page(database: Database, acme: str, **filters: Any) -> list[str]:
     async with database.read() as db:
         rows = await contacts.page(db, workspace_id=acme, filters=filters, before=None, limit=50)
-    return [row["id"] for row in rows]
+    return [row.id for row in rows]
 
 
-async def fields(database: Database, acme: str, row: Row, **values: str) -> None:
+async def fields(database: Database, acme: str, row: Contact, **values: str) -> None:
     async with database.write() as db:
-        await contacts.replace_fields(db, workspace_id=acme, contact_id=row["id"], fields=values)
+        await contacts.replace_fields(db, workspace_id=acme, contact_id=row.id, fields=values)
 
 
-async def tag(database: Database, acme: str, row: Row, *tags: str) -> None:
+async def tag(database: Database, acme: str, row: Contact, *tags: str) -> None:
     async with database.write() as db:
-        await contacts.add_tags(db, workspace_id=acme, tags=[(row["id"], tags)])
+        await contacts.add_tags(db, workspace_id=acme, tags=[(row.id, tags)])
 
 
 async def test_a_contact_is_read_back_as_it_was_put_in(database: Database):
     acme = await workspace(database)
     made = await contact(database, acme, **ADA)
-    assert {name: made[name] for name in ADA} == ADA
-    assert (made["revision"], made["last_name"]) == (1, None)
+    assert {name: getattr(made, name) for name in ADA} == ADA
+    assert (made.revision, made.last_name) == (1, None)
     async with database.read() as db:
-        assert await contacts.by_id(db, workspace_id=acme, id=made["id"]) == made
+        assert await contacts.by_id(db, workspace_id=acme, id=made.id) == made
 
 
 async def test_every_address_finds_its_contact_in_its_own_workspace_only(database: Database):
@@ -54,12 +55,12 @@ async def test_every_address_finds_its_contact_in_its_own_workspace_only(databas
         for workspace_id, expected in ((acme, ada), (rival, None)):
             where = {"workspace_id": workspace_id}
             found = [
-                await contacts.by_id(db, **where, id=ada["id"]),
+                await contacts.by_id(db, **where, id=ada.id),
                 await contacts.by_email(db, **where, email_key="ada@example.com"),
                 await contacts.by_phone(db, **where, phone="+14155550132"),
             ]
             assert found == [expected] * 3
-    assert await found_by_field(database, acme, "crmId", "7") == ada["id"]
+    assert await found_by_field(database, acme, "crmId", "7") == ada.id
     assert await found_by_field(database, rival, "crmId", "7") is None
 
 
@@ -77,7 +78,7 @@ async def test_an_address_that_is_taken_makes_no_second_contact(
         assert await contacts.insert(db, workspace_id=rival, **again) is not None
         with pytest.raises(Duplicate):
             async with db.savepoint():
-                await contacts.update(db, workspace_id=acme, id=other["id"], columns=taken)
+                await contacts.update(db, workspace_id=acme, id=other.id, columns=taken)
 
 
 async def test_any_number_may_have_no_address(database: Database):
@@ -90,14 +91,14 @@ async def test_changes_count_as_revisions(database: Database):
     acme = await workspace(database)
     ada = await contact(database, acme, **ADA)
     async with database.write() as db:
-        where = {"workspace_id": acme, "id": ada["id"]}
+        where = {"workspace_id": acme, "id": ada.id}
         changed = await contacts.update(db, **where, columns=columns(first_name="A."))
         await contacts.touch(db, **where)
         touched = await contacts.locked(db, **where)
-    assert (changed["revision"], changed["email"], changed["first_name"]) == (2, None, "A.")
+    assert (changed.revision, changed.email, changed.first_name) == (2, None, "A.")
     assert touched is not None
-    assert touched["revision"] == 3
-    assert touched["updated_at"] > ada["updated_at"]
+    assert touched.revision == 3
+    assert touched.updated_at > ada.updated_at
 
 
 async def test_of_several_with_one_value_the_oldest_is_found(database: Database):
@@ -105,7 +106,7 @@ async def test_of_several_with_one_value_the_oldest_is_found(database: Database)
     ages = [await contact(database, acme) for _ in range(3)]
     for row in reversed(ages):
         await fields(database, acme, row, crmId="7")
-    assert await found_by_field(database, acme, "crmId", "7") == ages[0]["id"]
+    assert await found_by_field(database, acme, "crmId", "7") == ages[0].id
 
 
 async def test_what_a_contact_no_longer_holds_no_longer_finds_it(database: Database):
@@ -117,7 +118,7 @@ async def test_what_a_contact_no_longer_holds_no_longer_finds_it(database: Datab
         await found_by_field(database, acme, name, value)
         for name, value in (("crmId", "7"), ("plan", "pro"), ("crmId", "8"))
     ]
-    assert found == [None, None, row["id"]]
+    assert found == [None, None, row.id]
 
 
 async def test_a_tag_is_there_once_and_gone_once(database: Database):
@@ -126,14 +127,14 @@ async def test_a_tag_is_there_once_and_gone_once(database: Database):
     await tag(database, acme, ada, "b", "a")
     await tag(database, acme, ada, "b")
     async with database.write() as db:
-        where = {"workspace_id": acme, "contact_id": ada["id"]}
+        where = {"workspace_id": acme, "contact_id": ada.id}
         assert await contacts.remove_tag(db, **where, tag="b")
         assert not await contacts.remove_tag(db, **where, tag="b")
     await tag(database, acme, ada, "c")
     async with database.read() as db:
-        asked = [ada["id"], grace["id"]]
+        asked = [ada.id, grace.id]
         tags = await contacts.tags_of(db, workspace_id=acme, contact_ids=asked)
-    assert tags == {ada["id"]: ["a", "c"], grace["id"]: []}
+    assert tags == {ada.id: ["a", "c"], grace.id: []}
 
 
 async def test_with_a_contact_goes_what_hangs_on_it(database: Database):
@@ -142,10 +143,10 @@ async def test_with_a_contact_goes_what_hangs_on_it(database: Database):
     await fields(database, acme, row, crmId="7")
     await tag(database, acme, row, "a")
     async with database.write() as db:
-        await contacts.delete(db, workspace_id=rival, id=row["id"])
-        assert await contacts.by_id(db, workspace_id=acme, id=row["id"]) is not None
-        await contacts.delete(db, workspace_id=acme, id=row["id"])
-        assert await contacts.by_id(db, workspace_id=acme, id=row["id"]) is None
+        await contacts.delete(db, workspace_id=rival, id=row.id)
+        assert await contacts.by_id(db, workspace_id=acme, id=row.id) is not None
+        await contacts.delete(db, workspace_id=acme, id=row.id)
+        assert await contacts.by_id(db, workspace_id=acme, id=row.id) is None
         for table in ("contact_fields", "contact_tags"):
             assert await db.fetch_value(f"SELECT count(*) FROM {table}") == 0
 
@@ -157,17 +158,17 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database):
     await tag(database, acme, grace, "vip")
     await tag(database, rival, theirs, "vip")
     hour = timedelta(hours=1)
-    born = ada["created_at"]
-    both = [grace["id"], ada["id"]]
+    born = ada.created_at
+    both = [grace.id, ada.id]
     expected = [
         ({}, both),
-        ({"email_key": "ada@example.com"}, [ada["id"]]),
-        ({"phone": "+14155550132"}, [ada["id"]]),
-        ({"tag": "vip"}, [grace["id"]]),
+        ({"email_key": "ada@example.com"}, [ada.id]),
+        ({"phone": "+14155550132"}, [ada.id]),
+        ({"tag": "vip"}, [grace.id]),
         ({"tag": "vip", "phone": "+14155550132"}, []),
-        ({"created_after": born}, [grace["id"]]),
+        ({"created_after": born}, [grace.id]),
         ({"created_after": born - hour, "created_before": born + hour}, both),
-        ({"created_before": grace["created_at"]}, [ada["id"]]),
+        ({"created_before": grace.created_at}, [ada.id]),
         ({"updated_after": born + hour}, []),
     ]
     for filters, ids in expected:
@@ -176,13 +177,13 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database):
 
 async def test_pages_follow_one_another_without_gap_or_overlap(database: Database):
     acme = await workspace(database)
-    made = [(await contact(database, acme))["id"] for _ in range(7)]
+    made = [(await contact(database, acme)).id for _ in range(7)]
     seen: list[str] = []
     before = None
     async with database.read() as db:
         while rows := await contacts.page(
             db, workspace_id=acme, filters={}, before=before, limit=3
         ):
-            seen += [row["id"] for row in rows]
+            seen += [row.id for row in rows]
             before = seen[-1]
     assert seen == made[::-1]

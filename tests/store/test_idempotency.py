@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, Handle, Row, explain
+from app.database.db import Database, Handle, explain
 from app.store import idempotency, workspaces
 
 ID = bytes(range(32))
@@ -35,7 +35,9 @@ async def insert(db: Handle, lives_for: timedelta = HOUR, **given: Any) -> None:
     await idempotency.insert(db, **{**values, **given})
 
 
-async def found(database: Database, workspace_id: str = "ws_1", id: bytes = ID) -> Row | None:
+async def found(
+    database: Database, workspace_id: str = "ws_1", id: bytes = ID
+) -> idempotency.Kept | None:
     async with database.read() as db:
         return await idempotency.by_id(db, workspace_id=workspace_id, id=id)
 
@@ -43,11 +45,7 @@ async def found(database: Database, workspace_id: str = "ws_1", id: bytes = ID) 
 async def test_an_answer_is_found_in_its_workspace_by_its_id(database: Database):
     async with database.write() as db:
         await insert(db, only_for="key_1")
-    assert await found(database) == {
-        "asked": b"asked",
-        "only_for": "key_1",
-        "answer": b"answer",
-    }
+    assert await found(database) == idempotency.Kept(b"asked", "key_1", b"answer")
     assert await found(database, "ws_2") is None
     assert await found(database, id=bytes(32)) is None
 
@@ -59,7 +57,7 @@ async def test_workspaces_do_not_share_an_id(database: Database):
     ours, theirs = await found(database), await found(database, "ws_2")
     assert ours is not None
     assert theirs is not None
-    assert (ours["answer"], theirs["answer"]) == (b"answer", b"theirs")
+    assert (ours.answer, theirs.answer) == (b"answer", b"theirs")
 
 
 async def test_an_expired_answer_is_not_found_and_makes_room(database: Database):
@@ -68,7 +66,7 @@ async def test_an_expired_answer_is_not_found_and_makes_room(database: Database)
     assert await found(database) is None
     async with database.write() as db:
         await insert(db, asked=b"new", only_for="key_2", answer=b"newer")
-    assert await found(database) == {"asked": b"new", "only_for": "key_2", "answer": b"newer"}
+    assert await found(database) == idempotency.Kept(b"new", "key_2", b"newer")
 
 
 async def test_a_living_answer_is_never_replaced(database: Database):
@@ -79,7 +77,7 @@ async def test_a_living_answer_is_never_replaced(database: Database):
             await insert(db, answer=b"second")
     kept = await found(database)
     assert kept is not None
-    assert kept["answer"] == b"answer"
+    assert kept.answer == b"answer"
 
 
 async def test_what_is_answered_by_one_transaction_is_not_waited_for_by_another(

@@ -312,7 +312,7 @@ async def asked(
                 before=None,
                 limit=100,
             )
-            in_sql = [id in {row["id"] for row in found} for id in ids]
+            in_sql = [id in {row.id for row in found} for id in ids]
             for id in ids:
                 row = await contacts.by_id(db, workspace_id=workspace_id, id=id)
                 assert row is not None
