@@ -60,7 +60,7 @@ async def is_installed(connection: Connection) -> bool:
 
 async def remarks(connection: Connection) -> AsyncIterator[Remark]:
     """Whether everything is distributed, and every node answers and is durable."""
-    left = [row["name"] for row in await connection.fetch(DISTRIBUTABLE)]
+    left = [name for (name,) in await connection.fetch(DISTRIBUTABLE)]
     if left:
         sentence = f"Not distributed: {', '.join(left)}. Run python -m app migrate."
         yield Remark("shards", sentence, "FAIL")

@@ -55,11 +55,11 @@ async def configure(connection: Connection) -> list[str]:
     """Set what is not set; the names of the tables. Whoever reads and writes them meanwhile is not
     held up. What an operator has set in its place stays."""
     changed = []
-    for row in await connection.fetch(KNOWN, list(TABLES)):
-        there = {option.partition("=")[0] for option in row["options"]}
-        missing = {name: value for name, value in TABLES[row["name"]].items() if name not in there}
+    for table, options in await connection.fetch(KNOWN, list(TABLES)):
+        there = {option.partition("=")[0] for option in options}
+        missing = {name: value for name, value in TABLES[table].items() if name not in there}
         if missing:
-            options = ", ".join(f"{name} = {value}" for name, value in missing.items())
-            await connection.execute(f'ALTER TABLE "{row["name"]}" SET ({options})')
-            changed.append(row["name"])
+            new = ", ".join(f"{name} = {value}" for name, value in missing.items())
+            await connection.execute(f'ALTER TABLE "{table}" SET ({new})')
+            changed.append(table)
     return changed

@@ -172,12 +172,12 @@ CLAUSES = {
 
 async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
     """Those of the ids that are a broadcast's."""
-    rows = await db.fetch_all(
+    found = await db.fetch_values(
         "SELECT id FROM broadcasts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,
         ids=list(ids),
     )
-    return {row["id"] for row in rows}
+    return set(found)
 
 
 async def unfinished(db: Handle, *, workspace_id: str) -> list[Broadcast]:
