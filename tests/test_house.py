@@ -10,6 +10,7 @@ from pathlib import Path
 import app
 from app import routes
 from app.routes import CONSOLE_ROUTES, ROUTES, SANDBOX_ROUTES
+from lab import house as figures
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -86,6 +87,13 @@ def test_identifiers_are_plain_words():
                 names.add(node.id)
             if BANNED & names:
                 found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', '')}")
+    assert found == []
+
+
+def test_no_row_is_read_by_the_name_of_a_column():
+    """Decision 0221: the type checker sees every column."""
+    code = figures.trees(ROOT, "app", "workers")
+    found = [name for name, tree in code.items() if any(map(figures.is_row, ast.walk(tree)))]
     assert found == []
 
 

@@ -253,7 +253,7 @@ async def lock(db: Handle, claimed: Sequence[Job]) -> set[Job]:
         ],
     )
     held = {
-        (workspace_id, row["id"], row["lease_token"])
+        (workspace_id, *row.values())
         for workspace_id, rows in zip(sorted(whose), found, strict=True)
         for row in rows
     }
@@ -551,7 +551,7 @@ async def _claim_hinted(
         ],
     )
     return [
-        _job(lease, workspace_id, row["id"], row["claims"])
+        _job(lease, workspace_id, **row)
         for workspace_id, rows in zip(hinted, found, strict=True)
         for row in rows
     ]
@@ -571,7 +571,7 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
     the number of workspaces or of due rows."""
     if db.is_sharded:
         return await _look_at_shards(db, kind, fair_share)
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT workspace_id, wake_at
         FROM (SELECT workspace_id, wake_at FROM jobs
@@ -584,8 +584,8 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
         since=fair_share.horizon.since,
         limit=HEAD,
     )
-    fair_share.horizon.found(min((row["wake_at"] for row in rows), default=None), await db.now())
-    found = dict.fromkeys(row["workspace_id"] for row in rows)
+    fair_share.horizon.found(min((wake_at for _, wake_at in rows), default=None), await db.now())
+    found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
     if len(rows) == HEAD:
         found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
     return list(found)
@@ -594,7 +594,7 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
 async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
     """The due ones of the next SCANNED workspaces: one or two index probes for each, however long
     its queue is. Not min(workspace_id): a planner that expects few rows reads the whole backlog."""
-    rows = await db.fetch_all(
+    found = await db.fetch_values(
         """
         WITH RECURSIVE pending (workspace_id, n) AS (
             SELECT (SELECT j.workspace_id FROM jobs j
@@ -609,7 +609,7 @@ async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> lis
             FROM pending
             WHERE pending.workspace_id IS NOT NULL AND n < :most
         )
-        SELECT workspace_id, n
+        SELECT workspace_id
         FROM pending
         WHERE n = :most OR workspace_id IS NULL
            OR (SELECT j.wake_at FROM jobs j
@@ -622,8 +622,8 @@ async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> lis
         asked=fair_share.cursor,
         most=SCANNED,
     )
-    fair_share.cursor = rows[-1]["workspace_id"] or ""
-    return [row["workspace_id"] for row in rows if row["workspace_id"] is not None]
+    fair_share.cursor = found[-1] or ""
+    return [id for id in found if id is not None]
 
 
 async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
@@ -645,7 +645,7 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
         workspace_id=workspace_id,
         limit=limit,
     )
-    return [_job(lease, workspace_id, row["id"], row["claims"]) for row in rows]
+    return [_job(lease, workspace_id, **row) for row in rows]
 
 
 # Of each shard, of those that answer: the workspaces of its oldest due rows, and from a random
@@ -692,17 +692,17 @@ async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list
         head=HEAD,
         most=SCANNED,
     )
-    rows = await db.fetch_all(
+    results = await db.fetch_values(
         "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success", look=look
     )
-    found = {id for row in rows for id in orjson.loads(row["result"] or "[]")}
+    found = {id for result in results for id in orjson.loads(result or "[]")}
     fair_share.cursor = random.sample([*found, ""], 1)[0]
     fair_share.seen = found
     return sorted(found)
 
 
 async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
-    rows = await db.fetch_all(
+    results = await db.fetch_values(
         "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success",
         look="""
             SELECT json_object_agg(kinds.kind, next.wake_at)
@@ -712,8 +712,8 @@ async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
             """.format(kinds="', '".join(KINDS)),
     )
     found: dict[Kind, datetime] = {}
-    for row in rows:
-        for kind, wake_at in orjson.loads(row["result"] or "{}").items():
+    for result in results:
+        for kind, wake_at in orjson.loads(result or "{}").items():
             due = datetime.fromisoformat(wake_at)
             found[kind] = min(found.get(kind, due), due)
     return found
@@ -734,8 +734,8 @@ async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, dateti
         """
         for kind in KINDS
     ]
-    rows = await db.fetch_all(" UNION ALL ".join(each), since=since)
-    return {row["kind"]: row["wake_at"] for row in rows}
+    found = await db.fetch_tuples(" UNION ALL ".join(each), since=since)
+    return dict(found)
 
 
 # --- both directions ------------------------------------------------------------------------------
@@ -755,7 +755,7 @@ async def missing(
     begin = after or ("",) * len(work.key)
     if db.is_sharded:
         return await _missing_of_shards(db, kind, begin=begin, limit=limit)
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         f"""
         SELECT next.*,
                CAST(next.is_owed AND NOT EXISTS (
@@ -776,9 +776,8 @@ async def missing(
         limit=limit,
         **dict(zip(work.key, begin, strict=True)),
     )
-    found = [(row["workspace_id"], row["id"]) for row in rows if row["is_missing"]]
-    keys = [tuple(row[column] for column in work.key) for row in rows]
-    return found, max(keys) if len(rows) == limit else None
+    found = [(key[0], key[-1]) for *key, _, is_missing in rows if is_missing]
+    return found, max(tuple(key) for *key, _, _ in rows) if len(rows) == limit else None
 
 
 async def _missing_of_shards(
@@ -788,7 +787,7 @@ async def _missing_of_shards(
     work = KINDS[kind]
     key = ", ".join(f"t.{column}" for column in work.key)
     named = ", ".join(f":{column}" for column in work.key)
-    rows = await db.fetch_all(
+    keys = await db.fetch_tuples(
         f"""
         SELECT {key} FROM {work.table} t
         WHERE {work.open} AND {work.owed} AND ({key}) > ({named})
@@ -799,8 +798,8 @@ async def _missing_of_shards(
         **dict(zip(work.key, begin, strict=True)),
     )
     whose: defaultdict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        whose[row["workspace_id"]].append(row["id"])
+    for key_of in keys:
+        whose[key_of[0]].append(key_of[-1])
     found = await db.fetch_each(
         f"""
         SELECT t.id FROM {work.table} t
@@ -812,9 +811,12 @@ async def _missing_of_shards(
         """,
         [{"workspace_id": one, "ids": ids, "kind": kind} for one, ids in whose.items()],
     )
-    pairs = [(one, row["id"]) for one, of in zip(whose, found, strict=True) for row in of]
-    keys = [tuple(row[column] for column in work.key) for row in rows]
-    return pairs, max(keys) if len(rows) == limit else None
+    pairs = [
+        (workspace_id, *row.values())
+        for workspace_id, rows_of in zip(whose, found, strict=True)
+        for row in rows_of
+    ]
+    return pairs, max(keys) if len(keys) == limit else None
 
 
 async def delete_stray(
@@ -849,7 +851,7 @@ async def strays(
     workspace_id, kind, id = after or ("", "", "")
     if db.is_sharded:
         return await _strays_of_shards(db, late=late, after=after or ("", "", ""), limit=limit)
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         f"""
         SELECT next.workspace_id, next.kind, next.id,
                CAST(next.lease_token = 0 AND NOT next.wake_at BETWEEN :late AND :now
@@ -865,8 +867,8 @@ async def strays(
         id=id,
         limit=limit,
     )
-    keys = [(row["workspace_id"], row["kind"], row["id"]) for row in rows]
-    found = [(row["kind"], row["workspace_id"], row["id"]) for row in rows if row["is_stray"]]
+    keys = [(workspace_id, kind, id) for workspace_id, kind, id, _ in rows]
+    found = [(kind, workspace_id, id) for workspace_id, kind, id, is_stray in rows if is_stray]
     return found, max(keys) if len(keys) == limit else None
 
 
@@ -874,7 +876,7 @@ async def _strays_of_shards(
     db: Handle, *, late: datetime, after: Key, limit: int
 ) -> tuple[list[tuple[Kind, str, str]], Key | None]:
     """The same in two steps, as above."""
-    rows = await db.fetch_all(
+    keys = await db.fetch_tuples(
         """
         SELECT workspace_id, kind, id FROM jobs
         WHERE (workspace_id, kind, id) > (:workspace_id, :kind, :id)
@@ -885,12 +887,12 @@ async def _strays_of_shards(
         **dict(zip(("workspace_id", "kind", "id"), after, strict=True)),
     )
     whose: defaultdict[tuple[str, Kind], list[str]] = defaultdict(list)
-    for row in rows:
-        whose[row["workspace_id"], row["kind"]].append(row["id"])
+    for workspace_id, kind, id in keys:
+        whose[workspace_id, kind].append(id)
     found: list[tuple[Kind, str, str]] = []
     for (workspace_id, kind), ids in whose.items():
         work = KINDS[kind]
-        left = await db.fetch_all(
+        left = await db.fetch_values(
             f"""
             SELECT j.id FROM jobs j
             WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = ANY(:ids)
@@ -903,6 +905,6 @@ async def _strays_of_shards(
             ids=ids,
             late=late,
         )
-        found += [(kind, workspace_id, row["id"]) for row in left]
-    keys = [(row["workspace_id"], row["kind"], row["id"]) for row in rows]
-    return found, max(keys) if len(rows) == limit else None
+        found += [(kind, workspace_id, id) for id in left]
+    last = max((workspace_id, kind, id) for workspace_id, kind, id in keys) if keys else None
+    return found, last if len(keys) == limit else None

@@ -64,12 +64,13 @@ class HeldRun(RunFacts):
 
 async def chain(db: Handle, *, workspace_id: str, id: str) -> tuple[int, str]:
     """The run's depth in its chain, and the root of that; as of a root when it is gone."""
-    found = await db.fetch_one(
+    found = await db.fetch_tuples(
         "SELECT depth, root FROM runs WHERE workspace_id = :workspace_id AND id = :id",
         workspace_id=workspace_id,
         id=id,
     )
-    return (0, id) if found is None else (found["depth"], found["root"] or id)
+    [(depth, root)] = found or [(0, None)]
+    return depth, root or id
 
 
 INSERT_EACH = """
@@ -100,7 +101,7 @@ async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
     longer ACTIVE or has been changed since, nor of one whose id existed."""
     # SQLite changes nothing within WITH; a sharded database sends it through its coordinator.
     within = db.engine == "postgresql" and not db.is_sharded
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         INSERT_EACH_WITH_JOBS if within else INSERT_EACH,
         workspace_ids=[run.workspace_id for run in runs],
         ids=[run.id for run in runs],
@@ -112,9 +113,9 @@ async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
         roots=[run.root for run in runs],
     )
     if not within:
-        for row in rows:
-            await jobs.add(db, "run", workspace_id=row["workspace_id"], ids=[row["id"]])
-    return {row["id"] for row in rows}
+        for workspace_id, id in rows:
+            await jobs.add(db, "run", workspace_id=workspace_id, ids=[id])
+    return {id for _, id in rows}
 
 
 async def insert(
@@ -183,13 +184,13 @@ async def insert_many(
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
-        ids=[row["id"] for row in made],
+        ids=[one["id"] for one in made],
     )
 
 
 async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Which of these runs exist, by workspace and id, and for whom, which never changes."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT r.id, r.contact_id
         FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
@@ -199,7 +200,7 @@ async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str,
         workspace_ids=[workspace_id for workspace_id, _ in pairs],
         ids=[id for _, id in pairs],
     )
-    return {row["id"]: row["contact_id"] for row in rows}
+    return dict(rows)
 
 
 async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:
@@ -303,7 +304,7 @@ async def cancel_some(
     being moved at this moment is passed over: it looks for itself before it goes on."""
     owners = {"definition_id": definition_id, "contact_id": contact_id, "id": run_id}
     whose, id = next((column, id) for column, id in owners.items() if id is not None)
-    locked = await db.fetch_all(
+    locked = await db.fetch_values(
         f"""
         SELECT j.id FROM runs r
         JOIN jobs j ON j.workspace_id = r.workspace_id AND j.kind = 'run' AND j.id = r.id
@@ -315,7 +316,7 @@ async def cancel_some(
         id=id,
         limit=limit,
     )
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         f"""
         WITH ending AS MATERIALIZED (
             SELECT r.id FROM runs r
@@ -335,15 +336,15 @@ async def cancel_some(
         workspace_id=workspace_id,
         reason_code=reason_code,
         id=id,
-        locked=[row["id"] for row in locked],
+        locked=locked,
         limit=limit,
     )
-    ids = [row["id"] for row in rows]
+    ids = [run_id for run_id, _, _ in rows]
     if ids:
         await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
         await cancel_steps(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
         await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
-        changed = {(segment_changes.run(row["definition_id"]), row["contact_id"]) for row in rows}
+        changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     return len(ids)
 
@@ -537,7 +538,7 @@ async def bodies(
     db: Handle, *, workspace_id: str, definition_id: str, most: int, most_bytes: int
 ) -> list[bytes]:
     """The bodies of the newest `most` runs that are not longer than that."""
-    rows = await db.fetch_all(
+    return await db.fetch_values(
         """
         SELECT body
         FROM (SELECT id, body FROM runs
@@ -551,7 +552,6 @@ async def bodies(
         most=most,
         most_bytes=most_bytes,
     )
-    return [row["body"] for row in rows]
 
 
 async def counts(
@@ -581,7 +581,7 @@ async def statuses(
     db: Handle, *, workspace_id: str, definition_id: str, most: int
 ) -> dict[str, int]:
     """How many of the newest `most` runs have which status, without those that were not let in."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT status, COUNT(*) AS count
         FROM (SELECT status, blocked_by FROM runs
@@ -596,14 +596,14 @@ async def statuses(
         definition_id=definition_id,
         most=most,
     )
-    return {row["status"]: int(row["count"]) for row in rows}
+    return dict(rows)
 
 
 async def unfinished_by_version(
     db: Handle, *, workspace_id: str, definition_id: str, most: int
 ) -> dict[int, int]:
     """How many of the newest `most` unfinished runs walk which version."""
-    rows = await db.fetch_all(
+    rows = await db.fetch_tuples(
         """
         SELECT version, COUNT(*) AS count
         FROM (SELECT version FROM runs
@@ -617,7 +617,7 @@ async def unfinished_by_version(
         definition_id=definition_id,
         most=most,
     )
-    return {int(row["version"]): int(row["count"]) for row in rows}
+    return dict(rows)
 
 
 async def page(
