@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 
 from app.audience import audience, profile, reactions, shapes
 from app.audience.reactions import WorkspaceContext
 from app.config.settings import Settings
-from app.database import postgres
 from app.database.db import Handle, Row, new_id
 from app.definitions import activation
 from app.intake import webhooks
@@ -36,6 +34,7 @@ from app.simulation.cases import Case
 from app.simulation.simulation import ScenarioEvent
 from app.simulation.traces import End, Passage, Said, Trace
 from app.store import contacts, definitions, runs, templates, workspaces
+from tests import servers
 from tests.cast import settle
 
 MOST_JUMPS = 200
@@ -58,12 +57,8 @@ async def opened_on(file: Path) -> AsyncIterator[Process]:
 
 def set_clock(process: Process, moment: datetime) -> None:
     """The database's, from now on."""
-    backend: Any = process.database._databases._backend
     offset = moment - datetime.now(UTC)
-    if process.database.engine == "postgresql":
-        backend.now = postgres._now(round(offset.total_seconds() * 1_000))
-    else:
-        backend.offset = offset
+    servers.set_clock(process.database, round(offset.total_seconds() * 1_000))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from app.database import postgres
 from app.database.db import Database, migrate, new_id
 from app.database.disk import Disk
 
@@ -605,37 +607,54 @@ def _emptying(url: str) -> list[tuple[str, str]]:
     ]
 
 
+def clock_of(database: Database) -> object:
+    """What :now is to it."""
+    backend: Any = database._databases._backend
+    return backend.now if database.engine == "postgresql" else backend.offset
+
+
+def set_clock(database: Database, milliseconds: int) -> None:
+    """Set the clock of a database so far before or after the right one."""
+    backend: Any = database._databases._backend
+    if database.engine == "postgresql":
+        backend.now = postgres._now(milliseconds)
+        backend.sets.clear()  # the statements in it have the clock that they were made with
+    else:
+        backend.offset = timedelta(milliseconds=milliseconds)
+
+
 class SharedDatabases:
     """Databases that stay connected from one test to the next: opening connections, and having
     their first statements planned, costs a server more than most tests do."""
 
     def __init__(self) -> None:
-        self._connected: dict[str, Database] = {}
+        self._connected: dict[str, tuple[Database, object]] = {}  # with their clocks
 
     async def connected(self, url: str) -> Database:
-        database = self._connected.get(url)
-        if database is None:
-            database = self._connected[url] = Database(url)
+        if url not in self._connected:
+            database = Database(url)
             await database.connect()
-        return database
+            self._connected[url] = (database, clock_of(database))
+        return self._connected[url][0]
 
     async def give_back(self, url: str) -> None:
-        """One that a test has left busy, or disconnected, serves no other."""
-        database = self._connected.pop(url, None)
+        """One that a test has left busy, or disconnected, or whose clock it has set, serves no
+        other."""
+        database, clock = self._connected.pop(url, (None, None))
         if database is None:
             return
         try:
             is_busy = database.connections()["busy"] > 0
         except RuntimeError:  # it is not connected
             return
-        if is_busy:
+        if is_busy or clock_of(database) != clock:
             await database.disconnect()
             return
         database.disk = Disk()
-        self._connected[url] = database
+        self._connected[url] = (database, clock)
 
     async def close(self) -> None:
-        for database in self._connected.values():
+        for database, _ in self._connected.values():
             await database.disconnect()
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from app.audience import audience, erasing, membership, segment_jobs, segments
 from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
-from app.database import postgres
-from app.database.db import Database, Handle, new_id
+from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.machine import document
 from app.process import Process
@@ -24,20 +23,12 @@ from app.store import contacts, jobs, runs, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle
+from tests.servers import set_clock
 from workers.maintenance import JobSweep
 
 CHANGES = int(os.environ.get("CHANGES", "400"))  # make -C lab fuzz-membership
 SEEDS = range(int(os.environ.get("SEEDS", "2")))
 WAIT = {"id": "rest", "type": "wait", "duration": "PT2H"}
-
-
-def jump(database: Database, milliseconds: int) -> None:
-    """Set the database's clock so far before or after the right one."""
-    backend = database._databases._backend
-    if database.engine == "postgresql":
-        backend.now = postgres._now(milliseconds)  # type: ignore[attr-defined]
-    else:
-        backend.offset = timedelta(milliseconds=milliseconds)  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)
@@ -216,7 +207,7 @@ class World:
         chosen = self.random.random()
         if chosen < 0.1:
             self.ahead_ms += self.random.choice([60_000, 1_800_000, 3_600_000])
-            jump(self.process.database, self.ahead_ms)
+            set_clock(self.process.database, self.ahead_ms)
         elif chosen < 0.25:
             await self.work()
         elif chosen < 0.3:
@@ -293,7 +284,7 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
 async def all_done(here: World) -> None:
     """What workers left behind is due again when their leases have ended."""
     here.ahead_ms += 61_000
-    jump(here.process.database, here.ahead_ms)
+    set_clock(here.process.database, here.ahead_ms)
     await settle(here.process)
     await JobSweep().run(here.process)
     await settle(here.process)
@@ -332,7 +323,7 @@ async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, ac
         far = await db.now() + timedelta(days=300)
         await db.execute("UPDATE jobs SET wake_at = :far WHERE kind = 'segment'", far=far)
         await db.execute("UPDATE segments SET rechecked = TRUE")
-    jump(process.database, 3 * 3_600_000)
+    set_clock(process.database, 3 * 3_600_000)
     await settle(process)
     assert [count for _, count in (await here.kept()).values()] == [1]
     await JobSweep().run(process)

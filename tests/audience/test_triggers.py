@@ -12,8 +12,8 @@ import pytest
 from app.audience import segment_jobs
 from app.machine import document
 from app.process import Process
-from tests.audience.test_membership import jump
 from tests.cast import Cast, settle
+from tests.servers import set_clock
 
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
 HOUR = 3_600_000  # milliseconds
@@ -74,7 +74,7 @@ async def test_time_alone_lets_a_contact_leave(cast: Cast, process: Process):
     ada = await person(cast, "ada")
     await settle(process)
     assert await people_of(cast, leaves) == []
-    jump(process.database, 3 * HOUR)
+    set_clock(process.database, 3 * HOUR)
     await settle(process)
     await settle(process)
     assert await people_of(cast, leaves) == [ada]
@@ -170,11 +170,11 @@ async def test_a_date_starts_one_run_for_each_who_has_it(cast: Cast, process: Pr
     bob = await person(cast, "bob", metadata={"renewsAt": await in_days(process, 8)})
     await settle(process)
     assert await people_of(cast, flow_id) == []
-    jump(process.database, 25 * HOUR)
+    set_clock(process.database, 25 * HOUR)
     await settle(process)
     await settle(process)
     assert sorted(await people_of(cast, flow_id)) == sorted([ada, bob])
-    jump(process.database, 60 * HOUR)
+    set_clock(process.database, 60 * HOUR)
     await settle(process)
     assert len(await people_of(cast, flow_id)) == 2
 
@@ -185,10 +185,10 @@ async def test_a_changed_value_moves_the_occasion(cast: Cast, process: Process):
     ada = await person(cast, "ada", metadata={"renewsAt": first})
     await settle(process)
     await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"renewsAt": later}})
-    jump(process.database, 30 * HOUR)
+    set_clock(process.database, 30 * HOUR)
     await settle(process)
     assert await people_of(cast, flow_id) == []
-    jump(process.database, 73 * HOUR)
+    set_clock(process.database, 73 * HOUR)
     await settle(process)
     assert await people_of(cast, flow_id) == [ada]
     for value in (None, later):  # it has been, and is remembered
@@ -207,7 +207,7 @@ async def test_who_was_down_starts_late_up_to_the_grace_window(
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
     await settle(process)
-    jump(process.database, (24 + late_hours) * HOUR)
+    set_clock(process.database, (24 + late_hours) * HOUR)
     await settle(process)
     runs = await runs_of(cast, flow_id)
     assert [run["contactId"] for run in runs] == ([ada] if starts else [])
@@ -220,7 +220,7 @@ async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Proc
     await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
     await settle(process)
     await cast.ed.patch(f"/workflows/{flow_id}", {"state": "PAUSED"})
-    jump(process.database, 25 * HOUR)
+    set_clock(process.database, 25 * HOUR)
     await settle(process)
     await cast.ed.patch(f"/workflows/{flow_id}", {"state": "ACTIVE"})
     await settle(process)
@@ -232,7 +232,7 @@ async def test_three_workers_of_which_one_dies_start_one_run_for_each(cast: Cast
     at = await in_days(process, 1)
     ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(20)]
     await settle(process)
-    jump(process.database, 25 * HOUR)
+    set_clock(process.database, 25 * HOUR)
     [job] = await process.claim("segment", [], 1)
     tasks = [asyncio.create_task(segment_jobs.work(process, job)) for _ in range(3)]
     await asyncio.sleep(0.002)
@@ -240,7 +240,7 @@ async def test_three_workers_of_which_one_dies_start_one_run_for_each(cast: Cast
     for task in tasks:
         with suppress(asyncio.CancelledError):
             await task
-    jump(process.database, 26 * HOUR)
+    set_clock(process.database, 26 * HOUR)
     await settle(process)
     await settle(process)
     assert sorted(await people_of(cast, flow_id)) == sorted(ids)
@@ -251,7 +251,7 @@ async def test_three_workers_of_which_one_dies_start_one_run_for_each(cast: Cast
 
 async def until(process: Process, moment: datetime) -> None:
     ahead = moment - datetime.now(UTC)
-    jump(process.database, int(ahead.total_seconds() * 1_000))
+    set_clock(process.database, int(ahead.total_seconds() * 1_000))
 
 
 async def test_a_schedule_starts_a_run_for_each_member_each_time(

@@ -53,6 +53,7 @@ def clock_set(process: Process, offset: timedelta) -> Iterator[None]:
             patch.setattr(backend, "offset", offset)
         else:
             patch.setattr(backend, "now", postgres._now(int(offset.total_seconds() * 1_000)))
+            patch.setattr(backend, "sets", {})  # statements that have the clock in them
         yield
 
 
