@@ -8,11 +8,13 @@ claim is looked at last, in the same transaction: whoever lost it changes nothin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.audience import membership, reactions, segments
 from app.audience.membership import Moved
 from app.audience.reactions import WorkspaceContext
+from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.engine import Engine
 from app.database.ids import first_id
@@ -23,7 +25,7 @@ from app.store import segments as store
 from app.store.jobs import Job
 from app.store.segments import Fitting, Segment
 
-CHUNK = 1_000  # contacts of one transaction that SQL judges,
+CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
 FEW = 250  # and that the machine does
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
 # looked at once more when no such transaction can be left.
@@ -133,25 +135,23 @@ async def _judged(
 async def _fill(
     process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
 ) -> bool:
-    next_flip = _next_flip(segment, existing, await db.now(), db.engine)
-    is_by_sql = next_flip is not None and not segment.starts
+    by_sql = None if segment.starts else _by_sql(segment, existing, await db.now(), db.engine)
     whose = {"workspace_id": job.workspace_id}
     stretch = await segment_members.lock_stretch(
         db,
         **whose,
         after=segment.filled_up_to,
         to=segment.fill_to,
-        limit=CHUNK if is_by_sql else FEW,
+        limit=FEW if by_sql is None else by_sql.chunk,
     )
     if stretch.until is None:  # none is left, or somebody has locked the first just now
         if stretch.is_last:
             await store.filled(db, segment, **whose, up_to=None)
         return True
-    if next_flip is not None and is_by_sql:
-        readable = segments.known(segments.stored(segment.filter), existing)
-        fits = segments.fitting(db, readable, await db.now())
+    if by_sql is not None:
+        fits = segments.fitting(db, by_sql.readable, await db.now())
         more = await segment_members.fill(
-            db, fits, next_flip, stretch, **whose, segment_id=segment.id
+            db, fits, by_sql.next_flip, stretch, **whose, segment_id=segment.id
         )
         await segment_members.count_changes(db, **whose, amounts={segment.id: more})
     else:
@@ -162,16 +162,32 @@ async def _fill(
     return True
 
 
-def _next_flip(
+@dataclass(frozen=True, slots=True)
+class _BySql:
+    """What a statement asks of a chunk: who fits, and when time may change that."""
+
+    readable: Readable
+    next_flip: Fitting
+
+    @property
+    def chunk(self) -> int:
+        """The more it compares, the fewer contacts, for they are locked meanwhile."""
+        return max(1, min(CHUNK, segments.STEP // self.readable.comparisons))
+
+
+def _by_sql(
     segment: Segment, existing: Mapping[str, Segment], now: datetime, engine: Engine
-) -> Fitting | None:
-    """When time may change what is found, as SQL; None where only the machine knows."""
+) -> _BySql | None:
+    """None where the machine alone knows when time may change the answer."""
     if segment.kind == "date":
         return None
     conditions = membership.conditions_of(existing)
     is_live = segment.kind == "live"
     parts = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
-    return segment_moments.next_flip(engine, now, parts)
+    next_flip = segment_moments.next_flip(engine, now, parts)
+    if next_flip is None:
+        return None
+    return _BySql(segments.known(segments.stored(segment.filter), existing), next_flip)
 
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
