@@ -75,6 +75,23 @@ async def _begin(
     process.queue.due(db, "segment", workspace_id, id)
 
 
+async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) -> None:
+    """The workspace has another time zone: dates and times of the day come at other moments. What
+    is due now is left as it is."""
+    now = await db.now()
+    for watch in await segments.lock_watches(db, workspace_id=workspace_id):
+        of, due_at = {"workspace_id": workspace_id}, watch.due_at
+        if watch.kind == "date":
+            fill_to = await membership.fill_to(db)
+            await segments.look_again(db, watch, **of, fill_to=fill_to)
+        elif due_at is not None and due_at > now:
+            trigger = document.parse(watch.filter.encode())
+            due_at = occasions.next_after(trigger, now, zone)
+            await segments.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to="")
+        await jobs.wake(db, "segment", **of, ids=[watch.id])
+        process.queue.due(db, "segment", workspace_id, watch.id)
+
+
 def _names(trigger: Mapping[str, Json]) -> list[str]:
     """The changes that move a date, as segment_changes.py names them."""
     field = occasions.field(trigger)

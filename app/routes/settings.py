@@ -14,6 +14,7 @@ from app.audience import addresses
 from app.billing import paying
 from app.config import places
 from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
+from app.definitions import watching
 from app.errors import FieldError, Problem
 from app.identity import keyring, roles
 from app.messages import parking, senders
@@ -178,6 +179,8 @@ async def update_workspace(call: Call) -> Response:
         sending_paused=new.sending_paused,
         **sender.model_dump(),
     )
+    if new.timezone != row.timezone:
+        await watching.move_zone(call.process, call.db, row.id, new.timezone)
     if row.sending_paused and not new.sending_paused:
         await parking.resume(call.db, row.id)
     after = workspace_resource(changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -273,6 +273,36 @@ async def watches(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[
         """,
         workspace_id=workspace_id,
         ids=list(ids),
+    )
+
+
+async def lock_watches(db: Handle, *, workspace_id: str) -> list[Segment]:
+    """All of a workspace, which nobody moves before the transaction ends."""
+    return await db.fetch_all_as(
+        Segment,
+        f"""
+        SELECT {COLUMNS} FROM segments
+        WHERE workspace_id = :workspace_id AND definition_id IS NOT NULL AND state <> 'removing'
+        ORDER BY id
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+    )
+
+
+async def look_again(db: Handle, watch: Segment, *, workspace_id: str, fill_to: str) -> None:
+    """Look for the dates of everybody anew. Its time is a moment later, so that a chunk of an
+    earlier fill does not count."""
+    await db.execute(
+        """
+        UPDATE segments
+        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = ''
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=watch.id,
+        saved_at=watch.saved_at + timedelta(microseconds=1),
+        fill_to=fill_to,
     )
 
 

@@ -278,6 +278,33 @@ async def test_a_schedule_starts_a_run_for_each_member_each_time(
     assert len(await people_of(cast, flow_id)) == 15
 
 
+async def test_dates_and_schedules_follow_the_workspace_to_another_time_zone(
+    cast: Cast, process: Process
+):
+    day = (datetime.now(UTC) + timedelta(days=2)).replace(hour=0, minute=30)
+    ada = await person(cast, "ada", tags=["vip"], metadata={"renewsAt": f"{day:%Y-%m-%d}"})
+    soon = {"graceWindow": "PT1H"}
+    by_date = await flow(cast, source="date", field="metadata.renewsAt", time="09:00", **soon)
+    id = await segment(cast, process)
+    by_schedule = await flow(cast, source="schedule", cron="0 9 * * *", segmentId=id, **soon)
+    await settle(process)
+    await until(process, day - timedelta(hours=10))
+    await settle(process)
+    before = len(await people_of(cast, by_schedule))
+    tokyo = {"timezone": "Asia/Tokyo"}  # where it is nine at midnight
+    assert (await cast.adam.patch("/settings/workspace", tokyo)).status_code == 200
+    await settle(process)
+    await until(process, day)
+    await settle(process)
+    await settle(process)
+    assert await people_of(cast, by_date) == [ada]
+    assert await people_of(cast, by_schedule) == [ada] * (before + 1)
+    await until(process, day + timedelta(hours=9))  # nine in the zone that it had
+    await settle(process)
+    assert await people_of(cast, by_date) == [ada]
+    assert len(await people_of(cast, by_schedule)) == before + 1
+
+
 async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Process):
     id = await segment(cast, process)
     await flow(cast, source="schedule", rrule="FREQ=DAILY;BYHOUR=9", segmentId=id)
