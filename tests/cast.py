@@ -209,6 +209,9 @@ async def lock_waiters(process: Process, number: int) -> None:
         return
     waiting = """SELECT count(*) FROM pg_stat_activity
                  WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+    if process.database.is_sharded:  # they wait on the node that has the row
+        waiting = f"""SELECT CAST(sum(CAST(result AS INT)) AS INT)
+                      FROM run_command_on_all_nodes($${waiting}$$)"""
     async with asyncio.timeout(1.5), process.database.read() as db:
         while await db.fetch_value(waiting) < number:
             await asyncio.sleep(0.005)

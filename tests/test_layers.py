@@ -205,7 +205,6 @@ EVERYWHERE = {
     "health.due": "a figure over all",
     "health.unknown_deliveries": "a figure over all",
     "callbacks.writers": "whoever writes to a number that several share",
-    "circuit_breakers.any_probe_due": "a worker looks for work",
     "circuit_breakers.count_open": "a figure over all",
     "jobs.next_due": "a worker looks for work",
     "paid_plans.claim_over": "a worker looks for work",

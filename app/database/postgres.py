@@ -276,14 +276,13 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def _over_set(self, sql: str, statement: Statement, *, held: bool) -> SetStatement | None:
         """The types of a set are what the server takes for single values."""
-        if self.is_sharded:
-            return None  # to insert from a set, it collects that on the coordinator
         known, key = self._database.sets, (sql, held)
         if key not in known:
             prepared = await self.raw_connection.prepare(statement.text)
             types = [parameter.name for parameter in prepared.get_parameters()]
             named = dict(zip(statement.order, types, strict=True))
-            known[key] = over_set(sql, named, now=self._database.now, held=held)
+            now = None if self.is_sharded else self._database.now
+            known[key] = over_set(sql, named, now=now, held=held)
         return known[key]
 
     async def clock(self) -> datetime:

@@ -89,15 +89,21 @@ class SetStatement:
         ]
 
 
-def over_set(sql: str, types: Mapping[str, str], *, now: str, held: bool) -> SetStatement | None:
+def over_set(
+    sql: str, types: Mapping[str, str], *, now: str | None, held: bool
+) -> SetStatement | None:
     """The statement over a set of what it takes, whose types are given by name, in order: a SELECT
     for each in turn, or an INSERT; an UPDATE or a DELETE by key, if the transaction has them
     locked: those rows are found by their places, which nobody else moves. None where there is none.
-    """
+
+    Without `now` the moment is one of the values, and the statement is for a sharded database: it
+    names the workspace, and an INSERT takes that from its row, by which the shard is known."""
     if not types or LIST.search(KEPT.sub(" ", sql)):
         return None
     names = tuple(name for name in types if name != WORKSPACE)
     has_workspace = len(names) < len(types)
+    if now is None and not has_workspace:
+        return None
     written = _Writing(types, names, has_workspace, now)
     made = _insert(sql, written) or (_change(sql, written) if held else _select(sql, written))
     return made and SetStatement(made[0], names, has_workspace, made[1])
@@ -107,9 +113,10 @@ class _Writing:
     """How the values of a statement are called where it is over a set."""
 
     def __init__(
-        self, types: Mapping[str, str], names: Sequence[str], has_workspace: bool, now: str
+        self, types: Mapping[str, str], names: Sequence[str], has_workspace: bool, now: str | None
     ) -> None:
         self._now = now
+        self.is_sharded = now is None
         self.has_workspace = has_workspace
         self._workspace = f"$1::{types[WORKSPACE]}" if has_workspace else ""
         first = 2 if has_workspace else 1
@@ -121,16 +128,25 @@ class _Writing:
         columns = ", ".join((NUMBER, *(f'":{name}"' for name in names)))
         self.given = f"unnest({', '.join(arrays)}) AS asked ({columns})"
 
-    def of(self, sql: str) -> str:
+    def of(self, sql: str, workspace: str | None = None) -> str:
         def replaced(match: re.Match[str]) -> str:
             name = match["name"]
             if name is None:
                 return match[0]
-            if name == "now":
+            if name == "now" and self._now is not None:
                 return self._now
-            return self._workspace if name == WORKSPACE else f'asked.":{name}"'
+            return workspace or self._workspace if name == WORKSPACE else f'asked.":{name}"'
 
         return NAMED.sub(replaced, sql)
+
+    def source(self, values: str) -> str:
+        """A SELECT of these values, for each row of the set."""
+        if not self.is_sharded:
+            return f"SELECT {self.of(values)} FROM {self.given}"
+        return (
+            f"SELECT {self.of(values, 'home.id')} FROM workspaces AS home"
+            f" CROSS JOIN {self.given} WHERE home.id = {self._workspace}"
+        )
 
     def each(self, query: str) -> str:
         fence = "" if _FENCED.search(KEPT.sub(" ", query)) else " OFFSET 0"
@@ -154,15 +170,18 @@ def _insert(sql: str, written: _Writing) -> _Made | None:
     parts = _parts(sql[begun.end() :], "VALUES", "SELECT", "FROM", "ON CONFLICT", "RETURNING")
     words, text = [word for word, _ in parts[1:]], dict(parts)
     conflict = text.get("ON CONFLICT", "")
-    if {match["name"] for match in NAMED.finditer(conflict)} - {None, "now"}:
+    moment = set() if written.is_sharded else {"now"}
+    if {match["name"] for match in NAMED.finditer(conflict)} - {None} - moment:
         return None
     keys: tuple[str, ...] | None
     if words in (["VALUES"], ["VALUES", "ON CONFLICT"]):
         values = text["VALUES"].strip()[1:-1]
         if len(_split(text["VALUES"], ",")) > 1:
             return None
-        source = f"SELECT {written.of(values)} FROM {written.given}"
+        source = written.source(values)
         keys = _conflicting(begun["columns"], _split(values, ","), conflict)
+    elif written.is_sharded:
+        return None
     elif words in (["SELECT", "FROM"], ["SELECT", "FROM", "ON CONFLICT"]):
         query = f"SELECT{text['SELECT']}FROM{text['FROM']}"
         source = f"SELECT one.* FROM {written.each(query)}"

@@ -181,11 +181,12 @@ async def probe_batch(process: Process) -> bool:
     """Wake a held back message for each circuit whose probe is due and was not sent: the message
     that was to be the probe may have been suppressed meanwhile, or its worker lost."""
     async with process.database.read() as db:
-        if not await circuit_breakers.any_probe_due(db):
-            return False
-    async with process.database.write() as db:
-        for workspace_id, channel in await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE):
-            circuit = {"workspace_id": workspace_id, "channel": channel}
+        due = await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE)
+    for workspace_id, channel in due:
+        circuit = {"workspace_id": workspace_id, "channel": channel}
+        async with process.database.write() as db:
+            if not await circuit_breakers.lock_due(db, **circuit):
+                continue
             if not await _wake(process, db, circuit, 1):
                 await circuit_breakers.delete(db, **circuit)
     return False  # the messages that were woken have not been sent yet

@@ -129,26 +129,31 @@ async def delete(db: Handle, *, workspace_id: str, channel: str) -> None:
 
 
 async def due_probes(db: Handle, *, limit: int) -> list[tuple[str, str]]:
-    """Workspaces and channels of the circuits whose probe is due. Locked."""
+    """Workspaces and channels of the circuits whose probe is due."""
     found = await db.fetch_tuples(
         """
         SELECT workspace_id, channel FROM provider_troubles
         WHERE ask_at <= :now
         ORDER BY ask_at
         LIMIT :limit
-        FOR UPDATE SKIP LOCKED
         """,
         limit=limit,
     )
     return [(workspace_id, channel) for workspace_id, channel in found]
 
 
-async def any_probe_due(db: Handle) -> bool:
-    return bool(
-        await db.fetch_value(
-            "SELECT EXISTS (SELECT 1 FROM provider_troubles WHERE ask_at <= :now) AS overdue"
-        )
+async def lock_due(db: Handle, *, workspace_id: str, channel: str) -> bool:
+    """Lock one of `due_probes`; False when another has, or it is not due any more."""
+    locked = await db.fetch_value(
+        """
+        SELECT channel FROM provider_troubles
+        WHERE workspace_id = :workspace_id AND channel = :channel AND ask_at <= :now
+        FOR UPDATE SKIP LOCKED
+        """,
+        workspace_id=workspace_id,
+        channel=channel,
     )
+    return locked is not None
 
 
 async def count_open(db: Handle) -> list[tuple[str, str, int]]:

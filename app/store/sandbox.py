@@ -42,13 +42,13 @@ async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None
                                        run_id, contact_id, channel, to_address, from_address,
                                        subject, text, html, headers, captured_at,
                                        category, account_mail, addressee_id)
-        SELECT :workspace_id, :id, :message_key, :message_id, :attempt_id,
+        SELECT w.id, :id, :message_key, :message_id, :attempt_id,
                :run_id, :contact_id, :channel, :to_address, :from_address,
                :subject, :text, :html, :headers, :now,
                m.category, m.account_mail, m.addressee_id
-        FROM (SELECT 1 AS one) AS given
-        LEFT JOIN messages m ON m.workspace_id = :workspace_id AND m.id = :message_id
-        WHERE TRUE
+        FROM workspaces w
+        LEFT JOIN messages m ON m.workspace_id = w.id AND m.id = :message_id
+        WHERE w.id = :workspace_id
         ON CONFLICT (workspace_id, message_key) DO NOTHING
         """,
         [{"id": new_id("cap"), **asdict(one)} for one in captured],

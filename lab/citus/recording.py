@@ -11,7 +11,7 @@ import asyncio
 import os
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests import servers
 from tests.deployment import ROOT
 
 OURS = ("app/", "workers/")
+TESTS = "tests"  # which write to several workspaces at once, as nobody else does
 PASSED_ON = ("app/database/", "app/store/keyset.py")  # not who asks, but how
 
 # Citus keeps a line for each node that a transaction had prepared itself on.
@@ -70,10 +71,12 @@ def pytest_configure() -> None:
         self: PostgresConnection, sql: str, each: Sequence[Mapping[str, Any]]
     ) -> tuple[Statement, list[dict[str, Bindable]]]:
         statement, ready = await bound(self, sql, each)
-        if self.is_sharded and (by := sender()) is not None:
-            values = [ready[0][name] for name in statement.order]
-            _record.statements.setdefault(statement.text, (by, values))
-            _under_way.setdefault(self, {})[by] = None
+        if self.is_sharded:
+            by = sender()
+            _under_way.setdefault(self, {})[by or TESTS] = None
+            if by is not None:
+                values = [ready[0][name] for name in statement.order]
+                _record.statements.setdefault(statement.text, (by, values))
         return statement, ready
 
     async def committed(self: PostgresTransaction) -> None:
@@ -88,17 +91,22 @@ def pytest_configure() -> None:
 
 
 async def _note(connection: asyncpg.Connection, senders: tuple[str, ...]) -> None:
-    _record.committed += 1
     pid = connection.get_server_pid()
-    prepared = await connection.fetchval(PREPARED)
-    if prepared > _prepared.get(pid, 0):
-        _record.transactions.add(senders)
-    _prepared[pid] = prepared
+    before, _prepared[pid] = _prepared.get(pid, 0), await connection.fetchval(PREPARED)
+    if TESTS not in senders:
+        _record.committed += 1
+        if _prepared[pid] > before:
+            _record.transactions.add(senders)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept(postgres_server: servers.Citus) -> Any:
+def lines_are_kept(postgres_server: servers.Citus) -> None:
     asyncio.run(_keep_lines(postgres_server.url))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def record_is_kept() -> Iterator[None]:
+    """After each file: a test that hangs ends the process."""
     yield
     directory = Path(os.environ["CITUS_RECORD"])
     directory.mkdir(exist_ok=True, parents=True)

@@ -759,7 +759,7 @@ async def test_an_orphan_whose_settlement_was_not_answered_is_still_not_sent(
     [claimed] = await process.claim("message", [], 10)
     proxied[1].cut_before(b"COMMIT")
     delivering = asyncio.create_task(delivery.deliver(through, claimed))
-    while proxied[1].hits == 0:
+    while proxied[1].hits == 0 and not delivering.done():
         await asyncio.sleep(0)
     proxied[1].heal()
     await delivering

@@ -1,0 +1,68 @@
+"""What is judged of recorded statements, and that a cluster is asked for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.process import SCHEMA
+from lab.citus import statements
+from lab.citus.recording import Record
+from lab.citus.statements import Finding
+from tests import servers
+
+ONE = "SELECT id FROM runs WHERE workspace_id = $1"
+ALL = "SELECT id FROM runs WHERE id = $1"
+
+
+def test_a_statement_of_one_shard_is_no_fault():
+    assert statements.faults([Finding("store/runs.by_id", ONE, tasks=1)], Record()) == []
+
+
+def test_a_statement_of_several_shards_is_one_unless_it_is_named():
+    [fault] = statements.faults([Finding("store/runs.by_id", ALL, tasks=4)], Record())
+    assert fault.startswith("store/runs.by_id: 4 tasks")
+    named = next(iter(statements.LOOKS))
+    assert statements.faults([Finding(named, ALL, tasks=4)], Record()) == []
+
+
+def test_one_that_is_named_may_not_lock():
+    named = next(iter(statements.LOOKS))
+    assert statements.faults([Finding(named, f"{ALL} FOR UPDATE", tasks=4)], Record())
+    assert statements.faults([Finding(named, "DELETE FROM runs", tasks=4)], Record())
+
+
+def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts():
+    record = Record(transactions={("store/runs.insert_each", "store/jobs.add")})
+    assert statements.faults([], record) == [
+        "on several nodes: store/runs.insert_each + store/jobs.add"
+    ]
+    act = next(iter(statements.ACTS))
+    assert statements.faults([], Record(transactions={("store/runs.insert_each", act)})) == []
+
+
+@pytest.mark.timeout(180)
+async def test_a_cluster_says_how_many_shards_answer():
+    if not servers.has_citus():
+        pytest.skip(servers.NO_CITUS)
+    record = Record(
+        statements={
+            ONE: ("store/runs.of", ["ws_acme"]),
+            ALL: ("store/runs.everywhere", ["run_1"]),
+            "SELECT id FROM runs WHERE workspace_id = $1 FOR UPDATE": ("store/runs.lock", ["ws_a"]),
+            "SELECT id FROM runs FOR UPDATE": ("store/runs.lock_all", []),
+            "SELECT id FROM users WHERE id = $1": ("store/users.by_id", ["usr_1"]),
+        }
+    )
+    server = servers.Citus()
+    server.start()
+    try:
+        url = await servers.new_database(server.url, SCHEMA)
+        found = {one.sender: one for one in await statements.explained(url, record)}
+    finally:
+        server.remove()
+    assert {name for name, one in found.items() if one.is_of_one_shard} == {
+        "store/runs.of",
+        "store/runs.lock",
+        "store/users.by_id",
+    }
+    assert "FOR UPDATE" in str(found["store/runs.lock_all"].error)
