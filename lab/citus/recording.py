@@ -20,6 +20,7 @@ import asyncpg
 import pytest
 
 from app.database.postgres import PostgresConnection, PostgresTransaction
+from app.database.sets import Arguments, SetStatement
 from app.database.sql import Bindable, Statement
 from tests import servers
 from tests.deployment import ROOT
@@ -66,6 +67,7 @@ def sender() -> str | None:
 
 def pytest_configure() -> None:
     bound, commit = PostgresConnection._bound, PostgresTransaction.commit
+    arguments = SetStatement.arguments
 
     async def recorded(
         self: PostgresConnection, sql: str, each: Sequence[Mapping[str, Any]]
@@ -74,10 +76,16 @@ def pytest_configure() -> None:
         if self.is_sharded:
             by = sender()
             _under_way.setdefault(self, {})[by or TESTS] = None
-            if by is not None:
+            if by is not None and ready:
                 values = [ready[0][name] for name in statement.order]
                 _record.statements.setdefault(statement.text, (by, values))
         return statement, ready
+
+    def recorded_set(self: SetStatement, each: Sequence[Mapping[str, Bindable]]) -> Arguments:
+        sets = arguments(self, each)
+        if (by := sender()) is not None:
+            _record.statements.setdefault(self.text, (by, sets[0]))
+        return sets
 
     async def committed(self: PostgresTransaction) -> None:
         connection = self._connection
@@ -88,6 +96,7 @@ def pytest_configure() -> None:
 
     PostgresConnection._bound = recorded  # type: ignore[method-assign]
     PostgresTransaction.commit = committed  # type: ignore[method-assign]
+    SetStatement.arguments = recorded_set  # type: ignore[method-assign]
 
 
 async def _note(connection: asyncpg.Connection, senders: tuple[str, ...]) -> None:

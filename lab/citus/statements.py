@@ -11,6 +11,7 @@ import asyncio
 import pickle
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
