@@ -20,7 +20,7 @@ from app.database.engine import Engine
 from app.database.ids import first_id
 from app.machine import document, occasions, segment_changes
 from app.process import Process
-from app.store import jobs, segment_members, segment_moments, usage, workspaces
+from app.store import jobs, segment_fills, segment_members, segment_moments, usage, workspaces
 from app.store import segments as store
 from app.store.jobs import Job
 from app.store.segments import Fitting, Segment
@@ -137,7 +137,7 @@ async def _fill(
 ) -> bool:
     by_sql = None if segment.starts else _by_sql(segment, existing, await db.now(), db.engine)
     whose = {"workspace_id": job.workspace_id}
-    stretch = await segment_members.lock_stretch(
+    stretch = await segment_fills.lock_stretch(
         db,
         **whose,
         after=segment.filled_up_to,
@@ -150,12 +150,12 @@ async def _fill(
         return True
     if by_sql is not None:
         fits = segments.fitting(db, by_sql.readable, await db.now())
-        more = await segment_members.fill(
+        more = await segment_fills.fill(
             db, fits, by_sql.next_flip, stretch, **whose, segment_id=segment.id
         )
         await segment_members.count_changes(db, **whose, amounts={segment.id: more})
     else:
-        rows = await segment_members.rows_of(db, stretch, **whose)
+        rows = await segment_fills.rows_of(db, stretch, **whose)
         flips = await membership.judge_rows(db, existing, [segment], **whose, rows=rows)
         await _react(process, db, job, flips)
     await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)

@@ -1,0 +1,136 @@
+"""The fill of a segment: stretches of contacts that are locked, and judged all at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.database.db import Handle
+from app.store import contacts
+from app.store.contacts import Contact
+from app.store.segments import Fitting
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Contacts that follow one another, which are locked: after an id and up to another, None where
+    there is none; `is_last` when none come after them."""
+
+    after: str
+    until: str | None
+    is_last: bool
+
+
+async def lock_stretch(
+    db: Handle, *, workspace_id: str, after: str, to: str, limit: int
+) -> Stretch:
+    """Lock the next contacts, as far as nobody else holds one. The first is waited for while
+    nothing is held, so that nobody waits for us in turn."""
+    await db.fetch_all(
+        """
+        SELECT id FROM contacts
+        WHERE workspace_id = :workspace_id AND id > :after AND id <= :to
+        ORDER BY id
+        LIMIT 1
+        FOR UPDATE
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        to=to,
+    )
+    [(until, is_last)] = await db.fetch_tuples(
+        """
+        WITH next AS (
+            SELECT id FROM contacts
+            WHERE workspace_id = :workspace_id AND id > :after AND id <= :to
+            ORDER BY id
+            LIMIT :limit
+        ), locked AS (
+            SELECT id FROM contacts
+            WHERE workspace_id = :workspace_id AND id > :after
+              AND id <= (SELECT max(id) FROM next)
+            ORDER BY id
+            FOR UPDATE SKIP LOCKED
+        ), held AS (
+            SELECT min(id) AS id
+            FROM (SELECT id
+                  FROM (SELECT id FROM next UNION ALL SELECT id FROM locked) AS each
+                  GROUP BY id
+                  HAVING count(*) = 1) AS others
+        )
+        SELECT (SELECT CAST(max(next.id) AS TEXT) FROM next
+                WHERE next.id < COALESCE(held.id, 'z')) AS until,
+               CAST(held.id IS NULL AND (SELECT count(*) FROM next) < :limit AS BOOLEAN) AS is_last
+        FROM held
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        to=to,
+        limit=limit,
+    )
+    return Stretch(after, until, is_last)
+
+
+async def rows_of(db: Handle, stretch: Stretch, *, workspace_id: str) -> list[Contact]:
+    return await db.fetch_all_as(
+        Contact,
+        f"""
+        SELECT {contacts.COLUMNS} FROM contacts c
+        WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
+        ORDER BY c.id
+        """,
+        workspace_id=workspace_id,
+        after=stretch.after,
+        until=stretch.until,
+    )
+
+
+async def fill(
+    db: Handle,
+    fitting: Fitting,
+    next_flip: Fitting,
+    stretch: Stretch,
+    *,
+    workspace_id: str,
+    segment_id: str,
+) -> int:
+    """Judge the contacts of a stretch anew, all at once; how many more are in the segment now."""
+    where = {
+        "workspace_id": workspace_id,
+        "segment_id": segment_id,
+        "after": stretch.after,
+        "until": stretch.until,
+    }
+    gone = await db.fetch_values(
+        """
+        DELETE FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+          AND contact_id > :after AND contact_id <= :until
+        RETURNING member
+        """,
+        **where,
+    )
+    once = "OFFSET 0" if db.engine == "postgresql" else ""  # each is judged, and only once
+    await db.execute(
+        f"""
+        INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
+        SELECT workspace_id, id, :segment_id, member, next_at
+        FROM (SELECT c.workspace_id, c.id, CAST(({fitting.sql}) AS BOOLEAN) AS member,
+                     {next_flip.sql} AS next_at
+              FROM contacts c
+              WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
+              {once}) AS judged
+        WHERE member OR next_at IS NOT NULL
+        """,
+        **where,
+        **fitting.values,
+        **next_flip.values,
+    )
+    members: int = await db.fetch_value(
+        """
+        SELECT count(*) FROM segment_members
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+          AND contact_id > :after AND contact_id <= :until AND member
+        """,
+        **where,
+    )
+    return members - gone.count(True)
