@@ -135,11 +135,11 @@ def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         process.wait(30)
 
 
-def started(directory: Path, port: int) -> tuple[subprocess.Popen[bytes], Path]:
+def started(directory: Path, port: int, tree: Path = ROOT) -> tuple[subprocess.Popen[bytes], Path]:
     """The service on this directory's database, and the file that it prints to."""
     environ = {
         "PATH": os.defpath,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(tree),
         "PORT": str(port),
         "DATABASE_URL": f"sqlite:///{directory}/tidings.db",
         "LOG_LEVEL": "warning",
