@@ -81,6 +81,12 @@ export const KINDS: Record<string, string> = {
   remove_tag: 'Remove a tag', http_request: 'HTTP request', exit: 'Exit',
 }
 
+/** How a condition compares, in its form and in what came of it. */
+export const OPERATORS: Record<string, string> = {
+  eq: 'is', ne: 'is there, and is not', gt: 'is more than', gte: 'is at least', lt: 'is less than', lte: 'is at most', in: 'is one of', contains: 'contains',
+  starts_with: 'begins with', ends_with: 'ends with', exists: 'is there', before: 'is before', after: 'is after', within_last: 'is within the last',
+}
+
 export const SOURCES: Record<string, string> = {
   inbound_webhook: 'a webhook', manual: 'by hand or by another flow', contact_created: 'a new contact', tag_added: 'a tag', event: 'an event of the contact',
   segment_entered: 'entering a segment', segment_left: 'leaving a segment', date: 'a date of the contact', schedule: 'a schedule',

@@ -63,6 +63,31 @@ def test_contacts_are_tried_imported_searched_and_exported(
     assert len(exported.splitlines()) == 2
 
 
+def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(
+    page: Page, service: Service
+):
+    mark = secrets.token_hex(4)
+    rows = "\n".join(f"{number}-{mark}@example.com,{mark}" for number in range(10_000))
+    headers = {"Content-Type": "text/csv"}
+    file = f"email,tags\n{rows}\n"
+    answer = service.api.post("/contacts/import", content=file, headers=headers, timeout=240)
+    assert '"created":10000' in answer.text
+    opened(page, service, f"/contacts?tag={mark}")
+    listed = page.locator("tbody tr")
+    expect(listed).to_have_count(50)
+    for count in (100, 150):
+        page.get_by_role("button", name="Show more").click()
+        expect(listed).to_have_count(count)
+    emails = page.locator("tbody td:nth-child(2)").all_inner_texts()
+    assert len(set(emails)) == 150
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export these").click()
+    exported = Path(download.value.path()).read_text("utf-8")
+    assert len(exported.splitlines()) == 10_001
+    page.get_by_label("Search").fill(f"9999-{mark}")
+    expect(listed).to_have_count(1)
+
+
 def test_the_columns_of_a_file_are_mapped_before_it_is_tried(
     page: Page, service: Service, tmp_path: Path
 ):

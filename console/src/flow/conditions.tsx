@@ -1,13 +1,10 @@
 // A condition: a comparison, or a combination of conditions.
 import { parse } from '../exact'
+import { OPERATORS } from '../words'
 import { Field } from '../ui'
 import { Typed, refusalOf, shown, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
-const OPERATORS: readonly (readonly [string, string])[] = [
-  ['', '–'], ['eq', 'is'], ['ne', 'is there, and is not'], ['gt', 'is more than'], ['gte', 'is at least'], ['lt', 'is less than'], ['lte', 'is at most'], ['in', 'is one of'], ['contains', 'contains'],
-  ['starts_with', 'begins with'], ['ends_with', 'ends with'], ['exists', 'is there'], ['before', 'is before'], ['after', 'is after'], ['within_last', 'is within the last'],
-]
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
 const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number in quotes if you mean it as text.' }
 
@@ -45,7 +42,7 @@ export function Condition({ place, value, set, of }: Asked) {
     <Field label="It holds if" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} problem={problem} {...(way === 'compare' ? {} : { pointer: pointer(place) })} />
     {way === 'compare' ? <>
       <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} problem={problem} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
-      <Field label="compares" value={op} set={next => change({ op: next })} options={OPERATORS} problem={problem} pointer={at('op')} />
+      <Field label="compares" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} problem={problem} pointer={at('op')} />
       {op === 'exists' ? <Field label="with" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'it is there'], ['false', 'it is not there']]} problem={problem} pointer={at('value')} />
         : <Typed label="with" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} findings={of.findings} pointer={at('value')}
           read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}

@@ -5,7 +5,7 @@ import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import { ContactLink, FlowLink, useContactNames, useFlows, type FlowName } from '../names'
 import { go, useLocation } from '../router'
-import { ADVICE, KINDS } from '../words'
+import { ADVICE, KINDS, OPERATORS } from '../words'
 import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
 import { MessageCard } from './messages'
 
@@ -110,10 +110,6 @@ function StepItem({ step }: { step: Step }) {
   </li>
 }
 
-const OPERATORS: Record<string, string> = {
-  eq: 'is', neq: 'is not', gt: 'is more than', gte: 'is at least', lt: 'is less than', lte: 'is at most', contains: 'contains', not_contains: 'does not contain',
-  starts_with: 'begins with', ends_with: 'ends with', in: 'is one of', not_in: 'is none of', exists: 'is there', not_exists: 'is not there', matches: 'matches',
-}
 type Operand = { path?: string; op?: string; value?: unknown; found?: unknown; holds?: boolean }
 type Case = { port?: string; holds?: boolean; operands?: Operand[] }
 
