@@ -290,6 +290,8 @@ def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Servic
     confirmed(page, "Pause")
     page.locator(".facts .status", has_text="Paused").wait_for()
     assert service.read(f"/broadcasts/{id}")["state"] == "PAUSED"
+    page.get_by_role("link", name="Home").click()
+    page.get_by_role("link", name=f"The broadcast Slow {tag} is paused").click()
     confirmed(page, "Resume")
     page.locator(".facts .status", has_text="Sending").wait_for()
     confirmed(page, "Cancel", "Cancel it for good")

@@ -129,6 +129,20 @@ def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(page: Page
     page.get_by_text("data.order.items[0].title", exact=True).wait_for()
 
 
+def test_home_names_the_graph_that_refused_a_request(page: Page, service: Service):
+    name = f"Graph {secrets.token_hex(4)}"
+    trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
+    nodes = [{"id": "trigger", "type": "trigger"}, {"id": "end", "type": "exit"}]
+    graph = {"nodes": nodes, "edges": [{"id": "e", "source": "trigger", "target": "end"}]}
+    body = {"name": name, "state": "ACTIVE", "trigger": trigger, "graph": graph}
+    made = service.made("/automations", body)
+    assert service.api.post(made["trigger"]["webhookUrl"], json={"data": {}}).status_code == 422
+    opened(page, service, "/")
+    page.get_by_role("link", name=f"1 refused request to {name} this week").click()
+    page.wait_for_url(re.compile(f"/flows/automations/{made['id']}/requests"))
+    page.locator("tbody tr", has_text="Refused").wait_for()
+
+
 def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Service):
     email = f"vic-{secrets.token_hex(4)}@acme.example"
     owner = chromium.new_context()

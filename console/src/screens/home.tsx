@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
-import { useFlows } from '../names'
+import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
 import { at, has, Refusal } from '../session'
 import { Link, Refused, Screen, Section, Shown, plural } from '../ui'
@@ -18,7 +18,7 @@ export function Home() {
   return <Screen title={me.workspace.name}>
     {all.value === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : <>
       {isNew && <First done={all.reload} />}
-      {all.value.length > 0 && <Needs />}
+      {all.value.length > 0 && <Needs all={all.value} />}
       {!isNew && <Section title="The newest runs" actions={<Link to="/runs">All runs</Link>}>
         <RunTable list={{ ...runs, more: null }} all={all.value} empty={<p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
       </Section>}
@@ -29,32 +29,41 @@ export function Home() {
 // --- what needs somebody ----------------------------------------------------------------------------
 
 const MOST = 50
+const MOST_FLOWS = 10 // whose requests are looked through: those that were changed last
 
-async function needs(may: (permission: string) => boolean) {
-  const [unknown, failed, plan, endpoints, flows] = await Promise.all([
+/** Requests that the webhook of a flow refused, this week. */
+async function refusedBy({ kind, id }: FlowName) {
+  const asked = { params: { path: { id }, query: { outcome: 'REFUSED' as const, limit: MOST, createdAfter: aWeekAgo() } } }
+  return (await got(kind === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))).data
+}
+
+const aWeekAgo = () => new Date(Date.now() - 7 * 86_400_000).toISOString()
+
+async function needs(may: (permission: string) => boolean, all: readonly FlowName[]) {
+  const [unknown, failed, plan, endpoints, paused] = await Promise.all([
     got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
-    got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: new Date(Date.now() - 7 * 86_400_000).toISOString() } } })),
+    got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: aWeekAgo() } } })),
     got(api.GET('/billing/plan')), may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
-    got(api.GET('/workflows', { params: { query: { state: 'ACTIVE', limit: 10 } } })),
+    may('broadcasts:read') ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } })) : null,
   ])
-  const refused = await Promise.all(flows.data.filter(flow => flow.triggerSource === 'inbound_webhook').map(async flow => ({
-    flow, requests: (await got(api.GET('/workflows/{id}/webhook-requests', { params: { path: { id: flow.id }, query: { outcome: 'REFUSED', limit: MOST, createdAfter: new Date(Date.now() - 7 * 86_400_000).toISOString() } } }))).data,
-  })))
+  const hooks = all.filter(flow => flow.state === 'ACTIVE' && flow.triggerSource === 'inbound_webhook').slice(0, MOST_FLOWS)
+  const refused = await Promise.all(hooks.map(async flow => ({ flow, requests: await refusedBy(flow) })))
   const count = (of: readonly unknown[], one: string) => (of.length === MOST ? `${MOST} or more ${one}s` : plural(of.length, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
   if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data, 'message')} with an unknown outcome: did it arrive?`, to: '/messages?status=UNKNOWN' })
-  for (const { flow, requests } of refused) if (requests.length) list.push({ key: flow.id, text: `${count(requests, 'refused request')} to ${flow.name} this week`, to: `/flows/workflows/${flow.id}/requests?outcome=REFUSED` })
+  for (const { flow, requests } of refused) if (requests.length) list.push({ key: flow.id, text: `${count(requests, 'refused request')} to ${flow.name} this week`, to: `/flows/${flow.kind}/${flow.id}/requests?outcome=REFUSED` })
+  for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `The broadcast ${name} is paused`, to: `/broadcasts/${id}` })
   if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data, 'failed run')} this week`, to: '/runs?status=FAILED' })
   for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
   if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages of this month are used`, to: '/settings/plan' })
   return { list, plan }
 }
 
-function Needs() {
+function Needs({ all }: { all: readonly FlowName[] }) {
   const may = useCan()
   const me = useMe()
-  const found = useLoaded(() => needs(may), [], () => 15_000)
+  const found = useLoaded(() => needs(may, all), [all], () => 15_000)
   return <Section title="Needs you">
     {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
     <Shown of={found}>{({ list, plan }) => <>
