@@ -17,6 +17,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 LAYERS: list[str] = CONTRACTS[0]["layers"]
 LOOSE = {"__init__", "__main__", "main", "process", "errors"}
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+BEGINS_WRONGLY = re.compile(r"(What|Who|Of|As|Where|Whoever|Those)\b")
 BANNED = {"told", "said", "heard", "surely", "whoever"}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -87,6 +89,15 @@ def test_identifiers_are_plain_words():
                 names.add(node.id)
             if BANNED & names:
                 found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', '')}")
+    assert found == []
+
+
+def test_a_docstring_begins_with_a_verb_or_with_what_it_names():
+    found = []
+    for path in (path for top in ("app", "workers", "lab") for path in modules(top)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, DOCUMENTED) and BEGINS_WRONGLY.match(ast.get_docstring(node) or ""):
+                found.append(f"{path.relative_to(ROOT)}:{node.body[0].lineno}")
     assert found == []
 
 

@@ -67,7 +67,7 @@ class Missing:
 
 
 async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
-    """Those who exist: a statement for each kind of lookup, whoever they belong to."""
+    """The contacts that exist: a statement for each kind of lookup, whoever they belong to."""
     by_kind: dict[str, list[Who]] = {}
     for who in set(wanted):
         by_kind.setdefault(who[1], []).append(who)
@@ -315,7 +315,7 @@ async def _held(db: Handle, workspace: WorkspaceContext, contact_id: str) -> lis
 async def _replace_tags(
     db: Handle, workspace: WorkspaceContext, contact_id: str, tags: Sequence[str]
 ) -> tuple[set[str], set[str]]:
-    """Those that it did not have, and those that it has no more."""
+    """The tags that it did not have, and those that it has no more."""
     held = await _held(db, workspace, contact_id)
     removed = set(held) - set(tags)
     for tag in removed:

@@ -71,7 +71,7 @@ def keyed_hash(vault: Vault, workspace_id: str, lookup: Lookup) -> str:
 
 
 def hashes(vault: Vault, workspace_id: str, row: Contact) -> list[str]:
-    """Those of every lookup that finds the contact."""
+    """The hashes of every lookup that finds the contact."""
     fields = {name: document.text(value) for name, value in row.metadata.items()}
     found = [
         Lookup("contact_id", row.id, row.id),

@@ -119,7 +119,7 @@ def _invalid(errors: Sequence[FieldError]) -> Problem:
 async def _unknown(
     db: Handle, filter: Filter, workspace_id: str, existing: Mapping[str, Segment]
 ) -> list[FieldError]:
-    """What it names and is not there."""
+    """The names in it of what is not there."""
     ids: dict[str, list[str]] = {
         "template": [],
         "broadcast": [],
@@ -316,8 +316,8 @@ async def page(
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Who fits a filter. Where `is_complete` is False time ran out: these are of the newest
-    contacts alone."""
+    """The contacts who fit a filter. Where `is_complete` is False time ran out: these are of the
+    newest contacts alone."""
 
     counts: Sequence[Counted]
     is_complete: bool
@@ -377,7 +377,7 @@ async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Co
 async def pasts(
     db: Handle, filters: Sequence[Readable], *, workspace_id: str, rows: Sequence[Contact]
 ) -> list[Past]:
-    """Of contacts, as far as any of the filters asks."""
+    """The pasts of contacts, as far as any of the filters asks."""
     ids = [row.id for row in rows]
     of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": ids}
     asked = [one for each in filters for one in (each.filter, *each.others.values())]
@@ -401,7 +401,7 @@ def judge(readable: Readable, past: Past) -> Verdict:
 
 
 def facts(past: Past, conditions: Mapping[str, Condition]) -> Facts:
-    """What a filter reads; `conditions` are those of the segments that it may name."""
+    """The facts that a filter reads; `conditions` are those of the segments that it may name."""
     return {
         "contact": past.contact,
         "now": past.now,

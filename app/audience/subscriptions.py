@@ -61,7 +61,7 @@ class OptOut:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Where an answer comes from, and what shows it: the words, the form, the file."""
+    """The source of an answer, and what shows it: the words, the form, the file."""
 
     source: str
     evidence: str | None = None

@@ -146,7 +146,7 @@ async def _held(
 
 
 async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence[_Contact]) -> None:
-    """Those that the contacts' subscriptions do not show, for what is graver."""
+    """Find opt-outs that the contacts' subscriptions do not show, for what is graver."""
     hidden = [
         (one, channel, address_hash)
         for one in held

@@ -159,7 +159,7 @@ class Room:
 async def room_for_messages(
     process: Process, db: Handle, workspace_id: str, *, is_operators: bool
 ) -> Room:
-    """What `take_message` would let through, to outsiders, as of now."""
+    """The number that `take_message` would let through, to outsiders, as of now."""
     now = await db.now()
     rooms = []
     judged = await earned(db, workspace_id) if process.settings.production else None

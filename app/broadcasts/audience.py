@@ -72,7 +72,7 @@ async def of(db: Handle, workspace_id: str, written: Written, template: Template
 
 
 async def _gate(db: Handle, workspace_id: str, written: Written, template: Template) -> Gate:
-    """As it stands before each of its messages when that leaves (consent.py, gate.py)."""
+    """The gate that each of its messages meets when that leaves (consent.py, gate.py)."""
     gate = Gate(template.channel)
     if template.category != footers.MARKETING:
         return gate
@@ -206,7 +206,7 @@ async def _count(process: Process, db: Handle, audience: Audience, window: Windo
 
 
 def is_reachable(audience: Audience, contact: Contact) -> bool:
-    """As far as the contact itself says."""
+    """Whether it can be written to, as far as the contact itself says."""
     address = subscriptions.key_of(contact, audience.channel)
     if address is None or audience.channel in contact.subscriptions:
         return False

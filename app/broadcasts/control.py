@@ -101,7 +101,7 @@ async def pause_by_itself(
 
 
 async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
-    """What went out before the pause is not judged again."""
+    """Resume it: what went out before the pause is not judged again."""
     which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     now = await db.now()
     resumed = await broadcasts.move(

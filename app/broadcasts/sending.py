@@ -158,7 +158,8 @@ async def _make_some(
     template: Template,
     due: Sequence[Due],
 ) -> int:
-    """Of those who are there still, and are not one too many at their domain; how many."""
+    """Make the messages of those who are there still, and are not one too many at their domain;
+    how many."""
     which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     gone = {one.contact_id: "erased" for one in due if not one.is_there}
     await recipients.judge(db, **which, reasons=gone)
@@ -201,8 +202,9 @@ async def _make_one(
 async def _awake(
     db: Handle, broadcast: Broadcast, template: Template, due: Sequence[Due]
 ) -> list[Due]:
-    """Those for whom no quiet hours are now. The others are due behind these: a message that waited
-    for them would be under way all the time. What waits too long is made, and says so."""
+    """The recipients for whom no quiet hours are now. The others are due behind these: a message
+    that waited for them would be under way all the time. What waits too long is made, and says
+    so."""
     workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
     quiet = QuietHours.of(workspace.quiet_hours) if workspace else None
     if workspace is None or quiet is None or not quiet.applies(template.category, template.channel):
@@ -221,7 +223,7 @@ async def _awake(
 async def _spread(
     process: Process, db: Handle, broadcast: Broadcast, due: Sequence[Due]
 ) -> list[Due]:
-    """Those who may be written to now; the others have turns of their own."""
+    """The recipients who may be written to now; the others have turns of their own."""
     slots = {
         domain: datetime.fromisoformat(slot) for domain, slot in broadcast.domain_slots.items()
     }

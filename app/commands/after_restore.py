@@ -54,8 +54,8 @@ async def park(process: Process) -> Parked:
 
 
 async def _park_broadcasts(process: Process) -> int:
-    """Whoever was written to since the backup is PENDING in it: only a person can tell whether to
-    resume or to cancel."""
+    """Park the broadcasts that are due: somebody who was written to since the backup is PENDING in
+    it, and only a person can tell whether to resume or to cancel."""
     parked = 0
     while True:
         async with process.database.write() as db:

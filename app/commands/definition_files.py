@@ -201,7 +201,7 @@ class File:
 
 
 def read_all(paths: Sequence[Path]) -> list[File]:
-    """Those that others start come first. Raises FilesError before anything is sent."""
+    """The files, those first that others start. Raises FilesError before anything is sent."""
     files = [File.read(path) for one in paths for path in _files_in(one)]
     by_key: dict[str, File] = {}
     templates: dict[str, tuple[Json, Path]] = {}

@@ -1,4 +1,4 @@
-"""What an assistant may do with definitions: read, check, simulate, draft. Nothing of it goes live.
+"""The tools of an assistant for definitions: read, check, simulate, draft. Nothing of it goes live.
 
 Each tool is a call of the public API with the caller's key. A write reaches a DRAFT alone: of
 anything else it makes a copy, and `If-Match` refuses what has been activated in between. No tool
@@ -46,7 +46,7 @@ Answer: TypeAlias = dict[str, Any]
 
 
 class Refused(Exception):
-    """What the API, or a tool, says against it; for the assistant to read."""
+    """A refusal of the API, or of a tool; for the assistant to read."""
 
 
 class Tools:
@@ -126,8 +126,8 @@ class Tools:
         return await self._ask("POST", f"/{kind}s/check", definition, query=query)
 
     async def simulate(self, id: Id, given: Given) -> Answer:
-        """What a run of a saved definition would do, step by step, on a virtual clock. Nothing is
-        written or sent."""
+        """Simulate what a run of a saved definition would do, step by step, on a virtual clock.
+        Nothing is written or sent."""
         return await self._ask("POST", f"{_path(id, 'aut', 'wfl')}/simulate", given)
 
     async def simulate_unsaved(self, kind: Kind, definition: Definition, given: Given) -> Answer:
@@ -135,7 +135,7 @@ class Tools:
         return await self._ask("POST", f"/{kind}s/simulate", {**given, "definition": definition})
 
     async def run_cases(self, id: Id) -> Answer:
-        """What comes of each case that the definition keeps: whether it passes, what it expected,
+        """Run each case that the definition keeps: whether it passes, what it expected,
         and what came. Nothing is written or sent."""
         return await self._ask("POST", f"{_path(id, 'aut', 'wfl')}/cases/run")
 
@@ -213,7 +213,7 @@ class Tools:
 
     @property
     def reading(self) -> tuple[Callable[..., Awaitable[Answer]], ...]:
-        """Those that change nothing."""
+        """The tools that change nothing."""
         return (
             self.describe_definitions,
             self.list_definitions,

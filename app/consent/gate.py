@@ -32,7 +32,7 @@ class FrequencyCap:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> FrequencyCap | None:
-        """As a workspace's row has it."""
+        """Read the cap of a workspace's row."""
         if stored is None:
             return None
         window = fields.parse_duration(stored["window"])
@@ -58,7 +58,7 @@ class QuietHours:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> QuietHours | None:
-        """As a workspace's row has them."""
+        """Read the quiet hours of a workspace's row."""
         if stored is None:
             return None
         longest = stored.get("maxWait")

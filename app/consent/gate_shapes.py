@@ -59,5 +59,5 @@ class QuietHours(Shape):
 
 
 def stored(rule: FrequencyCap | QuietHours | None) -> dict[str, Any] | None:
-    """As the workspace's row has it."""
+    """The form that the workspace's row has."""
     return None if rule is None else rule.model_dump(by_alias=True)

@@ -166,7 +166,7 @@ class Database:
             return await db.use(lambda link: link.durability())
 
     async def surroundings(self) -> list[Remark]:
-        """What an operator should know about the pooler and the standbys."""
+        """Remarks for an operator about the pooler and the standbys."""
         async with self.read() as db:
             return await db.use(lambda link: link.surroundings())
 

@@ -143,7 +143,7 @@ class Link(Protocol):
     async def durability(self) -> list[str]: ...
 
     async def surroundings(self) -> list[Remark]:
-        """What an operator should know about the way to the database and its copies."""
+        """Remarks for an operator about the way to the database and its copies."""
 
     async def understood(self, error: Exception, stage: Stage) -> Exception:
         """The error in the words of app.errors, or the error itself when the mistake is ours."""

@@ -56,7 +56,7 @@ def _section(number: str, name: str, sql: str) -> Section:
 
 
 def pending(found: Sequence[Section], applied: Mapping[str, str]) -> list[Section]:
-    """Those not yet applied; `applied` maps numbers to checksums.
+    """The sections not yet applied; `applied` maps numbers to checksums.
 
     It may hold newer ones than ours: after a roll-back older code runs on the newer schema.
     """

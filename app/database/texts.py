@@ -64,7 +64,7 @@ def kind_in(engine: Engine, json: str, name: str) -> str:
 
 
 def text_in(engine: Engine, json: str, name: str) -> str:
-    """As text; of a number its literal."""
+    """The value as text; of a number its literal."""
     if engine == "sqlite":
         return f"text_in({json}, :{name})"
     return f"(CAST({json} AS JSON) ->> CAST(:{name} AS TEXT))"

@@ -338,7 +338,8 @@ def _texts(body: Json) -> int:
 
 
 def _found(compiled: checking.Compiled, *, kept: bool) -> list[Finding]:
-    """Of what runs already and is kept as it is, a limit that it is beyond is no more than told."""
+    """The findings; of what runs already and is kept as it is, a limit that it is beyond is a
+    warning."""
     return [
         replace(one, severity="warning", draft=False) if kept and one.limit else one
         for one in compiled.findings
@@ -372,7 +373,7 @@ def _refuse(found: Sequence[Finding], results: Sequence[CaseResult]) -> None:
 
 
 def listed(found: Sequence[Finding]) -> list[dict[str, str]]:
-    """As clients see them."""
+    """The form that clients see."""
     return [
         {
             "severity": finding.severity,

@@ -1,4 +1,4 @@
-"""What came of a definition's cases, as its check and its clients see it."""
+"""The results of a definition's cases, as its check and its clients see it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def found(results: Iterable[CaseResult], *, gate: bool) -> list[Finding]:
 
 
 def listed(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
-    """As clients see them."""
+    """The form that clients see."""
     return [
         {
             "name": result.name,

@@ -90,7 +90,7 @@ class _Audience:
     topics: Mapping[str, str]
 
     def id_of(self, name: str, key: str) -> str:
-        """Of what a member means; an ID, and the key of nothing, mean themselves."""
+        """The key of what a member means; an ID, and the key of nothing, mean themselves."""
         keys = self.topics if name == portable.TOPIC else self.segments
         return next((id for id, known in keys.items() if known == key), key)
 

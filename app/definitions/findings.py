@@ -241,7 +241,7 @@ def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Fi
 
 
 async def _of_topics(db: Handle, subject: Subject) -> list[Finding]:
-    """Of content that a step says itself, and that names one."""
+    """Findings of content that a step has itself, and that names one."""
     named = [
         (f"{part.config_pointer}/content/topicId", content["topicId"], part.node.config["channel"])
         for part in subject.compiled.parts

@@ -74,7 +74,7 @@ def find_static(
 
 
 def _sound(compiled: check.Compiled) -> Sequence[Part]:
-    """Those that can be read; none where so much is wrong that not all of it was kept."""
+    """The steps that can be read; none where so much is wrong that not all of it was kept."""
     if len(compiled.findings) >= check.MOST_FINDINGS:
         return compiled.parts if compiled.program is not None else ()
     broken = check.places(finding for finding in compiled.findings if finding.draft)

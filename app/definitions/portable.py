@@ -87,7 +87,7 @@ def _node(node: Json, rename: Rename) -> Json:
 
 
 def _data(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
-    """Of a node; what it waits for is a list of conditions."""
+    """The configuration of a node; what it waits for is a list of conditions."""
     return {
         name: [_named(each, rename) if isinstance(each, dict) else each for each in one]
         if name == "conditions" and isinstance(one, list)
@@ -211,5 +211,5 @@ def _ordered(value: Json) -> Json:
 
 
 def beside_of(file: Mapping[str, Json]) -> dict[str, Json]:
-    """What else the file says."""
+    """The rest of the file."""
     return {name: file[name] for name in (*BEFORE, *BESIDE) if file.get(name) is not None}

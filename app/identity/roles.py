@@ -54,7 +54,8 @@ PERMISSIONS: Mapping[str, frozenset[str]] = {
 
 
 def permissions(role: str, *, sends_broadcasts: bool) -> frozenset[str]:
-    """Of a member of this role. Who may write broadcasts may be allowed to send them, too."""
+    """The permissions of a member of this role. Who may write broadcasts may be allowed to send
+    them, too."""
     own = PERMISSIONS[role]
     if sends_broadcasts and "broadcasts:write" in own:
         return own | {"broadcasts:send"}

@@ -82,7 +82,8 @@ async def look(
 
 
 def explored(bodies: Sequence[bytes], country: str | None) -> Explored:
-    """Those whose signature was wrong are strangers' own, and not among the bodies."""
+    """Explore the bodies. Those whose signature was wrong are strangers' own, and not among
+    them."""
     found = sample.read(sample.objects(bodies))
     candidates = _Candidates(found.bodies, list(islice(found.common(SHARE), CANDIDATES)))
     return Explored(

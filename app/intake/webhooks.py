@@ -244,7 +244,8 @@ def _note(
 
 
 def _looked_up_hash(vault: Vault, target: WebhookTarget, body: bytes) -> str | None:
-    """Of whom the body names; None where it names nobody, or is too much to be read for this."""
+    """The hash of whom the body names; None where it names nobody, or is too much to be read for
+    this."""
     if target.trigger["source"] != "inbound_webhook":
         return None
     try:

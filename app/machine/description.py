@@ -115,7 +115,7 @@ def _data(kind: NodeKind) -> Schema:
 
 
 def _ports(kind: NodeKind) -> dict[str, Json]:
-    """What an editor has to know to draw a node and to lead on from it."""
+    """The facts by which an editor draws a node, and leads on from it."""
     return {
         "open": list(kind.ports),
         "wired": list(kind.arms),

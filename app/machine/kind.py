@@ -113,7 +113,7 @@ class NodeKind:
         return list(config.get(self.fork, ())) if self.fork else []
 
     def open_ports(self, config: Mapping[str, Json]) -> tuple[str, ...]:
-        """Those that are there, wired or not."""
+        """The ports that are there, wired or not."""
         fixed = (port for port in self.ports if port not in self.given or port in config)
         return (*(item["port"] for item in self.forks(config)), *fixed)
 

@@ -258,6 +258,6 @@ def _number(text: str, name: str) -> int:
 
 
 def late_by(at: datetime, now: datetime) -> str | None:
-    """As a duration in whole seconds, from a minute on."""
+    """A duration in whole seconds, from a minute on."""
     late = int((now - at).total_seconds())
     return f"PT{late}S" if late >= 60 else None

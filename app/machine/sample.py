@@ -69,7 +69,7 @@ class Sample:
 
 
 def objects(bodies: Iterable[bytes]) -> Iterator[Mapping[str, Json]]:
-    """Those that say anything, until they are too much to look at."""
+    """The objects that say anything, until they are too much to look at."""
     left = TOGETHER
     for body in bodies:
         left -= len(body)

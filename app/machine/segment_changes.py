@@ -45,7 +45,7 @@ MOVED = ("entered ", "left ")
 
 
 def moved(segment_id: str, *, entered: bool) -> str:
-    """What a run waits for that waits for a contact to enter a segment, or to leave it."""
+    """The name for which a run waits for a contact to enter a segment, or to leave it."""
     return f"{MOVED[0] if entered else MOVED[1]}{segment_id}"
 
 

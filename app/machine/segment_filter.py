@@ -85,8 +85,8 @@ _ORDERS = {"eq": (0,), "gt": (1,), "gte": (0, 1), "lt": (-1,), "lte": (-1, 0)}
 
 
 def scalars(properties: Mapping[str, Json]) -> dict[str, Json]:
-    """What a match reads: lists and objects are not there, and a number that no database holds is
-    one that is equal to none."""
+    """The properties that a match reads: lists and objects are not there, and a number that no
+    database holds is one that is equal to none."""
     return {
         name: math.inf if _is_far(one) else one
         for name, one in properties.items()
@@ -170,7 +170,7 @@ class Filter:
         return list(dict.fromkeys(one.id for one in self.mentions if one.kind == "segment"))
 
     def names(self) -> list[str]:
-        """Of the events that it asks for, each once."""
+        """The names of the events that it asks for, each once."""
         found = (one.event for one in walk(self.condition) if isinstance(one, Did))
         return list(dict.fromkeys(found))
 
@@ -293,7 +293,7 @@ def _in_segment(raw: dict[str, Json], place: Place, segment: Field) -> InSegment
 
 
 def _refine(one: Comparison, place: Place) -> None:
-    """What a contact has, and text and times that a database holds."""
+    """Hold it to what a contact has, and to text and times that a database holds."""
     _refine_value(one, place)
     match one.path.segments[1:]:
         case (str(name),) if name in (*FIELDS, "createdAt"):
@@ -341,7 +341,7 @@ def _refine_value(one: Comparison, place: Place) -> None:
 
 
 def _texts(one: Comparison) -> Collection[str]:
-    """Those that are compared with: of the path the last name, and the values."""
+    """The texts that are compared: of the path the last name, and the values."""
     values = one.value if isinstance(one.value, list) else [one.value]
     return [text for text in (*one.path.segments, *values) if isinstance(text, str)]
 

@@ -119,7 +119,7 @@ def ports_written(kind: NodeKind) -> list[str]:
 
 
 def _written(raw: Mapping[str, Json], kind: NodeKind) -> list[str]:
-    """Those that it does. A member of the configuration that goes by the name of a port, as a
+    """The ports that it writes. A member of the configuration that goes by the name of a port, as a
     timeout does, is the arm when it is a list."""
     return [
         port

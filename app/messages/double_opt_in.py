@@ -182,7 +182,7 @@ def read(process: Process, token: str) -> Question | None:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What has become of a question, with its topic and the contact, if they are there."""
+    """The state of a question, with its topic and the contact, if they are there."""
 
     outcome: Outcome
     topic: Topic | None = None

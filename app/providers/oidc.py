@@ -268,7 +268,7 @@ class Provider:
 
 
 def _public(jwks: Jwks) -> KeySet:
-    """Those that can verify a signature; of a kind that is yet to be invented, none."""
+    """The keys that can verify a signature; of a kind that is yet to be invented, none."""
     keys = []
     for jwk in jwks.keys:
         if jwk.get("kty") in PUBLIC_KEYS and jwk.get("use", "sig") == "sig":

@@ -55,10 +55,10 @@ class Sample(Shape):
 
 
 class BroadcastPreview(Shape):
-    """What would be frozen now, to the contact, unless `isComplete` is false: then time ran out,
-    and `audience` is of the `lookedAt` oldest contacts of the workspace alone. `refusal` is why it
-    could not be scheduled now: a quota, or an address that no owner has verified. `samples` are
-    rendered for the newest contacts who can be written to."""
+    """The audience that would be frozen now, to the contact, unless `isComplete` is false: then
+    time ran out, and `audience` is of the `lookedAt` oldest contacts of the workspace alone.
+    `refusal` is why it could not be scheduled now: a quota, or an address that no owner has
+    verified. `samples` are rendered for the newest contacts who can be written to."""
 
     audience: AudienceCounts
     is_complete: bool
@@ -102,7 +102,8 @@ async def _look(call: Call) -> _Looked:
 
 
 async def preview(call: Call) -> Response:
-    """Who would get it, who would not and why, and what it would say; nothing is written."""
+    """Preview who would get it, who would not and why, and what it would say; nothing is
+    written."""
     looked = await _look(call)
     workspace_id, samples = call.member.workspace_id, []
     for contact_id in await _newest(call, looked):
@@ -191,7 +192,7 @@ async def resume(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    """What has not left never does; who was to get it says so within seconds."""
+    """Cancel it: what has not left never does; who was to get it says so within seconds."""
     row = await locked(call)
     control.require(row, "cancelled", "SCHEDULED", "SENDING", "PAUSED")
     changed = await control.cancel(call.db, row)

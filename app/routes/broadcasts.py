@@ -90,9 +90,10 @@ class AudienceCounts(Shape):
 
 
 class AudienceShape(Shape):
-    """Who was in it when it was `previewed`, as it was scheduled, and when it was `frozen`, which
-    goes on while `isComplete` is false. `difference` is what changed between. Where there was no
-    time to count all contacts as it was scheduled, `previewed` and `difference` are null."""
+    """The counts of who was in it when it was `previewed`, as it was scheduled, and when it was
+    `frozen`, which goes on while `isComplete` is false. `difference` is what changed between. Where
+    there was no time to count all contacts as it was scheduled, `previewed` and `difference` are
+    null."""
 
     previewed: AudienceCounts | None
     frozen: AudienceCounts | None

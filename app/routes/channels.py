@@ -223,8 +223,8 @@ async def show(call: Call) -> Response:
 
 
 async def put_channel(call: Call) -> Response:
-    """As soon as this is answered, the workspace's messages use this provider; in the sandbox they
-    are still captured. Secrets must be given in full each time."""
+    """Save a provider: as soon as this is answered, the workspace's messages use it; in the sandbox
+    they are still captured. Secrets must be given in full each time."""
     channel = _channel(call)
     given = _given(call, channel)
     workspace_id = call.member.workspace_id
@@ -243,7 +243,8 @@ async def put_channel(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """As soon as this is answered, messages use the operator's provider, if there is one."""
+    """Delete the provider: as soon as this is answered, messages use the operator's, if there is
+    one."""
     channel, workspace_id = _channel(call), call.member.workspace_id
     workspace = await workspaces.locked(call.db, id=workspace_id)
     row = await _found(call, channel)

@@ -286,9 +286,9 @@ CONSENT = frozenset({"subscriptions", "email", "phone", "match"})
 
 
 async def quiet(call: Call, answer: Response) -> Response:
-    """What unsubscribes somebody, or an address of theirs, is not answered while something is on
-    its way to them; be they so before, for nobody may have heard of it. By what is answered: the
-    contact may have another address by now."""
+    """Wait for sends: what unsubscribes somebody, or an address of theirs, is not answered while
+    something is on its way to them; be they so before, for nobody may have heard of it. By what is
+    answered: the contact may have another address by now."""
     shown = reply.payload(answer)
     if "subscriptions" in shown and not CONSENT.isdisjoint(_written(call)):
         out = consent.withdrawn(call.process, call.member.workspace_id, shown)

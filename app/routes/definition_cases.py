@@ -58,7 +58,7 @@ class CaseResults(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """Of automations, or of workflows."""
+    """The routes of automations, or of workflows."""
 
     kind: DefinitionKind
 
@@ -99,7 +99,7 @@ class Cases:
         return reply.no_content()
 
     async def run(self, call: Call) -> Response:
-        """What comes of each case now; nothing is written or sent."""
+        """Run each case now; nothing is written or sent."""
         await call.receive_body()
 
         async def look() -> list[dict[str, Any]]:

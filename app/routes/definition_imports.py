@@ -73,8 +73,8 @@ class ImportedTemplate(Shape):
 
 
 class Imported(Shape):
-    """What was done, or would be: then the ID of what is not there is null. `before` and `file` are
-    its exports before and after, and `etagBefore` the tag of the former."""
+    """The change that was made, or would be: then the ID of what is not there is null. `before` and
+    `file` are its exports before and after, and `etagBefore` the tag of the former."""
 
     action: filing.Action
     id: AutomationId | WorkflowId | None
@@ -225,7 +225,8 @@ class _Importing:
         return action, changed, found
 
     def _noted(self, row: Definition, filed: Filed | None) -> dict[str, Any]:
-        """As the audit trail has it: an erasure does not look for somebody who is in a file."""
+        """The form that the audit trail has: an erasure does not look for somebody who is in a
+        file."""
         beside = filed and filed.beside and sha256(filed.beside.encode()).hexdigest()
         return {**self.kind.resource(self.call, row), "key": filed and filed.key, "beside": beside}
 
@@ -285,7 +286,7 @@ class _Importing:
     # --- kept ---
 
     async def _saved(self, draft: Draft) -> Outcome:
-        """What stands beside the definition comes first: it is checked with its cases."""
+        """Store the definition. What stands beside it comes first: it is checked with its cases."""
         call, row = self.call, self.row
         process, db, workspace_id = call.process, call.db, call.member.workspace_id
         if row is None:
@@ -367,7 +368,8 @@ class _Importing:
             await definitions.set_file(self.call.db, workspace_id=workspace_id, id=id, filed=filed)
 
     async def _keep_cases(self, id: str) -> None:
-        """As the file has them, unless it says nothing of them. Raises Problem `invalid`."""
+        """The cases as the file has them, unless it says nothing of them. Raises Problem
+        `invalid`."""
         given = self.file.get("cases")
         if given is None:
             return

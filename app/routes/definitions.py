@@ -212,7 +212,8 @@ class DefinitionKind:
         return replace(draft, trigger_at=at, wrong=[*different, *pointed])
 
     def read(self, call: Call, stored: Mapping[str, Any] | None, changed: bytes | None) -> Draft:
-        """What the body, or `changed` in its place, makes of what is `stored`, or of nothing."""
+        """The draft that the body, or `changed` in its place, makes of what is `stored`, or of
+        nothing."""
         new, wrong, gone = partly.read(
             call, self.model, stored, without={"name": "…"}, changed=changed
         )

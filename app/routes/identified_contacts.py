@@ -40,7 +40,7 @@ from app.web.routing import Call, put
 
 
 class ConsentOrigin(Shape):
-    """Where the answers about `topics` come from."""
+    """The source of the answers about `topics`."""
 
     source: Name
     evidence: Evidence | None = None
@@ -56,7 +56,7 @@ class IdentifiedContact(WritableContact, extra="forbid"):
     consent: ConsentOrigin | None = None
 
     def values(self) -> dict[str, Json]:
-        """Those of the contact that are given."""
+        """The values of the contact that are given."""
         apart = {"match", "topics", "consent"}
         return self.model_dump(by_alias=True, exclude_unset=True, exclude=apart)
 

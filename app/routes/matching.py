@@ -18,8 +18,8 @@ ONE = "Give exactly one of email, phone, contactId and metadata."
 
 
 class Match(Shape):
-    """Who it is: exactly one of these. `metadata` has one field, compared as text; when several
-    contacts have its value, the answer is 409."""
+    """The one thing that says who it is: exactly one of these. `metadata` has one field, compared
+    as text; when several contacts have its value, the answer is 409."""
 
     email: str | None = None
     phone: str | None = None

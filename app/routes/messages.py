@@ -195,9 +195,9 @@ Readable = TypeVar("Readable", messages.WholeMessage, messages.Message, Attempt,
 
 
 def readable(call: Call, row: Readable) -> Readable:
-    """What the caller may read of a message, of an attempt at it or of its capture: of a test email
-    not to whom, for in production that is a member. The address is taken out of headers and of a
-    provider's words too."""
+    """The part that the caller may read of a message, of an attempt at it or of its capture: of a
+    test email not to whom, for in production that is a member. The address is taken out of headers
+    and of a provider's words too."""
     to = row.to_address
     if to is None or row.category != composing.TEST or sees_emails(call):
         return row

@@ -29,7 +29,7 @@ class NewReply(Shape):
 
 
 class HeardReply(Shape):
-    """What it meant, and what the person is answered, once: null is silence."""
+    """The meaning of the reply, and what the person is answered, once: null is silence."""
 
     meaning: Meaning
     answer: str | None

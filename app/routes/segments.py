@@ -276,7 +276,7 @@ async def _kept_members(call: Call, db: Handle, query: Changing, segment: Segmen
 
 
 async def preview(call: Call) -> Response:
-    """Who fits a filter, and how many of them can be written to; nothing is written."""
+    """Preview who fits a filter, and how many of them can be written to; nothing is written."""
     await call.receive_body()
     wanted, workspace_id = call.read(FilterPreview), call.member.workspace_id
     async with call.process.database.read() as db:
@@ -373,7 +373,7 @@ def _found(call: Call, existing: Mapping[str, Segment]) -> Segment:
 
 
 def _names(segment: Segment, existing: Mapping[str, Segment]) -> list[str] | None:
-    """Of the segments that it names, which its prose shows."""
+    """The names of the segments that it names, which its prose shows."""
     named = segments.stored(segment.filter).segments
     return [existing[id].name for id in named] or None
 
@@ -409,7 +409,7 @@ def resource(segment: Segment, existing: Mapping[str, Segment], counts: _Counts)
 
 
 def written(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:
-    """As its audit trail has it."""
+    """The form that its audit trail has."""
     readable = segments.known(segments.stored(segment.filter), existing)
     return {
         "id": segment.id,

@@ -106,7 +106,8 @@ class End(Shape):
 
 
 class Simulation(Shape):
-    """What would happen. Without an `end`, the definition cannot run: `findings` say why."""
+    """The trace of what would happen. Without an `end`, the definition cannot run: `findings` say
+    why."""
 
     findings: list[Finding]
     start_at: datetime
@@ -120,7 +121,7 @@ def simulated(kind: DefinitionKind) -> Endpoint:
     """The route that tries one definition of that kind."""
 
     async def simulate(call: Call) -> Response:
-        """What a run would do, on a virtual clock; nothing is written or sent."""
+        """Simulate what a run would do, on a virtual clock; nothing is written or sent."""
         await call.receive_body()
         given = call.read(Asked)
 
@@ -225,8 +226,8 @@ async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]]) -> Response
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What the database says: of the definition as it is now, draft or not, all that its activation
-    would find; and, unless it cannot run, where."""
+    """Read what the database says: of the definition as it is now, draft or not, all that its
+    activation would find; and, unless it cannot run, where."""
 
     subject: Subject
     found: list[Found]
@@ -388,7 +389,7 @@ _ELSEWHERE = ("contactId", "definition")
 def _case(
     raw: bytes, looked: _Looked, setting: Setting, expected: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """As a file has it: with all that it needs, and what came of it."""
+    """The case as a file has it: with all that it needs, and what came of it."""
     given, row = looked.given, looked.subject.row
     place = {
         name: setting.workspace[name] for name in ("name", "timezone", "country", "postalAddress")

@@ -78,7 +78,7 @@ def refused(errors: list[FieldError]) -> Problem:
 
 
 async def quiet(call: Call, answered: Response) -> Response:
-    """Who is unsubscribed, be it since before, gets nothing after the answer."""
+    """Record an answer. Who is unsubscribed, be it since before, gets nothing after it."""
     shown = reply.payload(answered)
     if "topics" not in shown:  # refused; its body may be no JSON
         return answered

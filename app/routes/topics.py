@@ -102,7 +102,7 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """What contacts have answered about it is forgotten but in their histories."""
+    """Delete a topic: what contacts have answered about it is forgotten but in their histories."""
     workspace_id = call.member.workspace_id
     async with call.process.database.write() as db:
         topic = await _locked(call, db)

@@ -44,8 +44,8 @@ class FileTemplate(
 
 
 class FileWorkspace(Shape):
-    """Where what is expected comes of the input. `startable` are keys of definitions; without, all
-    that are started are ACTIVE."""
+    """The workspace in which what is expected comes of the input. `startable` are keys of
+    definitions; without, all that are started are ACTIVE."""
 
     name: str = "Workspace"
     timezone: Annotated[str, AfterValidator(places.check_timezone)] = "UTC"
@@ -64,7 +64,7 @@ class FileWorkspace(Shape):
 
     @property
     def root(self) -> dict[str, Json]:
-        """As templates and conditions see it."""
+        """The workspace as templates and conditions see it."""
         return {
             "id": f"ws_{NOBODY}",
             "name": self.name,
@@ -126,12 +126,12 @@ def read(raw: bytes) -> Case:
 
 
 def given(raw: bytes) -> Given:
-    """What happens to a run. Raises Problem."""
+    """Read what happens to a run. Raises Problem."""
     return body.read(Given, _JSON, raw)
 
 
 def play(case: Case) -> dict[str, Json]:
-    """What comes of it, to be compared. Raises Problem for what cannot run."""
+    """Simulate it, to be compared. Raises Problem for what cannot run."""
     compiled, templates = _compiled(case), _templates(case)
     trigger = _trigger(case)
     warned = {"findings": noted(found(trigger, compiled, templates, case.input.trigger))}
@@ -165,12 +165,12 @@ def found(
     templates: Mapping[str, Mapping[str, Json]],
     payload: Json,
 ) -> list[Finding]:
-    """What an activation would find, as far as a file can tell."""
+    """Find what an activation would find, as far as a file can tell."""
     return [*compiled.findings, *inspection.find_static(trigger, compiled, templates, [payload])]
 
 
 def sentences(problem: Problem) -> list[str]:
-    """Where it is wrong, for people."""
+    """The places where it is wrong, for people."""
     return [f"{error.pointer or 'the document'}: {error.message}" for error in problem.errors]
 
 
@@ -180,7 +180,7 @@ def found_in(case: Case) -> list[Finding]:
 
 
 def noted(found: Iterable[Finding]) -> list[Json]:
-    """As a case has them: without the sentences, which may be put better one day."""
+    """The findings as a case has them: without the sentences, which may be put better one day."""
     return [{"severity": one.severity, "code": one.code, "pointer": one.pointer} for one in found]
 
 

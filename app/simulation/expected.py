@@ -66,7 +66,7 @@ class Expected(Shape):
 
 
 def part(wanted: Json, trace: Json) -> Json:
-    """Of the trace what stands where something is expected."""
+    """The part of the trace that stands where something is expected."""
     match wanted, trace:
         case dict(), dict():
             return {

@@ -75,7 +75,7 @@ class WritableCase(Shape):
 
 
 class NamedCase(WritableCase):
-    """As files have it."""
+    """The form that files have."""
 
     name: CaseName
 
@@ -104,7 +104,7 @@ async def put(
 
 
 def written(case: DefinitionCase) -> dict[str, Any]:
-    """As clients and files have it."""
+    """The form that clients and files have."""
     given, expect = (document.parse(text.encode()) for text in (case.given, case.expect))
     return {"name": case.name, "given": given, "expect": expect}
 
@@ -113,7 +113,7 @@ def written(case: DefinitionCase) -> dict[str, Any]:
 
 
 async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseResult]:
-    """What comes now of each case, and of what the definition's file expects. Raises Heavy."""
+    """Run each case, and what the definition's file expects. Raises Heavy."""
     of = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
     kept = await definition_cases.of_definition(db, **of)
     filed = await definitions.filed(db, workspace_id=subject.workspace_id, id=subject.row.id)
@@ -173,7 +173,7 @@ async def _gate(db: Handle, workspace: workspaces.Workspace) -> Gate:
 
 
 async def setting(process: Process, db: Handle, subject: Subject) -> Setting | None:
-    """Where it is tried; None for a program that cannot run."""
+    """The setting in which it is tried; None for a program that cannot run."""
     compiled, workspace_id = subject.compiled, subject.workspace_id
     workspace = await workspaces.by_id(db, id=workspace_id)
     if compiled.program is None or workspace is None:

@@ -190,7 +190,7 @@ class SimulatedRun:
         return step.step(self.scenario.program, self.state, event, self.facts())
 
     def facts(self) -> dict[str, Json]:
-        """Of the same form as facts.of_run."""
+        """The facts, of the same form as facts.of_run."""
         scenario = self.scenario
         return {
             "trigger": scenario.trigger,
@@ -233,7 +233,7 @@ class SimulatedRun:
         return Woken()
 
     def wait_until(self, moment: datetime) -> None:
-        """What happens until then does, though the run does not look."""
+        """Apply what happens until then, though the run does not look."""
         for event in self._until(moment):
             self._apply_event(event)
         self.now = max(self.now, moment)

@@ -18,7 +18,7 @@ from app.simulation.traces import Trace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where it is tried; see Scenario."""
+    """The setting in which it is tried; see Scenario."""
 
     workspace: Mapping[str, Json]
     definition_id: str
@@ -30,8 +30,8 @@ class Setting:
     gate: Gate
 
     def compared(self) -> Json:
-        """As JSON, of which the result of cases is kept; a normal trace names no IDs, and that of
-        a definition that is being made is another one whenever that is begun anew."""
+        """The trace as JSON, of which the result of cases is kept; a normal trace names no IDs, and
+        that of a definition that is being made is another one whenever that is begun anew."""
         return {**asdict(self), "definition_id": None}
 
 
@@ -58,7 +58,7 @@ def noted(
     setting: Setting,
     trace: Trace,
 ) -> dict[str, Json]:
-    """What a case notes of it."""
+    """The summary that a case keeps of it."""
     found = cases.found(trigger, compiled, setting.templates, given.trigger)
     return {"findings": cases.noted(found), **traces.normal(trace)}
 
@@ -85,7 +85,7 @@ def prove(
     compiled: check.Compiled,
     seconds: float,
 ) -> list[CaseResult]:
-    """What comes of each."""
+    """The result of each."""
     with effort.limited(seconds):
         return [_proved(one, trigger, compiled) for one in cases]
 

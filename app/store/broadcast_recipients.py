@@ -68,7 +68,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What stands before the contacts of an audience: a topic that they must have agreed to on the
+    """The gate before the contacts of an audience: a topic that they must have agreed to on the
     channel, "" for none, and a cap of so many messages of marketing in a time, 0 for none."""
 
     channel: str
@@ -148,7 +148,8 @@ async def count(
     *,
     workspace_id: str,
 ) -> Counter[str]:
-    """Of the contacts of a window who fit, how many get nothing for which reason; "" for none."""
+    """Count, of the contacts of a window who fit, how many get nothing for which reason; "" for
+    none."""
     rows = await db.fetch_tuples(
         f"""
         SELECT reason, count(*) AS contacts
@@ -219,7 +220,7 @@ async def freeze(
     due_at: datetime,
     due_in: Mapping[str, datetime],
 ) -> None:
-    """Those of a window who fit are recipients, due at a time, or at that of their time zone."""
+    """Make those of a window who fit recipients, due at a time, or at that of their time zone."""
     await db.execute(
         f"""
         INSERT INTO broadcast_recipients (workspace_id, broadcast_id, contact_id, status, reason,
@@ -270,7 +271,7 @@ async def frozen_out(
 async def judge(
     db: Handle, *, workspace_id: str, broadcast_id: str, reasons: Mapping[str, str | None]
 ) -> None:
-    """What stands in the way of a contact, or nothing after all."""
+    """The reason that stands in the way of a contact, or nothing after all."""
     await db.execute_many(
         """
         UPDATE broadcast_recipients
@@ -294,7 +295,7 @@ async def judge(
 async def count_frozen(
     db: Handle, window: Window, *, workspace_id: str, broadcast_id: str
 ) -> Counter[str]:
-    """Of the recipients of a window that was just frozen; as `count` does."""
+    """Count the recipients of a window that was just frozen; as `count` does."""
     rows = await db.fetch_tuples(
         """
         SELECT COALESCE(reason, '') AS reason, count(*) AS contacts
@@ -471,8 +472,8 @@ async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
 async def outcomes(
     db: Handle, *, workspace_id: str, broadcast_id: str, after: str, limit: int
 ) -> Counter[str]:
-    """Of the newest messages after one that have left: how many bounced for good (`bounced_hard`),
-    and so on by status."""
+    """Count the newest messages after one that have left: how many bounced for good
+    (`bounced_hard`), and so on by status."""
     rows = await db.fetch_tuples(
         """
         SELECT CASE WHEN reason = 'bounced_hard' THEN reason ELSE status END AS outcome,

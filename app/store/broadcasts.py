@@ -77,7 +77,7 @@ async def insert(
 async def update(
     db: Handle, *, workspace_id: str, id: str, written: Mapping[str, Any]
 ) -> Broadcast:
-    """What is changed was not looked at by whoever scheduled it: it is a draft again."""
+    """Make it a draft again: what is changed was not looked at by whoever scheduled it."""
     named = ", ".join(f"{name} = :{name}" for name in written)
     return await db.returning_as(
         Broadcast,
@@ -171,7 +171,7 @@ CLAUSES = {
 
 
 async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
-    """Those of the ids that are a broadcast's."""
+    """The ids that are a broadcast's."""
     found = await db.fetch_values(
         "SELECT id FROM broadcasts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,

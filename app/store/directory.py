@@ -23,7 +23,7 @@ class Place:
 
 
 async def find(db: Handle, kind: Kind, *, keys: Sequence[str]) -> dict[str, Place]:
-    """Those of the keys that there are."""
+    """The places of the keys that there are."""
     rows = await db.fetch_tuples(
         "SELECT key, workspace_id, id FROM directory WHERE kind = :kind AND key = ANY(:keys)",
         kind=kind,

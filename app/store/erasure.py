@@ -146,8 +146,8 @@ async def _remembering_messages(
 async def _messages_to(
     db: Handle, workspace_id: str, addresses: Sequence[str], limit: int
 ) -> list[str]:
-    """Those of no run, whose messages are its contact's. Not mail about accounts: that is for
-    people who sign in here, whatever the workspace knows of them."""
+    """The messages of no run, for those of one are its contact's. Not mail about accounts: that is
+    for people who sign in here, whatever the workspace knows of them."""
     return await db.fetch_values(
         """
         SELECT id FROM messages
@@ -190,8 +190,8 @@ async def delete_rows(
     contact_id: str,
     limit: int = 1_000,
 ) -> int:
-    """Those of the contact; how many. Receipts are not among them: they hold ids and hashes, and a
-    repeat must not start another run."""
+    """Delete the rows of the contact; how many. Receipts are not among them: they hold ids and
+    hashes, and a repeat must not start another run."""
     gone = await db.fetch_all(
         f"""
         DELETE FROM {table}
@@ -235,7 +235,7 @@ async def refused_requests(
 
 
 async def delete_requests_about(db: Handle, *, workspace_id: str, looked_up: Sequence[str]) -> None:
-    """Those that were refused, and named the contact."""
+    """Delete requests that were refused, and named the contact."""
     await db.execute(
         """
         DELETE FROM webhook_requests

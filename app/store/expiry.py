@@ -36,7 +36,7 @@ async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]
 
 
 async def delete_of(db: Handle, table: str, *, workspace_id: str, ids: Sequence[object]) -> int:
-    """Those of one workspace that `expired` has found, unless they were renewed since."""
+    """Delete the rows of one workspace that `expired` has found, unless they were renewed since."""
     deleted = await db.fetch_all(
         f"""
         DELETE FROM {table}

@@ -1,4 +1,4 @@
-"""What is known of a contact and its flows, newest first: for the explanation of why one came
+"""The records of a contact and its flows, newest first: for the explanation of why one came
 through, or did not."""
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ CLAUSES = {
 
 
 async def steps(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> list[PastStep]:
-    """Those of each run in the order in which it took them."""
+    """The steps of each run in the order in which it took them."""
     return await db.fetch_all_as(
         PastStep,
         """
@@ -176,7 +176,7 @@ async def message(db: Handle, *, workspace_id: str, id: str) -> PastMessage | No
 async def messages(
     db: Handle, *, workspace_id: str, contact_id: str, since: datetime | None
 ) -> list[PastMessage]:
-    """Those of no run too."""
+    """The messages, those of no run too."""
     narrowed, values = await _narrowed(db, "msg", {"created_after": since})
     return await db.fetch_all_as(
         PastMessage,
@@ -291,7 +291,7 @@ async def requests_known_since(
 async def events(
     db: Handle, *, workspace_id: str, contact_id: str, name: str, since: datetime | None
 ) -> list[PastEvent]:
-    """Those of that name."""
+    """The events of that name."""
     return await db.fetch_all_as(
         PastEvent,
         """

@@ -222,7 +222,7 @@ async def delete_some(db: Handle, *, workspace_id: str, limit: int) -> int:
 
 
 async def lock(db: Handle, claimed: Sequence[Job]) -> set[Job]:
-    """Those of one kind whose claim is not lost: locked, and nobody's else until the transaction
+    """The jobs of one kind whose claim is not lost: locked, and nobody's else until the transaction
     ends. One statement for each workspace, in one trip.
 
     Each is looked up by itself: asked for all of them at once, a planner whose statistics know
@@ -679,9 +679,9 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
-    """What `_due_workspaces` finds, without locks and at most once a second; none of a node that
-    does not answer. Workspaces that have nothing due may be among them. In between, those of the
-    last look that have given all that was asked of them."""
+    """The workspaces that `_due_workspaces` finds, without locks and at most once a second; none of
+    a node that does not answer. Workspaces that have nothing due may be among them. In between,
+    those of the last look that have given all that was asked of them."""
     if time.monotonic() - fair_share.looked_at < LOOK_EVERY_SECONDS:
         return sorted(fair_share.seen)
     fair_share.looked_at = time.monotonic()

@@ -214,7 +214,7 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 async def workspaces_of(
     db: Handle, *, user_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[JoinedWorkspace]:
-    """Those that a user belongs to, newest first, each with the user's role there."""
+    """The workspaces that a user belongs to, newest first, each with the user's role there."""
     narrowed, values = keyset.narrowed(WORKSPACES, filters, before, "w.id")
     return await db.fetch_all_as(
         JoinedWorkspace,

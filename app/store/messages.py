@@ -222,7 +222,7 @@ async def hold_unsent(db: Handle, *, workspace_id: str, contact_id: str) -> None
 
 
 async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[UnsettledMessage]:
-    """Those of the messages that have not ended, with their newest attempts, whoever has a claim:
+    """The messages that have not ended, with their newest attempts, whoever has a claim:
     their jobs are held, and they are locked."""
     await jobs.hold(db, "message", workspace_id=workspace_id, ids=ids)
     return await db.fetch_all_as(

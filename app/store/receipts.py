@@ -20,7 +20,7 @@ class Receipt:
 
 
 async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt]:
-    """Those that have not expired, by workspace and id."""
+    """The receipts that have not expired, by workspace and id."""
     rows = await db.fetch_all(
         """
         SELECT r.workspace_id, r.id, r.run_id, r.contact_id,

@@ -62,7 +62,7 @@ async def count(
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Of the last ten minutes."""
+    """The counts of the last ten minutes."""
 
     recipients: int
     dead: int
@@ -160,7 +160,7 @@ class Undoing:
 
 
 async def to_undo(db: Handle, *, limit: int) -> list[Undoing]:
-    """Of all workspaces."""
+    """The suppressions of all workspaces that are to be undone."""
     return await db.fetch_all_as(
         Undoing,
         f"""

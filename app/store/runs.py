@@ -352,7 +352,7 @@ async def cancel_some(
 async def cancel_steps(
     db: Handle, *, workspace_id: str, run_ids: Sequence[str], reason_code: str | None
 ) -> None:
-    """Those that the runs stand in."""
+    """Cancel the steps that the runs stand in."""
     await db.execute(
         """
         UPDATE run_steps
@@ -505,7 +505,7 @@ async def facts_of(db: Handle, *, workspace_id: str, id: str) -> RunFacts | None
 
 
 async def locked(db: Handle, *, workspace_id: str, id: str) -> LockedRun | None:
-    """Whoever else would change the run waits."""
+    """Lock the run: whoever else would change it waits."""
     return await db.fetch_one_as(
         LockedRun,
         f"""

@@ -39,7 +39,7 @@ async def of_contacts(
 
 
 async def write(db: Handle, *, workspace_id: str, rows: Sequence[Membership]) -> None:
-    """What holds of locked contacts from now on."""
+    """Write what holds of locked contacts from now on."""
     kept = [row for row in rows if row.member or row.next_at is not None]
     gone = [row for row in rows if not row.member and row.next_at is None]
     await db.execute_many(
@@ -91,7 +91,7 @@ async def counts(db: Handle, *, workspace_id: str) -> dict[str, int]:
 
 
 async def forget_contact(db: Handle, *, workspace_id: str, contact_id: str) -> None:
-    """Of a locked contact that is about to be erased."""
+    """Forget a locked contact that is about to be erased."""
     gone = await db.fetch_tuples(
         """
         DELETE FROM segment_members

@@ -41,7 +41,7 @@ _BOUND = re.compile(r":(f_[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a path leads to in SQL: its text, and whether it is text, a number, a boolean, null."""
+    """The value of a path in SQL: its text, and whether it is text, a number, a boolean, null."""
 
     text: str
     is_text: str
@@ -165,7 +165,7 @@ class Clause:
                 return self._ordered(one.op, found, value)
 
     def _equal(self, found: _Found, value: Json) -> str:
-        """As compare.same has it."""
+        """Compare like compare.same."""
         if value is None:
             return found.is_null
         if isinstance(value, bool):
@@ -181,7 +181,7 @@ class Clause:
         return _any(_both(found.is_text, is_text), is_number)
 
     def _ordered(self, op: str, found: _Found, value: Json) -> str:
-        """As compare.order has it, or compare.chronology."""
+        """Compare like compare.order, or compare.chronology."""
         exact = compare.number(value) if op in ORDERS else None
         if exact is not None:
             return self._by_number(found, ORDERS[op], exact)
@@ -302,5 +302,5 @@ def _listed(column: str, words: Sequence[str]) -> str:
 
 
 def _in_utc(moment: datetime) -> str:
-    """As both engines read it; PostgreSQL as a time without a zone."""
+    """A time as both engines read it; PostgreSQL as a time without a zone."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -108,7 +108,7 @@ async def refill(
     starts: bool,
     fill_to: str,
 ) -> Segment:
-    """What it was is judged anew by its job."""
+    """Change a segment; its job judges its members anew."""
     return await db.returning_as(
         Segment,
         f"""
@@ -130,7 +130,7 @@ async def refill(
 
 
 async def refill_again(db: Handle, *, workspace_id: str, ids: Sequence[str], fill_to: str) -> None:
-    """Those that name a segment whose filter has changed."""
+    """Have those judged anew that name a segment whose filter has changed."""
     await db.execute(
         """
         UPDATE segments
@@ -423,7 +423,7 @@ async def reached(db: Handle, *, workspace_id: str, before: str | None, walk: in
 async def count(
     db: Handle, fitting: Fitting, *, workspace_id: str, since: str | None, before: str | None
 ) -> Counted:
-    """Of the contacts from one id up to another."""
+    """Count among the contacts from one id up to another."""
     narrowed, values = _between(since, before)
     row = await db.returning(
         f"""
@@ -503,7 +503,7 @@ Of: TypeAlias = Sequence[str]  # the ids of contacts
 async def past_events(
     db: Handle, *, workspace_id: str, contact_ids: Of, names: Sequence[str]
 ) -> list[list[PastEvent]]:
-    """Of each contact, newest first."""
+    """The events of each contact, newest first."""
     found = await db.fetch_each(
         """
         SELECT name, properties, at FROM contact_events

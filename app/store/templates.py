@@ -140,7 +140,7 @@ async def lock(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
 
 
 async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, NamedTemplate]:
-    """Those that exist, by id."""
+    """The templates that exist, by id."""
     rows = await db.fetch_all_as(
         NamedTemplate,
         f"""

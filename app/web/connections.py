@@ -128,7 +128,8 @@ class Connections:
         return self._end_first((one for one in settled if one.source == source), "share")
 
     def _waiting(self, since: float = math.inf) -> Iterator[Member]:
-        """Those that have waited for their client since then, who is missed least first."""
+        """The connections that have waited for their client since then, who is missed least
+        first."""
         for phase in ROOM:
             for one, began in self._since[phase].items():
                 if began > since:

@@ -294,7 +294,7 @@ NONE: Headers = dict.fromkeys(
 
 
 def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Those that we look at."""
+    """The headers that we look at."""
     grouped = dict(NONE)
     for name, value in headers:
         if name in NONE:

@@ -199,8 +199,8 @@ class Schemas:
 
 
 def _optional(schema: Schema) -> None:
-    """Whoever generates types of a request takes a member with a `default` for one that is always
-    there (openapi-typescript does)."""
+    """Move defaults aside. Generators of a request's types take a member with a `default` for one
+    that is always there (openapi-typescript does)."""
     for name, inner in schema.get("properties", {}).items():
         if "default" in inner:
             rest = {key: value for key, value in inner.items() if key != "default"}

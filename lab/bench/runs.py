@@ -173,7 +173,7 @@ class Ledger:
         return int(self._value(sql))
 
     def forget(self) -> None:
-        """What is measured is the work, not the size of the tables; S5 is another matter."""
+        """Empty the tables: what is measured is the work, not their size; S5 is another matter."""
         for table in ("captured_messages", "delivery_attempts", "messages", "run_steps", "runs"):
             self._do(f"DELETE FROM {table}")
             self._do(f"VACUUM ANALYZE {table}")
@@ -311,7 +311,8 @@ def latency(urls: Mapping[str, str]) -> None:
 
 
 def arrivals(mail: MailServer, number: int) -> list[float]:
-    """Of this event's message: other letters arrive there too, of verification among them."""
+    """The arrivals of this event's message: other letters arrive there too, of verification among
+    them."""
     return [one.at for one in mail.received if one.recipients == (load.email(number),)]
 
 

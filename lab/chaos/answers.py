@@ -124,8 +124,9 @@ def what_was_accepted_is_there(evidence: Evidence) -> Iterator[str]:
 
 
 def one_event_is_as_many_runs_as_were_accepted(evidence: Evidence) -> Iterator[str]:
-    """Of a try without an answer its sender does not know; under one key all are one; of what was
-    refused, or told that nothing was changed, or sent by halves, or to nobody, there is none."""
+    """Judge events by tries: of one without an answer its sender does not know; under one key all
+    are one; of what was refused, or told that nothing was changed, or sent by halves, or to nobody,
+    there is none."""
     runs = evidence.runs_by_event()
     for sent in evidence.ledger:
         made = len(runs.pop(sent.body, ()))

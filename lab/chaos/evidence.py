@@ -93,7 +93,7 @@ class Evidence:
     figures: dict[str, object] = field(default_factory=dict)
 
     def runs_by_event(self) -> dict[bytes, list[Row]]:
-        """Those of the flows; the probes have some of their own."""
+        """The runs of the flows; the probes have some of their own."""
         found: dict[bytes, list[Row]] = {}
         for row in self.runs:
             if row["definition_id"] in self.definitions:

@@ -171,8 +171,8 @@ async def nothing_is_sent_after_an_opt_out(stage: Stage, probed: Probed) -> int:
 
 
 async def what_is_being_sent_is_waited_for(stage: Stage, probed: Probed) -> int:
-    """Who opts out while the mail server has their message in hand is answered when that has ended,
-    or told of it in the very answer, be it a later one to the same request."""
+    """Opt out: who does while the mail server has their message in hand is answered when that has
+    ended, or told of it in the very answer, be it a later one to the same request."""
     say = {"type": "send_message", "channel": "email", "content": HELLO}
     made = await hook(stage, "meanwhile", say)
     address = f"{HELD}{secrets.token_hex(6)}@customer.example"
@@ -271,8 +271,9 @@ async def ask(stage: Stage, probed: Probed, probe: Probe) -> None:
 
 
 async def until_enough(stage: Stage, probed: Probed, every: float, enough: asyncio.Event) -> None:
-    """What a probe raises, a TimeoutError for one, is a finding, and the probes go on. None is
-    left in the middle: what it asked for may be committed after nobody waits for it any more."""
+    """Probe until there is enough: what one raises, a TimeoutError, is a finding, and the probes go
+    on. None is left in the middle: what it asked for may be committed after nobody waits for it any
+    more."""
     while True:
         for probe in ALWAYS:
             if enough.is_set():

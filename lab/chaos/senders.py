@@ -99,8 +99,8 @@ class Sent:
 
 @dataclass(slots=True)
 class Senders:
-    """What is random about an event is decided by the seed and the event's number, whatever comes
-    between its steps."""
+    """The event: what is random about it is decided by the seed and the event's number, whatever
+    comes between its steps."""
 
     ports: Sequence[int]
     paths: Mapping[str, str]  # of the webhook, by flow

@@ -172,7 +172,7 @@ async def until(there: Callable[[], bool]) -> None:
 
 
 async def settled(process: Process) -> None:
-    """What the server has, its sender writes down a moment later."""
+    """Wait: what the server has, its sender writes down a moment later."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             async with process.database.read() as db:

@@ -123,7 +123,7 @@ def record_is_kept() -> Iterator[None]:
 
 
 async def _keep_lines(url: str) -> None:
-    """Of its transactions Citus would delete them within a minute."""
+    """Keep records: of its transactions Citus would delete them within a minute."""
     connection = await asyncpg.connect(url)
     await connection.execute("ALTER SYSTEM SET citus.recover_2pc_interval = -1")
     await connection.execute("SELECT pg_reload_conf()")

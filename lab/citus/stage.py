@@ -79,7 +79,7 @@ class Workspace:
         return str(answer.json()["runId"]) if answer.status_code == 202 else None
 
     async def read(self, client: httpx2.AsyncClient, url: str) -> None:
-        """As a bearer of the workspace."""
+        """Read a page as a bearer of the workspace."""
         asked_at, headers = time.monotonic(), {"Authorization": f"Bearer {self.bearer}"}
         try:
             answer = await client.get(f"{url}/tags", headers=headers)
@@ -145,7 +145,7 @@ def staged() -> Iterator[Stage]:
 
 
 def registered(deployment: Deployment, url: str, cluster: servers.Citus) -> list[Workspace]:
-    """As many workspaces on each node."""
+    """Register as many workspaces on each node."""
     found: dict[int, list[Workspace]] = {node.port: [] for node in cluster.nodes}
     for number in range(MOST_WORKSPACES):
         email = f"olivia@workspace{number}.test"

@@ -72,7 +72,7 @@ class Finding:
 
 
 def read(directory: Path) -> Record:
-    """What all processes of the suite have recorded."""
+    """The records of all processes of the suite."""
     whole = Record()
     for file in sorted(directory.glob("*.pickle")):
         one: Record = pickle.loads(file.read_bytes())

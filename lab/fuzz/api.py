@@ -62,8 +62,8 @@ def fuzz(
     part: str = "whole",
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Verdict:
-    """As an owner and a viewer, in a workspace of its own that has one of everything that members
-    cannot just make."""
+    """Run as an owner and a viewer, in a workspace of its own that has one of everything that
+    members cannot just make."""
     with owner_of(deployment, WORKSPACE, f"{part}@acme.test") as owner:
         ids = _belongings(owner)
         keys = {role: dict(_key(owner, role, number) for number in range(KEYS)) for role in ROLES}
@@ -128,7 +128,7 @@ def _key(owner: httpx2.Client, role: str, number: int) -> tuple[str, str]:
 
 
 def _belongings(owner: httpx2.Client) -> dict[str, str]:
-    """What no call of the API makes at once: a run, by its webhook, and a message."""
+    """Make what no call of the API makes at once: a run, by its webhook, and a message."""
     steps = [{"type": "wait", "duration": "P1D"}]
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
     workflow = {"name": "Fuzz", "state": "ACTIVE", "trigger": trigger, "steps": steps}

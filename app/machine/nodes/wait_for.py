@@ -59,7 +59,7 @@ def _holding(visit: Visit) -> dict[str, Json] | None:
 
 
 def _move(one: Mapping[str, Json]) -> str | None:
-    """What the condition waits for, as Moved has it."""
+    """The move that the condition waits for, as Moved has it."""
     for name, entered in SEGMENTS.items():
         if name in one:
             return segment_changes.moved(one[name], entered=entered)

@@ -111,7 +111,7 @@ ENTRANTS = {
 async def struck_by_all(
     entrant: Entrant, plan: Plan, directory: Path
 ) -> tuple[Mapping[str, object], bool]:
-    """What became of it, and whether nothing was lost in silence and nothing doubled."""
+    """The outcome of it, and whether nothing was lost in silence and nothing doubled."""
     async with (
         AsyncExitStack() as stack,
         set_up(directory, plan.seed, plan.lease_seconds, entrant.deployment) as stage,
