@@ -76,6 +76,16 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /templates topicId": {**NEWS, "topicId": "top"},
     "POST /templates/preview topicId": {"template": {**NEWS, "topicId": "top"}},
     "PATCH /templates/{id} topicId": {"category": "marketing", "topicId": "top"},
+    "POST /definitions/import topicId": {
+        "file": {
+            "key": "brought",
+            "name": "Brought",
+            "definition": {
+                "steps": [{"type": "send_message", "channel": "email", "templateId": "news"}],
+            },
+            "templates": {"news": {**NEWS, "topicId": "top"}},
+        },
+    },
     "POST /broadcasts segmentId": {"name": "B", "segmentId": "seg", "templateId": "tpl"},
     "POST /broadcasts templateId": {"name": "B", "tag": "lead", "templateId": "tpl"},
     "POST /broadcasts topicId": {
