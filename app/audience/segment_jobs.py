@@ -164,7 +164,7 @@ async def _fill(
 
 @dataclass(frozen=True, slots=True)
 class _BySql:
-    """What a statement asks of a chunk: who fits, and when time may change that."""
+    """The conditions of a chunk: who fits, and when time may change that."""
 
     readable: Readable
     next_flip: Fitting

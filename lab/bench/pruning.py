@@ -97,7 +97,7 @@ async def fill(url: str, definition_id: str, runs: int) -> None:
 
 
 async def forget_unfinished(url: str) -> None:
-    """What was accepted is not to be done as well."""
+    """Leave nothing due: what was accepted is not to be done as well."""
     connection = await asyncpg.connect(url, command_timeout=FILL_SECONDS)
     await connection.execute("SET statement_timeout = 0")
     await connection.execute("DELETE FROM jobs; DELETE FROM runs WHERE finished_at IS NULL")
