@@ -12,9 +12,11 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import asyncpg
 import pytest
@@ -46,9 +48,16 @@ class Record:
     committed: int = 0
 
 
+@dataclass(slots=True)
+class UnderWay:
+    """A transaction: the lines that there were before it, and who sends its statements."""
+
+    prepared: int
+    senders: dict[str, None] = field(default_factory=dict)
+
+
 _record = Record()
-_under_way: dict[PostgresConnection, dict[str, None]] = {}
-_prepared: dict[int, int] = {}  # by the server's process
+_under_way: WeakKeyDictionary[PostgresConnection, UnderWay] = WeakKeyDictionary()
 
 
 def sender() -> str | None:
@@ -75,7 +84,10 @@ def pytest_configure() -> None:
         statement, ready = await bound(self, sql, each)
         if self.is_sharded:
             by = sender()
-            _under_way.setdefault(self, {})[by or TESTS] = None
+            if self not in _under_way:  # another process of the server may have had its number
+                before = await self.raw_connection.fetchval(PREPARED)
+                _under_way[self] = UnderWay(before)
+            _under_way[self].senders[by or TESTS] = None
             if by is not None and ready:
                 values = [ready[0][name] for name in statement.order]
                 _record.statements.setdefault(statement.text, (by, values))
@@ -90,22 +102,17 @@ def pytest_configure() -> None:
     async def committed(self: PostgresTransaction) -> None:
         connection = self._connection
         await commit(self)
-        senders = _under_way.pop(connection, None)
-        if senders and connection.is_sharded:
-            await _note(connection.raw_connection, tuple(senders))
+        under_way = _under_way.pop(connection, None)
+        if under_way is not None and TESTS not in under_way.senders:
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # a test cut it
+                prepared = await connection.raw_connection.fetchval(PREPARED)
+                _record.committed += 1
+                if prepared > under_way.prepared:
+                    _record.transactions.add(tuple(under_way.senders))
 
     PostgresConnection._bound = recorded  # type: ignore[method-assign]
     PostgresTransaction.commit = committed  # type: ignore[method-assign]
     SetStatement.arguments = recorded_set  # type: ignore[method-assign]
-
-
-async def _note(connection: asyncpg.Connection, senders: tuple[str, ...]) -> None:
-    pid = connection.get_server_pid()
-    before, _prepared[pid] = _prepared.get(pid, 0), await connection.fetchval(PREPARED)
-    if TESTS not in senders:
-        _record.committed += 1
-        if _prepared[pid] > before:
-            _record.transactions.add(senders)
 
 
 @pytest.fixture(scope="session", autouse=True)
