@@ -74,45 +74,59 @@ def sender() -> str | None:
         frame = frame.f_back
 
 
+_bound = PostgresConnection._bound
+_start, _commit = PostgresTransaction.start, PostgresTransaction.commit
+_arguments = SetStatement.arguments
+
+
 def pytest_configure() -> None:
-    bound, commit = PostgresConnection._bound, PostgresTransaction.commit
-    arguments = SetStatement.arguments
+    PostgresConnection._bound = bound  # type: ignore[method-assign]
+    PostgresTransaction.start = start  # type: ignore[method-assign]
+    PostgresTransaction.commit = commit  # type: ignore[method-assign]
+    SetStatement.arguments = arguments  # type: ignore[method-assign]
 
-    async def recorded(
-        self: PostgresConnection, sql: str, each: Sequence[Mapping[str, Any]]
-    ) -> tuple[Statement, list[dict[str, Bindable]]]:
-        statement, ready = await bound(self, sql, each)
-        if self.is_sharded:
-            by = sender()
-            if self not in _under_way:  # another process of the server may have had its number
-                before = await self.raw_connection.fetchval(PREPARED)
-                _under_way[self] = UnderWay(before)
-            _under_way[self].senders[by or TESTS] = None
-            if by is not None and ready:
-                values = [ready[0][name] for name in statement.order]
-                _record.statements.setdefault(statement.text, (by, values))
-        return statement, ready
 
-    def recorded_set(self: SetStatement, each: Sequence[Mapping[str, Bindable]]) -> Arguments:
-        sets = arguments(self, each)
-        if (by := sender()) is not None:
-            _record.statements.setdefault(self.text, (by, sets[0]))
-        return sets
+async def bound(
+    self: PostgresConnection, sql: str, each: Sequence[Mapping[str, Any]]
+) -> tuple[Statement, list[dict[str, Bindable]]]:
+    statement, ready = await _bound(self, sql, each)
+    if self.is_sharded:
+        by = sender()
+        if self not in _under_way:  # another process of the server may have had its number
+            _under_way[self] = UnderWay(await self.raw_connection.fetchval(PREPARED))
+        _under_way[self].senders[by or TESTS] = None
+        if by is not None and ready:
+            values = [ready[0][name] for name in statement.order]
+            _record.statements.setdefault(statement.text, (by, values))
+    return statement, ready
 
-    async def committed(self: PostgresTransaction) -> None:
-        connection = self._connection
-        await commit(self)
-        under_way = _under_way.pop(connection, None)
-        if under_way is not None and TESTS not in under_way.senders:
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # a test cut it
-                prepared = await connection.raw_connection.fetchval(PREPARED)
-                _record.committed += 1
-                if prepared > under_way.prepared:
-                    _record.transactions.add(tuple(under_way.senders))
 
-    PostgresConnection._bound = recorded  # type: ignore[method-assign]
-    PostgresTransaction.commit = committed  # type: ignore[method-assign]
-    SetStatement.arguments = recorded_set  # type: ignore[method-assign]
+def arguments(self: SetStatement, each: Sequence[Mapping[str, Bindable]]) -> Arguments:
+    sets = _arguments(self, each)
+    if (by := sender()) is not None:
+        _record.statements.setdefault(self.text, (by, sets[0]))
+    return sets
+
+
+async def start(self: PostgresTransaction, is_root: bool, extra_options: dict[Any, Any]) -> None:
+    """Leave out a transaction that a test begins, whatever of ours it calls there."""
+    begun_by = sender()
+    await _start(self, is_root, extra_options)
+    if is_root and begun_by is None:
+        _under_way[self._connection] = UnderWay(0, {TESTS: None})
+
+
+async def commit(self: PostgresTransaction) -> None:
+    connection = self._connection
+    await _commit(self)
+    under_way = _under_way.pop(connection, None)
+    if under_way is None or TESTS in under_way.senders:
+        return
+    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # a test cut it
+        prepared = await connection.raw_connection.fetchval(PREPARED)
+        _record.committed += 1
+        if prepared > under_way.prepared:
+            _record.transactions.add(tuple(under_way.senders))
 
 
 @pytest.fixture(scope="session", autouse=True)
