@@ -51,7 +51,7 @@ class Churn:
         async with self._database.write() as db:
             await jobs.add(db, "run", workspace_id=ACME, ids=ids)
         began = time.monotonic()
-        async with self._database.write() as db:
+        async with self._database.write(follow_indexes=True) as db:  # as workers do
             claimed = await jobs.claim(
                 db,
                 "run",
