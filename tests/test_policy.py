@@ -193,6 +193,7 @@ POLICY: Mapping[str, str] = {
     "GET /settings/workspace": "viewer",
     "PATCH /settings/workspace": "admin",
     "DELETE /settings/workspace": "owner",
+    "GET /troubles": "viewer",
     "GET /settings/channels": "viewer",
     "GET /settings/sign-in-domains": "viewer",
     "PUT /settings/sign-in-domains/{domain}": "owner",

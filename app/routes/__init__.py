@@ -185,6 +185,7 @@ POST   /topics                                            contacts:write
 GET    /topics/{id}                                       contacts:read
 PATCH  /topics/{id}                                       contacts:write
 DELETE /topics/{id}                                       contacts:write
+GET    /troubles                                          messages:read
 GET    /u/{token}                                         PUBLIC
 POST   /u/{token}                                         PUBLIC
 POST   /v1/callbacks/resend/{token}                       PUBLIC
@@ -270,6 +271,7 @@ from app.routes import (
     topic_answers,
     topics,
     tracking,
+    troubles,
     versions,
     webhook_requests,
     webhooks,
@@ -315,6 +317,7 @@ ROUTES = [
     *new_messages.routes,
     *messages.routes,
     *previews.routes,
+    *troubles.routes,
     *suppressions.routes,
     *event_endpoints.routes,
     *settings.routes,

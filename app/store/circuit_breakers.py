@@ -22,6 +22,16 @@ class OpenCircuit:
     ask_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The open or half-open circuit of a channel."""
+
+    channel: str
+    provider: str
+    code: str
+    ask_at: datetime
+
+
 async def record_failure(
     db: Handle, *, workspace_id: str, channel: str, provider: str, code: str, is_probe: bool
 ) -> Failures:
@@ -154,6 +164,18 @@ async def lock_due(db: Handle, *, workspace_id: str, channel: str) -> bool:
         channel=channel,
     )
     return locked is not None
+
+
+async def open_of(db: Handle, *, workspace_id: str) -> list[Trouble]:
+    return await db.fetch_all_as(
+        Trouble,
+        """
+        SELECT channel, provider, code, ask_at FROM provider_troubles
+        WHERE workspace_id = :workspace_id AND ask_at IS NOT NULL
+        ORDER BY channel
+        """,
+        workspace_id=workspace_id,
+    )
 
 
 async def count_open(db: Handle) -> list[tuple[str, str, int]]:

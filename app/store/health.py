@@ -36,6 +36,24 @@ async def due(db: Handle, kind: Kind) -> Due:
     return Due(count, oldest_at, late)
 
 
+async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) -> int:
+    """How many jobs of a workspace have been due since `late`, up to ENOUGH."""
+    return int(
+        await db.fetch_value(
+            """
+            SELECT count(*)
+            FROM (SELECT 1 AS one FROM jobs
+                  WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at < :late
+                  LIMIT :enough) AS late
+            """,
+            kind=kind,
+            workspace_id=workspace_id,
+            late=late,
+            enough=ENOUGH,
+        )
+    )
+
+
 async def most_connections(db: Handle) -> int:
     """That PostgreSQL takes from those who are no superusers."""
     return int(

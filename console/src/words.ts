@@ -91,3 +91,13 @@ export const SOURCES: Record<string, string> = {
   inbound_webhook: 'a webhook', manual: 'by hand or by another flow', contact_created: 'a new contact', tag_added: 'a tag', event: 'an event of the contact',
   segment_entered: 'entering a segment', segment_left: 'leaving a segment', date: 'a date of the contact', schedule: 'a schedule',
 }
+
+export const CHANNELS = { email: 'Email', sms: 'SMS', whatsapp: 'WhatsApp' }
+
+/** Why a provider is left alone for a while, and what to do about it. */
+export const WAITED_FOR: Record<Schemas['ProviderTrouble']['code'], string> = {
+  provider_throttled: 'takes no more for now. They go out by themselves once it does',
+  provider_unreachable: 'does not answer. They go out by themselves once it does; its own status page may say more',
+  provider_misconfigured: 'refuses the credentials or the sender. Verify the channel',
+  recipients_refused: 'refuses so many addresses as unknown that it may be at fault. Look at what it says, and verify the channel',
+}

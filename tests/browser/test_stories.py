@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route
 
 from tests.browser.conftest import Service, Watch, opened, ready
 
@@ -141,6 +141,30 @@ def test_home_names_the_graph_that_refused_a_request(page: Page, service: Servic
     page.get_by_role("link", name=f"1 refused request to {name} this week").click()
     page.wait_for_url(re.compile(f"/flows/automations/{made['id']}/requests"))
     page.locator("tbody tr", has_text="Refused").wait_for()
+
+
+def test_home_says_whom_messages_wait_for_and_what_nobody_does(page: Page, service: Service):
+    contact = service.made("/contacts", {"phone": f"+1500{secrets.randbelow(10**7):07}"})
+    service.made("/sandbox/faults", {"kind": "throttle", "count": 1_000, "channel": "sms"})
+    body = {"channel": "sms", "contactId": contact["id"], "content": {"text": "Hello"}}
+    message = service.made("/messages", body)["messageId"]
+    service.until(lambda: service.read("/troubles")["providers"])
+    opened(page, service, "/")
+    page.get_by_role("link", name=re.compile("Messages by SMS wait: .* takes no more")).click()
+    page.get_by_role("heading", level=1, name="Channels").wait_for()
+    assert service.api.delete("/sandbox/faults").status_code == 204
+    service.until(lambda: service.read(f"/messages/{message}")["status"] in ("SENT", "DELIVERED"))
+
+    def late(route: Route) -> None:
+        """The answer of this service, had its workers stood still."""
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "overdue": {"message": 3}})
+
+    page.route("**/troubles", late)
+    opened(page, service, "/")
+    assert page.get_by_text("Messages by SMS wait").count() == 0
+    page.get_by_role("link", name="3 messages overdue by more than five minutes").click()
+    page.wait_for_url(re.compile(r"/messages\?status=QUEUED$"))
 
 
 def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Service):

@@ -39,6 +39,7 @@ from app.store import (
     events,
     expiry,
     explaining,
+    health,
     invitations,
     jobs,
     memberships,
@@ -895,6 +896,14 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "who is to ask a provider": (
         lambda db: circuit_breakers.schedule_probe(db, **ACME, channel="email", ask_at=PAST),
         ["workspace_id channel held_until kind id"],
+    ),
+    "the circuits of a workspace that are open": (
+        lambda db: circuit_breakers.open_of(db, **ACME),
+        ["workspace_id"],
+    ),
+    "the messages of a workspace that nobody sends": (
+        lambda db: health.overdue(db, "message", workspace_id="ws_acme", late=PAST),
+        ["kind workspace_id wake_at"],
     ),
     "what became of a message": (
         lambda db: messages.settle(

@@ -6,6 +6,7 @@ import { useCan, useMe } from '../me'
 import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
 import { at, has, Refusal } from '../session'
+import { CHANNELS, WAITED_FOR } from '../words'
 import { Link, Refused, Screen, Section, Shown, plural } from '../ui'
 import { RunTable } from './runs'
 
@@ -28,6 +29,11 @@ export function Home() {
 
 // --- what needs somebody ----------------------------------------------------------------------------
 
+// What is overdue, and the list it is in.
+const OVERDUE = [
+  ['run', 'run', '/runs'], ['message', 'message', '/messages?status=QUEUED'], ['call', 'HTTP request', '/runs?status=WAITING'], ['event_attempt', 'event', '/settings/endpoints'],
+  ['segment', 'segment', '/segments'], ['broadcast', 'broadcast', '/broadcasts'],
+] as const
 const MOST = 50
 const MOST_FLOWS = 10 // whose requests are looked through: those that were changed last
 
@@ -40,7 +46,8 @@ async function refusedBy({ kind, id }: FlowName) {
 const aWeekAgo = () => new Date(Date.now() - 7 * 86_400_000).toISOString()
 
 async function needs(may: (permission: string) => boolean, all: readonly FlowName[]) {
-  const [unknown, failed, plan, endpoints, paused] = await Promise.all([
+  const [troubles, unknown, failed, plan, endpoints, paused] = await Promise.all([
+    got(api.GET('/troubles')),
     got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
     got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: aWeekAgo() } } })),
     got(api.GET('/billing/plan')), may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
@@ -51,6 +58,11 @@ async function needs(may: (permission: string) => boolean, all: readonly FlowNam
   const count = (of: readonly unknown[], one: string) => (of.length === MOST ? `${MOST} or more ${one}s` : plural(of.length, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
+  for (const { channel, code } of troubles.providers) list.push({ key: channel, text: `Messages by ${CHANNELS[channel]} wait: the provider ${WAITED_FOR[code]}`, to: '/settings/channels' })
+  for (const [kind, one, to] of OVERDUE) {
+    const late = troubles.overdue[kind] ?? 0
+    if (late) list.push({ key: kind, text: `${plural(late, one)} overdue by more than five minutes: ask whoever runs this Tidings whether its workers run`, to })
+  }
   if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data, 'message')} with an unknown outcome: did it arrive?`, to: '/messages?status=UNKNOWN' })
   for (const { flow, requests } of refused) if (requests.length) list.push({ key: flow.id, text: `${count(requests, 'refused request')} to ${flow.name} this week`, to: `/flows/${flow.kind}/${flow.id}/requests?outcome=REFUSED` })
   for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `The broadcast ${name} is paused`, to: `/broadcasts/${id}` })

@@ -4,6 +4,7 @@ import { api, got, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
 import { useCan, useMe } from '../me'
+import { CHANNELS } from '../words'
 import { Workspace } from './workspace'
 import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, When } from '../ui'
 
@@ -14,7 +15,6 @@ const PARTS = [
 ] as const
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
 type Role = (typeof ROLES)[number]
-const CHANNELS = { email: 'Email', sms: 'SMS', whatsapp: 'WhatsApp' }
 
 export function Settings({ part }: { part: string }) {
   const may = useCan()

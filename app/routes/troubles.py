@@ -1,0 +1,54 @@
+"""Causes for which a workspace's work does not go on, and that are in none of its lists."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from starlette.responses import Response
+
+from app.machine.content import ChannelName
+from app.routes.admin import LATE
+from app.store import circuit_breakers, health, jobs
+from app.web import reply
+from app.web.body import Shape
+from app.web.routing import Call, get
+
+
+class ProviderTrouble(Shape):
+    """An open circuit breaker: the channel's messages wait, and the provider is asked again at
+    `askAt`."""
+
+    channel: ChannelName
+    provider: Literal["smtp", "resend", "twilio", "sandbox"]
+    code: Literal[
+        "provider_throttled",
+        "provider_unreachable",
+        "provider_misconfigured",
+        "recipients_refused",
+    ]
+    ask_at: datetime
+
+
+class Troubles(Shape):
+    """`overdue` is how much of each kind of work has been due for five minutes and was not done,
+    up to 10000: all zero while workers run."""
+
+    providers: list[ProviderTrouble]
+    overdue: dict[jobs.Kind, int]
+
+
+async def show(call: Call) -> Response:
+    """Both are empty or zero in health."""
+    workspace_id = call.member.workspace_id
+    late = await call.db.now() - LATE
+    open_ones = await circuit_breakers.open_of(call.db, workspace_id=workspace_id)
+    overdue = {
+        kind: await health.overdue(call.db, kind, workspace_id=workspace_id, late=late)
+        for kind in jobs.KINDS
+    }
+    providers = [ProviderTrouble.of(one) for one in open_ones]
+    return reply.ok({"providers": providers, "overdue": overdue})
+
+
+routes = [get("/troubles", show, can="messages:read", gives={200: Troubles})]

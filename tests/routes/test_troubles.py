@@ -1,0 +1,47 @@
+"""GET /troubles: open circuit breakers and overdue work, of one's own workspace."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from app.process import Process
+from app.store import circuit_breakers, jobs
+from app.store.jobs import Kind
+from tests.cast import Cast
+from tests.store.test_jobs import INSERT_JOB, kinds
+
+NOTHING_IS = dict.fromkeys(jobs.KINDS, 0)
+NONE = {"providers": [], "overdue": NOTHING_IS}
+
+
+async def test_in_health_there_are_none(cast: Cast):
+    assert await cast.vic.read("/troubles") == NONE
+
+
+async def test_an_open_circuit_shows_until_it_closes(cast: Cast, process: Process):
+    circuit = {"workspace_id": cast.vic.workspace_id, "channel": "email"}
+    trouble = {"provider": "smtp", "code": "provider_misconfigured", "is_probe": False}
+    async with process.database.write() as db:
+        await circuit_breakers.record_failure(db, **circuit, **trouble)
+    assert await cast.vic.read("/troubles") == NONE
+    async with process.database.write() as db:
+        ask_at = await db.now() + timedelta(minutes=1)
+        await circuit_breakers.open_until(db, **circuit, ask_at=ask_at)
+    [shown] = (await cast.vic.read("/troubles"))["providers"]
+    assert (shown["channel"], shown["provider"]) == ("email", "smtp")
+    assert (shown["code"], bool(shown["askAt"])) == ("provider_misconfigured", True)
+    assert await cast.mallory.read("/troubles") == NONE
+    async with process.database.write() as db:
+        await circuit_breakers.close(db, **circuit)
+    assert await cast.vic.read("/troubles") == NONE
+
+
+@kinds
+async def test_work_is_overdue_after_five_minutes(cast: Cast, process: Process, kind: Kind):
+    async with process.database.write() as db:
+        now = await db.now()
+        for id, minutes in (("a", 4), ("b", 6), ("c", 60)):
+            job = {"workspace_id": cast.vic.workspace_id, "kind": kind, "id": id}
+            await db.execute(INSERT_JOB, **job, wake_at=now - timedelta(minutes=minutes))
+    assert await cast.vic.read("/troubles") == {**NONE, "overdue": {**NOTHING_IS, kind: 2}}
+    assert await cast.mallory.read("/troubles") == NONE
