@@ -44,7 +44,7 @@ async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) 
             SELECT count(*)
             FROM (SELECT 1 AS one FROM jobs
                   WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at < :late
-                  LIMIT :enough) AS late
+                  LIMIT :enough) AS due
             """,
             kind=kind,
             workspace_id=workspace_id,
