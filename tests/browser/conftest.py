@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,8 @@ QUIET = (
     "--disable-sync",
 )
 PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
+
+PASSWORD = "correct horse battery"
 
 # Names, subjects, tags, keys and bodies as somebody would send who wants a script to run.
 HOSTILE = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
@@ -112,6 +115,19 @@ class Service:
         assert response.status_code in (200, 201, 202), response.text
         made: dict[str, Any] = response.json()
         return made
+
+    def joined(self, role: str) -> str:
+        """The address of a new member of the demo's workspace, whose password is PASSWORD."""
+        email = f"{role}-{secrets.token_hex(4)}@example.com"
+        self.made("/memberships/invitations", {"email": email, "role": role})
+        [mail] = self.until(lambda: self.read(f"/sandbox/messages?to={email}")["data"])
+        [token] = re.findall(r"/account\S+token=([\w.~-]+)", mail["text"])
+        accepted = {"token": token, "name": role.title(), "password": PASSWORD}
+        answer = httpx2.post(
+            f"{self.url}/memberships/invitations/accept", json=accepted, verify=system_trust()
+        )
+        assert answer.status_code in (200, 201), answer.text
+        return email
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """What `holds` answers once it is true."""
@@ -244,6 +260,15 @@ def page(owner: BrowserContext, watch: Watch) -> Iterator[Page]:
     yield page
     page.close()
     assert watch.found == []
+
+
+def signed_in(page: Page, service: Service, email: str) -> None:
+    page.goto(f"{service.url}/console/sign-in")
+    page.get_by_label("Email").fill(email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name="Home").wait_for()
+    ready(page)
 
 
 def opened(page: Page, service: Service, path: str) -> None:

@@ -6,9 +6,9 @@ import re
 import secrets
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import Service, Watch, opened
+from tests.browser.conftest import Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import LOOKS, sideways, violations
 from tests.browser.test_stories import pressed
@@ -209,35 +209,53 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(page: Page, ser
 
 
 def test_two_people_change_a_flow_and_neither_loses_work(
-    page: Page, service: Service, watch: Watch
+    chromium: Browser, page: Page, service: Service, watch: Watch
 ):
+    """Each in a browser and a session of their own."""
     watch.expected = "412"
     url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
-    box(page, "tag").click()
-    page.get_by_label("Tag", exact=True).fill("mine")
-    theirs = [{"id": "tag", "type": "add_tag", "tag": "theirs"}, {"id": "end", "type": "exit"}]
-    assert service.api.patch(url, json={"steps": theirs}).status_code == 200
-    refused = page.get_by_role("alert").filter(has_text="Changed meanwhile")
-    with page.expect_response(re.compile(url)) as answered:
-        page.get_by_role("button", name="Save", exact=True).click()
-    assert answered.value.status == 412
-    refused.get_by_text("theirs", exact=True).first.wait_for()
+    context = chromium.new_context()
+    ed = context.new_page()
+    watch.on(ed)
+    signed_in(ed, service, service.joined("editor"))
+    opened(ed, service, f"/flows{url}/edit")
+    for person, tag in ((page, "mine"), (ed, "ed's")):
+        box(person, "tag").click()
+        person.get_by_label("Tag", exact=True).fill(tag)
+    palette(ed, "Exit").click()
+    saved(ed)
+    of_ed = service.read(url)["steps"]
+    assert [step.get("tag") for step in of_ed] == ["ed's", None]
+
+    meanwhile = refused(page, url)
+    meanwhile.get_by_text("ed's", exact=True).first.wait_for()
     assert violations(page) == []
-    assert service.read(url)["steps"] == theirs
-    refused.get_by_role("button", name="Take theirs").click()
-    box(page, "end").wait_for()
+    assert service.read(url)["steps"] == of_ed
+    meanwhile.get_by_role("button", name="Take theirs").click()
+    box(page, "exit").wait_for()
     page.get_by_role("button", name="Undo").click()
-    box(page, "end").wait_for(state="detached")
+    box(page, "exit").wait_for(state="detached")
     box(page, "tag").click()
     assert page.get_by_label("Tag", exact=True).input_value() == "mine"
     saved(page)
     assert service.read(url)["steps"] == [{"id": "tag", "type": "add_tag", "tag": "mine"}]
-    assert service.api.patch(url, json={"steps": theirs}).status_code == 200
-    page.get_by_label("Tag", exact=True).fill("mine again")
-    page.get_by_role("button", name="Save", exact=True).click()
-    refused.get_by_role("button", name="Go on with mine").click()
-    saved(page)
-    assert service.read(url)["steps"] == [{"id": "tag", "type": "add_tag", "tag": "mine again"}]
+
+    box(ed, "tag").click()
+    ed.get_by_label("Tag", exact=True).fill("ed's again")
+    meanwhile = refused(ed, url)
+    meanwhile.get_by_text("mine", exact=True).first.wait_for()
+    meanwhile.get_by_role("button", name="Go on with mine").click()
+    saved(ed)
+    assert service.read(url)["steps"] == [{**of_ed[0], "tag": "ed's again"}, of_ed[1]]
+    context.close()
+
+
+def refused(page: Page, url: str) -> Locator:
+    """What says so when somebody else saved first."""
+    with page.expect_response(re.compile(url)) as answered:
+        page.get_by_role("button", name="Save", exact=True).click()
+    assert answered.value.status == 412
+    return page.get_by_role("alert").filter(has_text="Changed meanwhile")
 
 
 def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(

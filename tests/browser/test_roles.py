@@ -13,9 +13,8 @@ from playwright.sync_api import Browser
 
 from app.identity.roles import PERMISSIONS
 from app.net.tls import system_trust
-from tests.browser.conftest import Service, Watch, ready
+from tests.browser.conftest import PASSWORD, Service, Watch, signed_in
 from tests.browser.test_screens import went
-from tests.browser.test_stories import PASSWORD
 
 # Where, what, and the permission without which it is not there.
 CONTROLS = (
@@ -107,12 +106,7 @@ def test_a_role_sees_what_it_may_do_and_nothing_else(
     context, watch = chromium.new_context(), Watch(service.url)
     page = context.new_page()
     watch.on(page)
-    page.goto(f"{service.url}/console/sign-in")
-    page.get_by_label("Email").fill(acme.emails[role])
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", level=1, name="Acme").wait_for()
-    ready(page)
+    signed_in(page, service, acme.emails[role])
     shown, allowed = set(), set()
     for control in CONTROLS:
         path, kind, name, permission = control

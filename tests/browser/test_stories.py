@@ -9,9 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route
 
-from tests.browser.conftest import Service, Watch, opened, ready
-
-PASSWORD = "correct horse battery"
+from tests.browser.conftest import PASSWORD, Service, Watch, opened, ready
 
 
 @pytest.fixture
