@@ -21,10 +21,11 @@ import { Run, Runs } from './screens/runs'
 import { Event } from './screens/why'
 import { Template, Templates } from './screens/templates'
 
-// Chunks of their own: who does not edit flows, write to many, or change settings, does not load them.
+// Chunks of their own: who does not edit flows, write to many, change settings, or run the service, does not load them.
 const editing = () => import('./flow/screens')
 const starting = () => import('./flow/start')
 const setting = () => import('./screens/settings')
+const administering = () => import('./screens/admin')
 
 type Params = Record<string, string>
 const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element])[] = [
@@ -58,10 +59,13 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/templates/:id', ({ id = '' }) => <Template id={id} />],
   ['/settings', () => <Later load={setting} show={({ Settings }) => <Settings part="workspace" />} />],
   ['/settings/:part', ({ part = '' }) => <Later load={setting} show={({ Settings }) => <Settings part={part} />} />],
+  ['/admin', () => <Later load={administering} show={({ AllWorkspaces }) => <AllWorkspaces />} />],
+  ['/admin/:id', ({ id = '' }) => <Later load={administering} show={({ AnyWorkspace }) => <AnyWorkspace id={id} />} />],
 ]
 const NAVIGATION = [
   ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/broadcasts', 'Broadcasts', 'broadcasts:read'], ['/messages', 'Messages', 'messages:read'],
   ['/inbox', 'Sandbox inbox', 'messages:read'], ['/flows', 'Flows', 'workflows:read'], ['/templates', 'Templates', 'templates:read'], ['/settings', 'Settings', ''],
+  ['/admin', 'All workspaces', 'super-admin'],
 ] as const
 
 function matched(path: string): preact.JSX.Element {
@@ -90,7 +94,7 @@ function Shell() {
     <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to the content</a>
     <aside>
       <p class="brand"><Link to="/">Tidings</Link></p>
-      <nav aria-label="Screens"><ul>{NAVIGATION.filter(([to, , needs]) => (!needs || can(known, needs)) && (to !== '/inbox' || has('sandbox'))).map(([to, name]) =>
+      <nav aria-label="Screens"><ul>{NAVIGATION.filter(([to, , needs]) => (!needs || can(known, needs) || (needs === 'super-admin' && known.user?.superAdmin)) && (to !== '/inbox' || has('sandbox'))).map(([to, name]) =>
         <li key={to}><Link to={to} aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}>{name}</Link></li>)}</ul></nav>
       <Account me={known} />
     </aside>

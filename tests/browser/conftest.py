@@ -97,6 +97,13 @@ class Service:
     signature: str
     event: str
     api: httpx2.Client
+    directory: Path
+
+    def command(self, *arguments: str) -> None:
+        """`python -m app` beside it, as its operator would."""
+        line = [sys.executable, "-m", "app", *arguments]
+        environ = environment(self.directory)
+        subprocess.run(line, cwd=self.directory, env=environ, check=True, timeout=60)
 
     def send(self, body: str | None = None, **headers: str) -> dict[str, Any]:
         """The demo's event, signed, and its answer."""
@@ -151,15 +158,18 @@ def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         process.wait(30)
 
 
-def started(directory: Path, port: int, tree: Path = ROOT) -> tuple[subprocess.Popen[bytes], Path]:
-    """The service on this directory's database, and the file that it prints to."""
-    environ = {
+def environment(directory: Path, tree: Path = ROOT) -> dict[str, str]:
+    return {
         "PATH": os.defpath,
         "PYTHONPATH": str(tree),
-        "PORT": str(port),
         "DATABASE_URL": f"sqlite:///{directory}/tidings.db",
         "LOG_LEVEL": "warning",
     }
+
+
+def started(directory: Path, port: int, tree: Path = ROOT) -> tuple[subprocess.Popen[bytes], Path]:
+    """The service on this directory's database, and the file that it prints to."""
+    environ = {**environment(directory, tree), "PORT": str(port)}
     output = directory / "output.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -190,6 +200,7 @@ def serving(process: subprocess.Popen[bytes], output: Path) -> Service:
         re.findall(r"X-Service-Signature: (\S+)'", text)[0],
         re.findall(r"--data-binary '(.*?)'\n", text, re.DOTALL)[0],
         api,
+        output.parent,
     )
 
 

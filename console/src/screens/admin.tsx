@@ -1,0 +1,76 @@
+// For super-admins: all workspaces, and what they may do about one.
+import { useState } from 'preact/hooks'
+import { api, got, settled, tagged, type Schemas } from '../api'
+import { useListed, useLoaded } from '../data'
+import { useMe } from '../me'
+import { useLocation } from '../router'
+import { Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
+
+type Workspace = Schemas['AdminWorkspace']
+const DEFAULT = '200 a day in the first seven days of a workspace that does not pay, afterwards no limit'
+const stateOf = (each: Workspace) => (each.deleted ? 'DELETED' : each.suspended ? 'SUSPENDED' : 'ACTIVE')
+
+export function AllWorkspaces() {
+  const { query } = useLocation()
+  const q = query.get('q') ?? '', suspended = query.get('suspended') ?? ''
+  const filters = { q: q || undefined, suspended: suspended ? suspended === 'true' : undefined, limit: 50 }
+  const list = useListed(cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })), [q, suspended])
+  return <Screen title="All workspaces" lead="Everything on this installation. Only super-admins see this.">
+    <Filters>
+      <Search label="Search" name="q" value={q} placeholder="name begins with" />
+      <Choice label="Suspended" name="suspended" value={suspended} options={[['true', 'yes'], ['false', 'no']]} />
+    </Filters>
+    <Table caption="Workspaces, newest first" of={list} id={each => each.id} empty={<p>No workspace is like that. <Link to="/admin">Show all</Link></p>} columns={[
+      { name: 'Name', show: each => <Link to={`/admin/${each.id}`}>{each.name}</Link> },
+      { name: 'State', show: each => <Status value={stateOf(each)} /> },
+      { name: 'Members', show: each => each.members.toLocaleString() },
+      { name: 'Daily limit', show: each => each.dailyLimit?.toLocaleString() ?? 'default' },
+      { name: 'Made', show: each => <When at={each.createdAt} /> },
+    ]} />
+  </Screen>
+}
+
+export function AnyWorkspace({ id }: { id: string }) {
+  const path = { params: { path: { id } } }
+  const found = useLoaded(() => tagged(api.GET('/admin/workspaces/{id}', path)), [id])
+  const value = found.value?.value
+  const isMine = useMe().workspace.id === id
+  const suspend = async () => { await got(api.POST('/admin/workspaces/{id}/suspend', path)); await found.reload() }
+  const resume = async () => { await got(api.POST('/admin/workspaces/{id}/resume', path)); await found.reload() }
+  return <Screen title={value?.name ?? 'Workspace'} lead={<code>{id}</code>} actions={value && !value.deleted && (value.suspended
+    ? <Confirm label="Resume" title={`Resume ${value.name}?`} act={resume}><p>Its members, keys and webhooks are answered again. Work goes on where it stopped, and the messages that wait are sent.</p></Confirm>
+    : <Confirm label="Suspend" danger title={`Suspend ${value.name}?`} disabled={isMine} act={suspend}><p>At once its webhooks answer 404 and its API 403, also to its members here, and nothing of it is sent. Nothing is lost: resuming goes on where it stopped. Its audit trail says that you did it.</p></Confirm>)}>
+    <p><Link to="/admin">All workspaces</Link></p>
+    <Shown of={found}>{({ value, tag }) => <>
+      {isMine && <p class="note">You are signed in to this workspace. To suspend it, switch to another first: it would lock you out.</p>}
+      <Facts of={[['State', <Status value={stateOf(value)} />], ['Members', value.members.toLocaleString()], ['Made', <When at={value.createdAt} />], ['Daily limit', value.dailyLimit?.toLocaleString() ?? `the default: ${DEFAULT}`]]} />
+      {!value.deleted && <Limit key={tag} of={value} tag={tag} reload={found.reload} />}
+      <People workspaceId={id} />
+    </>}</Shown>
+  </Screen>
+}
+
+function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => Promise<void> }) {
+  const [text, setText] = useState(of.dailyLimit?.toString() ?? '')
+  const dailyLimit = text.trim() === '' ? null : Number(text)
+  const path = { params: { path: { id: of.id } } }
+  const change = async () => {
+    const patch = () => got(api.PATCH('/admin/workspaces/{id}', { ...path, headers: { 'If-Match': tag }, body: { dailyLimit } }))
+    await settled(patch(), async () => (await got(api.GET('/admin/workspaces/{id}', path))).dailyLimit === dailyLimit)
+    await reload()
+  }
+  return <Section title="Messages a day">
+    <Field label="Daily limit" type="number" min="0" value={text} set={setText} hint={`Through the operator's channels. Empty is the default: ${DEFAULT}.`} />
+    <p class="buttons"><Confirm label="Set the limit" title={`Change what ${of.name} may send?`} disabled={dailyLimit === of.dailyLimit} act={change}>
+      <p>From the next message on: {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}. What is beyond that ends as suppressed and can be sent again later. Its audit trail says that you did it.</p>
+    </Confirm></p>
+  </Section>
+}
+
+function People({ workspaceId }: { workspaceId: string }) {
+  const list = useListed(cursor => got(api.GET('/admin/users', { params: { query: { workspaceId, cursor, limit: 50 } } })), [workspaceId])
+  return <Section title="Members"><Table caption="Members, newest first" of={list} id={each => each.id} empty={<p>Nobody is a member any more.</p>} columns={[
+    { name: 'Name', show: each => each.name }, { name: 'Email', show: each => each.email }, { name: 'Verified', show: each => (each.emailVerified ? 'yes' : 'no') },
+    { name: 'Workspaces', show: each => each.workspaces.toLocaleString() },
+  ]} /></Section>
+}

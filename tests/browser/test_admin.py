@@ -1,0 +1,110 @@
+"""What a super-admin sees and does in the console, and that nobody else does."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TypeAlias
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.net.tls import system_trust
+from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.test_acts import confirmed
+from tests.browser.test_screens import LOOKS, sideways, violations
+
+Founded: TypeAlias = Callable[[str], tuple[str, httpx2.Client]]
+
+
+@pytest.fixture
+def founded(service: Service) -> Iterator[Founded]:
+    """Somebody with a workspace of this name: their address, and their way to the API."""
+    with ExitStack() as stack:
+
+        def found(name: str) -> tuple[str, httpx2.Client]:
+            client = httpx2.Client(base_url=service.url, timeout=30, verify=system_trust())
+            stack.enter_context(client)
+            email = f"olga-{secrets.token_hex(4)}@other.example"
+            account = {"name": "Olga", "email": email, "password": PASSWORD, "workspaceName": name}
+            made = client.post("/auth/register", json=account)
+            assert made.status_code == 201, made.text
+            client.headers["Authorization"] = f"Bearer {made.json()['accessToken']}"
+            return email, client
+
+        yield found
+
+
+def clean(page: Page) -> None:
+    """Light on a desk, and dark on a phone."""
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, *LOOKS) == []
+    assert sideways(page) <= 0
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+
+
+def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
+    chromium: Browser, service: Service, watch: Watch, founded: Founded
+):
+    mark = secrets.token_hex(4)
+    email, operator = founded(f"{mark} operators")
+    other, client = founded(f"{mark} <b>Acme</b>")
+    service.command("grant-super-admin", email)
+    context = chromium.new_context()
+    page = context.new_page()
+    watch.on(page)
+    signed_in(page, service, email)
+    page.get_by_role("link", name="All workspaces").click()
+    page.get_by_label("Search").fill(mark)
+    expect(page.locator("tbody tr")).to_have_count(2)
+    clean(page)
+    page.get_by_role("link", name=f"{mark} <b>Acme</b>").click()
+    page.get_by_role("cell", name=other).wait_for()
+    clean(page)
+
+    state = page.locator(".facts .status")
+    confirmed(page, "Suspend")
+    expect(state).to_have_text("Suspended")
+    assert client.get("/contacts").status_code == 403
+    confirmed(page, "Resume")
+    expect(state).to_have_text("Active")
+    assert client.get("/contacts").status_code == 200
+
+    page.get_by_label("Daily limit").fill("7")
+    confirmed(page, "Set the limit")
+    expect(page.locator(".facts")).to_contain_text(re.compile(r"Daily limit\s*7$"))
+    path = f"/admin/workspaces/{page.url.rpartition('/')[2]}"
+    assert operator.get(path).json()["dailyLimit"] == 7
+    page.get_by_label("Daily limit").fill("")
+    confirmed(page, "Set the limit")
+    expect(page.locator(".facts")).to_contain_text("the default")
+    assert operator.get(path).json()["dailyLimit"] is None
+
+    page.get_by_role("link", name="All workspaces").first.click()
+    page.get_by_label("Search").fill(f"{mark} operators")
+    page.get_by_role("link", name=f"{mark} operators").click()
+    page.get_by_text("it would lock you out").wait_for()
+    expect(page.get_by_role("button", name="Suspend")).to_be_disabled()
+    assert watch.found == []
+    context.close()
+
+
+def test_to_others_it_is_not_shown_and_refused(
+    page: Page, service: Service, watch: Watch, founded: Founded
+):
+    watch.expected = "403"
+    _, client = founded("Other")
+    id = client.get("/workspaces").json()["data"][0]["id"]
+    for path in ("/admin", f"/admin/{id}"):
+        opened(page, service, path)
+        page.get_by_role("alert").wait_for()
+        assert page.get_by_text("Other", exact=True).count() == 0
+        assert page.get_by_role("navigation").get_by_role("link", name="All").count() == 0
+        assert page.get_by_role("button", name="Suspend").count() == 0
+        assert violations(page) == []
