@@ -158,6 +158,40 @@ def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Ser
     assert service.read(f"/contacts/{contact['id']}")["tags"] == ["met"]
 
 
+def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Service):
+    trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "email"}
+    body = {"name": "Hooked", "state": "ACTIVE", "trigger": {**trigger, "createContact": True}}
+    made = service.made("/workflows", {**body, "steps": [{"type": "exit"}]})
+    old, event = made["trigger"]["webhookUrl"], {"email": f"{secrets.token_hex(4)}@example.com"}
+    assert service.api.post(old, json=event).status_code == 202
+    opened(page, service, f"/flows/workflows/{made['id']}")
+    confirmed(page, "New URL")
+    expect(page.get_by_text(old)).to_have_count(0)
+    new = page.locator(".copyable code").inner_text()
+    assert service.api.post(old, json=event).status_code == 404
+    assert service.api.post(new, json=event).status_code == 202
+    page.get_by_role("button", name="New secret").click()
+    page.get_by_label("Signing secret", exact=True).fill("a secret of sixteen or more")
+    page.get_by_role("dialog").get_by_role("button", name="New secret").click()
+    page.locator(".facts", has_text=re.compile(r"Signature\s*required")).wait_for()
+    assert service.api.post(new, json=event).status_code == 401
+    shown = service.read(f"/workflows/{made['id']}")["trigger"]
+    assert (shown["contactPath"], shown["webhookUrl"]) == ("email", new)
+
+
+def test_a_graph_is_deleted_and_steps_are_not(page: Page, service: Service, ids: dict[str, str]):
+    nodes = [{"id": "end", "type": "exit"}]
+    made = service.made("/automations", {"name": "Gone soon", "graph": {"nodes": nodes}})
+    opened(page, service, f"/flows/automations/{made['id']}")
+    confirmed(page, "Delete")
+    page.get_by_role("heading", level=1, name="Flows").wait_for()
+    assert service.api.get(f"/automations/{made['id']}").status_code == 404
+    assert page.get_by_role("link", name="Gone soon").count() == 0
+    opened(page, service, f"/flows/workflows/{ids['flow']}")
+    page.get_by_role("button", name="Archive").wait_for()
+    assert page.get_by_role("button", name="Delete").count() == 0
+
+
 def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     page: Page, service: Service
 ):

@@ -71,14 +71,19 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
       const made = await got<{ id: string }>(of === 'workflows' ? api.POST('/workflows/{id}/duplicate', copy) : api.POST('/automations/{id}/duplicate', copy))
       go(`/flows/${of}/${made.id}/edit`)
     }}><p>A draft that says the same, with a webhook of its own once it is activated.</p></Confirm>
+    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={async () => {
+      await got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': flow.value?.tag ?? '' } }))
+      go('/flows', true)
+    }}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. Runs that it had stay readable.</p></Confirm>}
   </>}>
     <FlowTabs here={here} tab={tab} flow={id} />
-    {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} />}</Shown>}
+    {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value, tag }) => <Overview of={of} value={value} tag={tag} reload={flow.reload} />}</Shown>}
   </Screen>
 }
 
-function Overview({ of, value }: { of: Kind; value: Definition }) {
+function Overview({ of, value, tag, reload }: { of: Kind; value: Definition; tag: string; reload: () => Promise<void> }) {
   const trigger = value.trigger
+  const may = useCan()(`${of}:write`)
   return <>
     <Facts of={[
       ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Starts with', SOURCES[trigger.source] ?? trigger.source],
@@ -86,10 +91,34 @@ function Overview({ of, value }: { of: Kind; value: Definition }) {
         ['Contact found by', trigger.contactLookup ? <>{trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code></> : '–']] as const : []),
       ['Runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Changed', <When at={value.updatedAt} />],
     ]} />
+    {trigger.webhookUrl && may && <Webhook of={of} value={value} tag={tag} reload={reload} />}
     {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
     <Drawing run={of === 'workflows' ? { workflowId: value.id } : { automationId: value.id }} />
     <Section title="As it is stored"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
   </>
+}
+
+/** A new URL or a new secret of the webhook; the old one is good for nothing from then on. */
+function Webhook({ of, value, tag, reload }: { of: Kind; value: Definition; tag: string; reload: () => Promise<void> }) {
+  const [secret, setSecret] = useState('')
+  const asked = { params: { path: { id: value.id } }, headers: { 'If-Match': tag } }
+  const rotate = async () => {
+    await got(of === 'workflows' ? api.POST('/workflows/{id}/webhook/rotate', asked) : api.POST('/automations/{id}/webhook/rotate', asked))
+    await reload()
+  }
+  const change = async () => {
+    const body = { trigger: { signingSecret: secret } } as never
+    await got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, { ...asked, body }) : api.PATCH(PATHS.automations, { ...asked, body }))
+    setSecret('')
+    await reload()
+  }
+  return <div class="buttons">
+    <Confirm label="New URL" title="Give this flow another webhook URL?" danger act={rotate}><p>The old URL answers 404 at once: whoever posts to it has to be given the new one, which this page shows then.</p></Confirm>
+    <Confirm label="New secret" title="Change the signing secret?" danger act={change}>
+      <p>At once requests that are signed with the old secret, or not at all, are refused. Give senders the new one; it is not shown again. Left empty, there is none, and anybody who knows the URL may post.</p>
+      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} />
+    </Confirm>
+  </div>
 }
 
 function StartRun({ of, id }: { of: Kind; id: string }) {
