@@ -81,8 +81,16 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     expect(page.locator(".facts")).to_contain_text(re.compile(r"Daily limit\s*7$"))
     path = f"/admin/workspaces/{page.url.rpartition('/')[2]}"
     assert operator.get(path).json()["dailyLimit"] == 7
+    watch.expected = "412"
+    assert operator.patch(path, json={"dailyLimit": 9}).status_code == 200
     page.get_by_label("Daily limit").fill("")
-    confirmed(page, "Set the limit")
+    page.get_by_role("button", name="Set the limit").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Set the limit").click()
+    dialog.get_by_text("Somebody changed this meanwhile").wait_for()
+    expect(page.locator(".facts")).to_contain_text(re.compile(r"Daily limit\s*9$"))
+    dialog.get_by_role("button", name="Set the limit").click()
+    dialog.wait_for(state="hidden")
     expect(page.locator(".facts")).to_contain_text("the default")
     assert operator.get(path).json()["dailyLimit"] is None
 

@@ -44,7 +44,7 @@ export function AnyWorkspace({ id }: { id: string }) {
     <Shown of={found}>{({ value, tag }) => <>
       {isMine && <p class="note">You are signed in to this workspace. To suspend it, switch to another first: it would lock you out.</p>}
       <Facts of={[['State', <Status value={stateOf(value)} />], ['Members', value.members.toLocaleString()], ['Made', <When at={value.createdAt} />], ['Daily limit', value.dailyLimit?.toLocaleString() ?? `the default: ${DEFAULT}`]]} />
-      {!value.deleted && <Limit key={tag} of={value} tag={tag} reload={found.reload} />}
+      {!value.deleted && <Limit of={value} tag={tag} reload={found.reload} />}
       <People workspaceId={id} />
     </>}</Shown>
   </Screen>
@@ -56,8 +56,11 @@ function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => 
   const path = { params: { path: { id: of.id } } }
   const change = async () => {
     const patch = () => got(api.PATCH('/admin/workspaces/{id}', { ...path, headers: { 'If-Match': tag }, body: { dailyLimit } }))
-    await settled(patch(), async () => (await got(api.GET('/admin/workspaces/{id}', path))).dailyLimit === dailyLimit)
-    await reload()
+    try {
+      await settled(patch(), async () => (await got(api.GET('/admin/workspaces/{id}', path))).dailyLimit === dailyLimit)
+    } finally {
+      await reload() // also when it is refused as stale: pressed again, it is of what stands there now
+    }
   }
   return <Section title="Messages a day">
     <Field label="Daily limit" type="number" min="0" value={text} set={setText} hint={`Through the operator's channels. Empty is the default: ${DEFAULT}.`} />
