@@ -116,6 +116,7 @@ EXAMPLES: Mapping[str, Any] = {
     "Registration.email": "olivia@example.com",
     "Credentials": {"email": "olivia@example.com", "password": "correct horse battery"},
     "Held.reason": "erased",
+    "ProviderTrouble.code": "provider_throttled",
     "Forgotten.email": "olivia@example.com",
     "Membership.name": "Ed Editor",
     "Membership.email": "ed@example.com",

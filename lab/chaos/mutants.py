@@ -168,8 +168,8 @@ MUTANTS = {
     "m7": Mutant(
         "leases by the worker's own clock",
         "app.store.jobs:claim",
-        "_drawn(), await db.now() + timedelta(seconds=lease_seconds))\n",
-        "_drawn(), datetime.now().astimezone() + timedelta(seconds=lease_seconds))\n",
+        "    until = await db.now() + timedelta(seconds=lease_seconds)\n",
+        "    until = datetime.now().astimezone() + timedelta(seconds=lease_seconds)\n",
         found=r"is still (WAITING|QUEUED)",
         needs="a worker killed an hour ahead: what it had claimed is its own for an hour",
         faults=("a worker killed an hour ahead",) * 4,
