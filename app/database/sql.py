@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 COMMENT = r"--[^\n]*|/\*.*?\*/"
@@ -25,6 +28,16 @@ _WRITES = re.compile(
     re.I,
 )
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@lru_cache(256)
+def _names(row: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(row))
+
+
+def named_values(row: DataclassInstance) -> dict[str, Any]:
+    """What `values` of its class stand for, as they are; `dataclasses.asdict` copies each."""
+    return {name: getattr(row, name) for name in _names(type(row))}
 
 
 def columns(row: type, table: str | None = None) -> str:

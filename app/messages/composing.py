@@ -125,12 +125,17 @@ def _rendered(
     footer: Footer | None,
 ) -> Words:
     """Raises PartError, Unfinished, Heavy."""
-    words = footer and asdict(footer)
     job = Job(
         row.workspace_id,
         footers.render,
         (row.channel, content.content, roots, footer),
-        same=lambda: [row.id, row.channel, content.content, words, facts.compared(roots)],
+        same=lambda: [
+            row.id,
+            row.channel,
+            content.content,
+            footer and asdict(footer),
+            facts.compared(roots),
+        ],
     )
     made = process.compute.here(job, large=facts.is_large(roots))
     return Words(made.parts, made.missing)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.database.sql import columns
+from app.database.sql import columns, named_values
 from app.store import keyset
 
 
@@ -68,7 +68,7 @@ async def insert(db: Handle, entry: Entry) -> None:
                 :resource_type, :resource_id, :changes, :salt, :changes_hash, :forgotten, :ip,
                 :request_id, :created_at, :mac, :sequence, :hash)
         """,
-        **asdict(entry),
+        **named_values(entry),
     )
 
 

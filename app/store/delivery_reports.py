@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from app.database.db import Handle
+from app.database.sql import named_values
 from app.store import jobs
 from app.store.messages import (
     MAY_ARRIVE,
@@ -118,7 +119,7 @@ async def move_attempt(
         """,
         workspace_id=workspace_id,
         attempt_id=attempt_id,
-        **asdict(ending),
+        **named_values(ending),
     )
 
 
@@ -143,7 +144,7 @@ async def move_message(
         """,
         workspace_id=workspace_id,
         id=id,
-        **asdict(ending),
+        **named_values(ending),
         accepting_since=await accepting_since(db),
     )
     await jobs.delete(db, "message", workspace_id=workspace_id, ids=[id])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.database.sql import columns, values
+from app.database.sql import columns, named_values, values
 from app.machine import segment_changes
 from app.store import calls, jobs, keyset, segment_members
 
@@ -411,7 +411,7 @@ async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[
             reason_detail = excluded.reason_detail, port = excluded.port,
             output = excluded.output, finished_at = excluded.finished_at
         """,
-        [{"workspace_id": workspace_id, "run_id": run_id, **asdict(step)} for step in steps],
+        [{"workspace_id": workspace_id, "run_id": run_id, **named_values(step)} for step in steps],
     )
 
 

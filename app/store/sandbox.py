@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from app.database.db import Handle, new_id
-from app.database.sql import columns
+from app.database.sql import columns, named_values
 from app.store import keyset
 from app.store.messages import VISIBLE
 
@@ -51,7 +51,7 @@ async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None
         WHERE w.id = :workspace_id
         ON CONFLICT (workspace_id, message_key) DO NOTHING
         """,
-        [{"id": new_id("cap"), **asdict(one)} for one in captured],
+        [{"id": new_id("cap"), **named_values(one)} for one in captured],
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from app.database.db import Handle
+from app.database.sql import named_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ async def insert(db: Handle, session: Session, *, in_cookie: bool) -> None:
                               in_cookie)
         VALUES (:id, :user_id, :workspace_id, :refresh_hash, :now, :expires_at, :in_cookie)
         """,
-        **asdict(session),
+        **named_values(session),
         in_cookie=in_cookie,
     )
 
