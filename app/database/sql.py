@@ -36,7 +36,7 @@ def _names(row: type) -> tuple[str, ...]:
 
 
 def named_values(row: DataclassInstance) -> dict[str, Any]:
-    """What `values` of its class stand for, as they are; `dataclasses.asdict` copies each."""
+    """The values of a row by name, as they are, where `dataclasses.asdict` would copy each."""
     return {name: getattr(row, name) for name in _names(type(row))}
 
 
