@@ -250,6 +250,7 @@ def test_settings_are_kept_and_secrets_shown_once(page: Page, service: Service, 
     assert stored["frequencyCap"] == {"limit": 500, "window": "P7D", "channel": None}
     quiet = stored["quietHours"]
     assert (quiet["from"], quiet["to"], quiet["timezone"]) == ("21:00", "08:00", "contact")
+    expect(page.get_by_role("button", name="Save")).to_be_enabled()  # the page has the answer too
     for label in ("Most messages to a contact", "Within", "Quiet from", "Until"):
         page.get_by_label(label, exact=True).fill("")
     page.get_by_role("button", name="Save").click()
