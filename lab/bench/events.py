@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import asyncpg
 import httpx2
 
 from lab.bench.pooled import spent
 from lab.bench.runs import sandboxed
-from lab.bench.segments import FILL
+from lab.bench.segments import filled
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import made, owner_of, until
@@ -52,7 +51,7 @@ def measure(
         web = deployment.web()
         with owner_of(deployment, "Acme") as client:
             workspace_id = client.get("/settings/workspace").json()["id"]
-            asyncio.run(_filled(urls["database_url"], workspace_id))
+            asyncio.run(filled(urls["database_url"], workspace_id, CONTACTS))
             worker = deployment.start("worker")
             for n in range(NAMING):
                 within = {"within": f"P{n + 1}D"} if n % 2 else {}
@@ -99,13 +98,6 @@ def _send(client: httpx2.Client, bodies: Sequence[dict[str, Any]]) -> None:
 
 def _are_filled(client: httpx2.Client) -> bool:
     return all(one["countedAt"] is not None for one in client.get("/segments").json()["data"])
-
-
-async def _filled(url: str, workspace_id: str) -> None:
-    connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
-    await connection.execute(FILL, workspace_id, CONTACTS)
-    await connection.execute("VACUUM ANALYZE contacts")
-    await connection.close()
 
 
 def main(rounds: int = ROUNDS, batches: int = BATCHES) -> None:

@@ -62,7 +62,7 @@ def measure(
             owner_of(deployment, "Rival", "mallory@rival.test") as rival,
         ):
             workspace_id = acme.get("/settings/workspace").json()["id"]
-            asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
+            asyncio.run(filled(urls["database_url"], workspace_id, contacts))
             third = {"path": "contact.metadata.n", "op": "lt", "value": 3}
             print(f"{contacts:,} contacts; a filter that finds three of ten", flush=True)
             _fill(acme, worker, server_pids, third, contacts)
@@ -131,7 +131,7 @@ def _changed(one: httpx2.Client, other: httpx2.Client, changes: int) -> tuple[fl
     return statistics.median(seconds[0]), statistics.median(seconds[1])
 
 
-async def _filled(url: str, workspace_id: str, contacts: int) -> None:
+async def filled(url: str, workspace_id: str, contacts: int) -> None:
     connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(FILL, workspace_id, contacts)
     await connection.execute("VACUUM ANALYZE contacts")

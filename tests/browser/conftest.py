@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,8 +148,14 @@ class Service:
 
 @pytest.fixture(scope="session")
 def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    directory = tmp_path_factory.mktemp("console")
-    process, output = started(directory, free_port())
+    with running(tmp_path_factory.mktemp("console")) as service:
+        yield service
+
+
+@contextmanager
+def running(directory: Path, tree: Path = ROOT) -> Iterator[Service]:
+    """A service of its own, until the block ends."""
+    process, output = started(directory, free_port(), tree)
     try:
         service = serving(process, output)
         yield service

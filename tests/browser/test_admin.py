@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from app.net.tls import system_trust
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
-from tests.browser.test_screens import LOOKS, sideways, violations
+from tests.browser.test_screens import clean, violations
 
 Founded: TypeAlias = Callable[[str], tuple[str, httpx2.Client]]
 
@@ -36,17 +36,6 @@ def founded(service: Service) -> Iterator[Founded]:
             return email, client
 
         yield found
-
-
-def clean(page: Page) -> None:
-    """Light on a desk, and dark on a phone."""
-    assert violations(page) == []
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.emulate_media(color_scheme="dark")
-    assert violations(page, *LOOKS) == []
-    assert sideways(page) <= 0
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.emulate_media(color_scheme="light")
 
 
 def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(

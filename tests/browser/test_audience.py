@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Service, Watch, opened, ready
 from tests.browser.test_acts import confirmed
-from tests.browser.test_screens import LOOKS, sideways, violations
+from tests.browser.test_screens import clean
 from tests.browser.test_stories import pressed
 from tests.browser.test_why import is_explained
 
@@ -24,17 +24,6 @@ def people(service: Service, tag: str) -> list[str]:
         {"phone": f"+1415555{secrets.randbelow(9000) + 1000}", "firstName": "Cyd"},
     ]
     return [service.made("/contacts", {**body, "tags": [tag]})["id"] for body in bodies]
-
-
-def clean(page: Page) -> None:
-    """Light on a desk, and dark on a phone."""
-    assert violations(page) == []
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.emulate_media(color_scheme="dark")
-    assert violations(page, *LOOKS) == []
-    assert sideways(page) <= 0
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.emulate_media(color_scheme="light")
 
 
 def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from console import build
-from tests.browser.conftest import REQUIRED, ROOT, serving, started
-from tests.servers import free_port
+from tests.browser.conftest import REQUIRED, ROOT, running
 
 STEP_SECONDS = 180
 
@@ -59,15 +58,9 @@ def holds_the_console_and_no_node(tree: Path) -> None:
 
 
 def shows_the_console(tree: Path, directory: Path) -> None:
-    process, output = started(directory, free_port(), tree)
-    try:
-        service = serving(process, output)
+    with running(directory, tree) as service:
         page = service.api.get("/console/")
         assert (page.status_code, "main-" in page.text) == (200, True)
-        service.api.close()
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def test_a_slug_holds_the_built_console_and_no_node(tmp_path: Path, environ: dict[str, str]):

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ROOT, Service, Watch, ready, serving, started
+from tests.browser.conftest import ROOT, Service, Watch, ready, running
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import box, saved
-from tests.servers import free_port
 
 PICTURES = ROOT / "docs/console" if os.environ.get("PICTURES") == "1" else None
 SIZE = {"width": 1120, "height": 640}
@@ -27,14 +26,8 @@ COUNT = "sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1"
 @pytest.fixture(scope="module")
 def fresh(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """As `make run` starts it the first time."""
-    process, output = started(tmp_path_factory.mktemp("newcomer"), free_port())
-    try:
-        service = serving(process, output)
+    with running(tmp_path_factory.mktemp("newcomer")) as service:
         yield service
-        service.api.close()
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @pytest.fixture(scope="module")

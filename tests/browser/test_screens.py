@@ -115,6 +115,17 @@ def test_hostile_cases_and_simulations_run_no_script(
     assert "ran" not in page.title().split()
 
 
+def clean(page: Page) -> None:
+    """Light on a desk, and dark on a phone."""
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, *LOOKS) == []
+    assert sideways(page) <= 0
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+
+
 def sideways(page: Page) -> int:
     """By how much the page is wider than its window."""
     wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
