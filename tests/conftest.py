@@ -17,8 +17,11 @@ from typing import Any
 
 import httpx2
 import pytest
+import pytest_timeout
 import structlog
 import uvloop
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from app.config.settings import Settings
 from app.database.db import Database
@@ -27,7 +30,7 @@ from app.net.egress import Egress
 from app.process import Process
 from app.runtime import logs
 from tests import cast as cast_module
-from tests import servers, sharded
+from tests import servers, sharded, stuck
 from tests.cast import Cast
 from tests.web import wire
 
@@ -58,6 +61,7 @@ def pytest_configure() -> None:
     is kept: else each of the many processes that tests start would compile the whole house. Tests
     run on the loop that processes run on."""
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    stuck.keep_stderr()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
@@ -74,6 +78,25 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """Two processes more than there are cores: a third of the time, tests wait for others."""
     cores = yield
     return cores + 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    return stuck.Scheduler(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(
+    item: pytest.Item, settings: pytest_timeout.Settings
+) -> Generator[None, object, object]:
+    stuck.watch(item.nodeid, settings.timeout - stuck.BEFORE_THE_END)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_cancel_timer() -> Generator[None, object, object]:
+    stuck.leave()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

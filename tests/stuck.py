@@ -1,0 +1,90 @@
+"""Where a test is when its time runs out, and a run that ends though that has ended its process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+import traceback
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import TextIO
+
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+BEFORE_THE_END = 5.0  # seconds before pytest-timeout ends the process
+
+_stderr: list[TextIO] = []  # as it was before pytest captured it
+
+
+def keep_stderr() -> None:
+    _stderr.append(os.fdopen(os.dup(2), "w"))
+
+
+def _awaits(awaitable: object) -> Iterator[str]:
+    """The frames of one that waits, from the outermost to what it waits for."""
+    while isinstance(awaitable, Coroutine | AsyncGenerator):
+        kind = "ag" if isinstance(awaitable, AsyncGenerator) else "cr"
+        yield from traceback.format_stack(getattr(awaitable, f"{kind}_frame"), limit=1)
+        awaitable = getattr(awaitable, f"{kind}_await")
+        if type(awaitable).__name__ == "async_generator_asend":  # which does not say whose it is
+            generators = (o for o in gc.get_referents(awaitable) if isinstance(o, AsyncGenerator))
+            awaitable = next(generators, awaitable)
+    yield f"  for {awaitable!r}\n"
+
+
+def tell(nodeid: str, main_thread: int) -> None:
+    """Prints where the thread that runs the tests and every task are: pytest-timeout prints the
+    threads' stacks alone, and in one of xdist's processes to nowhere."""
+    lines = [f"\n{nodeid} has not ended; where it is:\n"]
+    lines += traceback.format_stack(sys._current_frames()[main_thread])[-8:]
+    for task in gc.get_objects():
+        if isinstance(task, asyncio.Task) and not task.done():
+            lines += [f"{task!r}\n", *_awaits(task.get_coro())]
+    _stderr[-1].write("".join(lines))
+    _stderr[-1].flush()
+
+
+_timers: list[threading.Timer] = []
+
+
+def watch(nodeid: str, seconds: float) -> None:
+    """Tells it that many seconds from now, unless it is left alone before."""
+    timer = threading.Timer(seconds, tell, (nodeid, threading.get_ident()))
+    timer.daemon = True
+    timer.start()
+    _timers.append(timer)
+
+
+def leave() -> None:
+    while _timers:
+        _timers.pop().cancel()
+
+
+class Scheduler(LoadFileScheduling):
+    """One whose run ends after a test process has died. xdist 3.8 would run the test that ended it
+    again, hand out its files, those that were done among them, one at a time, each when a test of
+    the one before ends, and so wait for ever behind a file without any."""
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        units = self.assigned_work[node]
+        left = ((unit, test) for unit in units.values() for test in unit if not unit[test])
+        unit, culprit = next(left, ({}, None))
+        if culprit is not None:
+            unit[culprit] = True  # it has failed
+        for name in [name for name, unit in units.items() if all(unit.values())]:
+            del units[name]
+        super().remove_node(node)
+        return culprit
+
+    def schedule(self) -> None:
+        has_begun = self.collection is not None
+        super().schedule()
+        if has_begun:  # then a process has come in place of a dead one
+            for node in self.nodes:
+                while self.workqueue and not node.shutting_down:
+                    self._assign_work_unit(node)
+            for node in self.nodes:
+                node.shutdown()
