@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from app.billing import quotas
 from app.broadcasts import sending
+from app.messages import callbacks
+from app.messages.providers import Account
 from app.process import Process
-from tests.broadcasts.test_control import stepped
+from app.providers.callbacks import COMPLAINED, DELIVERED, HARD, SOFT, Became, Report
+from tests.broadcasts.test_control import plan_of, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import Cast, settle
 from tests.messages.test_gate import setting
@@ -34,6 +38,7 @@ class World:
     expected: dict[str, str | None] = field(default_factory=dict)  # contact → reason
     addresses: dict[str, str] = field(default_factory=dict)
     before: Counter[str] = field(default_factory=Counter)  # sent before it, by address
+    letters: dict[str, str] = field(default_factory=dict)  # contact → a message from before
 
     async def person(self, **given: Any) -> str:
         self.number += 1
@@ -56,6 +61,20 @@ class World:
     def bar(self, id: str, reason: str, *, transactional: bool = True) -> None:
         if self.is_marketing or transactional:
             self.expected[id] = reason
+
+    async def written_to(self, id: str, category: str = "transactional") -> None:
+        content = {"subject": "S", "text": "T", "category": category}
+        letter = {"channel": "email", "contactId": id, "content": content}
+        self.letters[id] = (await self.cast.ed.made("/messages", letter))["messageId"]
+        await settle(self.process)
+        self.before[self.addresses[id]] += 1
+
+    async def report(self, message_id: str, became: Became) -> None:
+        """As its provider does, some time after it took the message."""
+        attempt_id = (await self.cast.vic.read(f"/messages/{message_id}"))["attempts"][-1]
+        id, workspace_id = f"{became.status}|{attempt_id}", self.cast.ed.workspace_id
+        notice = Report(id, workspace_id, attempt_id, None, became, None)
+        await callbacks.report(self.process, Account("sandbox", workspace_id, ""), notice)
 
 
 async def plain(world: World) -> None:
@@ -100,14 +119,34 @@ async def erased_before(world: World) -> None:
     world.bar(id, "erased")
 
 
+async def acquainted(world: World) -> None:
+    """With a letter whose fate is reported later."""
+    await world.written_to(await world.person())
+
+
+async def bounced(world: World) -> None:
+    id = await world.person()
+    await world.written_to(id)
+    await report_bounce(world, id)
+
+
+async def complained(world: World) -> None:
+    id = await world.person()
+    await world.written_to(id)
+    await report_complaint(world, id)
+
+
+async def full_once(world: World) -> None:
+    """A mailbox that took nothing once: it is written to again."""
+    id = await world.person()
+    await world.written_to(id)
+    await world.report(world.letters[id], SOFT)
+
+
 async def capped(world: World) -> None:
     """By the one message of marketing that they have got."""
     id = await world.person()
-    content = {"subject": "S", "text": "T", "category": "marketing"}
-    news = {"channel": "email", "contactId": id, "content": content}
-    await world.cast.ed.made("/messages", news)
-    await settle(world.process)
-    world.before[world.addresses[id]] += 1
+    await world.written_to(id, "marketing")
     if world.is_marketing and world.expected[id] is None:
         world.expected[id] = "capped"
 
@@ -126,6 +165,10 @@ OBSTACLES: list[Callable[[World], Awaitable[None]]] = [
     suppressed,
     unsubscribed_and_suppressed,
     erased_before,
+    acquainted,
+    bounced,
+    complained,
+    full_once,
     capped,
     outside,
 ]
@@ -148,6 +191,7 @@ async def suppress(world: World, id: str) -> None:
 async def erase(world: World, id: str) -> None:
     assert (await world.cast.ed.delete(f"/contacts/{id}")).status_code == 204
     world.expected[id] = "erased"
+    world.before.pop(world.addresses[id], None)  # what was sent to them is erased too
 
 
 async def move_away(world: World, id: str) -> None:
@@ -157,22 +201,28 @@ async def move_away(world: World, id: str) -> None:
     world.addresses[id] = f"new-{id}@x.test"
 
 
-AFTERWARDS = [opt_out, suppress, erase, move_away]
+async def report_bounce(world: World, id: str) -> None:
+    if id in world.letters:
+        await world.report(world.letters[id], HARD)
+        world.bar(id, "suppressed")
 
 
-def audience_of(world: World, seed: int, segment_id: str) -> dict[str, Any]:
-    return [{"tag": "vip"}, {"filter": VIP}, {"segmentId": segment_id}][seed % 3]
+async def report_complaint(world: World, id: str) -> None:
+    if id in world.letters:
+        await world.report(world.letters[id], COMPLAINED)
+        world.bar(id, "suppressed")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_preview_frozen_audience_and_what_is_sent_agree_to_the_contact(
-    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, seed: int
-):
-    dice = random.Random(seed)
-    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", dice.randint(1, 6))
-    monkeypatch.setattr("app.broadcasts.audience.COUNT_WALK", dice.randint(1, 6))
-    monkeypatch.setattr(sending, "BATCH", dice.randint(1, 6))
-    monkeypatch.setattr(sending, "WINDOW", dice.randint(2, 8))
+AFTERWARDS = [opt_out, suppress, erase, move_away, report_bounce, report_complaint]
+
+
+def audience_of(seed: int, segment_id: str) -> dict[str, Any]:
+    ways: list[dict[str, Any]] = [{"tag": "vip"}, {"filter": VIP}, {"segmentId": segment_id}]
+    return ways[seed % len(ways)]
+
+
+async def peopled(cast: Cast, process: Process, dice: random.Random) -> World:
+    """Some contacts, of whom at least one can be written to."""
     is_marketing = dice.random() < 0.75
     topic_id = None
     if is_marketing and dice.random() < 0.5:
@@ -183,16 +233,74 @@ async def test_preview_frozen_audience_and_what_is_sent_agree_to_the_contact(
     for _ in range(CONTACTS):
         await dice.choice(OBSTACLES)(world)
     await world.person()
-    category = "marketing" if is_marketing else "transactional"
-    segment = await cast.ed.made("/segments", {"name": "S", "filter": VIP})
+    return world
+
+
+async def drafted(world: World, seed: int) -> str:
+    """The path of a broadcast to them."""
+    category = "marketing" if world.is_marketing else "transactional"
+    segment = await world.cast.ed.made("/segments", {"name": "S", "filter": VIP})
     new = {
         "name": "B",
-        "templateId": await template(cast, category=category),
-        "topicId": topic_id,
-        **audience_of(world, seed, segment["id"]),
+        "templateId": await template(world.cast, category=category),
+        "topicId": world.topic_id,
+        **audience_of(seed, segment["id"]),
     }
-    made = await cast.ed.made("/broadcasts", new)
-    path = f"/broadcasts/{made['id']}"
+    return f"/broadcasts/{(await world.cast.ed.made('/broadcasts', new))['id']}"
+
+
+async def changed(world: World, path: str) -> None:
+    """Some of those whose message is not made yet, and some of those whose message waits."""
+    for status in ("PENDING", "QUEUED"):
+        for recipient in await recipients(world.cast, path[12:], f"?status={status}"):
+            if world.random.random() < 0.5:
+                await world.random.choice(AFTERWARDS)(world, recipient["contactId"])
+
+
+async def reported(world: World, path: str) -> Counter[str]:
+    """What became of some of those that were sent; how many end how."""
+    ends: Counter[str] = Counter()
+    for recipient in await recipients(world.cast, path[12:], "?status=SENT"):
+        became = world.random.choice([None, DELIVERED, HARD, COMPLAINED])
+        if became is not None:
+            await world.report(recipient["messageId"], became)
+            world.expected[recipient["contactId"]] = became.code
+        ends[((became and became.status) or "SENT").lower()] += 1
+    return ends
+
+
+async def without_quota(
+    world: World, path: str, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """Others use it up, but for so many messages; later there is more."""
+    async with world.process.database.read() as db:
+        used = (await quotas.used(db, world.cast.ed.workspace_id))["messagesPerMonth"]
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(used + left))
+    await worked(world.process)
+    meanwhile = await world.cast.vic.read(path)
+    assert meanwhile["progress"]["sent"] == left
+    assert meanwhile["progress"]["queued"] == 0
+    assert meanwhile["progress"]["total"] == len(world.expected)
+    for recipient in await recipients(world.cast, path[12:], "?reason=quota"):
+        assert world.expected[recipient["contactId"]] is None
+        world.expected[recipient["contactId"]] = "quota"
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(1_000))
+    if meanwhile["progress"]["pending"]:
+        assert (meanwhile["state"], meanwhile["reason"]["code"]) == ("PAUSED", "suppressed_quota")
+        await world.cast.adam.made(f"{path}/resume", None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_preview_frozen_audience_and_every_end_agree_to_the_contact(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    dice = random.Random(seed)
+    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", dice.randint(1, 6))
+    monkeypatch.setattr("app.broadcasts.audience.COUNT_WALK", dice.randint(1, 6))
+    monkeypatch.setattr(sending, "BATCH", dice.randint(1, 6))
+    monkeypatch.setattr(sending, "WINDOW", dice.randint(2, 8))
+    world = await peopled(cast, process, dice)
+    path = await drafted(world, seed)
 
     counted = Counter(reason or "" for reason in world.expected.values())
     preview = await cast.vic.made(f"{path}/preview", None)
@@ -204,24 +312,27 @@ async def test_preview_frozen_audience_and_what_is_sent_agree_to_the_contact(
         await stepped(process, 1)
     frozen = (await cast.vic.read(path))["audience"]
     assert frozen["frozen"] == frozen["previewed"] == shown(counted)
+    await changed(world, path)
+    reached = [id for id, reason in world.expected.items() if reason is None]
 
-    for recipient in await recipients(cast, made["id"], "?status=PENDING"):
-        if dice.random() < 0.5:  # whose message is not made yet
-            await dice.choice(AFTERWARDS)(world, recipient["contactId"])
-    for recipient in await recipients(cast, made["id"], "?status=QUEUED"):
-        if dice.random() < 0.5:
-            await dice.choice(AFTERWARDS)(world, recipient["contactId"])
+    if dice.random() < 0.6:
+        await without_quota(world, path, monkeypatch, dice.randint(0, len(reached)))
     await worked(process)
+    reached = [id for id in reached if world.expected[id] is None]
+    assert await sent_to(cast) == Counter(world.addresses[id] for id in reached) + world.before
 
+    ends = await reported(world, path)
+    ends["suppressed"] = len(world.expected) - len(reached)
     end = await cast.vic.read(path)
     assert end["state"] == "SENT"
-    assert end["progress"]["total"] == end["audience"]["frozen"]["total"] == len(world.expected)
-    found = {one["contactId"]: one["reason"] for one in await recipients(cast, made["id"])}
+    assert end["audience"]["frozen"] == shown(counted)
+    assert {one: count for one, count in end["progress"].items() if count} == {
+        "total": len(world.expected),
+        **+ends,
+    }
+    found = {one["contactId"]: one["reason"] for one in await recipients(cast, path[12:])}
     assert found == world.expected
     assert later["id"] not in found
-    reached = [id for id, reason in world.expected.items() if reason is None]
-    assert end["progress"]["sent"] == len(reached)
-    assert await sent_to(cast) == Counter(world.addresses[id] for id in reached) + world.before
 
 
 def shown(counted: Counter[str]) -> dict[str, int]:
