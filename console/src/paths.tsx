@@ -13,28 +13,29 @@ export const webhookSchema = (of: Kind, id: string) => {
   return got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-schema', asked) : api.GET('/automations/{id}/webhook-schema', asked))
 }
 
-type Box = HTMLInputElement | HTMLTextAreaElement
-
 /** Remembers the box that was typed into last, below the element that these listen on. */
 export function useLastBox() {
-  const last = useRef<Box | null>(null)
-  return { last, onFocusIn: (event: FocusEvent) => { if (event.target instanceof HTMLTextAreaElement || (event.target instanceof HTMLInputElement && event.target.type === 'text')) last.current = event.target } }
+  const last = useRef<Element | null>(null)
+  return { last, onFocusIn: (event: FocusEvent) => { last.current = (event.target as Element).closest('.code, textarea, input[type=text]') ?? last.current } }
+}
+
+/** Where the cursor was in the box. */
+function insertInto(box: Element, text: string) {
+  const plain = box.matches('.code') ? box.querySelector('textarea') : (box as HTMLInputElement | HTMLTextAreaElement)
+  if (!plain) return void box.querySelector('.host')?.dispatchEvent(new CustomEvent('insert', { detail: text }))
+  plain.setRangeText(text, plain.selectionStart ?? plain.value.length, plain.selectionEnd ?? plain.value.length, 'end')
+  plain.dispatchEvent(new Event('input', { bubbles: true }))
+  plain.focus()
 }
 
 /** Inserts a path, in braces, where the cursor was. */
-export function Paths({ last }: { last: { current: Box | null } }) {
+export function Paths({ last }: { last: { current: Element | null } }) {
   const flows = useFlows()
   const [chosen, setChosen] = useState('')
   const hooks = (flows.value ?? []).filter(each => each.triggerSource === 'inbound_webhook')
   const flow = hooks.find(each => each.id === chosen)
   const found = useLoaded(async () => (flow ? (await webhookSchema(flow.kind, flow.id)).paths.filter(each => !each.types.includes('object')) : []), [flow?.id])
-  const insert = (path: string) => {
-    const box = last.current
-    if (!box?.isConnected) return
-    box.setRangeText(`{{${path}}}`, box.selectionStart ?? box.value.length, box.selectionEnd ?? box.value.length, 'end')
-    box.dispatchEvent(new Event('input', { bubbles: true }))
-    box.focus()
-  }
+  const insert = (path: string) => { if (last.current?.isConnected) insertInto(last.current, `{{${path}}}`) }
   const button = (path: string, title?: string) => <li key={path}><button type="button" class="small" title={title} onClick={() => insert(path)}>{path}</button></li>
   return <details class="given"><summary>Insert a value</summary>
     <p class="hint">It goes to where the cursor was last.</p>

@@ -172,7 +172,11 @@ export function Form({ act, submit, label, known, children, extra }: Children & 
   const form = useRef<HTMLFormElement>(null)
   return <form ref={form} class="form" noValidate={false} onSubmit={event => {
     event.preventDefault()
-    void act.run(submit).then(fine => { if (!fine) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus() })
+    void act.run(submit).then(fine => {
+      if (fine) return
+      const wrong = form.current?.querySelector<HTMLElement>('[aria-invalid=true], [data-invalid]')
+      ;(wrong?.shadowRoot?.querySelector<HTMLElement>('[aria-invalid=true]') ?? wrong)?.focus()
+    })
   }}>
     {children}
     <Refused problem={act.problem} known={known ?? []} />

@@ -7,6 +7,7 @@ import { useCan } from '../me'
 import { meant } from '../names'
 import { go, useLocation } from '../router'
 import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
 import { TestMail } from '../test_mail'
@@ -18,6 +19,8 @@ const PARTS: Record<string, readonly (readonly [string, string, number])[]> = {
   email: [['subject', 'Subject', 0], ['html', 'HTML', 16], ['text', 'Text; made from the HTML when empty', 6]],
   sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6]],
 }
+const NONE: Stored['findings'] = []
+
 /** An event that has a value at each path that the template reads. */
 export function sample(variables: readonly string[]): string {
   const root: Record<string, unknown> = {}
@@ -94,6 +97,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       go(`/templates/${made.id}`)
     }
   }
+  const others = stored?.findings.filter(each => !parts.some(([name, , rows]) => rows && each.pointer === `/content/${name}`)) ?? []
   const known = ['/name', ...parts.map(([name]) => `/content/${name}`)]
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
     {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
@@ -107,8 +111,11 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
           <Field label="Category" value={draft.category} set={category => change({ category })} options={CATEGORIES} />
         </div>
-        {parts.map(([name, label, rows]) => <Field key={name} label={label} {...(rows ? { rows } : {})} value={draft.parts[name] ?? ''} set={text => change({ parts: { ...draft.parts, [name]: text } })} problem={act.problem} pointer={`/content/${name}`} />)}
-        {stored && stored.findings.length > 0 && <ul class="plain">{stored.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
+        {parts.map(([name, label, rows]) => {
+          const control = { label, value: draft.parts[name] ?? '', set: (text: string) => change({ parts: { ...draft.parts, [name]: text } }), problem: act.problem, pointer: `/content/${name}` }
+          return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={stored?.findings ?? NONE} /> : <Field key={name} {...control} />
+        })}
+        {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {stored && stored.variables.length > 0 && <p class="hint">It reads {stored.variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
       <Paths last={box.last} /></div>

@@ -1,0 +1,163 @@
+"""The code editor of templates, and the text area that stands in for it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.browser.conftest import Service, Watch, opened
+from tests.browser.test_screens import clean
+
+CHUNK = re.compile(r"/assets/code_editor-\w+\.js")
+HTML = """<table style="color: #333">
+  <tr><td class="name">Hi {{contact.frstName}}</td></tr>
+  <!-- {% if trigger.vip %}thanks{% endif %} &amp; bye -->
+</table>"""
+
+
+def stored(service: Service, **content: str) -> str:
+    """The path of a new template in the API, which is that of its page too."""
+    body = {"name": f"Mail {secrets.token_hex(4)}", "channel": "email"}
+    made = service.made("/templates", {**body, "content": {"subject": "Hi", **content}})
+    return f"/templates/{made['id']}"
+
+
+def code(page: Page, label: str = "HTML") -> Locator:
+    return page.locator(f".cm-content[aria-label='{label}']")
+
+
+def lines(page: Page, label: str = "HTML") -> list[str]:
+    return code(page, label).locator(".cm-line").all_text_contents()
+
+
+def test_code_is_coloured_numbered_and_accessible(page: Page, service: Service):
+    opened(page, service, stored(service, html=HTML, text="Hi {{contact.firstName}}"))
+    code(page).wait_for()
+    assert lines(page) == HTML.split("\n")
+    assert code(page).locator(".liquid").all_text_contents() == [
+        "{{contact.frstName}}",
+        "{% if trigger.vip %}",
+        "{% endif %}",
+    ]
+    assert {"table", "tr", "td"} <= {*code(page).locator(".name").all_text_contents()}
+    assert "color" in code(page).locator(".attribute").all_text_contents()
+    text = code(page, "Text; made from the HTML when empty")
+    assert text.locator(".liquid").all_text_contents() == ["{{contact.firstName}}"]
+    expect(page.locator("textarea").filter(visible=True)).to_have_count(
+        1
+    )  # the event of the preview
+    clean(page)
+
+
+def test_findings_stand_at_their_lines(page: Page, service: Service, watch: Watch):
+    watch.expected = "422"
+    path = stored(service, html=HTML)
+    opened(page, service, path)
+    remark = code(page).locator(".remark")
+    expect(remark).to_have_text(HTML.split("\n")[1])
+    expect(remark).to_have_attribute("data-remark", re.compile("Did you mean contact.firstName?"))
+    page.get_by_role("button", name="line 2").click()
+    page.keyboard.press("End")
+    page.keyboard.type("!")
+    assert lines(page)[1] == HTML.split("\n")[1] + "!"
+
+    code(page).fill(HTML + "\n\n{% if %}")
+    page.get_by_role("button", name="Save").click()
+    expect(code(page)).to_have_attribute("aria-invalid", "true")
+    expect(code(page)).to_be_focused()
+    error = code(page).locator(".remark.error")
+    expect(error).to_have_text("{% if %}")
+    page.get_by_role("button", name="line 6").wait_for()
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Enter")  # the mark stays with its line
+    expect(error).to_have_text("{% if %}")
+    clean(page)
+    code(page).fill(HTML.replace("frst", "first"))
+    page.get_by_role("button", name="Save").click()
+    expect(code(page).locator(".remark")).to_have_count(0)
+    expect(code(page)).to_have_attribute("aria-invalid", "false")
+    mended = HTML.replace("frst", "first")
+    service.until(lambda: service.read(path)["content"]["html"] == mended)
+
+
+def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service: Service):
+    opened(page, service, stored(service, html="<p>Hi</p>"))
+    code(page).focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Tab")
+    assert lines(page) == ["  <p>Hi</p>"]
+    expect(code(page)).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.type("<b>Bye")
+    assert lines(page) == ["<p>Hi</p>", "<b>Bye</b>"]  # closed by the editor
+    page.keyboard.press("Control+z")
+    assert lines(page) == ["<p>Hi</p>", "<b>"]
+    page.keyboard.press("Control+Shift+Z")
+    assert lines(page) == ["<p>Hi</p>", "<b>Bye</b>"]
+
+    page.get_by_text("Insert a value").click()
+    page.get_by_role("button", name="contact.firstName").click()
+    assert lines(page)[1] == "<b>Bye</b>{{contact.firstName}}"
+    expect(code(page)).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(code(page, "Text; made from the HTML when empty")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+Tab")
+    expect(code(page)).to_be_focused()
+    assert "press Escape, then Tab" in described(page)
+    page.keyboard.press("Control+a")
+    page.keyboard.type("New")
+    assert lines(page) == ["New"]
+
+
+def described(page: Page) -> str:
+    """How a screen reader describes the box that has the focus."""
+    session = page.context.new_cdp_session(page)
+    root: Any = session.send("Accessibility.getFullAXTree")
+    [node] = [
+        node
+        for node in root["nodes"]
+        if node.get("name", {}).get("value") == "HTML" and node["role"]["value"] == "textbox"
+    ]
+    return str(node["description"]["value"])
+
+
+def test_without_its_editor_code_is_typed_into_a_plain_box(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "ERR_FAILED"
+    page.route(CHUNK, lambda route: route.abort())
+    path = stored(service, html="<p>Hi</p>")
+    opened(page, service, path)
+    page.get_by_text("The code editor could not be loaded").first.wait_for()
+    page.get_by_label("HTML", exact=True).fill("Hello ")
+    page.get_by_text("Insert a value").click()
+    page.get_by_role("button", name="contact.firstName").click()
+    page.get_by_role("button", name="Save").click()
+    service.until(lambda: service.read(path)["content"]["html"] == "Hello {{contact.firstName}}")
+
+
+def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(page: Page, service: Service):
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    page.route(CHUNK, hold)
+    opened(page, service, stored(service, html="<p></p>"))
+    plain = page.get_by_label("HTML", exact=True)
+    plain.click()
+    page.keyboard.press("Control+Home")
+    for _ in "<p>":
+        page.keyboard.press("ArrowRight")
+    page.keyboard.type("He")
+    late[0].continue_()
+    code(page).wait_for()
+    page.keyboard.type("llo")
+    assert lines(page) == ["<p>Hello</p>"]
+    page.get_by_text("This is what you typed and did not save yet.").wait_for()
