@@ -109,6 +109,19 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+async def open_transports() -> AsyncIterator[None]:
+    """Closed when all that used them is: uvloop warns of one that is open when the loop closes, and
+    where a warning is an error it does not get to closing it, and waits for it for ever."""
+    yield
+    for thing in gc.get_objects():
+        if isinstance(thing, uvloop.loop.UVBaseTransport):
+            thing.abort()
+        elif isinstance(thing, uvloop.loop.Server):
+            thing.close()
+    await asyncio.sleep(0.01)  # for the loop to close the sockets
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[servers.PostgresServer | servers.PgBouncer | servers.GivenServer]:
     server = servers.shared_postgres_server()

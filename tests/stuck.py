@@ -9,18 +9,17 @@ import sys
 import threading
 import traceback
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from typing import TextIO
 
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 BEFORE_THE_END = 5.0  # seconds before pytest-timeout ends the process
 
-_stderr: list[TextIO] = []  # as it was before pytest captured it
+_stderr: list[int] = []  # the descriptor as it was before pytest captured it
 
 
 def keep_stderr() -> None:
-    _stderr.append(os.fdopen(os.dup(2), "w"))
+    _stderr.append(os.dup(2))
 
 
 def _awaits(awaitable: object) -> Iterator[str]:
@@ -43,8 +42,7 @@ def tell(nodeid: str, main_thread: int) -> None:
     for task in gc.get_objects():
         if isinstance(task, asyncio.Task) and not task.done():
             lines += [f"{task!r}\n", *_awaits(task.get_coro())]
-    _stderr[-1].write("".join(lines))
-    _stderr[-1].flush()
+    os.write(_stderr[-1], "".join(lines).encode())
 
 
 _timers: list[threading.Timer] = []
