@@ -1,7 +1,7 @@
 """Everything breaks, again and again, while strangers send; then the oracle looks at what is left.
 
 python -m lab.chaos.campaign [--promise N] [--events N] [--rate N] [--faults N] [--lease S]
-    [--seed N]
+    [--workers N] [--hints sent|lost|'no Redis'] [--seed N]
 
 Prints a line for each fault, a table of what became of everything, and what should not be; ends
 with 1 when there is any. Beside each zero stands what it says at 95 %, which is less than 3 in n.
@@ -23,15 +23,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from lab.chaos import evidence, hearing, oracle, probes
 from lab.chaos.evidence import RUN_HEADER, Struck
 from lab.chaos.faults import FAULTS, ROUND
 from lab.chaos.probes import Probed
 from lab.chaos.senders import Senders
-from lab.chaos.stage import Stage, owned, set_up
+from lab.chaos.stage import THREE_WORKERS, WORKERS, Stage, owned, set_up
 from tests.deployment import Deployment, Started
+
+Hints: TypeAlias = Literal["sent", "lost", "no Redis"]
 
 MOST_WAITING = 400  # senders at once
 MOST_SHOWN = 10  # findings of a kind
@@ -76,9 +78,20 @@ WHOLE: Mapping[str, Any] = {
     "gap": 0.5,
     "settle": 180,
     "fault": ROUND,
+    "workers": 2,
+    "hints": "sent",
 }
 # What a promise asks for instead.
 PROMISES: Mapping[int, Mapping[str, Any]] = {
+    4: {
+        "fault": ["kill -9 a worker"],
+        "faults": 40,
+        "gap": 10,
+        "rate": 15,
+        "events": 6_000,
+        "workers": 3,
+        "hints": "lost",
+    },
     5: {
         "fault": ["a worker frozen for three leases", "a worker frozen with a claim in hand"],
         "faults": 200,
@@ -116,14 +129,17 @@ class Plan:
     settle_seconds: float = 180.0
     after_seconds: float = 60.0  # that it may go on until all faults have struck
     deployed: type[Deployment] = Deployment
+    workers: tuple[str, ...] = WORKERS
+    hints: Hints = "sent"
 
 
 async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, object]]:
     """Run it; returns what should not be, and figures."""
     async with (
-        set_up(directory, plan.seed, plan.lease_seconds, plan.deployed) as stage,
+        set_up(directory, plan.seed, plan.lease_seconds, plan.deployed, plan.workers) as stage,
         owned(stage),
     ):
+        await hinder(stage, plan.hints)
         flows = {}
         for name, steps in STEPS.items():
             whole = [
@@ -167,8 +183,20 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         )
         found = oracle.findings(known)
         evidence.keep(known, directory / "evidence")
+        cut = {name: stage.proxies[f"{name} → Redis"].hits for name in ("web", "worker")}
+        known.figures["hints"] = f"{plan.hints}; cut off: {cut}"
         known.figures["settled after"] = f"{settled:.1f} s"
         return found, known.figures
+
+
+async def hinder(stage: Stage, hints: Hints) -> None:
+    """Until the campaign settles, every hint is cut off with its connection, those that workers
+    give themselves too; or no Redis can be reached at all."""
+    if hints == "lost":
+        for command in ("web", "worker"):
+            stage.proxies[f"{command} → Redis"].cut_before(b"EXEC")
+    elif hints == "no Redis":
+        await stage.proxies["Redis"].stop()
 
 
 async def subscribe(stage: Stage) -> None:
@@ -286,6 +314,8 @@ def asked(words: Sequence[str]) -> Plan:
     parser.add_argument("--lease", type=int, help="seconds")
     parser.add_argument("--gap", type=float, help="seconds between faults")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--workers", type=int, choices=(2, 3))
+    parser.add_argument("--hints", choices=get_args(Hints), help="what becomes of them in Redis")
     parser.add_argument("--settle", type=float, help="seconds without progress")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one, or these")
     given = vars(parser.parse_args(words))
@@ -301,6 +331,8 @@ def asked(words: Sequence[str]) -> Plan:
         settle_seconds=wanted["settle"],
         after_seconds=wanted["events"] / wanted["rate"] + MORE_SECONDS,
         deployed=Started,
+        workers=THREE_WORKERS[: wanted["workers"]],
+        hints=wanted["hints"],
     )
 
 

@@ -28,16 +28,20 @@ JUMPS = (-3600, -60, 60, 3600)  # seconds
 AHEAD = 3600
 
 
-def kill(*names: str) -> Fault:
+async def kill_web(stage: Stage) -> int:
+    return await kill(stage, WEBS)
+
+
+async def kill_worker(stage: Stage) -> int:
+    return await kill(stage, stage.workers)
+
+
+async def kill(stage: Stage, names: tuple[str, ...]) -> int:
     """-9, of one of these; once it is back, when the fault before has killed it."""
-
-    async def strike(stage: Stage) -> int:
-        name = stage.chance.choice(names)
-        await stage.back(name)
-        stage.kill(name)
-        return 1
-
-    return strike
+    name = stage.chance.choice(names)
+    await stage.back(name)
+    stage.kill(name)
+    return 1
 
 
 async def kill_everything(stage: Stage) -> int:
@@ -355,8 +359,8 @@ def cut(proxy: str, pattern: bytes, *, after: bool) -> Fault:
 
 
 FAULTS: dict[str, Fault] = {
-    "kill -9 a web process": kill(*WEBS),
-    "kill -9 a worker": kill(*WORKERS),
+    "kill -9 a web process": kill_web,
+    "kill -9 a worker": kill_worker,
     "kill -9 everything": kill_everything,
     "a worker frozen for three leases": freeze,
     "a worker frozen with a claim in hand": freeze_with_a_claim("messages"),

@@ -33,6 +33,7 @@ from tests.servers import free_port
 
 WEBS = ("web 1", "web 2")
 WORKERS = ("worker 1", "worker 2")
+THREE_WORKERS = (*WORKERS, "worker 3")
 UP_SECONDS = 60.0
 QUEUEING_SECONDS = 0.25  # of the mail server, as real ones: whoever dies then leaves a doubt
 HOLD_SECONDS = 2.0  # likewise, before it has what goes to who opts out meanwhile
@@ -77,6 +78,7 @@ class Stage:
     chance: random.Random  # of the faults
     probing: random.Random
     pausing: random.Random  # until what has died is started again
+    workers: tuple[str, ...] = WORKERS
     parts: dict[str, Part] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)  # nobody starts these again for now
@@ -94,12 +96,14 @@ class Stage:
         command = name.split(maxsplit=1)[0]
         through = urlsplit(self.deployment.environ["DATABASE_URL"])
         database = self.proxies[f"{command} → PostgreSQL"]
+        redis = self.proxies[f"{command} → Redis"]
         environ = {"PORT": str(self.ports[name])} if name in self.ports else {}
         if name in self.clocks:
             environ |= self.clocks[name].environ
         part = self.deployment.start(
             command,
             DATABASE_URL=through._replace(netloc=f"postgres@127.0.0.1:{database.port}").geturl(),
+            REDIS_URL=f"redis://127.0.0.1:{redis.port}/0",
             **environ,
         )
         self.parts[name] = part
@@ -141,7 +145,7 @@ class Stage:
         part = self.parts[name]
         if name in self.resting or part.process.poll() is not None:
             return False
-        if name in WORKERS:
+        if name in self.workers:
             return "worker started" in part.text
         return await asyncio.to_thread(answers, f"http://127.0.0.1:{self.ports[name]}/readyz")
 
@@ -180,9 +184,20 @@ class Stage:
             await connection.close(timeout=5)
 
 
+async def proxied(stack: AsyncExitStack, port: int) -> Proxy:
+    proxy = Proxy("127.0.0.1", port)
+    await proxy.start()
+    stack.push_async_callback(proxy.stop)
+    return proxy
+
+
 @asynccontextmanager
 async def set_up(
-    directory: Path, seed: int, lease_seconds: int, deployed: type[Deployment] = Deployment
+    directory: Path,
+    seed: int,
+    lease_seconds: int,
+    deployed: type[Deployment] = Deployment,
+    workers: tuple[str, ...] = WORKERS,
 ) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         postgres = servers.postgres_server(durable=True)
@@ -207,10 +222,11 @@ async def set_up(
             "HTTP": listener.port,
             "events": hearing.port,
         }
-        proxies = {name: Proxy("127.0.0.1", port) for name, port in behind.items()}
-        for proxy in proxies.values():
-            await proxy.start()
-            stack.push_async_callback(proxy.stop)
+        proxies: dict[str, Proxy] = {}
+        for name, port in behind.items():
+            proxies[name] = await proxied(stack, port)
+        for name in ("web → Redis", "worker → Redis"):  # what strikes Redis strikes both
+            proxies[name] = await proxied(stack, proxies["Redis"].port)
         deployment = stack.enter_context(
             deployed(
                 directory,
@@ -234,10 +250,11 @@ async def set_up(
             chance=chances["faults"],
             probing=chances["probes"],
             pausing=chances["pauses"],
+            workers=workers,
         )
         assert deployment.start("migrate").process.wait(30) == 0
         stage.ports = {name: free_port() for name in WEBS}
-        for name in (*WEBS, *WORKERS):
+        for name in (*WEBS, *workers):
             stage.start(name)
         alive = asyncio.create_task(stage.keep_alive())
         try:
