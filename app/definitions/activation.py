@@ -111,6 +111,7 @@ async def change(
     if draft.state in LIVE:
         # One that is being deleted at this moment is waited for, and is gone then.
         await templates.lock(db, workspace_id=workspace_id, ids=looked_at.template_ids)
+    if draft.state != "ARCHIVED":
         found += await findings.find(process, db, looked_at)
     found = findings.unread(wrong, found)
     _refuse_draft(_as_said(found, draft), draft.state)
@@ -119,7 +120,7 @@ async def change(
     gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong
     of_cases = case_results.found(results, gate=gate)
     if draft.state == "DRAFT":
-        warnings = [*found, *await findings.find(process, db, looked_at), *of_cases]
+        warnings = [*found, *of_cases]
     if draft.state in LIVE:
         found += of_cases
         _refuse(_as_said(found, draft), results)

@@ -12,6 +12,7 @@ from app.audience.topics import wrong_channel
 from app.database.db import Handle
 from app.definitions import activation, portable
 from app.definitions.activation import Shape
+from app.definitions.portable import Mention
 from app.errors import FieldError, Problem
 from app.machine import content, document
 from app.machine.program import Json
@@ -25,6 +26,7 @@ SECONDS = 3.0  # of CPU time for all templates of a file
 Action = Literal["created", "updated", "unchanged"]
 NewId: TypeAlias = Callable[[str, str], str]  # of a prefix and a key; see Call.new_id
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
+NO_TOPIC = "There is no topic of this name in the workspace; create it first."
 NOUNS: Mapping[str, str] = {"steps": "a workflow", "graph": "an automation"}
 
 
@@ -37,7 +39,7 @@ async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, 
     of_templates = {one.id: key for key, one in await _keyed_templates(db, workspace_id, ids)}
     sent = {one.id: one for one in await templates.filed(db, workspace_id=workspace_id, ids=ids)}
     filed = await definitions.filed(db, workspace_id=workspace_id, id=row.id)
-    audience = await _audience(db, workspace_id)
+    called = await audience(db, workspace_id)
     return portable.file_of(
         key=keys[row.id],
         name=row.name,
@@ -46,7 +48,7 @@ async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, 
         is_signed=row.secret_set or bool(row.trigger_config.get("signed")),
         body=row.body,
         templates={of_templates[id]: sent[id] for id in ids if id in sent},
-        names={**audience.segments, **audience.topics, **keys, **of_templates},
+        names={**called.segments, **called.topics, **keys, **of_templates},
         beside=document.parse((filed.beside or "{}").encode()),
     )
 
@@ -83,25 +85,30 @@ class _Called:
 
 
 @dataclass(frozen=True, slots=True)
-class _Audience:
+class Audience:
     """The keys of a workspace's segments and topics, by their IDs."""
 
     segments: Mapping[str, str]
     topics: Mapping[str, str]
 
-    def id_of(self, name: str, key: str) -> str:
-        """The key of what a member means; an ID, and the key of nothing, mean themselves."""
-        keys = self.topics if name == portable.TOPIC else self.segments
-        return next((id for id, known in keys.items() if known == key), key)
+    def key_of(self, one: Mention) -> str:
+        return self._of(one).get(one.id, one.id)
+
+    def id_of(self, one: Mention) -> str:
+        """The ID of what a member means; an ID, and the key of nothing, mean themselves."""
+        return next((id for id, key in self._of(one).items() if key == one.id), one.id)
+
+    def _of(self, one: Mention) -> Mapping[str, str]:
+        return self.topics if one.member == portable.TOPIC else self.segments
 
 
-async def _audience(db: Handle, workspace_id: str) -> _Audience:
+async def audience(db: Handle, workspace_id: str) -> Audience:
     of = {"workspace_id": workspace_id}
     known = await segments.of_workspace(db, **of), await topics.of_workspace(db, **of)
     keys = (
         portable.keys_of([_Called(one.id, one.name) for one in kind.values()]) for kind in known
     )
-    return _Audience(*keys)
+    return Audience(*keys)
 
 
 # --- finding what a file means --------------------------------------------------------------------
@@ -140,15 +147,14 @@ async def resolved(
     known: dict[tuple[str, str], str] = {}
     if any(named[name] for name in portable.DEFINITIONS):
         known = {(one.shape, key): one.id for key, one in await keyed(db, workspace_id)}
+    called = await audience(db, workspace_id)
 
-    audience = await _audience(db, workspace_id)
-
-    def id_of(name: str, key: str) -> str:
-        if name == portable.TEMPLATE:
-            return ids.get(key, key)
-        if name in SHAPES:
-            return known.get((SHAPES[name], key), key)
-        return audience.id_of(name, key)
+    def id_of(one: Mention) -> str:
+        if one.member == portable.TEMPLATE:
+            return ids.get(one.id, one.id)
+        if one.member in SHAPES:
+            return known.get((SHAPES[one.member], one.id), one.id)
+        return called.id_of(one)
 
     return portable.renamed(shape, body, id_of)
 
@@ -157,35 +163,45 @@ async def segment_of(db: Handle, workspace_id: str, key: Json) -> Json:
     """The ID of the segment that a trigger names by its key."""
     if not isinstance(key, str):
         return key
-    return (await _audience(db, workspace_id)).id_of(portable.SEGMENTS[0], key)
+    return (await audience(db, workspace_id)).id_of(Mention(portable.SEGMENTS[0], key, ""))
 
 
 async def with_topics(
-    db: Handle, workspace_id: str, given: Mapping[str, Mapping[str, Json]]
+    db: Handle,
+    workspace_id: str,
+    given: Mapping[str, Mapping[str, Json]],
+    named: Sequence[Mention],
 ) -> dict[str, dict[str, Json]]:
-    """Templates of a file, by their keys, with the IDs of their topics. Raises Problem `invalid`
-    for one that is not there: what it is about decides who gets it."""
-    if all(one["topic_id"] is None for one in given.values()):
-        return {key: dict(one) for key, one in given.items()}
-    audience, errors = await _audience(db, workspace_id), []
-    known = await topics.of_workspace(db, workspace_id=workspace_id)
+    """Templates of a file, by their keys, with the IDs of their topics; `named` is all that its
+    definition names. Raises Problem `invalid` for topics that are not there: what it is about
+    decides who gets something."""
     found = {key: dict(one) for key, one in given.items()}
+    about = [one for one in named if one.member == portable.TOPIC]
+    if not about and all(one["topic_id"] is None for one in given.values()):
+        return found
+    called, errors = await audience(db, workspace_id), []
+    known = await topics.of_workspace(db, workspace_id=workspace_id)
     for key, one in found.items():
         if one["topic_id"] is None:
             continue
-        one["topic_id"] = audience.id_of(portable.TOPIC, str(one["topic_id"]))
+        at = document.pointer("file", "templates", key, portable.TOPIC)
+        one["topic_id"] = called.id_of(Mention(portable.TOPIC, str(one["topic_id"]), at))
         topic = known.get(one["topic_id"])
         if one["category"] != "marketing":
             message = "Only marketing has a topic."
         elif topic is None:
-            message = "There is no topic of this name in the workspace; create it first."
+            message = NO_TOPIC
         else:
             message = wrong_channel(topic, str(one["channel"])) or ""
         if message:
-            at = document.pointer("file", "templates", key, portable.TOPIC)
             errors.append(FieldError(at, message))
+    errors += [
+        FieldError(f"/file/definition{one.pointer}", NO_TOPIC)
+        for one in about
+        if called.id_of(one) not in known
+    ]
     if errors:
-        raise Problem("invalid", "A template of the file is not valid; see errors.", errors=errors)
+        raise Problem("invalid", "The file names topics wrongly; see errors.", errors=errors)
     return found
 
 

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 from app.audience.topics import wrong_channel
 from app.database.db import Handle
-from app.definitions import credentials, inspection, starts
+from app.definitions import credentials, inspection, portable, starts
 from app.errors import FieldError
 from app.machine import check, document
 from app.machine.nodes.wait_for import SEGMENTS
@@ -36,6 +36,7 @@ LAST4_FROM = 12  # the last four of a shorter secret would give too much of it a
 BODIES = 50  # the newest say what senders send
 MOST_BYTES = 64 * 1024  # of a body that is looked at
 
+NO_TOPIC = "There is no such topic in this workspace."
 LARGE = 8 * 1024  # characters of a definition that is not checked on the event loop
 LARGE_BODIES = 32 * 1024  # bytes of recorded bodies, likewise
 SECONDS = 2.0  # of CPU time for a check
@@ -241,24 +242,20 @@ def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Fi
 
 
 async def _of_topics(db: Handle, subject: Subject) -> list[Finding]:
-    """Findings of content that a step has itself, and that names one."""
-    named = [
-        (f"{part.config_pointer}/content/topicId", content["topicId"], part.node.config["channel"])
-        for part in subject.compiled.parts
-        if (content := part.node.config.get("content")) and "topicId" in content
-    ]
+    """Findings of content that a step has itself, and of conditions, that name one."""
+    mentions = portable.mentions(subject.row.shape, subject.body)
+    named = [one for one in mentions if one.member == portable.TOPIC]
     if not named:
         return []
     known = await topics.of_workspace(db, workspace_id=subject.workspace_id)
     found = []
-    for pointer, topic_id, channel in named:
-        topic = known.get(topic_id)
+    for one in named:
+        topic = known.get(one.id)
+        message = wrong_channel(topic, one.channel) if isinstance(one.channel, str) else None
         if topic is None:
-            found.append(
-                Finding("topic_unknown", pointer, "There is no such topic in this workspace.")
-            )
-        elif message := wrong_channel(topic, channel):
-            found.append(Finding("topic_channel", pointer, message))
+            found.append(Finding("topic_unknown", one.pointer, NO_TOPIC))
+        elif message:
+            found.append(Finding("topic_channel", one.pointer, message, draft=True))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
@@ -19,12 +20,19 @@ DEFINITIONS = ("workflowId", "automationId")
 SEGMENTS = ("segmentId", "segmentEntered", "segmentLeft")
 TOPIC = "topicId"
 REFERENCES = (TEMPLATE, *DEFINITIONS, *SEGMENTS, TOPIC)
+FORKS = ("conditions", "cases")  # of a node, each with a condition
+CONDITIONS = ("when", "match")
+COMBINED = ("all", "any", "not")
 # Of a file beside the definition, in this order.
 BEFORE = ("$schema",)
 BESIDE = ("about", "workspace", "input", "expected")
 DEFAULTS = ("firstName", "lastName", "timezone", "locale", "metadata", "tags")
 
 _NO_KEY = re.compile(r"[^a-z0-9]+")
+# The path of an answer about a topic.
+_ANSWER = re.compile(
+    r'contact\.topics(?:\.|\[")(?P<id>[^.\[\]\s"\\]+)(?:"\])?(?:\.(?P<channel>\w+))?'
+)
 
 
 def key_of(name: str) -> str:
@@ -67,77 +75,162 @@ def _numbered(stem: str) -> Iterator[str]:
 
 # --- what a body refers to ------------------------------------------------------------------------
 
-Rename: TypeAlias = Callable[[str, str], str]  # the member's name and what it says
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """The place where a definition names something, the member that does, and the ID, or in a file
+    the key. Of a topic also the channel that is about."""
+
+    member: str
+    id: str
+    pointer: str
+    channel: Json = None
+
+
+Rename: TypeAlias = Callable[[Mention], str]
 
 
 def renamed(shape: str, body: Json, rename: Rename) -> Json:
     """The body with other ids in it; what is not as it should be stays as it is."""
     if shape == "steps":
-        return _steps(body, rename)
+        return _steps(body, "/steps", rename)
     nodes = body.get("nodes") if isinstance(body, dict) else None
     if not isinstance(nodes, list):
         return body
-    return {**body, "nodes": [_node(node, rename) for node in nodes]}
+    drawn = [_node(node, f"/graph/nodes/{index}", rename) for index, node in enumerate(nodes)]
+    return {**body, "nodes": drawn}
 
 
-def _node(node: Json, rename: Rename) -> Json:
+def _node(node: Json, at: str, rename: Rename) -> Json:
     if not isinstance(node, dict) or not isinstance(node.get("data"), dict):
         return node
-    return {name: _data(one, rename) if name == "data" else one for name, one in node.items()}
+    data = _data(node["data"], f"{at}/data", rename)
+    return {name: data if name == "data" else one for name, one in node.items()}
 
 
-def _data(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
-    """The configuration of a node; what it waits for is a list of conditions."""
+def _data(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
+    """The configuration of a node; its cases, or what it waits for, are a list."""
     return {
-        name: [_named(each, rename) if isinstance(each, dict) else each for each in one]
-        if name == "conditions" and isinstance(one, list)
+        name: [
+            _named(each, f"{at}/{name}/{index}", rename) if isinstance(each, dict) else each
+            for index, each in enumerate(one)
+        ]
+        if name in FORKS and isinstance(one, list)
         else one
-        for name, one in _named(config, rename).items()
+        for name, one in _named(config, at, rename).items()
     }
 
 
-def _named(config: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
-    """With its content, which may be about a topic."""
+def _named(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
+    """With its content, which may be about a topic, and its conditions, which may ask about one."""
+
+    def named(name: str, one: Json) -> Json:
+        place = at + document.pointer(name)
+        if name in REFERENCES and isinstance(one, str):
+            return rename(Mention(name, one, place))
+        if name == "content" and isinstance(one, dict) and isinstance(one.get(TOPIC), str):
+            about = Mention(TOPIC, one[TOPIC], f"{place}/{TOPIC}", config.get("channel"))
+            return {part: rename(about) if part == TOPIC else text for part, text in one.items()}
+        return _condition(one, place, rename) if name in CONDITIONS else one
+
+    return {name: named(name, one) for name, one in config.items()}
+
+
+def _condition(value: Json, at: str, rename: Rename) -> Json:
+    if isinstance(value, list):
+        return [_condition(one, f"{at}/{index}", rename) for index, one in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
     return {
-        name: rename(name, one)
-        if name in REFERENCES and isinstance(one, str)
-        else {part: _about(part, text, rename) for part, text in one.items()}
-        if name == "content" and isinstance(one, dict)
+        name: _path(one, f"{at}/path", rename)
+        if name == "path"
+        else _condition(one, f"{at}/{name}", rename)
+        if name in COMBINED
         else one
-        for name, one in config.items()
+        for name, one in value.items()
     }
 
 
-def _about(part: str, text: Json, rename: Rename) -> Json:
-    return rename(part, text) if part == TOPIC and isinstance(text, str) else text
+def _path(text: Json, at: str, rename: Rename) -> Json:
+    """A path, which stays spelled as it is but for the topic that it may name."""
+    found = _ANSWER.match(text) if isinstance(text, str) else None
+    if found is None:
+        return text
+    begin, end = found.span("id")
+    return text[:begin] + rename(Mention(TOPIC, found["id"], at, found["channel"])) + text[end:]
 
 
-def _steps(value: Json, rename: Rename) -> Json:
+def _steps(value: Json, at: str, rename: Rename) -> Json:
     """Steps, and those in their arms; whatever else a step holds is data."""
     if not isinstance(value, list):
         return value
     return [
-        {
-            name: one if name == "body" else _steps(one, rename)
-            for name, one in _named(step, rename).items()
-        }
-        if isinstance(step, dict)
-        else step
-        for step in value
+        _step(step, f"{at}/{index}", rename) if isinstance(step, dict) else step
+        for index, step in enumerate(value)
     ]
+
+
+def _step(step: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
+    return {
+        name: one if name == "body" else _steps(one, at + document.pointer(name), rename)
+        for name, one in _named(step, at, rename).items()
+    }
+
+
+def mentions(shape: str, body: Json) -> list[Mention]:
+    """All that the body names."""
+    found: list[Mention] = []
+
+    def note(one: Mention) -> str:
+        found.append(one)
+        return one.id
+
+    renamed(shape, body, note)
+    return found
 
 
 def references(shape: str, body: Json) -> dict[str, list[str]]:
     """The ids that the body names, by the member that names them, each once."""
-    found: dict[str, list[str]] = {name: [] for name in REFERENCES}
+    found: dict[str, dict[str, None]] = {name: {} for name in REFERENCES}
+    for one in mentions(shape, body):
+        found[one.member][one.id] = None
+    return {name: [*ids] for name, ids in found.items()}
 
-    def note(name: str, id: str) -> str:
-        if id not in found[name]:
-            found[name].append(id)
-        return id
 
-    renamed(shape, body, note)
-    return found
+def given(case: Json, rename: Rename) -> Json:
+    """What happens in a case, with other ids of the topics that the contact has answered about, and
+    of segments. A trace names none."""
+    if not isinstance(case, dict):
+        return case
+    return {
+        name: _answers(one, rename)
+        if name == "contact"
+        else [_event(each, rename) for each in one]
+        if name == "events" and isinstance(one, list)
+        else one
+        for name, one in case.items()
+    }
+
+
+def _event(event: Json, rename: Rename) -> Json:
+    if not isinstance(event, dict):
+        return event
+    return {
+        name: _answers(one, rename)
+        if name == "contact"
+        else rename(Mention(name, one, ""))
+        if name in SEGMENTS and isinstance(one, str)
+        else one
+        for name, one in event.items()
+    }
+
+
+def _answers(contact: Json, rename: Rename) -> Json:
+    topics = contact.get("topics") if isinstance(contact, dict) else None
+    if not isinstance(topics, dict):
+        return contact
+    renamed = {rename(Mention(TOPIC, id, "")): states for id, states in topics.items()}
+    return {name: renamed if name == "topics" else one for name, one in contact.items()}
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -160,7 +253,7 @@ def file_of(
     graph_or_steps = renamed(
         shape,
         credentials.masked(document.parse(body.encode())),
-        lambda _, id: names.get(id, id),
+        lambda one: names.get(one.id, one.id),
     )
     trigger = {
         name: names.get(one, one) if name in SEGMENTS else one for name, one in trigger.items()

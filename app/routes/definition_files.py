@@ -74,6 +74,9 @@ async def exported(call: Call, row: Definition) -> dict[str, Json]:
     file = await filing.exported(call.db, workspace_id, row)
     of: dict[str, Any] = {"workspace_id": workspace_id, "definition_id": row.id}
     cases = [proofs.written(one) for one in await definition_cases.of_definition(call.db, **of)]
+    if cases:
+        called = await filing.audience(call.db, workspace_id)
+        cases = [{**one, "given": portable.given(one["given"], called.key_of)} for one in cases]
     gate = {"casesGate": True} if row.cases_gate else {}
     return {**file, **({"cases": cases} if cases else {}), **gate}
 

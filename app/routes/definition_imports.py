@@ -140,15 +140,14 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     if known is not None:
         where = {"workspace_id": workspace_id, "shape": kind.shape, "id": known.id}
         row = await definitions.locked(db, **where)
-    contents = await filing.with_topics(
-        db, workspace_id, {key: one.model_dump() for key, one in wanted.file.templates.items()}
-    )
+    mentions = portable.mentions(kind.shape, file["definition"].get(kind.shape))
+    contents = {key: one.model_dump() for key, one in wanted.file.templates.items()}
+    contents = await filing.with_topics(db, workspace_id, contents, mentions)
     given = await filing.lock_templates(db, workspace_id, row, contents)
     if row is not None:
         before = await exported(call, row)
     _match(call, wanted, before)
-    named = portable.references(kind.shape, file["definition"].get(kind.shape))
-    started = {key for name in portable.DEFINITIONS for key in named[name]}
+    started = {one.id for one in mentions if one.member in portable.DEFINITIONS}
     shapes = {key: SHAPES[noun] for key, noun in wanted.alongside.items() if key in started}
     await filing.stand_in(db, workspace_id, shapes, call.new_id)
     kept = await filing.keep_templates(call.process, db, workspace_id, given, call.new_id)
@@ -376,11 +375,12 @@ class _Importing:
         call = self.call
         of: dict[str, Any] = {"workspace_id": call.member.workspace_id, "definition_id": id}
         known = {one.name: one for one in await definition_cases.of_definition(call.db, **of)}
+        called = await filing.audience(call.db, call.member.workspace_id)
         for name in known.keys() - {case["name"] for case in given}:
             await case_routes.delete_case(call, id, known[name])
         for index, case in enumerate(given):
             with _at(f"/file/cases/{index}"):
-                texts = proofs.texts(case["given"], case["expect"])
+                texts = proofs.texts(portable.given(case["given"], called.id_of), case["expect"])
                 before = known.get(case["name"])
                 if before is None or (before.given, before.expect) != texts:
                     await case_routes.keep_case(call, id, case["name"], texts)

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from app.audience import topics
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
+from app.definitions import portable
 from app.errors import FieldError, Problem
+from app.machine import document
 from app.machine.content import CHANNELS, ChannelName
 from app.routes.ids import TopicId
 from app.store import definitions, segments, templates
@@ -130,10 +132,26 @@ async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
         paths = [f"topics.{topic.id}.{channel}" for channel in left]
         users += [one.id for one in existing.values() if any(path in one.filter for path in paths)]
         users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
+        users += await _definitions_about(call.db, **of, topic_id=topic.id, channels=left)
     if users:
         named = " or ".join(left)
         message = f"{users[0]} names this topic for {named}; change that first."
         raise Problem("conflict", message, usedBy=users)
+
+
+async def _definitions_about(
+    db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
+) -> list[str]:
+    """The ids of those whose own content or conditions are about it on one of the channels."""
+    ids = await definitions.mentioning(db, workspace_id=workspace_id, id=topic_id)
+    return [
+        one.id
+        for one in await definitions.bodies(db, workspace_id=workspace_id, ids=ids)
+        if any(
+            mention.id == topic_id and mention.channel in channels
+            for mention in portable.mentions(one.shape, document.parse(one.body.encode()))
+        )
+    ]
 
 
 async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:

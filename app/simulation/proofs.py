@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator
 
 from app.database.db import Handle
-from app.definitions import filing
+from app.definitions import filing, portable
 from app.definitions.case_results import CaseResult
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
@@ -127,7 +127,9 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
     cases = [Tried(one.name, one.given, one.expect, place) for one in kept]
     if "expected" in file:
         there = await _in_file(db, subject.workspace_id, file, place)
-        cases.append(Tried(EXPECTED, *texts(file["input"], file["expected"]), there))
+        called = await filing.audience(db, subject.workspace_id)
+        given = portable.given(file["input"], called.id_of)
+        cases.append(Tried(EXPECTED, *texts(given, file["expected"]), there))
     job = Job(
         subject.workspace_id,
         trial.prove,

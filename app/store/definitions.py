@@ -543,7 +543,8 @@ CLAUSES = {
 
 
 async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
-    """Ids of definitions, ARCHIVED ones aside, whose body mentions a template or a topic."""
+    """Ids of definitions, ARCHIVED ones aside, whose body mentions a template or a topic: as a
+    member, in the path of a condition, or in Liquid."""
     return await db.fetch_values(
         """
         SELECT id FROM definitions
@@ -551,7 +552,7 @@ async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
         ORDER BY id
         """,
         workspace_id=workspace_id,
-        pattern=f'%"{id}"%',
+        pattern=f"%{id}%",
     )
 
 

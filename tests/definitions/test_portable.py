@@ -7,6 +7,8 @@ import re
 import pytest
 
 from app.definitions import portable
+from app.definitions.portable import Mention
+from app.machine.program import Json
 from app.store.templates import FiledTemplate
 
 
@@ -50,8 +52,8 @@ def test_many_of_one_name_are_numbered_at_once():
     assert (keys["00000"], keys["00001"], keys["09999"]) == ("hi", "hi-2", "hi-10000")
 
 
-def upper(_name: str, id: str) -> str:
-    return id.upper()
+def upper(one: Mention) -> str:
+    return one.id.upper()
 
 
 def test_ids_are_renamed_in_steps_and_their_arms_and_not_in_data():
@@ -80,6 +82,45 @@ def test_ids_are_renamed_in_the_data_of_nodes():
         ],
         "edges": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "renamed", "channel"),
+    [
+        ("contact.topics.top_1.email", "contact.topics.TOP_1.email", "email"),
+        ('contact.topics["top_1"].sms', 'contact.topics["TOP_1"].sms', "sms"),
+        ("contact.topics.topics", "contact.topics.TOPICS", None),
+        ("contact.metadata.topics.top_1", "contact.metadata.topics.top_1", None),
+        ("trigger.contact.topics.top_1", "trigger.contact.topics.top_1", None),
+    ],
+)
+def test_topics_are_renamed_in_conditions_wherever_they_are(
+    path: str, renamed: str, channel: str | None
+):
+    def asked(path: str) -> dict[str, Json]:
+        return {"all": [{"not": {"path": path, "op": "exists"}}, {"any": [{"path": path}]}]}
+
+    def nodes(path: str) -> dict[str, Json]:
+        branch = {"cases": [{"port": "a", "when": asked(path)}, 1], "path": "contact.topics.top_1"}
+        wait = {"conditions": [{"event": "e", "match": asked(path)}]}
+        return {"nodes": [{"data": branch}, {"data": wait}]}
+
+    def steps(path: str) -> list[Json]:
+        inner = {"type": "branch", "cases": [{"when": asked(path), "steps": []}]}
+        return [{"type": "wait_for", "timeout": [inner], "conditions": [{"when": asked(path)}]}]
+
+    assert portable.renamed("graph", nodes(path), upper) == nodes(renamed)
+    assert portable.renamed("steps", steps(path), upper) == steps(renamed)
+    found = portable.mentions("steps", steps(path))
+    at = [
+        "/steps/0/timeout/0/cases/0/when/all/0/not/path",
+        "/steps/0/timeout/0/cases/0/when/all/1/any/0/path",
+        "/steps/0/conditions/0/when/all/0/not/path",
+        "/steps/0/conditions/0/when/all/1/any/0/path",
+    ]
+    expected = at if path != renamed else []
+    assert sorted(one.pointer for one in found) == sorted(expected)
+    assert {one.channel for one in found} <= {channel}
 
 
 @pytest.mark.parametrize("body", [None, 1, "x", [], {}, {"nodes": 1}, {"nodes": [{"data": 1}]}])

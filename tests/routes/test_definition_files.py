@@ -120,7 +120,12 @@ async def test_segments_and_topics_are_named_in_a_file_and_found_by_their_names(
     offers = await cast.ed.made("/topics", OFFERS)
     news = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
     template = await cast.ed.made("/templates", {**news, "topicId": offers["id"]})
-    rest = {"conditions": [{"segmentLeft": vips["id"], "port": "left"}], "timeout": "P1D"}
+    agreed = {"path": f"contact.topics.{offers['id']}.email", "op": "eq", "value": "subscribed"}
+    waited = [
+        {"segmentLeft": vips["id"], "port": "left"},
+        {"when": {"any": [VIP, {"not": agreed}]}, "port": "declined"},
+    ]
+    rest = {"conditions": waited, "timeout": "P1D"}
     inline = {"subject": "S", "text": "T", "category": "marketing", "topicId": offers["id"]}
     trigger = {"source": "segment_entered", "segmentId": vips["id"]}
     made = await cast.ed.made(*definition(shape, trigger, rest, inline, template["id"]))
@@ -130,13 +135,20 @@ async def test_segments_and_topics_are_named_in_a_file_and_found_by_their_names(
     assert [one["id"] in written for one in (vips, offers, template)] == [False] * 3
     assert file["definition"]["trigger"]["segmentId"] == "our-vips"
     assert '"segmentLeft": "our-vips"' in written
+    assert '"path": "contact.topics.our-offers.email"' in written
     assert file["templates"]["news"]["topicId"] == "our-offers"
     assert (await brought(cast.ed, file))["action"] == "unchanged"
 
     refused = await cast.mallory.post(IMPORT, {"file": file})
-    [error] = refused.json()["errors"]
-    assert error["pointer"] == "/file/templates/news/topicId"  # or all of Mallory's would get it
-    assert "no topic of this name" in error["message"]
+    errors = {one["pointer"]: one["message"] for one in refused.json()["errors"]}
+    at = "/file/definition/steps/{}" if shape == "steps" else "/file/definition/graph/nodes/{}/data"
+    first, second = (0, 1) if shape == "steps" else (1, 2)
+    assert errors.keys() == {
+        "/file/templates/news/topicId",  # or all of Mallory's would get it
+        f"{at.format(first)}/conditions/1/when/any/1/not/path",  # or nobody
+        f"{at.format(second)}/content/topicId",
+    }
+    assert all("no topic of this name" in message for message in errors.values())
     await cast.mallory.made("/topics", {"name": "Another", "channels": ["email"]})
     theirs = await cast.mallory.made("/topics", OFFERS)
     draft = await brought(cast.mallory, file, activate=True)
@@ -156,6 +168,46 @@ async def test_segments_and_topics_are_named_in_a_file_and_found_by_their_names(
     plain = await brought(cast.mallory, file)
     assert plain["file"] == file
     assert (await cast.mallory.read(f"/templates/{sent['id']}"))["topicId"] is None
+
+
+async def test_a_case_about_topics_and_segments_moves_with_its_definition(cast: Cast):
+    """In the other workspace they have other IDs, and it comes out the same."""
+    vips = await cast.ed.made("/segments", {"name": "Our VIPs", "filter": VIP})
+    offers = await cast.ed.made("/topics", OFFERS)
+    agreed = {"path": f'contact.topics["{offers["id"]}"].email', "op": "eq", "value": "subscribed"}
+    steps: list[Any] = [
+        {"type": "wait_for", "conditions": [{"segmentEntered": vips["id"]}], "timeout": "P1D"},
+        {
+            "type": "branch",
+            "cases": [{"when": agreed, "steps": [{"type": "add_tag", "tag": "keen"}]}],
+        },
+    ]
+    made = await cast.ed.made("/workflows", {"name": "Welcome", "steps": steps})
+    answers = {offers["id"]: {"email": "subscribed"}}
+    given = {
+        "contact": {"email": "ada@example.com", "topics": answers},
+        "startAt": "2026-01-31T09:30:00Z",
+        "events": [{"at": "PT1H", "segmentEntered": vips["id"]}],
+    }
+    case = {"given": given, "expect": {"contact": {"tags": ["keen"]}}}
+    kept = await cast.ed.call("PUT", f"/workflows/{made['id']}/cases/agreed", json=case)
+    assert kept.status_code in (200, 201), kept.text
+    file = await cast.vic.read(f"/workflows/{made['id']}/export")
+    assert not any(one["id"] in json.dumps(file) for one in (vips, offers))
+    file["input"], file["expected"] = file["cases"][0]["given"], {"contact": {"tags": ["keen"]}}
+    assert (await brought(cast.ed, file))["file"] == file
+
+    await cast.mallory.made("/topics", {"name": "Another", "channels": ["email"]})
+    await cast.mallory.made("/topics", OFFERS)
+    await cast.mallory.made("/segments", {"name": "Our VIPs", "filter": VIP})
+    moved = await brought(cast.mallory, file)
+    assert moved["file"] == file
+    ran = (await cast.mallory.made(f"{path_of(moved)}/cases/run", None))["cases"]
+    came = {one["name"]: one["difference"] for one in ran}
+    assert came == {"agreed": None, "expected": None}
+    file["cases"][0]["expect"]["contact"]["tags"] = []
+    changed = await brought(cast.mallory, file)
+    assert "case_failed" in [one["code"] for one in changed["findings"]]
 
 
 def definition(
@@ -181,7 +233,7 @@ def definition(
     edges = [{"id": f"{a}-{b}", "source": a, "target": b} for a, b in ways if a != "rest"]
     edges += [
         {"id": f"rest-{port}", "source": "rest", "target": "own", "sourceHandle": port}
-        for port in ("left", "timeout")
+        for port in ("left", "declined", "timeout")
     ]
     return "/automations", {"name": "Welcome", "graph": {"nodes": nodes, "edges": edges}}
 

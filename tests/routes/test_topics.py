@@ -190,6 +190,61 @@ def errors(refused: httpx2.Response) -> list[str]:
     return [one["code"] for one in found if one["severity"] == "error"]
 
 
+@pytest.mark.parametrize("state", ["DRAFT", "ACTIVE"])
+async def test_content_on_a_channel_that_its_topic_is_not_on_is_not_saved(cast: Cast, state: str):
+    mails = await topic(cast.ed, channels=["email"])
+    content = {"text": "News", "category": "marketing", "topicId": mails}
+    send = {"type": "send_message", "channel": "sms", "content": content}
+    asked = {"path": f"contact.topics.{mails}.sms", "op": "eq", "value": "subscribed"}
+    steps = [{"type": "branch", "cases": [{"when": asked, "steps": [send]}]}]
+    draft = {"name": "W", "trigger": {"source": "manual"}, "state": state}
+    at = "/steps/0/cases/0"
+    pointers = [f"{at}/when/path", f"{at}/steps/0/content/topicId"]
+    nodes = [{"id": "start", "type": "trigger"}, {"id": "send", "type": "send_message"}]
+    nodes[1]["data"] = {"channel": "sms", "content": content}
+    drawn = {"nodes": nodes, "edges": [{"id": "e", "source": "start", "target": "send"}]}
+    for path, body, wrong in (
+        ("/workflows", {"steps": steps}, pointers),
+        ("/automations", {"graph": drawn}, ["/graph/nodes/1/data/content/topicId"]),
+    ):
+        refused = await cast.ed.post(path, {**draft, **body})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+        found = [one for one in refused.json()["errors"] if one["pointer"] in wrong]
+        assert {one["message"] for one in found} == {"It is on email."}
+        assert len(found) == len(wrong)
+        made = await cast.ed.made(path, {"name": "W", "trigger": {"source": "manual"}})
+        changed = await cast.ed.patch(f"{path}/{made['id']}", body)
+        assert changed.status_code == 422
+        assert await cast.vic.read(f"{path}/{made['id']}") == made
+
+
+async def test_a_condition_about_a_topic_that_is_not_there_is_not_activated(cast: Cast):
+    asked = {"path": "contact.topics.top_none.email", "op": "exists"}
+    steps = [{"type": "branch", "cases": [{"when": asked, "steps": []}]}]
+    draft = {"name": "W", "state": "ACTIVE", "trigger": {"source": "manual"}, "steps": steps}
+    refused = await cast.ed.post("/workflows", draft)
+    assert errors(refused) == ["topic_unknown"]
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/steps/0/cases/0/when/path"]
+
+
+async def test_a_definition_uses_the_topics_of_its_content_and_its_conditions(cast: Cast):
+    """None is deleted, nor loses a channel that it is used on."""
+    offers = await topic(cast.ed, channels=["email", "sms", "whatsapp"])
+    asked = {"path": f"contact.topics.{offers}.sms", "op": "exists"}
+    send = {"type": "send_message", "channel": "email", "content": about(offers)}
+    used = [
+        (await cast.ed.made("/workflows", {"name": "W", "steps": [step]}))["id"]
+        for step in ({"type": "branch", "cases": [{"when": asked, "steps": []}]}, send)
+    ]
+    gone = await cast.ed.delete(f"/topics/{offers}")
+    assert (gone.status_code, gone.json()["usedBy"]) == (409, used)
+    for channels, users in ((["email", "whatsapp"], used[:1]), (["sms", "whatsapp"], used[1:])):
+        refused = await cast.ed.patch(f"/topics/{offers}", {"channels": channels})
+        assert (refused.status_code, refused.json()["usedBy"]) == (409, users)
+    kept = await cast.ed.patch(f"/topics/{offers}", {"channels": ["email", "sms"]})
+    assert kept.status_code == 200, kept.text
+
+
 async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast):
     offers = await topic(cast.ed, channels=["email", "sms", "whatsapp"])
     new = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
