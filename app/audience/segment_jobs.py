@@ -178,15 +178,13 @@ class _BySql:
 def _by_sql(
     segment: Segment, existing: Mapping[str, Segment], now: datetime, engine: Engine
 ) -> _BySql | None:
-    """None where the machine alone knows when time may change the answer."""
+    """None where the machine alone knows when the answer changes: at dates of local calendars."""
     if segment.kind == "date":
         return None
     conditions = membership.conditions_of(existing)
     is_live = segment.kind == "live"
     parts = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
     next_flip = segment_moments.next_flip(engine, now, parts)
-    if next_flip is None:
-        return None
     return _BySql(segments.known(segments.stored(segment.filter), existing), next_flip)
 
 

@@ -9,6 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,7 +55,8 @@ class File:
             raw.row_factory = sqlite3.Row
             await raw.set_progress_handler(file._is_overdue, STEPS_BETWEEN_LOOKS)
             for name, function in texts.FUNCTIONS.items():
-                await raw.create_function(name, 2, function, deterministic=True)
+                taken = len(signature(function).parameters)
+                await raw.create_function(name, taken, function, deterministic=True)
             for pragma in PRAGMAS:
                 await raw.execute_fetchall(pragma)
         except BaseException:

@@ -4,7 +4,7 @@ engines: expressions of PostgreSQL, and functions that SQLite is given."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -44,15 +44,33 @@ def by_time(engine: Engine, text: str, order: Order, value: str) -> str:
     """The same for the moment, of which :value is in UTC."""
     if engine == "sqlite":
         return f"time_order({text}, :{value}) {order} 0"
+    is_time, moment = _timestamp(text)
+    return (
+        f"CASE WHEN {is_time} THEN {moment} {order} CAST(CAST(:{value} AS TEXT) AS TIMESTAMP) END"
+    )
+
+
+def moment(engine: Engine, text: str) -> str:
+    """The moment that a text reads like, as columns have it; NULL without one in the years that
+    have four digits."""
+    if engine == "sqlite":
+        return f"moment_in({text})"
+    is_time, moment = _timestamp(text)
+    return (
+        f"CASE WHEN {is_time} THEN CASE WHEN {moment} < TIMESTAMP '10000-01-01'"
+        f" THEN ({moment}) AT TIME ZONE 'UTC' END END"
+    )
+
+
+def _timestamp(text: str) -> tuple[str, str]:
+    """Whether a text reads like a time, and then which, in UTC."""
     fraction = rf"COALESCE(substring({text} FROM '\.[0-9]{{1,6}}'), '')"
     offset = f"COALESCE(substring({text} FROM '[+-][0-9]{{2}}:[0-9]{{2}}$'), '00:00')"
     clock = f"substr({text}, 1, 10) || ' ' || substr({text}, 12, 8) || {fraction}"
     return (
-        f"CASE WHEN {text} LIKE '____-__-__%' AND substr({text}, 1, 4) <> '0000'"
-        f" AND {text} ~ '{TIME}'"
-        f" THEN CASE WHEN length({text}) = 10 THEN CAST({text} AS TIMESTAMP)"
-        f" ELSE CAST({clock} AS TIMESTAMP) - CAST({offset} AS INTERVAL) END"
-        f" {order} CAST(CAST(:{value} AS TEXT) AS TIMESTAMP) END"
+        f"{text} LIKE '____-__-__%' AND substr({text}, 1, 4) <> '0000' AND {text} ~ '{TIME}'",
+        f"CASE WHEN length({text}) = 10 THEN CAST({text} AS TIMESTAMP)"
+        f" ELSE CAST({clock} AS TIMESTAMP) - CAST({offset} AS INTERVAL) END",
     )
 
 
@@ -85,8 +103,22 @@ def _number_order(text: str | None, value: str) -> int | None:
     return None if number is None else (number > wanted) - (number < wanted)
 
 
+@lru_cache(64)  # both ends of a window are compared with it, a row after the other
+def _moment(text: str | None) -> datetime | None:
+    return compare.time(text)
+
+
 def _time_order(text: str | None, value: str) -> int | None:
-    return compare.chronology(text, value)
+    return compare.chronology(_moment(text), _moment(value))
+
+
+def _moment_in(text: str | None) -> str | None:
+    moment = _moment(text)
+    try:
+        in_utc = None if moment is None else moment.astimezone(UTC)
+    except OverflowError:
+        return None
+    return None if in_utc is None else in_utc.isoformat(timespec="microseconds")
 
 
 def _kind_in(json: str, name: str) -> str | None:
@@ -123,6 +155,7 @@ def _later(moment: str, microseconds: int) -> str:
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "number_order": _number_order,
     "time_order": _time_order,
+    "moment_in": _moment_in,
     "kind_in": _kind_in,
     "text_in": _text_in,
     "later": _later,

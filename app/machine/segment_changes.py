@@ -7,7 +7,8 @@ time alone may change the answer. It may be too early, never too late.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 from app.machine import compare
 from app.machine.condition import Comparison, Condition
@@ -111,11 +112,19 @@ def timed(condition: Condition, others: Mapping[str, Condition]) -> list[Conditi
 
 def _is_timed(part: Condition) -> bool:
     match part:
-        case Did() | Got():
+        case Did():
+            return part.within is not None or bool(timed_within(part.match))
+        case Got():
             return part.within is not None
         case Comparison():
-            return part.op == "within_last"
+            return part.op == "within_last" and part.path.segments[0] == "contact"
     return False
+
+
+def timed_within(match: Condition | None) -> list[Comparison]:
+    """The comparisons of an event's properties whose answers time alone may change."""
+    parts = () if match is None else walk(match)
+    return [one for one in parts if isinstance(one, Comparison) and one.op == "within_last"]
 
 
 def next_flip(
@@ -148,10 +157,9 @@ def _moments(part: Condition, facts: Facts) -> Iterator[tuple[datetime, timedelt
             events = [one for one in facts["events"] if one["name"] == part.event]
             if part.within is not None:
                 yield from ((one["at"], part.within) for one in events)
-            if part.match is not None:
-                for comparison in walk(part.match):
-                    for one in events:
-                        yield from _compared_at(comparison, {"event": one})
+            for comparison in timed_within(part.match):
+                for one in events:
+                    yield from _compared_at(comparison, {"event": one})
         case Got(within=timedelta() as within):
             yield from ((one["at"], within) for one in facts["messages"])
         case Comparison() if part.path.segments[0] == "contact":
@@ -164,4 +172,6 @@ def _compared_at(
     if isinstance(part, Comparison) and part.op == "within_last":
         moment, within = compare.time(part.path.find(facts)), parse_duration(part.value)
         if moment is not None and within is not None:
-            yield moment, within
+            # Not a moment in UTC: a day before the first year, or after the last.
+            with suppress(OverflowError):
+                yield moment.astimezone(UTC), within

@@ -3,29 +3,25 @@ what machine/segment_changes.next_flip says of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from app.database import texts
 from app.database.engine import Engine
 from app.machine.condition import Comparison, Condition
 from app.machine.fields import parse_duration
-from app.machine.segment_changes import TICK
+from app.machine.segment_changes import TICK, timed_within
 from app.machine.segment_filter import Did, Got
+from app.store.segment_sql import Clause, Found
 from app.store.segments import Fitting
 
 
-def next_flip(engine: Engine, now: datetime, parts: Sequence[Condition]) -> Fitting | None:
-    """The earliest moment after `now` at which one of the timed parts may flip, or NULL. None where
-    a part compares text that reads like a time: those the machine has to read."""
-    moments = _Moments(engine, now)
-    found = [moments.of(part) for part in parts]
-    asked = [sql for sql in found if sql is not None]
-    if len(asked) < len(found):
-        return None
-    return Fitting(_earliest(asked), moments.values)
+def next_flip(engine: Engine, now: datetime, parts: Sequence[Condition]) -> Fitting:
+    """The earliest moment after `now` at which one of the timed parts may flip, or NULL."""
+    moments = _Moments(Clause(engine, now, prefix="n"))
+    asked = [sql for part in parts for sql in moments.of(part)]
+    return Fitting(_earliest(asked), moments.clause.values)
 
 
 def _earliest(asked: Iterable[str]) -> str:
@@ -34,36 +30,42 @@ def _earliest(asked: Iterable[str]) -> str:
     return f"(SELECT min(at) FROM ({each}) AS flips)" if each else "CAST(NULL AS TIMESTAMPTZ)"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Moments:
-    engine: Engine
-    now: datetime
-    values: dict[str, Any] = field(default_factory=dict)
+    clause: Clause
 
-    def of(self, part: Condition) -> str | None:
+    def of(self, part: Condition) -> Iterator[str]:
         match part:
             case Comparison() if part.path.segments == ("contact", "createdAt"):
-                return self._flip("c.created_at", parse_duration(part.value))
-            case Did(within=timedelta() as within):
-                name = f"CAST(:{self._bind(part.event)} AS TEXT)"
-                return f"""(SELECT min({self._flip("e.at", within)}) FROM contact_events e
+                yield self._flip("c.created_at", parse_duration(part.value))
+            case Comparison():
+                yield self._read(self.clause.found(part.path), part, "")
+            case Did():
+                name = f"CAST(:{self.clause.bind(part.event)} AS TEXT)"
+                events = f"""FROM contact_events e
                     WHERE e.workspace_id = :workspace_id AND e.contact_id = c.id
-                      AND e.name = {name})"""
+                      AND e.name = {name}"""
+                if part.within is not None:
+                    yield f"(SELECT min({self._flip('e.at', part.within)}) {events})"
+                for one in timed_within(part.match):
+                    yield self._read(self.clause.found(one.path), one, events)
             case Got(within=timedelta() as within):
-                return f"""(SELECT min({self._flip("m.created_at", within)}) FROM messages m
+                yield f"""(SELECT min({self._flip("m.created_at", within)}) FROM messages m
                     WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id)"""
-        return None
+
+    def _read(self, found: Found, part: Comparison, rows: str) -> str:
+        """Of text that reads like a time; each is read once."""
+        fence = self.clause.fence
+        return f"""(SELECT min({self._flip("m.at", parse_duration(part.value))})
+            FROM (SELECT {texts.moment(self.clause.engine, "t.text")} AS at
+                  FROM (SELECT CASE WHEN {found.is_text} THEN {found.text} END AS text
+                        {rows}{fence}) AS t{fence}) AS m)"""
 
     def _flip(self, moment: str, within: timedelta | None) -> str:
         """When it enters or leaves the window that ends now."""
-        left = (within or timedelta(0)) + TICK
-        now, since = self._bind(self.now), self._bind(self.now - left)
-        after = texts.later(self.engine, moment, self._bind(left // timedelta(microseconds=1)))
+        clause, left = self.clause, (within or timedelta(0)) + TICK
+        now, since = clause.bind(clause.now), clause.bind(clause.now - left)
+        after = texts.later(clause.engine, moment, clause.bind(left // timedelta(microseconds=1)))
         return (
             f"CASE WHEN {moment} > :{now} THEN {moment} WHEN {moment} > :{since} THEN {after} END"
         )
-
-    def _bind(self, value: Any) -> str:
-        name = f"n_{len(self.values)}"
-        self.values[name] = value
-        return name

@@ -19,6 +19,7 @@ from app.database.texts import Order
 from app.machine import compare
 from app.machine.condition import All, AnyOf, Comparison, Condition, Not
 from app.machine.fields import parse_duration
+from app.machine.path import Path
 from app.machine.program import Json
 from app.machine.segment_filter import COUNTS, MESSAGES, RUNS, Did, Got, InSegment, Went
 from app.store.segments import Fitting
@@ -36,11 +37,11 @@ ORDERS: Mapping[str, Order] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 CHRONOLOGY: Mapping[str, Order] = {"before": "<", "after": ">"}
 
 
-_BOUND = re.compile(r":(f_[0-9]+)")
+_BOUND = re.compile(r":([a-z]_[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """The value of a path in SQL: its text, and whether it is text, a number, a boolean, null."""
 
     text: str
@@ -64,12 +65,13 @@ def _both(*parts: str) -> str:
 
 @dataclass(slots=True)
 class Clause:
-    """The SQL of a filter as of `now`, and the values that it binds; `segments` are the filters of
-    those that it names."""
+    """The SQL of a filter as of `now`, and the values that it binds, by names with a `prefix`;
+    `segments` are the filters of those that it names."""
 
     engine: Engine
     now: datetime
     segments: Mapping[str, Condition] = field(default_factory=dict)
+    prefix: str = "f"
     values: dict[str, Any] = field(default_factory=dict)
 
     def fitting(self, part: Condition) -> Fitting:
@@ -100,51 +102,54 @@ class Clause:
                 return self.sql(self.segments[part.segment_id])
         raise TypeError(f"{type(part).__name__} has no SQL")
 
-    def _bind(self, value: Any) -> str:
-        name = f"f_{len(self.values)}"
+    def bind(self, value: Any) -> str:
+        name = f"{self.prefix}_{len(self.values)}"
         self.values[name] = value
         return name
 
     def _text(self, value: str) -> str:
-        return f"CAST(:{self._bind(value)} AS TEXT)"
+        return f"CAST(:{self.bind(value)} AS TEXT)"
 
     # --- comparisons ----------------------------------------------------------------------------
 
     def _comparison(self, one: Comparison) -> str:
-        match one.path.segments[1:]:
-            case ("createdAt",):
-                return self._of_creation(one)
+        if one.path.segments[1:] == ("createdAt",):
+            return self._of_creation(one)
+        return self._compared(one, self.found(one.path))
+
+    def found(self, path: Path) -> Found:
+        """The value at a path, but for tags and `createdAt`."""
+        match path.segments[1:]:
             case ("subscriptions", str(channel)):
                 text = f"COALESCE(c.subscriptions ->> '{channel}', 'subscribed')"
-                return self._compared(one, _Found(text, "TRUE"))
+                return Found(text, "TRUE")
             case ("topics", str(id), str(channel)):
                 text = f"c.topics -> {self._text(id)} ->> '{channel}'"
-                return self._compared(one, _Found(text, f"{text} IS NOT NULL"))
+                return Found(text, f"{text} IS NOT NULL")
             case ("metadata", str(name)):
-                return self._compared(one, self._member("c.metadata", name))
+                return self._member("c.metadata", name)
             case ("properties", str(name)):
-                return self._compared(one, self._member("e.properties", name))
+                return self._member("e.properties", name)
             case (str(name),):
                 column = COLUMNS[name]
-                found = _Found(column, f"{column} IS NOT NULL", is_null=f"{column} IS NULL")
-                return self._compared(one, found)
-        raise TypeError(f"{one.path} has no SQL")
+                return Found(column, f"{column} IS NOT NULL", is_null=f"{column} IS NULL")
+        raise TypeError(f"{path} has no SQL")
 
-    def _member(self, json: str, name: str) -> _Found:
-        bound = self._bind(name)
+    def _member(self, json: str, name: str) -> Found:
+        bound = self.bind(name)
         kind = texts.kind_in(self.engine, json, bound)
-        return _Found(
+        return Found(
             texts.text_in(self.engine, json, bound),
             *(f"{kind} = '{one}'" for one in ("string", "number", "boolean", "null")),
         )
 
     def _tagged(self, value: Json) -> str:
-        is_so = self._equal(_Found("t.tag", "TRUE"), value)
+        is_so = self._equal(Found("t.tag", "TRUE"), value)
         return f"""EXISTS (SELECT 1 FROM contact_tags t
             WHERE t.workspace_id = :workspace_id AND t.contact_id = c.id
-              AND {is_so}{self._fence})"""
+              AND {is_so}{self.fence})"""
 
-    def _compared(self, one: Comparison, found: _Found) -> str:
+    def _compared(self, one: Comparison, found: Found) -> str:
         value = one.value
         match one.op:
             case "eq":
@@ -164,7 +169,7 @@ class Clause:
             case _:
                 return self._ordered(one.op, found, value)
 
-    def _equal(self, found: _Found, value: Json) -> str:
+    def _equal(self, found: Found, value: Json) -> str:
         """Compare like compare.same."""
         if value is None:
             return found.is_null
@@ -180,7 +185,7 @@ class Clause:
             is_text = _any(is_text, self._by_time(found, "=", moment))
         return _any(_both(found.is_text, is_text), is_number)
 
-    def _ordered(self, op: str, found: _Found, value: Json) -> str:
+    def _ordered(self, op: str, found: Found, value: Json) -> str:
         """Compare like compare.order, or compare.chronology."""
         exact = compare.number(value) if op in ORDERS else None
         if exact is not None:
@@ -189,26 +194,26 @@ class Clause:
         order = ORDERS.get(op) or CHRONOLOGY[op]
         return "FALSE" if moment is None else self._by_time(found, order, moment)
 
-    def _by_number(self, found: _Found, order: Order, exact: Decimal | None) -> str:
+    def _by_number(self, found: Found, order: Order, exact: Decimal | None) -> str:
         if exact is None:
             return "FALSE"
-        is_so = texts.by_number(self.engine, found.text, order, self._bind(str(exact)))
+        is_so = texts.by_number(self.engine, found.text, order, self.bind(str(exact)))
         return _both(_any(found.is_text, found.is_number), is_so)
 
-    def _by_time(self, found: _Found, order: Order, moment: datetime) -> str:
+    def _by_time(self, found: Found, order: Order, moment: datetime) -> str:
         return _both(
             found.is_text,
-            texts.by_time(self.engine, found.text, order, self._bind(_in_utc(moment))),
+            texts.by_time(self.engine, found.text, order, self.bind(_in_utc(moment))),
         )
 
-    def _lately(self, found: _Found, value: str) -> str:
+    def _lately(self, found: Found, value: str) -> str:
         since = self._since(parse_duration(value))
         return _both(self._by_time(found, ">=", since), self._by_time(found, "<=", self.now))
 
     def _since(self, length: timedelta | None) -> datetime:
         return self.now - (length or timedelta(0))
 
-    def _within_text(self, op: str, found: _Found, value: Json) -> str:
+    def _within_text(self, op: str, found: Found, value: Json) -> str:
         if not isinstance(value, str):
             return "FALSE"
         if not value:
@@ -230,8 +235,8 @@ class Clause:
             case "exists":
                 return "TRUE" if one.value else "FALSE"
             case "within_last":
-                since = self._bind(self._since(parse_duration(one.value)))
-                return f"c.created_at >= :{since} AND c.created_at <= :{self._bind(self.now)}"
+                since = self.bind(self._since(parse_duration(one.value)))
+                return f"c.created_at >= :{since} AND c.created_at <= :{self.bind(self.now)}"
             case "eq":
                 return self._created("=", one.value)
             case "ne":
@@ -244,7 +249,7 @@ class Clause:
 
     def _created(self, order: Order, value: Json) -> str:
         moment = compare.time(value)
-        return "FALSE" if moment is None else f"(c.created_at {order} :{self._bind(moment)})"
+        return "FALSE" if moment is None else f"(c.created_at {order} :{self.bind(moment)})"
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -257,9 +262,9 @@ class Clause:
             WHERE e.workspace_id = :workspace_id AND e.contact_id = c.id
               AND {" AND ".join(clauses)}"""
         if (one.op, one.times) in (("gte", 1), ("gt", 0)):
-            return f"EXISTS (SELECT 1 {events}{self._fence})"
+            return f"EXISTS (SELECT 1 {events}{self.fence})"
         if (one.op, one.times) in (("eq", 0), ("lt", 1), ("lte", 0)):
-            return f"NOT EXISTS (SELECT 1 {events}{self._fence})"
+            return f"NOT EXISTS (SELECT 1 {events}{self.fence})"
         return f"(SELECT count(*) {events}) {COUNTS[one.op]} {one.times:d}"
 
     def _got(self, one: Got) -> str:
@@ -271,7 +276,7 @@ class Clause:
             clauses.append(f"m.broadcast_id = {self._text(one.broadcast_id)}")
         return f"""EXISTS (SELECT 1 FROM messages m
             WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id
-              AND {" AND ".join(clauses)}{self._fence})"""
+              AND {" AND ".join(clauses)}{self.fence})"""
 
     def _went(self, one: Went) -> str:
         statuses = RUNS[one.run]
@@ -280,10 +285,10 @@ class Clause:
             clauses.append(_listed("r.status", statuses))
         return f"""EXISTS (SELECT 1 FROM runs r
             WHERE r.workspace_id = :workspace_id AND r.contact_id = c.id
-              AND {" AND ".join(clauses)}{self._fence})"""
+              AND {" AND ".join(clauses)}{self.fence})"""
 
     @property
-    def _fence(self) -> str:
+    def fence(self) -> str:
         """Asked of each contact by its own index: a planner that expects few rows would read those
         of everybody instead."""
         return " OFFSET 0" if self.engine == "postgresql" else ""
@@ -291,7 +296,7 @@ class Clause:
     def _happened(self, column: str, within: timedelta | None) -> list[str]:
         if within is None:
             return []
-        since, until = self._bind(self._since(within)), self._bind(self.now)
+        since, until = self.bind(self._since(within)), self.bind(self.now)
         return [f"{column} >= :{since}", f"{column} <= :{until}"]
 
 

@@ -51,6 +51,20 @@ async def test_a_segment_holds_who_fits_its_filter_at_this_moment(cast: Cast):
     assert await ids_in(cast, path) == [bob]
 
 
+async def test_a_date_beyond_all_calendars_is_no_moment_to_wait_for(cast: Cast, process: Process):
+    """In UTC it lies in the year 10000, which no database column holds."""
+    lately = {"path": "contact.metadata.at", "op": "within_last", "value": "P1D"}
+    made = await cast.ed.made("/segments", {"name": "S", "filter": lately})
+    await settle(process)
+    late = {"metadata": {"at": "9999-12-31T23:59:59-12:00"}}
+    ada = await cast.ed.made("/contacts", {"email": "ada@x.test", **late})
+    await cast.ed.made("/events", {"match": {"email": "ada@x.test"}, "name": "x"})
+    await settle(process)
+    shown = await cast.vic.read(f"/segments/{made['id']}")
+    assert shown["count"] == 0
+    assert (await cast.vic.read(f"/contacts/{ada['id']}"))["metadata"] == late["metadata"]
+
+
 async def test_what_somebody_did_counts(cast: Cast):
     ada, bob = await person(cast, "ada"), await person(cast, "bob")
     for who, total in ((ada, 10), (ada, 60), (bob, 70)):
