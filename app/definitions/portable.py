@@ -198,8 +198,8 @@ def references(shape: str, body: Json) -> dict[str, list[str]]:
 
 
 def given(case: Json, rename: Rename) -> Json:
-    """What happens in a case, with other ids of the topics that the contact has answered about, and
-    of segments. A trace names none."""
+    """The input of a case with other ids of the topics that the contact has answered about, and of
+    segments. A trace names none."""
     if not isinstance(case, dict):
         return case
     return {

@@ -54,7 +54,7 @@ class _Moments:
                     WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id)"""
 
     def _read(self, found: Found, part: Comparison, rows: str) -> str:
-        """Of text that reads like a time; each is read once."""
+        """The flip of text that reads like a time; each is read once."""
         fence = self.clause.fence
         return f"""(SELECT min({self._flip("m.at", parse_duration(part.value))})
             FROM (SELECT {texts.moment(self.clause.engine, "t.text")} AS at
