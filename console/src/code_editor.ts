@@ -85,11 +85,14 @@ const remarks = StateField.define<DecorationSet>({
 
 // --- typing -----------------------------------------------------------------------------------------
 
-/** Text over a selection. A browser that did it by itself would keep its colours by `style` attributes, which the policy blocks. */
+/** Text over a selection. Chromium by itself would keep the colours of what it replaces by `style` attributes, which the policy blocks. */
 const typing = EditorView.domEventHandlers({
   beforeinput(event, view) {
-    if (event.inputType !== 'insertText' || event.data === null || view.composing || view.state.selection.main.empty) return false
-    view.dispatch(view.state.replaceSelection(event.data), { userEvent: 'input.type', scrollIntoView: true })
+    const chosen = (view.root as Document).getSelection?.() // Chromium's shadow roots have it; the editor's own may be a moment older
+    if (event.inputType !== 'insertText' || event.data === null || view.composing || !chosen?.anchorNode || !chosen.focusNode || chosen.isCollapsed) return false
+    const ends = [view.posAtDOM(chosen.anchorNode, chosen.anchorOffset), view.posAtDOM(chosen.focusNode, chosen.focusOffset)]
+    const from = Math.min(...ends)
+    view.dispatch({ changes: { from, to: Math.max(...ends), insert: event.data }, selection: { anchor: from + event.data.length }, userEvent: 'input.type', scrollIntoView: true })
     event.preventDefault()
     return true
   },

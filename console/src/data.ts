@@ -91,21 +91,47 @@ export function useAct(): Act {
   return { run, problem, busy, clear: () => setProblem(null) }
 }
 
-/** What is typed into a form: kept for this tab, so that a reload loses nothing. Not for secrets. The last says that something typed is kept. */
-export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, (stored?: T) => void, boolean] {
+const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
+/** The members in which it differs from what it was. */
+const changed = <T extends object>(now: T, before: T) =>
+  Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name as keyof T]))) as Partial<T>
+
+function keep(name: string, typed: object) {
   const key = `tidings.draft.${name}`
-  const kept = sessionStorage.getItem(key)
+  try {
+    if (same(typed, {})) sessionStorage.removeItem(key)
+    else sessionStorage.setItem(key, JSON.stringify(typed))
+  } catch { /* full: typed text stays in the page */ }
+}
+
+type Forget<T> = (stored?: T, elsewhere?: string) => boolean
+
+/**
+ * What is typed into a form: kept for this tab, so that a reload loses nothing. Not for secrets. The last says that something typed is kept.
+ *
+ * The third puts what is stored in the place of what its render showed, which is what a save has sent. What was typed since stays, in this form
+ * or under the name of the one that goes on with it; true when there is nothing of that kind.
+ */
+export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, Forget<T>, boolean] {
+  const kept = sessionStorage.getItem(`tidings.draft.${name}`)
   const [draft, setDraft] = useState<T>(() => ({ ...initial, ...(kept ? JSON.parse(kept) : {}) }))
-  const change = (changes: Partial<T>) => setDraft(old => {
-    const next = { ...old, ...changes }
-    try { sessionStorage.setItem(key, JSON.stringify(next)) } catch { /* full: typed text stays in the page */ }
-    return next
-  })
-  const forget = (stored: T = initial) => {
-    sessionStorage.removeItem(key)
-    setDraft(stored)
+  const latest = useRef(draft)
+  const put = (next: T) => {
+    latest.current = next
+    setDraft(next)
   }
-  return [draft, change, forget, kept !== null && JSON.stringify(draft) !== JSON.stringify(initial)]
+  const change = (changes: Partial<T>) => {
+    put({ ...latest.current, ...changes })
+    keep(name, changed(latest.current, initial))
+  }
+  const forget: Forget<T> = (stored = initial, elsewhere) => {
+    const since = changed(latest.current, draft)
+    keep(name, elsewhere ? {} : since)
+    if (elsewhere) keep(elsewhere, since)
+    put(elsewhere ? stored : { ...stored, ...since })
+    return same(since, {})
+  }
+  return [draft, change, forget, kept !== null && !same(draft, initial)]
 }
 
 /** A value that is looked up once per tab, by key. */

@@ -53,13 +53,12 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
     } as never
     if (!stored || !again) {
       const made = await got(api.POST('/broadcasts', { body }))
-      forget()
-      return go(`/broadcasts/${made.id}`)
+      return go(`/broadcasts/${made.id}${forget(initial, `broadcast.${made.id}`) ? '' : '/edit'}`)
     }
     const { id } = stored
     await settled(got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': tag }, body })), async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft))
-    forget()
-    go(`/broadcasts/${id}`)
+    if (forget(draft)) go(`/broadcasts/${id}`)
+    else await again()
   }
   const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), problem: act.problem, pointer: `/${name}` })
   const named = (all: readonly { id: string; name: string }[] | null) => [['', 'choose one'] as const, ...(all ?? []).map(each => [each.id, each.name] as const)]

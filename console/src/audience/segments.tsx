@@ -80,13 +80,12 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     const query = { startAutomations: starts }
     if (!stored || !again) {
       const made = await got(api.POST('/segments', { params: { query }, body }))
-      forget()
-      return go(`/segments/${made.id}`)
+      return go(`/segments/${made.id}${forget(initial, `segment.${made.id}`) ? '' : '/edit'}`)
     }
     const { id } = stored
     await settled(got(api.PATCH('/segments/{id}', { params: { path: { id }, query }, headers: { 'If-Match': tag }, body })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
-    forget()
-    go(`/segments/${id}`)
+    if (forget(draft)) go(`/segments/${id}`)
+    else await again()
   }
   return <Screen title={stored ? `Change ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
     {wasKept && <Unsaved forget={() => forget()} {...(stored ? {} : { label: 'Begin anew' })} />}

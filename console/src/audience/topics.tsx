@@ -67,7 +67,7 @@ function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; 
       await again()
       return JSON.stringify(drafted(now)) === JSON.stringify(draft)
     })
-    forget()
-    done()
+    if (forget(draft)) done()
+    else await again()
   }}><Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
 }

@@ -126,7 +126,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       const now = docOf(answer.value)
       setBase({ ...answer, doc: now })
       history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
-      setSecret('')
+      setSecret(typed => (typed === secret ? '' : typed))
       setConflict(null)
       setStatus('Saved.')
     }

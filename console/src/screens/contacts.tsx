@@ -86,7 +86,7 @@ export function NewContact() {
   return <Screen title="New contact">
     <Form act={act} label="Make the contact" known={KNOWN} submit={async () => {
       const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
-      forget()
+      forget(EMPTY, `contact.${made.id}`)
       go(`/contacts/${made.id}`)
     }}><ContactFields draft={draft} change={change} act={act} /></Form>
   </Screen>
@@ -98,8 +98,8 @@ function Change({ contact, tag, again, done }: { contact: Full; tag: string; aga
   return <Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
     const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': tag }, body: written(draft, contact) as never }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
-    forget()
-    done()
+    if (forget(draft)) done()
+    else await again()
   }}><ContactFields draft={draft} change={change} act={act} /></Form>
 }
 

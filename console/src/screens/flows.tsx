@@ -109,7 +109,7 @@ function Webhook({ of, value, tag, reload }: { of: Kind; value: Definition; tag:
   const change = async () => {
     const body = { trigger: { signingSecret: secret } } as never
     await got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, { ...asked, body }) : api.PATCH(PATHS.automations, { ...asked, body }))
-    setSecret('')
+    setSecret(typed => (typed === secret ? '' : typed))
     await reload()
   }
   return <div class="buttons">

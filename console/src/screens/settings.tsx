@@ -58,7 +58,7 @@ function Account() {
 function Members() {
   const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 50 } } })), [])
   const may = useCan()('memberships:write')
-  const [draft, set] = useDraft('invitation', { email: '', role: 'editor' })
+  const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' })
   const act = useAct()
   return <>
     <Table caption="Members" of={list} id={each => each.id} empty={<p>Nobody.</p>} columns={[
@@ -72,7 +72,7 @@ function Members() {
     ]} />
     {may && <Section title="Invite"><Form act={act} label="Send the invitation" known={['/email', '/role']} submit={async () => {
       await got(api.POST('/memberships/invitations', { body: draft as never }))
-      set({ email: '' })
+      forget({ ...draft, email: '' })
       await list.reload()
     }}><div class="columns">
         <Field label="Email" type="email" required value={draft.email} set={email => set({ email })} problem={act.problem} pointer="/email" />
@@ -102,7 +102,7 @@ function Secret({ name, value, forget }: { name: string; value: string; forget: 
 
 function Keys() {
   const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, set] = useDraft('key', { name: '', role: 'editor' as Role })
+  const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role })
   const [made, setMade] = useState('')
   const act = useAct()
   const may = useCan()('api_keys:write')
@@ -115,7 +115,7 @@ function Keys() {
     ]} />
     {may && <Section title="New key"><Form act={act} label="Make the key" known={['/name', '/role']} submit={async () => {
       setMade((await got(api.POST('/settings/api-keys', { body: draft as never }))).key)
-      set({ name: '' })
+      forget({ ...draft, name: '' })
       await list.reload()
     }}><div class="columns">
         <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
@@ -227,7 +227,7 @@ function EventAttempts({ id }: { id: string }) {
 
 function Suppressions() {
   const list = useListed(cursor => got(api.GET('/suppressions', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, set] = useDraft('suppression', { channel: 'email' as keyof typeof CHANNELS, address: '' })
+  const [draft, set, forget] = useDraft('suppression', { channel: 'email' as keyof typeof CHANNELS, address: '' })
   const act = useAct()
   const may = useCan()('suppressions:write')
   return <>
@@ -236,7 +236,7 @@ function Suppressions() {
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Actions', show: each => may && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Messages go to this address again. Do this only when you know that the person wants it.</p></Confirm> },
     ]} />
-    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" known={['/address']} submit={async () => { await got(api.POST('/suppressions', { body: draft })); set({ address: '' }); await list.reload() }}><div class="columns">
+    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" known={['/address']} submit={async () => { await got(api.POST('/suppressions', { body: draft })); forget({ ...draft, address: '' }); await list.reload() }}><div class="columns">
       <Field label="Address" required value={draft.address} set={address => set({ address })} problem={act.problem} pointer="/address" />
       <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={Object.entries(CHANNELS)} />
     </div></Form></Section>}

@@ -69,15 +69,16 @@ function Existing({ id }: { id: string }) {
   return <Editor stored={template.value.value} tag={template.value.tag} again={again} />
 }
 
-type Draft = { name: string; channel: string; category: string; parts: Record<string, string> }
-const texts = (content: Stored['content']) => Object.fromEntries(Object.entries(content).filter((one): one is [string, string] => typeof one[1] === 'string'))
+/** The parts stand beside its name: no part is called so. */
+type Draft = { name: string; channel: string; category: string } & Record<string, string>
 
-const drafted = (stored: Stored): Draft => ({ name: stored.name, channel: stored.channel, category: stored.category, parts: texts(stored.content) })
+const drafted = ({ name, channel, category, content }: Stored): Draft =>
+  ({ name, channel, category, ...Object.fromEntries((PARTS[channel] ?? []).map(([part]) => [part, typeof content[part] === 'string' ? content[part] : ''])) })
 
 function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
   const { query } = useLocation()
   const initial: Draft = stored ? drafted(stored)
-    : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', parts: {} }
+    : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional' }
   const [draft, change, forget, wasKept] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial)
   const act = useAct()
   const box = useLastBox()
@@ -85,7 +86,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const parts = PARTS[draft.channel] ?? []
   const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
   const save = async () => {
-    const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft.parts[name] || (stored ? null : undefined)])) }
+    const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
     const body = { name: draft.name, category: draft.category, content }
     if (stored && again) {
       const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
@@ -93,7 +94,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       forget(drafted(await again()))
     } else {
       const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as never }))
-      forget()
+      forget(initial, `template.${made.id}`)
       go(`/templates/${made.id}`)
     }
   }
@@ -112,7 +113,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           <Field label="Category" value={draft.category} set={category => change({ category })} options={CATEGORIES} />
         </div>
         {parts.map(([name, label, rows]) => {
-          const control = { label, value: draft.parts[name] ?? '', set: (text: string) => change({ parts: { ...draft.parts, [name]: text } }), problem: act.problem, pointer: `/content/${name}` }
+          const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), problem: act.problem, pointer: `/content/${name}` }
           return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={stored?.findings ?? NONE} /> : <Field key={name} {...control} />
         })}
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
