@@ -115,7 +115,7 @@ async def open_transports() -> AsyncIterator[None]:
     where a warning is an error it does not get to closing it, and waits for it for ever."""
     yield
     for thing in gc.get_objects():
-        if isinstance(thing, uvloop.loop.UVBaseTransport):
+        if isinstance(thing, uvloop.loop.UVBaseTransport) and not thing.is_closing():
             thing.abort()
         elif isinstance(thing, uvloop.loop.Server):
             thing.close()

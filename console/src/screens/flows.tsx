@@ -1,12 +1,14 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
 import { api, got, tagged, type Schemas } from '../api'
-import { useLoaded } from '../data'
+import { useAct, useLoaded } from '../data'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
+import { Later } from '../later'
 import { meant, useFlows, type Kind } from '../names'
 import { go, useLocation } from '../router'
+import { Refusal } from '../session'
 import { SOURCES } from '../words'
-import { Choice, Confirm, Copy, Facts, Field, Filters, Json, Link, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Choice, Confirm, Copy, Facts, Field, Filters, Json, Link, Refused, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
 import { useState } from 'preact/hooks'
 import { RequestTable } from './requests'
 import { Drawing } from './runs'
@@ -50,38 +52,76 @@ const PATHS = { workflows: '/workflows/{id}', automations: '/automations/{id}' }
 export function Flow({ kind, id, tab = '', children }: { kind: string; id: string; tab?: string; children?: (of: Kind) => preact.ComponentChildren }) {
   const of = kindOf(kind)
   const path = { params: { path: { id } } }
-  const flow = useLoaded(() => tagged<Definition>(of === 'workflows' ? api.GET('/workflows/{id}', path) : api.GET('/automations/{id}', path)), [of, id])
+  const read = () => tagged<Definition>(of === 'workflows' ? api.GET('/workflows/{id}', path) : api.GET('/automations/{id}', path))
+  const flow = useLoaded(read, [of, id])
   const may = useCan()
   const value = flow.value?.value
-  const change = async (state: 'ACTIVE' | 'PAUSED' | 'ARCHIVED') => {
-    const body = { state } as never
-    const headers = { 'If-Match': flow.value?.tag ?? '' }
-    await got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, { ...path, headers, body }) : api.PATCH(PATHS.automations, { ...path, headers, body }))
-    await flow.reload()
+  const [conflict, setConflict] = useState<Conflict | null>(null)
+  /** Does this to the flow as it is shown here. When somebody changed it first, the page shows theirs, and asks. */
+  const attempt = async (wish: Wish, tag: string, shown: Definition) => {
+    try {
+      await wish.work(tag)
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status !== 412) throw error
+      const now = await read()
+      flow.set(now)
+      // What is so already was our own act, whose answer was lost.
+      if (!wish.stands?.(now.value)) return setConflict({ wish, before: shown, now })
+    }
+    setConflict(null)
+    if (wish.leaves) go('/flows', true)
+    else await flow.reload()
   }
+  const wanted = (wish: Wish) => async () => { if (flow.value) await attempt(wish, flow.value.tag, flow.value.value) }
+  const patch = (body: object) => (tag: string) => {
+    const asked = { ...path, headers: { 'If-Match': tag }, body: body as never }
+    return got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, asked) : api.PATCH(PATHS.automations, asked))
+  }
+  const become = (label: string, state: Definition['state']) => wanted({ label, work: patch({ state }), stands: now => now.state === state })
   const waiting = underWay(value?.stats.runs ?? {})
   const here = `/flows/${of}/${id}`
   return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && may(`${of}:write`) && <>
-    {value.state !== 'ACTIVE' && <Confirm label="Activate" title="Activate this flow?" act={() => change('ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
-    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={() => change('PAUSED')}><p>Events start no runs any more. {waiting ? `${plural(waiting, 'run')} under way ${waiting === 1 ? 'goes' : 'go'} on.` : ''}</p></Confirm>}
-    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={() => change('ARCHIVED')}><p>Events start no runs any more{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. It stays readable.</p></Confirm>}
+    {value.state !== 'ACTIVE' && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
+    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events start no runs any more. {waiting ? `${plural(waiting, 'run')} under way ${waiting === 1 ? 'goes' : 'go'} on.` : ''}</p></Confirm>}
+    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}><p>Events start no runs any more{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. It stays readable.</p></Confirm>}
     {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
     <Confirm label="Duplicate" title="Duplicate this flow?" act={async () => {
       const copy = { ...path, body: {} }
       const made = await got<{ id: string }>(of === 'workflows' ? api.POST('/workflows/{id}/duplicate', copy) : api.POST('/automations/{id}/duplicate', copy))
       go(`/flows/${of}/${made.id}/edit`)
     }}><p>A draft that says the same, with a webhook of its own once it is activated.</p></Confirm>
-    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={async () => {
-      await got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': flow.value?.tag ?? '' } }))
-      go('/flows', true)
-    }}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. Runs that it had stay readable.</p></Confirm>}
+    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. Runs that it had stay readable.</p></Confirm>}
   </>}>
     <FlowTabs here={here} tab={tab} flow={id} />
-    {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value, tag }) => <Overview of={of} value={value} tag={tag} reload={flow.reload} />}</Shown>}
+    {conflict && <Meanwhile of={conflict} keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)} take={() => setConflict(null)} />}
+    {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>}
   </Screen>
 }
 
-function Overview({ of, value, tag, reload }: { of: Kind; value: Definition; tag: string; reload: () => Promise<void> }) {
+/** Something that is done to a flow, under the revision that it was shown in. */
+interface Wish { label: string; work: (tag: string) => Promise<unknown>; stands?: (now: Definition) => boolean; leaves?: boolean }
+interface Conflict { wish: Wish; before: Definition; now: { value: Definition; tag: string } }
+const comparing = () => import('../flow/changed')
+
+function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; keep: () => Promise<void>; take: () => void }) {
+  const act = useAct()
+  const [from, to] = [before.state, now.value.state].map(state => state.toLowerCase())
+  return <div class="note" role="alert">
+    <h2>Changed meanwhile</h2>
+    <p>Somebody changed this flow <When at={now.value.updatedAt} relative />, after you had opened it: it {from === to ? `is still ${to}` : `was ${from} and is ${to} now`}. Nothing was done yet; this page shows theirs.</p>
+    <h3>What they changed</h3>
+    <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
+    <Refused problem={act.problem} />
+    <p class="buttons">
+      <button type="button" disabled={act.busy} onClick={() => void act.run(keep)}>{wish.label} all the same</button>
+      <button type="button" onClick={take}>Leave it as they have it</button>
+    </p>
+  </div>
+}
+
+type Wanted = { wanted: (wish: Wish) => () => Promise<void>; patch: (body: object) => Wish['work'] }
+
+function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & Wanted) {
   const trigger = value.trigger
   const may = useCan()(`${of}:write`)
   return <>
@@ -91,7 +131,7 @@ function Overview({ of, value, tag, reload }: { of: Kind; value: Definition; tag
         ['Contact found by', trigger.contactLookup ? <>{trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code></> : '–']] as const : []),
       ['Runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Changed', <When at={value.updatedAt} />],
     ]} />
-    {trigger.webhookUrl && may && <Webhook of={of} value={value} tag={tag} reload={reload} />}
+    {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
     {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
     <Drawing run={of === 'workflows' ? { workflowId: value.id } : { automationId: value.id }} />
     <Section title="As it is stored"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
@@ -99,22 +139,19 @@ function Overview({ of, value, tag, reload }: { of: Kind; value: Definition; tag
 }
 
 /** A new URL or a new secret of the webhook; the old one is good for nothing from then on. */
-function Webhook({ of, value, tag, reload }: { of: Kind; value: Definition; tag: string; reload: () => Promise<void> }) {
+function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
   const [secret, setSecret] = useState('')
-  const asked = { params: { path: { id: value.id } }, headers: { 'If-Match': tag } }
-  const rotate = async () => {
-    await got(of === 'workflows' ? api.POST('/workflows/{id}/webhook/rotate', asked) : api.POST('/automations/{id}/webhook/rotate', asked))
-    await reload()
+  const rotate = (tag: string) => {
+    const asked = { params: { path: { id } }, headers: { 'If-Match': tag } }
+    return got<unknown>(of === 'workflows' ? api.POST('/workflows/{id}/webhook/rotate', asked) : api.POST('/automations/{id}/webhook/rotate', asked))
   }
-  const change = async () => {
-    const body = { trigger: { signingSecret: secret } } as never
-    await got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, { ...asked, body }) : api.PATCH(PATHS.automations, { ...asked, body }))
+  const change = async (tag: string) => {
+    await patch({ trigger: { signingSecret: secret } })(tag)
     setSecret(typed => (typed === secret ? '' : typed))
-    await reload()
   }
   return <div class="buttons">
-    <Confirm label="New URL" title="Give this flow another webhook URL?" danger act={rotate}><p>The old URL answers 404 at once: whoever posts to it has to be given the new one, which this page shows then.</p></Confirm>
-    <Confirm label="New secret" title="Change the signing secret?" danger act={change}>
+    <Confirm label="New URL" title="Give this flow another webhook URL?" danger act={wanted({ label: 'New URL', work: rotate })}><p>The old URL answers 404 at once: whoever posts to it has to be given the new one, which this page shows then.</p></Confirm>
+    <Confirm label="New secret" title="Change the signing secret?" danger act={wanted({ label: 'New secret', work: change })}>
       <p>At once requests that are signed with the old secret, or not at all, are refused. Give senders the new one; it is not shown again. Left empty, there is none, and anybody who knows the URL may post.</p>
       <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} />
     </Confirm>

@@ -1,0 +1,12 @@
+// What somebody changed in a flow, on a page that does not edit it.
+import { useLoaded } from '../data'
+import { Shown } from '../ui'
+import { DifferenceShown } from './difference'
+import type { Definition } from './editor'
+import { kinds } from './kinds'
+import { difference, docOf } from './model'
+
+export function Changed({ before, after }: { before: Definition; after: Definition }) {
+  const all = useLoaded(kinds, [])
+  return <Shown of={all}>{known => <DifferenceShown of={difference(docOf(before), docOf(after), known)} />}</Shown>
+}

@@ -1,0 +1,66 @@
+"""What two people do to one flow on its page, seen through the API afterwards."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.browser.conftest import Service, Watch, opened, signed_in
+from tests.browser.test_acts import confirmed
+from tests.browser.test_editor import HOOK
+from tests.browser.test_screens import clean
+
+
+def meanwhile(page: Page) -> Locator:
+    return page.get_by_role("alert").filter(has_text="Changed meanwhile")
+
+
+def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
+    chromium: Browser, page: Page, service: Service, watch: Watch
+):
+    """Each in a browser and a session of their own."""
+    watch.expected = "412"
+    steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
+    flow = {"name": "Shared", "state": "ACTIVE", "trigger": HOOK, "steps": steps}
+    path = f"/workflows/{service.made('/workflows', flow)['id']}"
+    context = chromium.new_context()
+    ed = context.new_page()
+    watch.on(ed)
+    signed_in(ed, service, service.joined("editor"))
+    for person in (page, ed):
+        opened(person, service, f"/flows{path}")
+
+    changed = {"steps": [{**steps[0], "tag": "b"}]}
+    assert service.api.patch(path, json=changed).status_code == 200
+    confirmed(ed, "Pause")
+    meanwhile(ed).get_by_text("is still active").wait_for()
+    expect(meanwhile(ed).locator("ins")).to_have_text("b")
+    assert service.read(path)["state"] == "ACTIVE"
+    meanwhile(ed).get_by_role("button", name="Pause all the same").click()
+    expect(meanwhile(ed)).to_have_count(0)
+    assert service.read(path)["state"] == "PAUSED"
+
+    page.get_by_role("button", name="New secret").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Signing secret").fill("whsec_typed")
+    dialog.get_by_role("button", name="New secret").click()
+    meanwhile(page).get_by_text("was active and is paused now").wait_for()
+    expect(meanwhile(page).locator("ins")).to_have_text("b")
+    expect(page.locator(".facts .status")).to_have_text("Paused")
+    clean(page)
+    assert service.read(path)["trigger"]["signingSecretSet"] is False
+    meanwhile(page).get_by_role("button", name="Leave it as they have it").click()
+    expect(meanwhile(page)).to_have_count(0)
+    page.get_by_role("button", name="New secret").click()
+    assert dialog.get_by_label("Signing secret").input_value() == "whsec_typed"
+    dialog.get_by_role("button", name="New secret").click()
+    page.get_by_text("Signature", exact=True).locator("..").get_by_text(
+        "required", exact=True
+    ).wait_for()
+    assert service.read(path)["trigger"]["signingSecretSet"] is True
+
+    confirmed(page, "Activate")
+    expect(page.locator(".facts .status")).to_have_text("Active")
+    confirmed(ed, "Activate")  # the same was done already: there is nothing to choose
+    expect(ed.locator(".facts .status")).to_have_text("Active")
+    expect(meanwhile(ed)).to_have_count(0)
+    context.close()
