@@ -48,7 +48,7 @@ const marked = ViewPlugin.define(view => ({
 /** By the variables of the page, which shadow roots inherit: light and dark follow by themselves. */
 const theme = EditorView.theme({
   '&': { border: '1px solid var(--soft)', borderRadius: '.4rem', backgroundColor: 'var(--paper)', color: 'var(--ink)', fontSize: '.87rem' },
-  '&.cm-focused': { outline: '3px solid var(--accent)', outlineOffset: '2px' },
+  '&.cm-focused, &:focus-within': { outline: '3px solid var(--accent)', outlineOffset: '2px' },
   '&:has([aria-invalid=true])': { borderColor: 'var(--bad)' },
   '.cm-scroller': { fontFamily: 'ui-monospace, "Cascadia Code", Menlo, Consolas, monospace', lineHeight: '1.5', maxHeight: '60vh', overflow: 'auto' },
   '.cm-content': { caretColor: 'var(--ink)' },

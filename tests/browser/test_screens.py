@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
 from tests.browser.conftest import AXE, HOSTILE, Service, Watch, opened, ready
 
+WALK = Path(__file__).with_name("walk.js").read_text("utf-8")
 # What colours and the width change; the rest of a screen is the same.
 LOOKS = ("color-contrast", "scrollable-region-focusable")
 SCREENS = (
@@ -81,7 +83,7 @@ def went(page: Page, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", SCREENS)
-def test_a_screen_is_clean_accessible_and_fits_a_phone(
+def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
     tour: tuple[Page, Watch], ids: dict[str, str], path: str
 ):
     """Light on a desk, and dark on a phone."""
@@ -91,6 +93,7 @@ def test_a_screen_is_clean_accessible_and_fits_a_phone(
     went(page, path.format(**ids))
     assert violations(page) == []
     assert page.locator("h1, main").count() == 2
+    assert walked(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(color_scheme="dark")
     assert violations(page, *LOOKS) == []
@@ -124,6 +127,21 @@ def clean(page: Page) -> None:
     assert sideways(page) <= 0
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
+
+
+def walked(page: Page) -> list[str]:
+    """What is wrong with the way through the screen by Tab, from where the focus is, and round."""
+    page.evaluate(WALK)
+    count = page.evaluate("walk.count")
+    has_editor = page.locator(".cm-content").count() > 0  # Tab indents there, until Escape
+    for press in range(2 * count + 20):
+        if has_editor:
+            page.keyboard.press("Escape")
+        page.keyboard.press("Tab")
+        if press >= count and page.evaluate("walk.isRound()"):
+            break
+    found: list[str] = page.evaluate("walk.found()")
+    return found
 
 
 def sideways(page: Page) -> int:
