@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -23,11 +24,12 @@ from app.providers.stripe import Stripe
 from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
-from app.runtime.sharing import Shared
+from app.runtime.sharing import Shared, SharedByKey
 from app.store import jobs
 from app.store.jobs import FairShare, Job, Kind
 from app.vault.vault import Vault
 
+PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
 
 
@@ -51,6 +53,10 @@ class Process:
     # Of the workspaces whose sandbox somebody watches: its newest message.
     newest_captured: MutableMapping[str, Shared[str | None]] = field(
         default_factory=WeakValueDictionary
+    )
+    # Of large broadcasts that somebody watches: how many recipients are in which status.
+    progress: SharedByKey[Mapping[str, int]] = field(
+        default_factory=partial(SharedByKey[Mapping[str, int]], PROGRESS_SECONDS)
     )
     waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
 

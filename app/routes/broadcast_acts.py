@@ -23,6 +23,7 @@ from app.routes.broadcasts import (
     AudienceCounts,
     BroadcastReason,
     BroadcastShape,
+    BroadcastSummary,
     counted,
     found,
     locked,
@@ -38,6 +39,7 @@ from app.store.broadcasts import Broadcast
 from app.store.templates import Template
 from app.web import reply
 from app.web.body import Shape
+from app.web.reply import Revised
 from app.web.routing import Call, post
 
 SAMPLES = 3
@@ -47,6 +49,11 @@ CODES = {
     Reason.SUPPRESSED_UNVERIFIED: "forbidden",
     Reason.CHANNEL_NOT_CONFIGURED: "conflict",
 }
+
+
+class SteeredBroadcast(BroadcastSummary, Revised):
+    """Its new state. Its audience and its progress, which a million recipients make slow to count,
+    are in GET."""
 
 
 class Sample(Shape):
@@ -150,7 +157,7 @@ async def schedule(call: Call) -> Response:
         changed = await control.schedule(db, row, looked.counted)
         call.process.queue.due(db, "broadcast", row.workspace_id, row.id)
         await call.note("broadcast.scheduled", row.id, summary(row), summary(changed), db=db)
-        return await shown(call, changed, db)
+        return shown(changed)
 
     return await call.conclude(act)
 
@@ -167,7 +174,7 @@ async def pause(call: Call) -> Response:
     control.require(row, "paused", "SENDING")
     changed = await control.pause(call.db, row)
     await call.note("broadcast.paused", row.id, summary(row), summary(changed))
-    return await shown(call, changed)
+    return reply.ok(summary(changed), revision=changed.revision)
 
 
 async def _obeyed(call: Call, answer: Response) -> Response:
@@ -188,7 +195,7 @@ async def resume(call: Call) -> Response:
     changed = await control.resume(call.db, row)
     call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
     await call.note("broadcast.resumed", row.id, summary(row), summary(changed))
-    return await shown(call, changed)
+    return reply.ok(summary(changed), revision=changed.revision)
 
 
 async def cancel(call: Call) -> Response:
@@ -198,7 +205,7 @@ async def cancel(call: Call) -> Response:
     changed = await control.cancel(call.db, row)
     call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
     await call.note("broadcast.cancelled", row.id, summary(row), summary(changed))
-    return await shown(call, changed)
+    return reply.ok(summary(changed), revision=changed.revision)
 
 
 async def test(call: Call) -> Response:
@@ -259,7 +266,7 @@ routes = [
         "/broadcasts/{id}/pause",
         pause,
         can="broadcasts:send",
-        gives={200: BroadcastShape},
+        gives={200: SteeredBroadcast},
         raises=("conflict", "unavailable"),
         awaits=_obeyed,
     ),
@@ -267,14 +274,14 @@ routes = [
         "/broadcasts/{id}/resume",
         resume,
         can="broadcasts:send",
-        gives={200: BroadcastShape},
+        gives={200: SteeredBroadcast},
         raises=("conflict", "quota_exceeded"),
     ),
     post(
         "/broadcasts/{id}/cancel",
         cancel,
         can="broadcasts:send",
-        gives={200: BroadcastShape},
+        gives={200: SteeredBroadcast},
         raises=("conflict", "unavailable"),
         awaits=_obeyed,
     ),

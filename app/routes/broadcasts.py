@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import segments
-from app.broadcasts import control
+from app.broadcasts import control, progress
 from app.broadcasts.audience import NONE
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
@@ -34,6 +34,7 @@ from app.web.routing import Call, delete, get, patch, post
 
 MOST = 1_000  # of a workspace that have not ended
 FASTEST = 1_000_000  # messages a minute
+NO_RECIPIENTS: Mapping[str, int] = {}
 AUDIENCES = ("segmentId", "filter", "tag")
 
 State = Literal["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED"]
@@ -171,7 +172,9 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    return await shown(call, await found(call, call.db))
+    async with call.process.database.read() as db:
+        row = await found(call, db)
+    return shown(row, await progress.of(call.process, row))
 
 
 async def create(call: Call) -> Response:
@@ -181,7 +184,7 @@ async def create(call: Call) -> Response:
         message = f"At most {MOST} broadcasts can be unfinished; delete or cancel one first."
         raise Problem("conflict", message)
     row = await store.insert(call.db, workspace_id=workspace_id, id=new_id("bro"), written=written)
-    made = resource(row, {})
+    made = resource(row, NO_RECIPIENTS)
     await call.note("broadcast.created", row.id, after=summary(row))
     return reply.created(f"/broadcasts/{row.id}", made, revision=row.revision, beside=_beside(made))
 
@@ -201,7 +204,7 @@ async def update(call: Call) -> Response:
         call.db, workspace_id=call.member.workspace_id, id=row.id, written=written
     )
     await call.note("broadcast.updated", row.id, summary(row), summary(changed))
-    return await shown(call, changed)
+    return shown(changed)
 
 
 async def remove(call: Call) -> Response:
@@ -253,11 +256,9 @@ def _unknown() -> Problem:
     return Problem("not_found", "There is no such broadcast.")
 
 
-async def shown(call: Call, row: Broadcast, db: Handle | None = None) -> Response:
-    progress = await recipients.progress(
-        db or call.db, workspace_id=row.workspace_id, broadcast_id=row.id
-    )
-    made = resource(row, progress)
+def shown(row: Broadcast, counts: Mapping[str, int] = NO_RECIPIENTS) -> Response:
+    """With its recipients by status, of which there are none before its audience is frozen."""
+    made = resource(row, counts)
     return reply.ok(made, revision=row.revision, beside=_beside(made))
 
 
@@ -276,8 +277,8 @@ def _filter(row: Broadcast) -> Json:
     return None if row.filter is None else document.parse(row.filter.encode())
 
 
-def resource(row: Broadcast, progress: Mapping[str, int]) -> dict[str, Any]:
-    counts = {status.lower(): progress.get(status, 0) for status in recipients.STATUSES}
+def resource(row: Broadcast, by_status: Mapping[str, int]) -> dict[str, Any]:
+    counts = {status.lower(): by_status.get(status, 0) for status in recipients.STATUSES}
     difference = None
     if row.is_frozen and row.previewed is not None:
         reasons = {*row.previewed, *row.frozen}
@@ -396,7 +397,7 @@ routes = [
         gives={201: BroadcastShape},
         raises=("conflict",),
     ),
-    get("/broadcasts/{id}", show, can="broadcasts:read", gives={200: BroadcastShape}),
+    get("/broadcasts/{id}", show, can="broadcasts:read", tx=None, gives={200: BroadcastShape}),
     patch(
         "/broadcasts/{id}",
         update,

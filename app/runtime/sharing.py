@@ -34,3 +34,18 @@ class Shared(Generic[Result]):
         result = await work()
         self._until = time.monotonic() + self._kept_seconds
         return result
+
+
+class SharedByKey(Generic[Result]):
+    """The same for each of many keys; it remembers those that were asked for last."""
+
+    def __init__(self, kept_seconds: float, *, most: int = 100) -> None:
+        self._kept_seconds, self._most = kept_seconds, most
+        self._by_key: dict[str, Shared[Result]] = {}  # the one that was asked for last comes last
+
+    async def get(self, key: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        shared = self._by_key.pop(key, None) or Shared[Result](self._kept_seconds)
+        self._by_key[key] = shared
+        while len(self._by_key) > self._most:
+            del self._by_key[next(iter(self._by_key))]
+        return await shared.get(work)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.runtime import sharing
-from app.runtime.sharing import Shared
+from app.runtime.sharing import Shared, SharedByKey
 
 
 class Work:
@@ -57,3 +57,9 @@ async def test_who_leaves_does_not_take_it_from_the_others():
         await first
     work.gate.set()
     assert await second == 1
+
+
+async def test_only_the_keys_that_were_asked_for_last_are_remembered():
+    shared, work = SharedByKey[int](60.0, most=2), Work()
+    asked = ["a", "b", "a", "c", "a", "b"]
+    assert [await shared.get(key, work) for key in asked] == [1, 2, 1, 3, 1, 4]

@@ -48,7 +48,7 @@ export function Broadcast({ id }: { id: string }) {
   const may = useCan()
   const value = broadcast.value
   const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
-  const done = async (answer: Promise<Stored>) => broadcast.set(await answer)
+  const done = async (answer: Promise<Partial<Stored>>) => { const changed = await answer; if (value) broadcast.set({ ...value, ...changed }) }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
   const begins = value?.sendAt ? `It begins at ${new Date(value.sendAt).toLocaleString()}.` : 'It begins at once.'
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
