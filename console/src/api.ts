@@ -42,8 +42,10 @@ export async function raw(path: string, init: RequestInit = {}): Promise<Respons
   throw new Refusal(response.status, problem.code ?? 'unreadable', problem.detail ?? `The answer was ${response.status}.`, problem.errors, problem.requestId)
 }
 
-export async function download(path: string, name: string): Promise<void> {
-  const url = URL.createObjectURL(await (await raw(path)).blob())
+export const download = async (path: string, name: string): Promise<void> => save(await (await raw(path)).blob(), name)
+
+export function save(file: Blob, name: string): void {
+  const url = URL.createObjectURL(file)
   Object.assign(document.createElement('a'), { href: url, download: name }).click()
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

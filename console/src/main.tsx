@@ -3,7 +3,7 @@ import { render } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import './console.css'
 import { api, got, type Schemas } from './api'
-import { useAct, useLoaded } from './data'
+import { useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
 import { at, begin, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
@@ -24,6 +24,7 @@ import { Template, Templates } from './screens/templates'
 // Chunks of their own: who does not edit flows, write to many, change settings, or run the service, does not load them.
 const editing = () => import('./flow/screens')
 const starting = () => import('./flow/start')
+const importing = () => import('./flow/import')
 const setting = () => import('./screens/settings')
 const administering = () => import('./screens/admin')
 
@@ -41,6 +42,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/inbox', () => <Inbox />],
   ['/flows', () => <Flows />],
   ['/flows/new', () => <Later load={starting} show={({ NewFlow }) => <NewFlow />} />],
+  ['/flows/import', () => <Later load={importing} show={({ ImportFlow }) => <ImportFlow />} />],
   ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
   ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
@@ -59,8 +61,8 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/templates/:id', ({ id = '' }) => <Template id={id} />],
   ['/settings', () => <Later load={setting} show={({ Settings }) => <Settings part="workspace" />} />],
   ['/settings/:part', ({ part = '' }) => <Later load={setting} show={({ Settings }) => <Settings part={part} />} />],
-  ['/admin', () => <Later load={administering} show={({ AllWorkspaces }) => <AllWorkspaces />} />],
-  ['/admin/:id', ({ id = '' }) => <Later load={administering} show={({ AnyWorkspace }) => <AnyWorkspace id={id} />} />],
+  ['/admin', () => <Later load={administering} show={({ Admin }) => <Admin />} />],
+  ['/admin/:id', ({ id = '' }) => <Later load={administering} show={({ Admin }) => <Admin part={id} />} />],
 ]
 const NAVIGATION = [
   ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/broadcasts', 'Broadcasts', 'broadcasts:read'], ['/messages', 'Messages', 'messages:read'],
@@ -103,9 +105,9 @@ function Shell() {
 }
 
 function Account({ me }: { me: Schemas['Me'] }) {
-  const mine = useLoaded(() => got(api.GET('/workspaces', { params: { query: { limit: 200 } } })), [])
+  const mine = useListed(cursor => got(api.GET('/workspaces', { params: { query: { cursor, limit: 200 } } })), [])
   const act = useAct()
-  const all = mine.value?.data ?? []
+  const all = mine.rows ?? []
   return <div class="account">
     {all.length > 1 ? <label class="unlabelled"><span class="unseen">Workspace</span>
       <select value={me.workspace.id} disabled={act.busy} onChange={event => { const id = event.currentTarget.value; void act.run(() => switchTo(id)) }}>

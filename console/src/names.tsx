@@ -1,32 +1,86 @@
-// Names for ids: of flows and contacts, looked up once per tab.
+// Names for ids: of flows and contacts, looked up once per tab; and what a form offers to choose from.
+import { useMemo } from 'preact/hooks'
 import { api, got, type Schemas } from './api'
-import { useKnown, useLoaded } from './data'
+import { useKnown, useListed, useLoaded, type Listed, type Page } from './data'
 import { Refusal } from './session'
 import { Link } from './ui'
 
 export type Kind = 'workflows' | 'automations'
-export type FlowName = { id: string; kind: Kind; name: string; state: string; version: number; triggerSource: string; updatedAt: string }
+export type FlowName = { id: string; kind: Kind; name: string; state: string; version: number; triggerSource: string; createdAt: string; updatedAt: string }
+type Named = { id: string; name: string }
 
-const NEWEST = { params: { query: { limit: 200 } } }
+const page = (cursor?: string) => ({ cursor, limit: 200 })
+const path = (id: string) => ({ params: { path: { id } } })
 
-/** All flows of the workspace, of both shapes, the newest first. */
-export async function flows(): Promise<FlowName[]> {
-  const [steps, graphs] = await Promise.all([got(api.GET('/workflows', NEWEST)), got(api.GET('/automations', NEWEST))])
-  return [...steps.data.map(each => ({ ...each, kind: 'workflows' as const })), ...graphs.data.map(each => ({ ...each, kind: 'automations' as const }))]
-    .sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1))
+/** Two lists in one, newest first, as far back as both are known. */
+export function merged<T extends { createdAt: string }>(one: Listed<T>, other: Listed<T>): Listed<T> {
+  const both = [one, other]
+  const known = both.map(list => (list.more ? list.rows?.at(-1)?.createdAt ?? '' : '')).sort().at(-1)!
+  return {
+    rows: one.rows && other.rows && [...one.rows, ...other.rows].filter(each => each.createdAt >= known).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1)),
+    problem: one.problem ?? other.problem, busy: one.busy || other.busy,
+    more: one.more || other.more ? async () => { await Promise.all(both.map(list => list.more?.())) } : null,
+    reload: async () => { await Promise.all(both.map(list => list.reload())) },
+  }
 }
 
-export const useFlows = () => useLoaded(flows, [])
+/** The flows of the workspace, of both shapes. */
+export function useFlows(state?: Schemas['WorkflowSummary']['state']): Listed<FlowName> {
+  const of = <T,>(kind: Kind, { data, nextCursor }: Page<T>) => ({ data: data.map(each => ({ ...each, kind })), nextCursor })
+  const steps = useListed(async cursor => of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), state } } }))), [state])
+  const graphs = useListed(async cursor => of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), state } } }))), [state])
+  return merged<FlowName>(steps, graphs)
+}
 
-// What a form offers to choose from.
-export const templates = async () => (await got(api.GET('/templates', NEWEST))).data
-export const segments = async () => (await got(api.GET('/segments', NEWEST))).data
-export const broadcasts = async () => (await got(api.GET('/broadcasts', NEWEST))).data
-export const topics = async () => (await got(api.GET('/topics', NEWEST))).data
+async function flow(id: string): Promise<FlowName> {
+  const { trigger, ...found } = await (id.startsWith('wfl') ? got(api.GET('/workflows/{id}', path(id))) : got(api.GET('/automations/{id}', path(id))))
+  return { ...found, kind: id.startsWith('wfl') ? 'workflows' : 'automations', triggerSource: trigger.source }
+}
 
-export function FlowLink({ run, all }: { run: { workflowId?: string | null; automationId?: string | null }; all: FlowName[] | null }) {
-  const id = run.workflowId ?? run.automationId ?? ''
-  return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${id}`}>{all?.find(each => each.id === id)?.name ?? id}</Link>
+// --- what a form offers to choose from --------------------------------------------------------------
+
+/** With the chosen one, however far down the list it is. */
+function useChosen<T extends Named>(list: Listed<T>, chosen: string, read: (id: string) => Promise<T>): Listed<T> {
+  const isFar = chosen !== '' && list.more !== null && !list.rows?.some(each => each.id === chosen)
+  const far = useLoaded(async () => (isFar ? read(chosen) : null), [isFar && chosen])
+  return isFar && list.rows && far.value?.id === chosen ? { ...list, rows: [...list.rows, far.value] } : list
+}
+
+export const useFlowChoice = (chosen = '') => useChosen(useFlows(), chosen, flow)
+export const useTemplates = (chosen = '') => useChosen<Schemas['TemplateSummary']>(useListed(cursor => got(api.GET('/templates', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/templates/{id}', path(id))))
+export const useSegments = (chosen = '') => useChosen(useListed(cursor => got(api.GET('/segments', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/segments/{id}', path(id))))
+export const useTopics = (chosen = '') => useChosen(useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/topics/{id}', path(id))))
+export const useBroadcasts = (chosen = '') => useChosen<Schemas['BroadcastSummary']>(useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/broadcasts/{id}', path(id))))
+
+/** Proposes the tags that contacts have, by name, to a field whose `list` is this one. */
+export const TAGS = 'tags'
+export function Tags() {
+  const found = useLoaded(() => got(api.GET('/tags', { params: { query: { limit: 200 } } })), [])
+  return <datalist id={TAGS}>{found.value?.data.map(each => <option key={each.name} value={each.name} />)}</datalist>
+}
+
+/** As the options of a choice. */
+export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.id, each.name] as const)
+
+// --- names ------------------------------------------------------------------------------------------
+
+const far = new Map<string, string>()
+
+/** By id: those of the list, and beyond what it shows each by itself. */
+function useNames<T extends Named>(list: Listed<T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, string> {
+  const near = new Map(options(list))
+  useKnown(far, list.more ? ids.filter(id => id && !near.has(id)) : [], async id => (await read(id)).name)
+  return useMemo(() => new Map([...far, ...near]), [near.size, far.size])
+}
+
+type Of = { workflowId?: string | null; automationId?: string | null }
+const flowOf = (run: Of) => run.workflowId ?? run.automationId ?? ''
+
+export const useFlowNames = (all: Listed<FlowName>, runs: readonly Of[]) => useNames(all, runs.map(flowOf), flow)
+export const useTemplateNames = (ids: readonly string[]) => useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', path(id))))
+
+export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }) {
+  return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
 }
 
 export const called = (contact: Pick<Schemas['Contact'], 'id' | 'firstName' | 'lastName' | 'email' | 'phone'>) =>
@@ -45,7 +99,7 @@ export async function meant(text: string): Promise<string | null> {
 const contacts = new Map<string, string>()
 
 export const useContactNames = (ids: readonly (string | null)[]) =>
-  useKnown(contacts, ids.filter(id => id !== null), async id => called(await got(api.GET('/contacts/{id}', { params: { path: { id } } }))))
+  useKnown(contacts, ids.filter(id => id !== null), async id => called(await got(api.GET('/contacts/{id}', path(id)))))
 
 export function ContactLink({ id, names }: { id: string | null; names: Map<string, string> }) {
   return id ? <Link to={`/contacts/${id}`}>{names.get(id) ?? id}</Link> : <span class="soft">erased</span>

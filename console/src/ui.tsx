@@ -75,6 +75,11 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
   return <button type="button" class="small" onClick={() => void navigator.clipboard.writeText(text).then(() => setDone(true))}>{done ? 'Copied' : label}</button>
 }
 
+/** A secret that is shown once. */
+export function Secret({ name, value, forget }: { name: string; value: string; forget: () => void }) {
+  return <div class="note" role="status"><p>{name}. It is shown only now: store it where your secrets are.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>I have stored it</button></p></div>
+}
+
 // --- what was read, and lists of it -----------------------------------------------------------------
 
 /** What was read; before that a line that says so, or why not. */
@@ -105,13 +110,20 @@ export function Table<T extends object>({ of, columns, id, empty, caption }: {
   </>
 }
 
+type Growing = Pick<Listed<unknown>, 'more' | 'busy'> | undefined
+
+/** Beside a choice among more than it shows yet. */
+function More({ of, label }: { of: Growing; label: string }) {
+  return of?.more ? <button type="button" class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>Show more</button> : null
+}
+
 export function Filters({ children }: Children) {
   return <form class="filters" role="search" onSubmit={event => event.preventDefault()}>{children}</form>
 }
 
 /** A filter that is kept in the address bar. */
-export function Choice({ label, name, value, options, any = 'any' }: { label: string; name: string; value: string; options: readonly (string | readonly [string, string])[]; any?: string }) {
-  return <label>{label}
+export function Choice({ label, name, value, options, any = 'any', growing }: { label: string; name: string; value: string; options: readonly (string | readonly [string, string])[]; any?: string; growing?: Growing }) {
+  return <><label>{label}
     <select value={value} onChange={event => narrow({ [name]: event.currentTarget.value })}>
       <option value="">{any}</option>
       {options.map(option => {
@@ -119,11 +131,11 @@ export function Choice({ label, name, value, options, any = 'any' }: { label: st
         return <option key={key} value={key}>{words}</option>
       })}
     </select>
-  </label>
+  </label><More of={growing} label={label} /></>
 }
 
 /** A text filter, which narrows the list shortly after the last key. */
-export function Search({ label, name, value, placeholder }: { label: string; name: string; value: string; placeholder?: string }) {
+export function Search({ label, name, value, placeholder, list }: { label: string; name: string; value: string; placeholder?: string; list?: string }) {
   const [text, setText] = useState(value)
   const timer = useRef(0)
   const typed = (next: string) => {
@@ -131,7 +143,7 @@ export function Search({ label, name, value, placeholder }: { label: string; nam
     clearTimeout(timer.current)
     timer.current = setTimeout(() => narrow({ [name]: next.trim() }), 250)
   }
-  return <label>{label}<input type="search" value={text} placeholder={placeholder} autocomplete="off" spellcheck={false}
+  return <label>{label}<input type="search" value={text} placeholder={placeholder} list={list} autocomplete="off" spellcheck={false}
     onInput={event => typed(event.currentTarget.value)} /></label>
 }
 
@@ -139,12 +151,12 @@ export function Search({ label, name, value, placeholder }: { label: string; nam
 
 type FieldProps = {
   label: string; value: string; set: (value: string) => void; problem?: Refusal | null; pointer?: string; hint?: ComponentChildren
-  options?: readonly (readonly [string, string])[]; rows?: number
-  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'datetime-local'; required?: boolean; autocomplete?: string; placeholder?: string | undefined; min?: string; max?: string
+  options?: readonly (readonly [string, string])[]; growing?: Growing; rows?: number
+  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'datetime-local'; required?: boolean; autocomplete?: string; list?: string; placeholder?: string | undefined; min?: string; max?: string
 }
 
 /** A field with the server's error beside it, found by the pointer. */
-export function Field({ label, value, set, problem, pointer, hint, options, rows, ...rest }: FieldProps) {
+export function Field({ label, value, set, problem, pointer, hint, options, growing, rows, ...rest }: FieldProps) {
   const id = useId()
   const errors = pointer ? problem?.errors.filter(error => error.pointer === pointer || error.pointer.startsWith(`${pointer}/`)) ?? [] : []
   const shared = {
@@ -157,6 +169,7 @@ export function Field({ label, value, set, problem, pointer, hint, options, rows
     {options ? <select {...shared} {...common} onChange={onInput}>{options.map(([key, words]) => <option key={key} value={key}>{words}</option>)}</select>
       : rows ? <textarea {...shared} {...common} rows={rows} spellcheck={false} onInput={onInput} />
       : <input {...({ ...shared, ...common, type: type ?? 'text', min, max, onInput } as object)} />}
+    <More of={growing} label={label} />
     {errors.length > 0 && <p class="wrong" id={`${id}-error`}>{errors.map(error => error.message).join(' ')}</p>}
     {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
   </div>
@@ -189,9 +202,10 @@ export function Unsaved({ forget, label = 'Go back to what is stored' }: { forge
   return <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{label}</button></p>
 }
 
-/** An act that says what it will do before it is done. */
-export function Confirm({ label, title, children, act, sure = label, danger = false, primary = false, disabled = false }: Children & {
-  label: string; title: string; act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
+/** An act that says what it will do before it is done. Fields in it are given the refusal, and show the errors at the pointers of `known`. */
+export function Confirm({ label, title, children, known = [], act, sure = label, danger = false, primary = false, disabled = false }: {
+  label: string; title: string; children?: ComponentChildren | ((problem: Refusal | null) => ComponentChildren); known?: readonly string[]
+  act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
@@ -199,11 +213,11 @@ export function Confirm({ label, title, children, act, sure = label, danger = fa
     <button type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={() => { acting.clear(); dialog.current?.showModal() }}>{label}</button>
     <dialog ref={dialog} aria-label={title}>
       <h2>{title}</h2>
-      {children}
-      <Refused problem={acting.problem} />
+      {typeof children === 'function' ? children(acting.problem) : children}
+      <Refused problem={acting.problem} known={known} />
       <p class="buttons">
         <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy}
-          onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close() })}>{sure}</button>
+          onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else dialog.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus() })}>{sure}</button>
         <button type="button" onClick={() => dialog.current?.close()}>Leave it</button>
       </p>
     </dialog>

@@ -9,6 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Service, Watch, opened
+from tests.browser.test_screens import clean
 
 
 def confirmed(page: Page, label: str, sure: str | None = None, within: Locator | None = None):
@@ -36,6 +37,53 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service):
     confirmed(page, "Erase", "Erase for good")
     page.get_by_role("heading", level=1, name="Contacts").wait_for()
     assert service.api.get(f"/contacts/{made['id']}").status_code == 404
+
+
+def test_a_message_and_an_event_are_made_for_one_contact(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "422"
+    mark = secrets.token_hex(4)
+    content = {"subject": "For {{contact.firstName}}: {{trigger.what}}", "html": "<p>Hi</p>"}
+    mail = {"name": f"Mail {mark}", "channel": "email", "content": content}
+    text = {"name": f"Text {mark}", "channel": "sms", "content": {"text": "Hi"}}
+    template = service.made("/templates", mail)["id"]
+    service.made("/templates", text)
+    steps = [{"type": "add_tag", "tag": "met"}]
+    trigger = {"source": "event", "name": f"met-{mark}"}
+    flow = {"name": f"Met {mark}", "state": "ACTIVE", "trigger": trigger, "steps": steps}
+    flow_id = service.made("/workflows", flow)["id"]
+    body = {"email": f"ada-{mark}@example.com", "firstName": "<b>Ada</b>"}
+    id = service.made("/contacts", body)["id"]
+
+    opened(page, service, f"/contacts/{id}")
+    page.get_by_role("button", name="Record an event").press("Enter")
+    page.get_by_label("Name", exact=True).fill(f"met-{mark}")
+    page.get_by_label("Properties, as JSON").fill("[]")
+    page.get_by_role("button", name="Record it", exact=True).first.click()
+    page.locator(".field .wrong").wait_for()
+    page.get_by_label("Properties, as JSON").fill('{"where": "<i>here</i>"}')
+    page.get_by_role("button", name="Record it", exact=True).first.click()
+    page.get_by_text(f"met-{mark} is recorded").wait_for()
+    service.until(lambda: service.read(f"/runs?workflowId={flow_id}&contactId={id}")["data"])
+    page.locator(".timeline").get_by_text(f"met-{mark}").wait_for()
+
+    page.get_by_role("button", name="Send a message").press("Enter")
+    choice = page.get_by_role("combobox", name="What it says")
+    choice.select_option(label=f"Mail {mark}")
+    assert choice.locator("option", has_text=f"Text {mark}").count() == 0
+    page.get_by_label("The event, as JSON").fill('{"what": "tea"}')
+    page.get_by_label("It leaves").fill("2099-01-01T09:00")
+    clean(page)
+    page.get_by_role("button", name="Send it").click()
+    page.locator(".field .wrong", has_text="days ahead").wait_for()
+    assert service.read(f"/messages?contactId={id}")["data"] == []
+    page.get_by_label("It leaves").fill("")
+    page.get_by_role("button", name="Send it").press("Enter")
+    page.get_by_role("heading", level=1, name="Message").wait_for()
+    page.get_by_text("For <b>Ada</b>: tea").wait_for()
+    [message] = service.read(f"/messages?contactId={id}")["data"]
+    assert message["templateId"] == template
 
 
 def test_contacts_are_tried_imported_searched_and_exported(

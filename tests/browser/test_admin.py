@@ -92,6 +92,69 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     context.close()
 
 
+def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
+    chromium: Browser, service: Service, watch: Watch, founded: Founded, ids: dict[str, str]
+):
+    email, operator = founded("Operators")
+    service.command("grant-super-admin", email)
+    run = service.read(f"/runs/{ids['run']}")
+    found = operator.get("/admin/runs?limit=200").json()["data"]
+    [where] = [one["workspaceId"] for one in found if one["id"] == run["id"]]
+    context = chromium.new_context()
+    page = context.new_page()
+    watch.on(page)
+    signed_in(page, service, email)
+    page.get_by_role("link", name="All workspaces").click()
+    page.get_by_role("link", name="Health").click()
+    page.get_by_text("What must hold").wait_for()
+    page.locator(".verdict").wait_for()
+    stats = operator.get("/admin/stats").json()
+    expect(page.locator(".facts").last).to_contain_text(f"People{stats['users']}")
+    clean(page)
+    opened(page, service, f"/admin/{where}")
+    for link, first in (("runs", run["id"]), ("attempts", ids["message"])):
+        page.get_by_role("main").get_by_role("link", name=link, exact=True).click()
+        page.wait_for_url(f"**/admin/{link}?workspace={where}")
+        page.get_by_role("row", name=first).first.wait_for()
+        assert set(page.locator("td[data-name=Workspace]").all_inner_texts()) == {where}
+        clean(page)
+        page.get_by_role("link", name=where).first.click()
+    page.get_by_role("main").get_by_role("link", name="audit trail").click()
+    page.get_by_role("searchbox", name="Did").fill("workflow.created")
+    page.wait_for_url("**action=workflow.created")
+    expect(page.locator("td[data-name=Did]").first).to_have_text("workflow created")
+    assert set(page.locator("td[data-name=Workspace]").all_inner_texts()) == {where}
+    clean(page)
+    assert watch.found == []
+    context.close()
+
+
+def test_more_workspaces_than_a_page_holds_are_shown_one_page_after_the_other(
+    chromium: Browser, service: Service, watch: Watch, founded: Founded
+):
+    mark = secrets.token_hex(4)
+    for first in (0, 20, 40):  # nobody owns more than twenty
+        email, owner = founded(f"{mark} {first:03}")
+        for number in range(first + 1, min(first + 20, 52)):
+            made = owner.post("/workspaces", json={"name": f"{mark} {number:03}"})
+            assert made.status_code == 201, made.text
+    service.command("grant-super-admin", email)
+    context = chromium.new_context()
+    page = context.new_page()
+    watch.on(page)
+    signed_in(page, service, email)
+    opened(page, service, f"/admin?q={mark}")
+    names = page.locator("tbody td:first-child")
+    expect(names).to_have_count(50)
+    assert names.all_inner_texts()[-1] == f"{mark} 002"
+    page.get_by_role("button", name="Show more").press("Enter")
+    expect(names).to_have_count(52)
+    assert names.all_inner_texts() == [f"{mark} {number:03}" for number in range(51, -1, -1)]
+    expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+    assert watch.found == []
+    context.close()
+
+
 def test_to_others_it_is_not_shown_and_refused(
     page: Page, service: Service, watch: Watch, founded: Founded
 ):

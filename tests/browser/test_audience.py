@@ -7,9 +7,9 @@ import secrets
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Service, Watch, opened, ready
+from tests.browser.conftest import HOSTILE, Service, Watch, opened, ready
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 from tests.browser.test_stories import pressed
@@ -72,6 +72,32 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     assert ada in members
     assert bob not in members
     clean(page)
+
+
+def test_a_segment_asks_which_broadcast_a_contact_got(page: Page, service: Service, watch: Watch):
+    watch.expected = "422"  # while a value is still missing
+    tag = f"tea-{secrets.token_hex(4)}"
+    ada, bob, _ = people(service, tag)
+    content = {"subject": "Tea", "html": "<p>Tea</p>"}
+    mail = service.made("/templates", {"name": tag, "channel": "email", "content": content})["id"]
+    body = {"name": f"Tea {tag}", "tag": tag, "templateId": mail}
+    id = service.made("/broadcasts", body)["id"]
+    service.made(f"/broadcasts/{id}/schedule", None)
+    service.until(lambda: service.read(f"/broadcasts/{id}")["state"] == "SENT")
+    opened(page, service, "/segments/new")
+    page.get_by_label("Name", exact=True).fill(f"Got {tag}")
+    page.get_by_label("It holds if").nth(1).select_option("message")
+    page.get_by_label("Of the broadcast").select_option(label=f"Tea {tag}")
+    page.get_by_text("2 contacts").wait_for()
+    clean(page)
+    page.get_by_role("button", name="Make the segment").click()
+    page.get_by_role("heading", level=1, name=f"Got {tag}").wait_for()
+    made = page.url.rsplit("/", 1)[1]
+    wanted = {"message": "sent", "broadcastId": id}
+    assert service.read(f"/segments/{made}")["filter"] == {"all": [wanted]}
+    service.until(lambda: service.read(f"/segments/{made}")["count"] == 2)
+    members = {one["id"] for one in service.read(f"/segments/{made}/contacts")["data"]}
+    assert members == {ada, bob}
 
 
 def filter_of(page: Page) -> Any:
@@ -335,3 +361,57 @@ def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch
     confirmed(page, "Delete", within=row)
     row.wait_for(state="detached")
     assert service.api.get(f"/topics/{topic['id']}").status_code == 404
+
+
+def test_a_member_records_what_a_contact_answers_about_a_topic(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "422"
+    mark = secrets.token_hex(4)
+    names = {kind: f"{kind} {mark} {HOSTILE}" for kind in ("Offers", "Letter")}
+    body = {"name": names["Offers"], "channels": ["email", "sms"]}
+    offers = service.made("/topics", body)["id"]
+    body = {"name": names["Letter"], "channels": ["email", "sms"], "doubleOptIn": True}
+    letter = service.made("/topics", body)["id"]
+    id = service.made("/contacts", {"email": f"ada-{mark}@example.com"})["id"]
+    opened(page, service, f"/contacts/{id}")
+    rows = {
+        kind: page.get_by_role("row").filter(has_text=name).filter(has_text="Email")
+        for kind, name in names.items()
+    }
+    expect(rows["Offers"]).to_contain_text("never asked")
+    rows["Offers"].get_by_role("button", name="Record an answer").press("Enter")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Record it").click()
+    source = dialog.get_by_label("Where they said so")
+    expect(source).to_be_focused()
+    expect(source).to_have_attribute("aria-invalid", "true")
+    assert service.read(f"/contacts/{id}")["topics"] == {}
+    source.fill("a call")
+    dialog.get_by_label("What shows it").fill(HOSTILE)
+    dialog.get_by_role("button", name="Record it").press("Enter")
+    dialog.wait_for(state="hidden")
+    expect(rows["Offers"]).to_contain_text("subscribed")
+    assert service.read(f"/contacts/{id}")["topics"] == {offers: {"email": "subscribed"}}
+    answered(page, rows["Letter"], "a form")
+    expect(rows["Letter"]).to_contain_text("pending")
+    assert service.read(f"/contacts/{id}")["topics"][letter] == {"email": "pending"}
+    answered(page, rows["Offers"], "a call")
+    expect(rows["Offers"]).to_contain_text("unsubscribed")
+    assert service.read(f"/contacts/{id}")["topics"][offers] == {"email": "unsubscribed"}
+    clean(page)
+    text = page.get_by_role("row").filter(has_text=names["Letter"]).filter(has_text="no address")
+    text.get_by_role("button", name="Record an answer").click()
+    dialog.get_by_label("Where they said so").fill("a form")
+    dialog.get_by_role("button", name="Record it").click()
+    dialog.locator(".wrong", has_text="no address").wait_for()
+    assert "ran" not in page.title().split()
+
+
+def answered(page: Page, row: Locator, source: str) -> None:
+    """The answer that the dialog proposes: the other one."""
+    row.get_by_role("button", name="Record an answer").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Where they said so").fill(source)
+    dialog.get_by_role("button", name="Record it").click()
+    dialog.wait_for(state="hidden")

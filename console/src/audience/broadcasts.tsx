@@ -2,7 +2,7 @@
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
-import { ContactLink, segments, useContactNames } from '../names'
+import { ContactLink, useContactNames } from '../names'
 import { go, useLocation } from '../router'
 import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
 import { AskWhy, Recipients, STATUSES } from './recipients'
@@ -68,9 +68,9 @@ export function Broadcast({ id }: { id: string }) {
 }
 
 function About({ of, template }: { of: Stored; template: Schemas['Template'] | null }) {
-  const known = useLoaded(segments, [])
+  const segment = useLoaded(async () => (of.segmentId ? got(api.GET('/segments/{id}', { params: { path: { id: of.segmentId } } })) : null), [of.segmentId])
   const topic = useLoaded(async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null), [of.topicId])
-  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{known.value?.find(each => each.id === of.segmentId)?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
+  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
   return <>
     {of.reason && <p class="note">{of.reason.sentence}</p>}
     <Facts of={[

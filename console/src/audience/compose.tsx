@@ -1,7 +1,7 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
 import { api, got, settled, tagged } from '../api'
-import { useAct, useDraft, useLoaded } from '../data'
-import { segments, templates, topics } from '../names'
+import { useAct, useDraft, useLoaded, type Listed } from '../data'
+import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Field, Form, Link, Screen, Section, Shown, Unsaved } from '../ui'
 import type { Stored } from './broadcasts'
@@ -40,9 +40,9 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
   const { query } = useLocation()
   const initial = drafted(stored, query.get('segment') ?? '')
   const [draft, change, forget, wasKept] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial)
-  const known = { templates: useLoaded(templates, []).value, topics: useLoaded(topics, []).value, segments: useLoaded(segments, []).value }
+  const known = { templates: useTemplates(draft.templateId), topics: useTopics(draft.topicId), segments: useSegments(draft.segmentId) }
   const act = useAct()
-  const template = known.templates?.find(each => each.id === draft.templateId)
+  const template = known.templates.rows?.find(each => each.id === draft.templateId)
   const save = async () => {
     const { name, way, templateId } = draft
     const isMarketing = template?.category === 'marketing'
@@ -61,18 +61,18 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
     else await again()
   }
   const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), problem: act.problem, pointer: `/${name}` })
-  const named = (all: readonly { id: string; name: string }[] | null) => [['', 'choose one'] as const, ...(all ?? []).map(each => [each.id, each.name] as const)]
+  const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({ options: [['', none] as const, ...options(of)], growing: of })
   return <Screen title={stored ? `Change ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
     {wasKept && <Unsaved forget={() => forget()} {...(stored ? {} : { label: 'Begin anew' })} />}
     {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. When you save a change it is a draft again, and has to be scheduled anew.</p>}
     <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} known={KNOWN} submit={save}>
       <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
       <Field label="Who gets it" value={draft.way} set={way => change({ way })} options={WAYS} />
-      {draft.way === 'segment' && <Field label="Segment" required options={named(known.segments)} hint={known.segments?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
-      {draft.way === 'tag' && <Field label="Tag" required {...field('tag')} />}
+      {draft.way === 'segment' && <Field label="Segment" required {...choice(known.segments)} hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
+      {draft.way === 'tag' && <><Field label="Tag" required list={TAGS} {...field('tag')} /><Tags /></>}
       {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} refused={act.problem} />}
-      <Field label="What it says" required options={named(known.templates)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
-      {template?.category === 'marketing' && <Field label="Topic" options={[['', 'the template’s'], ...(known.topics ?? []).map(each => [each.id, each.name] as const)]} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
+      <Field label="What it says" required {...choice(known.templates)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
+      {template?.category === 'marketing' && <Field label="Topic" {...choice(known.topics, 'the template’s')} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
       <div class="columns">
         <Field label="It begins" type="datetime-local" hint="By your clock; empty: once it is scheduled." {...field('sendAt')} />
         <Field label="By the contact’s clock" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />

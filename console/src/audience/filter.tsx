@@ -1,9 +1,8 @@
 // A filter as a form or as JSON, and whom it finds while one types.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
-import { useLoaded } from '../data'
 import { objectOf } from '../exact'
-import { called, segments, templates, useFlows } from '../names'
+import { called } from '../names'
 import { Refusal } from '../session'
 import { Field, Link, Refused, Section, plural } from '../ui'
 import { Condition } from '../flow/conditions'
@@ -22,11 +21,7 @@ const readable = (text: string): Json | null => { try { return filterOf(text) } 
 /** `problem` is the refusal of the last save; before that, what the preview says is shown. */
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
   const [view, setView] = useState<'form' | 'json'>('form')
-  const letters = useLoaded(templates, [])
-  const others = useLoaded(segments, [])
-  const flows = useFlows()
   const filter = readable(text)
-  const named = (all: readonly { id: string; name: string }[] | null | undefined) => (all ?? []).filter(each => each.id !== own).map(each => [each.id, each.name] as const)
   const findings: Finding[] = (problem?.errors ?? []).map(each => ({ ...each, severity: 'error', code: problem?.code ?? '' }))
   return <fieldset class="group"><legend>Who is in it</legend>
     <div class="views" role="group" aria-label="The filter">
@@ -35,7 +30,7 @@ export function FilterField({ text, set, problem, own }: { text: string; set: (t
     </div>
     {view === 'form' && filter ? <>
       <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
-        of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(named(letters.value), named(flows.value), named(others.value)) }} />
+        of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(own) }} />
       <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
     </> : <Field label="The filter, as JSON" rows={14} value={text} set={set} problem={problem} pointer={AT} />}
   </fieldset>

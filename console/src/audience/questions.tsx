@@ -1,4 +1,6 @@
 // The questions that a filter asks beside comparisons: what a contact did, got and went through, and other segments.
+import type { Listed } from '../data'
+import { options, useBroadcasts, useFlowChoice, useSegments, useTemplates } from '../names'
 import { Field } from '../ui'
 import { Condition } from '../flow/conditions'
 import { refusalOf, type Asked, type Question } from '../flow/form'
@@ -36,17 +38,28 @@ function Did(asked: Asked) {
   </>
 }
 
+type Named = { id: string; name: string }
+
+/** A member that names one of our records. `own` is not offered: what asks is no part of its own answer. */
+function Chosen({ of, name, label, none, all, keep = false, own }: { of: Asked; name: string; label: string; none: string; all: (chosen: string) => Listed<Named>; keep?: boolean; own?: string | undefined }) {
+  const { [name]: now, ...rest } = of.value as Json
+  const list = all(String(now ?? ''))
+  return <Field label={label} value={String(now ?? '')} set={id => of.set(id || keep ? { ...rest, [name]: id } : rest)} problem={refusalOf(of.of.findings)} pointer={pointer([...of.place, name])}
+    growing={list} options={[['', none], ...options(list).filter(([id]) => id !== own)]} />
+}
+
 /** By the member that only the question has, as the form of a condition finds it. */
-export const questions = (templates: Options, flows: Options, segments: Options): Record<string, Question> => ({
+export const questions = (own?: string): { [name: string]: Question } => ({
   event: { name: 'an event happened', blank: { event: '' }, show: asked => <Did {...asked} /> },
   message: { name: 'a message was sent', blank: { message: 'sent' }, show: asked => <>
     <Member of={asked} name="message" label="It" options={[['sent', 'was sent, and did not come back'], ['bounced', 'came back']]} />
-    <Member of={asked} name="templateId" label="Of the template" options={[['', 'any'], ...templates]} />
+    <Chosen of={asked} name="templateId" label="Of the template" none="any" all={useTemplates} />
+    <Chosen of={asked} name="broadcastId" label="Of the broadcast" none="any, or none" all={useBroadcasts} />
     <Member of={asked} name="within" label="In the last" hint={AGES} />
   </> },
   run: { name: 'the contact is in a flow', blank: { run: 'in', definitionId: '' }, show: asked => <>
     <Member of={asked} name="run" label="The contact" options={[['in', 'is in it now'], ['completed', 'went through to its end'], ['entered', 'entered it, whatever came of it']]} />
-    <Member of={asked} name="definitionId" label="Flow" options={[['', 'choose one'], ...flows]} keep />
+    <Chosen of={asked} name="definitionId" label="Flow" none="choose one" all={useFlowChoice} keep />
   </> },
-  segmentId: { name: 'the contact is in a segment', blank: { segmentId: '' }, show: asked => <Member of={asked} name="segmentId" label="Segment" options={[['', 'choose one'], ...segments]} keep /> },
+  segmentId: { name: 'the contact is in a segment', blank: { segmentId: '' }, show: asked => <Chosen of={asked} name="segmentId" label="Segment" none="choose one" all={useSegments} keep own={own} /> },
 })

@@ -1,3 +1,5 @@
+export { RecordEvent, SendMessage } from './acts'
+export { Answers } from './answers'
 export { Broadcast, Broadcasts } from './broadcasts'
 export { EditBroadcast, NewBroadcast } from './compose'
 export { EditSegment, NewSegment, Segment, Segments } from './segments'

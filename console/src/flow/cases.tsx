@@ -18,13 +18,12 @@ const sent = (method: string, body: object) => ({ method, headers: { 'Content-Ty
 const misnamed = (message: string) => new Refusal(422, 'invalid', message, [{ pointer: '/name', message }])
 
 /** Simulates it once more, from the moment at which it was, and keeps what came: with all its digits. */
-async function keep(path: string, asked: Json, cases: string, name: string, isKnown: boolean): Promise<void> {
-  if (name.includes('/')) throw misnamed('A name has no slash.')
+async function keep(path: string, asked: Json, kept: string, isKnown: boolean): Promise<void> {
   const answer = parse(await (await raw(`${path}?case=true`, sent('POST', asked))).text()) as { case: { input: Json; expected: Json } | null }
   if (!answer.case) throw new Refusal(409, 'conflict', 'It cannot run like this any more: simulate it again.')
   try {
     const put = sent('PUT', { given: answer.case.input, expect: answer.case.expected })
-    await raw(`${cases}/${encodeURIComponent(name)}`, isKnown ? put : { ...put, headers: { ...put.headers, 'If-None-Match': '*' } })
+    await raw(kept, isKnown ? put : { ...put, headers: { ...put.headers, 'If-None-Match': '*' } })
   } catch (error) {
     if (error instanceof Refusal && error.status === 422 && !error.errors.length) throw misnamed(error.message)
     throw error
@@ -54,7 +53,8 @@ export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
   const failed = results?.filter(each => !each.passes).length ?? 0
   return <Section title="Cases" actions={rows.length > 0 && <button type="button" class="small" disabled={running.busy} onClick={() => void run()}>Run the cases</button>}>
     {may && asked && <Form act={saving} label={isKnown ? 'Replace the case' : 'Save as a case'} known={['/name']} submit={async () => {
-      await keep(asked.path, asked.body, `/${of}/${id}/cases`, name.trim(), isKnown)
+      if (name.includes('/')) throw misnamed('A name has no slash.')
+      await keep(asked.path, asked.body, `/${of}/${id}/cases/${encodeURIComponent(name.trim())}`, isKnown)
       setName('')
       setResults(null)
       await list.reload()

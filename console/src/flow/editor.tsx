@@ -5,7 +5,8 @@ import { useLoaded } from '../data'
 import { parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
-import { templates, type Kind } from '../names'
+import { useTemplateNames, type Kind } from '../names'
+import { go } from '../router'
 import { Refusal } from '../session'
 import { KINDS, SOURCES } from '../words'
 import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
@@ -37,9 +38,8 @@ const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
   const all = useLoaded(kinds, [])
-  const names = useLoaded(async () => new Map((await templates()).map(each => [each.id, each.name])), [])
   if (!stored.value || !all.value) return <Screen title="Flow"><Shown of={stored.value ? all : stored as never}>{() => null}</Shown></Screen>
-  return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names.value ?? new Map()} />
+  return <Editor of={of} id={id} stored={stored.value} all={all.value} />
 }
 
 // --- what is typed ----------------------------------------------------------------------------------
@@ -49,6 +49,16 @@ const SECRET = /auth(?!or)|authori[sz]|cookie|credential|pass|pwd|secret|session
 /** As it may be kept in the tab: without credentials that are not stored yet. */
 const veiled = (kept: Kept) => JSON.stringify(kept, (name, value) => (name !== 'headers' || typeof value !== 'object' || value === null ? value
   : Object.fromEntries(Object.entries(value).map(([header, text]) => [header, SECRET.test(header) && text !== '••••' ? '' : text]))))
+
+const draftKey = (id: string) => `tidings.draft.flow.${id}`
+
+/** Leaves a version for the editor as a change that is not saved, and opens it. */
+export async function reopen(of: Kind, id: string, version: number): Promise<void> {
+  const [{ value, tag }, old] = await Promise.all([readFlow(of, id), exact(`/${of}/${id}/versions/${version}`)])
+  const base = docOf(value)
+  sessionStorage.setItem(draftKey(id), veiled({ doc: { ...docOf(old.value), name: base.name, casesGate: base.casesGate }, tag, base }))
+  go(`/flows/${of}/${id}/edit`)
+}
 
 function useHistory(first: Doc) {
   const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '' })
@@ -87,8 +97,8 @@ const MOST = 50 // findings that are listed
 
 // --- the screen -------------------------------------------------------------------------------------
 
-function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
-  const key = `tidings.draft.flow.${id}`
+function Editor({ of, id, stored, all }: { of: Kind; id: string; stored: Stored; all: Kinds }) {
+  const key = draftKey(id)
   const [kept] = useState<Kept | null>(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value), tag: kept?.tag ?? stored.tag })
   const [conflict, setConflict] = useState<Stored | null>(null)
@@ -108,6 +118,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const palette = useRef<HTMLDivElement>(null)
   const locked = !useCan()(`${of}:write`) || base.value.state === 'ARCHIVED'
   const seen = useMemo(() => view(doc, all), [doc, all])
+  const names = useTemplateNames(seen.cards.map(each => String(each.members.templateId ?? '')))
   const entry = seen.cards.find(card => card.kind === TRIGGER)?.id ?? TRIGGER
   const card = seen.cards.find(each => each.id === selected.at(-1)) ?? null
 

@@ -1,7 +1,7 @@
 // Side forms, made of the JSON Schema of a kind: one control for each member, with what the check found at it.
 import { useState } from 'preact/hooks'
-import { useLoaded } from '../data'
-import { flows, segments, templates, type Kind } from '../names'
+import type { Listed } from '../data'
+import { useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
 import { Refusal } from '../session'
 import { Check, Field, Link } from '../ui'
 import { ConditionField } from './conditions'
@@ -189,22 +189,26 @@ function Content({ place, schema, value, set, of }: Control) {
 
 // --- what is chosen by name -------------------------------------------------------------------------
 
-const flowsOf = (kind: Kind) => async () => (await flows()).filter(each => each.kind === kind)
+function useFlowsOf(kind: Kind, chosen: string) {
+  const all = useFlowChoice(chosen)
+  return { ...all, rows: all.rows && all.rows.filter(each => each.kind === kind) }
+}
 
-type Choosable = { id: string; name: string; channel?: string; state?: string }
-/** Where the page of one is, and all that there are. */
-const PICKED: Record<string, readonly [string, () => Promise<Choosable[]>]> = {
-  templateId: ['/templates', templates], segmentId: ['/segments', segments],
-  workflowId: ['/flows/workflows', flowsOf('workflows')], automationId: ['/flows/automations', flowsOf('automations')],
+type Choosable = { id: string; name: string; channel?: string; channels?: readonly string[]; state?: string }
+/** Where they are, whether each has a page there, and all that there are. */
+const PICKED: Record<string, readonly [string, boolean, (chosen: string) => Listed<Choosable>]> = {
+  templateId: ['/templates', true, useTemplates], segmentId: ['/segments', true, useSegments], topicId: ['/settings/topics', false, useTopics],
+  workflowId: ['/flows/workflows', true, chosen => useFlowsOf('workflows', chosen)], automationId: ['/flows/automations', true, chosen => useFlowsOf('automations', chosen)],
 }
 
 function Picked({ place, schema, value, set, of, name, label }: Control & { name: string; label: string }) {
-  const [pages, all] = PICKED[name]!
-  const known = useLoaded(all, [])
-  const options = (known.value ?? []).filter(each => !each.channel || !of.channel || each.channel === of.channel).map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
+  const [pages, isPaged, useAll] = PICKED[name]!
   const current = typeof value === 'string' ? value : ''
+  const all = useAll(current)
+  const fits = ({ channel, channels }: Choosable) => !of.channel || (channel ?? of.channel) === of.channel && (channels?.includes(of.channel) ?? true)
+  const options = (all.rows ?? []).filter(fits).map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
   const at = pointer(place)
   const isListed = !current || options.some(([id]) => id === current)
-  return <Field label={label} value={current} set={text => set(text || undefined)} problem={refusalOf(of.findings)} pointer={at} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
-    hint={<><Hint schema={schema} at={at} of={of} /> {current ? <Link to={`${pages}/${current}`}>See it</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Make a new one</Link>}</>} />
+  return <Field label={label} value={current} set={text => set(text || undefined)} problem={refusalOf(of.findings)} pointer={at} growing={all} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
+    hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link to={`${pages}/${current}`}>See it</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Make a new one</Link>}</>} />
 }

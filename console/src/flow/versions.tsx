@@ -1,11 +1,13 @@
 // What a flow was each time it was activated or changed since: the differences, and how many runs are on which.
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
+import { useCan } from '../me'
 import type { Kind } from '../names'
 import { narrow, useLocation } from '../router'
 import { SOURCES } from '../words'
-import { Field, Link, Section, Shown, Table, When, plural } from '../ui'
+import { Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
 import { DifferenceShown } from './difference'
+import { reopen } from './editor'
 import type { Difference } from './model'
 
 export function Versions({ of, id }: { of: Kind; id: string }) {
@@ -14,6 +16,7 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
     const asked = { params: { path: { id }, query: { cursor, limit: 50 } } }
     return got(of === 'workflows' ? api.GET('/workflows/{id}/versions', asked) : api.GET('/automations/{id}/versions', asked))
   }, [of, id])
+  const chosen = Number(query.get('version')) || 0
   const newest = list.rows?.[0]?.version ?? 0
   const after = Number(query.get('to')) || newest, before = Number(query.get('from')) || after - 1
   const options = (list.rows ?? []).map(each => [String(each.version), `version ${each.version}`] as const)
@@ -24,7 +27,9 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
       { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
       { name: 'Runs on it', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
       { name: 'What changed', show: each => (each.version > 1 ? <Link to={`/flows/${of}/${id}/versions?from=${each.version - 1}&to=${each.version}`}>since version {each.version - 1}</Link> : 'the first one') },
+      { name: 'Actions', show: each => <Link to={`/flows/${of}/${id}/versions?version=${each.version}`}>See it</Link> },
     ]} />
+    {chosen > 0 && <Version of={of} id={id} version={chosen} />}
     {before > 0 && options.length > 1 && <Section title={`What changed from version ${before} to ${after}`}>
       <div class="columns">
         <Field label="From" value={String(before)} set={from => narrow({ from, to: String(after) })} options={options} />
@@ -33,6 +38,17 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
       <Compared of={of} id={id} before={before} after={after} />
     </Section>}
   </>
+}
+
+/** What a version said, and a way back to it. */
+function Version({ of, id, version }: { of: Kind; id: string; version: number }) {
+  const asked = { params: { path: { id, version } } }
+  const found = useLoaded<{ trigger: unknown; steps?: unknown; graph?: unknown }>(async () => (of === 'workflows' ? got(api.GET('/workflows/{id}/versions/{version}', asked)) : got(api.GET('/automations/{id}/versions/{version}', asked))), [of, id, version])
+  const may = useCan()(`${of}:write`)
+  return <Section title={`Version ${version}`} actions={may && <Confirm label="Bring it back" title={`Bring version ${version} back?`} sure="Open it in the editor" act={() => reopen(of, id, version)}>
+    <p>It opens in the editor as a change that is not saved: look at it, simulate it, then save or activate it. Something there that is not saved yet is replaced.</p></Confirm>}>
+    <Shown of={found}>{value => <><Json value={value.trigger} name="trigger" /><Json value={value.steps ?? value.graph} name={value.steps ? 'steps' : 'graph'} /></>}</Shown>
+  </Section>
 }
 
 function Compared({ of, id, before, after }: { of: Kind; id: string; before: number; after: number }) {

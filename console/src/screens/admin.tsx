@@ -4,18 +4,19 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useMe } from '../me'
 import { useLocation } from '../router'
+import { AdminScreen, AnyAttempts, AnyAudit, AnyRuns, Health } from './installation'
 import { Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
 
 type Workspace = Schemas['AdminWorkspace']
 const DEFAULT = '200 a day in the first seven days of a workspace that does not pay, afterwards no limit'
 const stateOf = (each: Workspace) => (each.deleted ? 'DELETED' : each.suspended ? 'SUSPENDED' : 'ACTIVE')
 
-export function AllWorkspaces() {
+function AllWorkspaces() {
   const { query } = useLocation()
   const q = query.get('q') ?? '', suspended = query.get('suspended') ?? ''
   const filters = { q: q || undefined, suspended: suspended ? suspended === 'true' : undefined, limit: 50 }
   const list = useListed(cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })), [q, suspended])
-  return <Screen title="All workspaces" lead="Everything on this installation. Only super-admins see this.">
+  return <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
     <Filters>
       <Search label="Search" name="q" value={q} placeholder="name begins with" />
       <Choice label="Suspended" name="suspended" value={suspended} options={[['true', 'yes'], ['false', 'no']]} />
@@ -27,10 +28,18 @@ export function AllWorkspaces() {
       { name: 'Daily limit', show: each => each.dailyLimit?.toLocaleString() ?? 'default' },
       { name: 'Made', show: each => <When at={each.createdAt} /> },
     ]} />
-  </Screen>
+  </AdminScreen>
 }
 
-export function AnyWorkspace({ id }: { id: string }) {
+const PARTS: Record<string, () => preact.JSX.Element> = { '': AllWorkspaces, health: Health, runs: AnyRuns, attempts: AnyAttempts, audit: AnyAudit }
+
+/** A part of these pages, or a workspace by its ID. */
+export function Admin({ part = '' }: { part?: string }) {
+  const Part = PARTS[part]
+  return Part ? <Part /> : <AnyWorkspace id={part} />
+}
+
+function AnyWorkspace({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const found = useLoaded(() => tagged(api.GET('/admin/workspaces/{id}', path)), [id])
   const value = found.value?.value
@@ -40,7 +49,7 @@ export function AnyWorkspace({ id }: { id: string }) {
   return <Screen title={value?.name ?? 'Workspace'} lead={<code>{id}</code>} actions={value && !value.deleted && (value.suspended
     ? <Confirm label="Resume" title={`Resume ${value.name}?`} act={resume}><p>Its members, keys and webhooks are answered again. Work goes on where it stopped, and the messages that wait are sent.</p></Confirm>
     : <Confirm label="Suspend" danger title={`Suspend ${value.name}?`} disabled={isMine} act={suspend}><p>At once its webhooks answer 404 and its API 403, also to its members here, and nothing of it is sent. Nothing is lost: resuming goes on where it stopped. Its audit trail says that you did it.</p></Confirm>)}>
-    <p><Link to="/admin">All workspaces</Link></p>
+    <p><Link to="/admin">All workspaces</Link>; of this one the <Link to={`/admin/runs?workspace=${id}`}>runs</Link>, the <Link to={`/admin/attempts?workspace=${id}`}>attempts</Link> and the <Link to={`/admin/audit?workspace=${id}`}>audit trail</Link></p>
     <Shown of={found}>{({ value, tag }) => <>
       {isMine && <p class="note">You are signed in to this workspace. To suspend it, switch to another first: it would lock you out.</p>}
       <Facts of={[['State', <Status value={stateOf(value)} />], ['Members', value.members.toLocaleString()], ['Made', <When at={value.createdAt} />], ['Daily limit', value.dailyLimit?.toLocaleString() ?? `the default: ${DEFAULT}`]]} />

@@ -2,11 +2,11 @@
 import { useState } from 'preact/hooks'
 import { api, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Listed } from '../data'
+import { Later, reaching } from '../later'
 import { useAudit, useCan } from '../me'
-import { called, useFlows, type FlowName } from '../names'
+import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowNames, useFlows } from '../names'
 import { go, useLocation } from '../router'
 import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
-import { FlowLink } from '../names'
 import { Why, waiting } from './runs'
 import { WhyNot } from './why'
 
@@ -30,7 +30,7 @@ export function Contacts() {
     <Refused problem={act.problem} />
     <Filters>
       <Search label="Search" name="q" value={filters.q ?? ''} placeholder="email, phone or name begins with" />
-      <Search label="Tag" name="tag" value={filters.tag ?? ''} />
+      <Search label="Tag" name="tag" value={filters.tag ?? ''} list={TAGS} /><KnownTags />
     </Filters>
     <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size
       ? <p>Nobody is like that. <Link to="/contacts">Show all</Link>.</p>
@@ -111,8 +111,9 @@ export function Contact({ id }: { id: string }) {
   const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
   const isAudited = useAudit()
   const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), [id, isAudited])
-  const all = useFlows()
-  const [changing, setChanging] = useState(false)
+  const flows = useFlowNames(useFlows(), (timeline.rows ?? []).flatMap(each => each.run ?? []))
+  const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
+  const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
   const may = useCan()
   const value = contact.value?.value
   const again = async () => {
@@ -121,25 +122,30 @@ export function Contact({ id }: { id: string }) {
     return now.value
   }
   return <Screen title={value ? called(value) : 'Contact'} lead={<code>{id}</code>} actions={value && may('contacts:write') && <>
-    <button type="button" onClick={() => setChanging(!changing)} aria-expanded={changing}>Change</button>
+    <button {...toggle('change')}>Change</button>
+    {may('messages:write') && <button {...toggle('message')}>Send a message</button>}
+    <button {...toggle('event')}>Record an event</button>
     <Confirm label="Erase" danger title={`Erase ${called(value)}?`} sure="Erase for good" act={async () => { await got(api.DELETE('/contacts/{id}', path)); go('/contacts') }}>
       <p>The contact goes, with its events, its tags, and its data in runs and messages. Its runs end. Its address is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.</p>
     </Confirm>
   </>}>
     <Shown of={contact}>{({ value, tag }) => <>
-      {changing ? <Change contact={value} tag={tag} again={again} done={() => { setChanging(false); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
+      {open === 'change' ? <Change contact={value} tag={tag} again={again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
         ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
         ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
         ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
         ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
         ['Known since', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />],
       ]} />}
+      {open === 'message' && <Later load={reaching} show={({ SendMessage }) => <SendMessage contact={value} done={() => setOpen('')} />} />}
+      {open === 'event' && <Later load={reaching} show={({ RecordEvent }) => <RecordEvent contact={value} done={() => setOpen('')} />} />}
       {value.suppressions.length > 0 && <Section title="Must not be written to"><ul class="plain">{value.suppressions.map(held => <li key={held.id}>
         {held.channel}: <b>{held.reason.replaceAll('_', ' ')}</b> {may('suppressions:write') && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } })); await contact.reload() }}>
           <p>Messages go to this address again. Do this only when you know that the address works, or that the person wants it.</p></Confirm>}
       </li>)}</ul></Section>}
-      <WhyNot contactId={id} all={all.value} />
-      <Section title="What happened"><Timeline of={timeline} changes={changes} all={all.value} /></Section>
+      <Later load={reaching} show={({ Answers }) => <Answers contact={value} done={async () => { await contact.reload(); await timeline.reload() }} />} />
+      <WhyNot contactId={id} />
+      <Section title="What happened"><Timeline of={timeline} changes={changes} flows={flows} /></Section>
     </>}</Shown>
   </Screen>
 }
@@ -149,17 +155,15 @@ const NO_CHANGES = Promise.resolve({ data: [] as Change[], nextCursor: null })
 const MADE: Record<string, string> = { created: 'Made', updated: 'Changed', erased: 'Erased' }
 
 /** Both lists in one, as far back as both are known. */
-function Timeline({ of, changes, all }: { of: Listed<Happening>; changes: Listed<Change>; all: FlowName[] | null }) {
-  if (!of.rows) return of.problem ? <Refused problem={of.problem} /> : <p class="soft" role="status">Loading …</p>
-  const known = [of, changes].map(list => (list.more ? list.rows?.at(-1)?.createdAt ?? '' : '')).sort().at(-1)!
-  const rows = [...of.rows.map(each => ({ ...each, show: () => happened(each, all) })), ...(changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ ...each, show: () => changed(each) }))]
-    .filter(each => each.createdAt >= known).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1))
-  if (!rows.length) return <p class="empty">Nothing yet: no event, run or message.</p>
-  const more = async () => { await Promise.all([of.more?.(), changes.more?.()]) }
+function Timeline({ of, changes, flows }: { of: Listed<Happening>; changes: Listed<Change>; flows: Map<string, string> }) {
+  const acts = (changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ id: each.id, createdAt: each.createdAt, show: () => changed(each) }))
+  const all = merged({ ...of, rows: of.rows && of.rows.map(each => ({ id: each.id, createdAt: each.createdAt, show: () => happened(each, flows) })) }, { ...changes, rows: acts })
+  if (!all.rows) return all.problem ? <Refused problem={all.problem} /> : <p class="soft" role="status">Loading …</p>
+  if (!all.rows.length && !all.more) return <p class="empty">Nothing yet: no event, run or message.</p>
   return <>
-    <Refused problem={changes.problem} />
-    <ol class="timeline">{rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{each.show()}</div></li>)}</ol>
-    {(of.more || changes.more) && <p><button type="button" disabled={of.busy || changes.busy} onClick={() => void more()}>Show more</button></p>}
+    <Refused problem={all.problem} />
+    <ol class="timeline">{all.rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{each.show()}</div></li>)}</ol>
+    {all.more && <p><button type="button" disabled={all.busy} onClick={() => void all.more?.()}>Show more</button></p>}
   </>
 }
 
@@ -170,8 +174,8 @@ function changed({ action, actor, changes }: Change) {
     {act !== 'created' && <ul class="plain differences">{Object.entries(changes ?? {}).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}</>
 }
 
-function happened({ run, message, event, consent }: Happening, all: FlowName[] | null) {
-  if (run) return <><p>Run of <FlowLink run={run} all={all} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>see its steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
+function happened({ run, message, event, consent }: Happening, flows: Map<string, string>) {
+  if (run) return <><p>Run of <FlowLink run={run} names={flows} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>see its steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
   if (message) return <><p>Message by {message.channel} <Status value={message.status} /> <Link to={`/messages/${message.id}`}>see it</Link>{message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}</p><Why reason={message.reason} /></>
   if (event) return <p>Event <Link to={`/events/${event.id}`}><b>{event.name}</b></Link></p>
   if (consent) return <p>{consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>{consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}</p>

@@ -1,7 +1,7 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
-import { api, got, tagged, type Schemas } from '../api'
+import { api, got, raw, save, tagged, type Schemas } from '../api'
 import { useAct, useLoaded } from '../data'
-import { objectOf } from '../exact'
+import { objectOf, parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { meant, useFlows, type Kind } from '../names'
@@ -16,14 +16,13 @@ import { Drawing } from './runs'
 export function Flows() {
   const { query } = useLocation()
   const state = query.get('state') ?? ''
-  const all = useFlows()
+  const list = useFlows((state || undefined) as Definition['state'] | undefined)
   const may = useCan()('workflows:write')
-  const list = { rows: all.value?.filter(each => !state || each.state === state) ?? null, problem: all.problem, busy: all.busy, more: null, reload: all.reload }
-  return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows." actions={may && <Link class="button primary" to="/flows/new">New flow</Link>}>
+  return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows." actions={may && <><Link class="button primary" to="/flows/new">New flow</Link><Link class="button" to="/flows/import">Import</Link></>}>
     <Filters><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} /></Filters>
-    <Table caption="Flows, last changed first" of={list} id={each => each.id} empty={state
+    <Table caption="Flows, newest first" of={list} id={each => each.id} empty={state
       ? <p>No flow is like that. <Link to="/flows">Show all</Link>.</p>
-      : <p>There is no flow yet. {may && <Link to="/flows/new">Begin with an example</Link>}</p>} columns={[
+      : <p>There is no flow yet. {may && <><Link to="/flows/new">Begin with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
       { name: 'State', show: each => <Status value={each.state} /> },
       { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
@@ -80,7 +79,7 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
   const become = (label: string, state: Definition['state']) => wanted({ label, work: patch({ state }), stands: now => now.state === state })
   const waiting = underWay(value?.stats.runs ?? {})
   const here = `/flows/${of}/${id}`
-  return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && may(`${of}:write`) && <>
+  return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && <>{may(`${of}:write`) && <>
     {value.state !== 'ACTIVE' && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
     {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events start no runs any more. {waiting ? `${plural(waiting, 'run')} under way ${waiting === 1 ? 'goes' : 'go'} on.` : ''}</p></Confirm>}
     {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}><p>Events start no runs any more{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. It stays readable.</p></Confirm>}
@@ -91,7 +90,7 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
       go(`/flows/${of}/${made.id}/edit`)
     }}><p>A draft that says the same, with a webhook of its own once it is activated.</p></Confirm>
     {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. Runs that it had stay readable.</p></Confirm>}
-  </>}>
+  </>}<Export of={of} id={id} /></>}>
     <FlowTabs here={here} tab={tab} flow={id} />
     {conflict && <Meanwhile of={conflict} keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)} take={() => setConflict(null)} />}
     {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>}
@@ -117,6 +116,16 @@ function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; ke
       <button type="button" onClick={take}>Leave it as they have it</button>
     </p>
   </div>
+}
+
+/** The flow with its templates and cases as a file, called as its key. */
+function Export({ of, id }: { of: Kind; id: string }) {
+  const act = useAct()
+  const take = async () => {
+    const file = parse(await (await raw(`/${of}/${id}/export`)).text()) as { key: string }
+    save(new Blob([`${JSON.stringify(file, null, 2)}\n`], { type: 'application/json' }), `${file.key}.json`)
+  }
+  return <><button type="button" disabled={act.busy} onClick={() => void act.run(take)}>Export</button><Refused problem={act.problem} /></>
 }
 
 type Wanted = { wanted: (wish: Wish) => () => Promise<void>; patch: (body: object) => Wish['work'] }

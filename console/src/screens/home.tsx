@@ -15,13 +15,13 @@ export function Home() {
   const all = useFlows()
   const runs = useListed(() => got(api.GET('/runs', { params: { query: { limit: 10 } } })), [], 4000)
   // In the sandbox also beside the demo's flow: its webhook asks for a signature, which no page can make.
-  const isNew = runs.rows?.length === 0 && (all.value?.length === 0 || has('sandbox'))
+  const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || has('sandbox'))
   return <Screen title={me.workspace.name}>
-    {all.value === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : <>
+    {all.rows === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : <>
       {isNew && <First done={all.reload} />}
-      {all.value.length > 0 && <Needs all={all.value} />}
+      {all.rows.length > 0 && <Needs all={all.rows} />}
       {!isNew && <Section title="The newest runs" actions={<Link to="/runs">All runs</Link>}>
-        <RunTable list={{ ...runs, more: null }} all={all.value} empty={<p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
+        <RunTable list={{ ...runs, more: null }} all={all} empty={<p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
       </Section>}
     </>}
   </Screen>

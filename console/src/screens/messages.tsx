@@ -10,7 +10,7 @@ import { Choice, Confirm, Facts, Filters, Link, Screen, Section, Shown, Status, 
 import { Preview } from '../preview'
 import { Why } from './runs'
 
-const STATUSES = ['QUEUED', 'SENDING', 'SENT', 'DELIVERED', 'FAILED', 'BOUNCED', 'COMPLAINED', 'SUPPRESSED', 'UNKNOWN'] as const
+export const STATUSES = ['QUEUED', 'SENDING', 'SENT', 'DELIVERED', 'FAILED', 'BOUNCED', 'COMPLAINED', 'SUPPRESSED', 'UNKNOWN'] as const
 type State = (typeof STATUSES)[number]
 const MOVING = ['QUEUED', 'SENDING']
 

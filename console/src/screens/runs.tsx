@@ -1,9 +1,9 @@
 // Runs: what happened to each event, step by step, and why.
 import { useEffect, useRef } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
-import { useListed, useLoaded } from '../data'
+import { useListed, useLoaded, type Listed } from '../data'
 import { useCan } from '../me'
-import { ContactLink, FlowLink, useContactNames, useFlows, type FlowName } from '../names'
+import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, type FlowName } from '../names'
 import { go, useLocation } from '../router'
 import { ADVICE, KINDS, OPERATORS } from '../words'
 import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
@@ -14,7 +14,7 @@ type Step = Run['steps'][number]
 export type Reason = { code?: string | null; detail?: string | null } | null
 
 const RUNNING = ['QUEUED', 'RUNNING']
-const STATUSES = ['QUEUED', 'RUNNING', 'WAITING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const
+export const STATUSES = ['QUEUED', 'RUNNING', 'WAITING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const
 const TROUBLES = ['FAILED', 'BOUNCED', 'SUPPRESSED', 'UNKNOWN'] as const
 
 export function Why({ reason }: { reason: Reason }) {
@@ -37,28 +37,29 @@ export function Runs() {
     status: (of('status') || undefined) as Run['status'] | undefined, messageStatus: (of('messageStatus') || undefined) as (typeof TROUBLES)[number] | undefined,
     contactId: of('contactId') || undefined, workflowId: of('flow').startsWith('wf') ? of('flow') : undefined, automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined,
   }
-  const all = useFlows()
+  const all = useFlowChoice(of('flow'))
   const list = useListed(cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()], 5000)
   const isNarrow = [...query.keys()].length > 0
   return <Screen title="Runs" lead="Every accepted event starts a run; here is what became of each.">
     <Filters>
       <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
       <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
-      <Choice label="Flow" name="flow" value={of('flow')} options={(all.value ?? []).map(each => [each.id, each.name] as const)} />
+      <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
       {of('contactId') && <Link to="/runs">All contacts</Link>}
     </Filters>
-    <RunTable list={list} all={all.value} empty={isNarrow
+    <RunTable list={list} all={all} empty={isNarrow
       ? <p>No run is like that. <Link to="/runs">Show all</Link>.</p>
       : <p>Nothing has run yet. A run starts when an event arrives at a flow’s webhook, or by hand on a <Link to="/flows">flow</Link>.</p>} />
   </Screen>
 }
 
-export function RunTable({ list, all, empty }: { list: ReturnType<typeof useListed<Schemas['RunSummary']>>; all: FlowName[] | null; empty: preact.ComponentChildren }) {
+export function RunTable({ list, all, empty }: { list: Listed<Schemas['RunSummary']>; all: Listed<FlowName>; empty: preact.ComponentChildren }) {
+  const flows = useFlowNames(all, list.rows ?? [])
   const names = useContactNames((list.rows ?? []).map(run => run.contactId))
   return <Table caption="Runs, newest first" of={list} id={run => run.id} empty={empty} columns={[
     { name: 'Started', show: run => <Link to={`/runs/${run.id}`}><When at={run.createdAt} /></Link> },
     { name: 'Status', show: run => <Status value={run.status} /> },
-    { name: 'Flow', show: run => <FlowLink run={run} all={all} /> },
+    { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> },
     { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
     { name: 'Why', class: 'wide', show: run => run.reason?.detail ?? waiting(run.waitingFor) },
   ]} />
@@ -68,7 +69,7 @@ const pause = (run: Run) => RUNNING.includes(run.status) ? 1000 : run.status ===
 
 export function Run({ id }: { id: string }) {
   const run = useLoaded(() => got(api.GET('/runs/{id}', { params: { path: { id } } })), [id], pause)
-  const all = useFlows()
+  const flows = useFlowNames(useFlows(), run.value ? [run.value] : [])
   const names = useContactNames([run.value?.contactId ?? null])
   const may = useCan()('runs:write')
   const path = { params: { path: { id } } }
@@ -84,7 +85,7 @@ export function Run({ id }: { id: string }) {
       <p class="verdict" aria-live="polite"><Status value={value.status} /> {waiting(value.waitingFor)}</p>
       <Why reason={value.reason} />
       <Facts of={[
-        ['Flow', <><FlowLink run={value} all={all.value} />, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
+        ['Flow', <><FlowLink run={value} names={flows} />, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
         ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
       ]} />
       <Section title="The way it took">

@@ -1,16 +1,21 @@
-// Settings: the workspace, its members and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
+// Settings: the workspace, its members, their sign-in and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { useState } from 'preact/hooks'
-import { api, got, tagged, type Schemas } from '../api'
+import { api, download, got, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
 import { useCan, useMe } from '../me'
+import { narrow, useLocation } from '../router'
+import { switchTo } from '../session'
 import { CHANNELS } from '../words'
+import { Endpoints } from './endpoints'
+import { Plan } from './plan'
+import { SignOn } from './sign_on'
 import { Workspace } from './workspace'
-import { ago, Check, Confirm, Copy, Facts, Field, Form, Link, Refused, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { ago, Check, Choice, Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Secret, Section, Shown, Status, Table, When } from '../ui'
 
 const PARTS = [
   ['workspace', 'Workspace', '', () => <Workspace />], ['account', 'Account', '', () => <Account />], ['members', 'Members', 'memberships:read', () => <Members />],
-  ['keys', 'API keys', 'api_keys:read', () => <Keys />], ['channels', 'Channels', 'settings:read', () => <Channels />], ['endpoints', 'Event endpoints', 'event_endpoints:read', () => <Endpoints />],
+  ['sign-in', 'Single sign-on', 'settings:read', () => <SignOn />], ['keys', 'API keys', 'api_keys:read', () => <Keys />], ['channels', 'Channels', 'settings:read', () => <Channels />], ['endpoints', 'Event endpoints', 'event_endpoints:read', () => <Endpoints />],
   ['suppressions', 'Suppressions', 'suppressions:read', () => <Suppressions />], ['topics', 'Topics', 'contacts:read', () => <Later load={reaching} show={({ Topics }) => <Topics />} />], ['audit', 'Audit trail', 'audit_logs:read', () => <Audit />], ['plan', 'Plan', 'billing:read', () => <Plan />],
 ] as const
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
@@ -50,7 +55,27 @@ function Account() {
         <Field label="New password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={draft.newPassword} set={newPassword => setDraft({ ...draft, newPassword })} problem={act.problem} pointer="/newPassword" />
       </Form>
     </Section>
+    <OwnWorkspaces />
   </>
+}
+
+function OwnWorkspaces() {
+  const list = useListed(cursor => got(api.GET('/workspaces', { params: { query: { cursor, limit: 50 } } })), [])
+  const { workspace } = useMe()
+  const [draft, set, forget] = useDraft('workspace.new', { name: '' })
+  const act = useAct(), going = useAct()
+  return <Section title="Your workspaces">
+    <Refused problem={going.problem} />
+    <Table caption="Your workspaces, newest first" of={list} id={each => each.id} empty={<p>None.</p>} columns={[
+      { name: 'Name', show: each => each.name }, { name: 'Your role', show: each => each.role }, { name: 'Made', show: each => <When at={each.createdAt} /> },
+      { name: 'Actions', show: each => (each.id === workspace.id ? 'this one' : <button type="button" disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Go there</button>) },
+    ]} />
+    <Form act={act} label="Make it and go there" known={['/name']} submit={async () => {
+      const made = await got(api.POST('/workspaces', { body: { name: draft.name } }))
+      forget()
+      await switchTo(made.id)
+    }}><Field label="Name of a new workspace" required value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" hint="Contacts, flows and members of workspaces are apart. You are its owner." /></Form>
+  </Section>
 }
 
 // --- members and keys -------------------------------------------------------------------------------
@@ -96,35 +121,32 @@ function ChangeMember({ member, done }: { member: Schemas['Membership']; done: (
   </Confirm>
 }
 
-function Secret({ name, value, forget }: { name: string; value: string; forget: () => void }) {
-  return <div class="note" role="status"><p>{name}. It is shown only now: store it where your secrets are.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>I have stored it</button></p></div>
-}
-
 function Keys() {
   const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role })
+  const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role, expiresAt: '' })
   const [made, setMade] = useState('')
   const act = useAct()
   const may = useCan()('api_keys:write')
   return <>
     {made && <Secret name="The new key" value={made} forget={() => setMade('')} />}
     <Table caption="API keys" of={list} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
-      { name: 'Name', show: each => each.name }, { name: 'Role', show: each => each.role },
-      { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => (each.lastUsedAt ? ago(each.lastUsedAt) : 'never') },
+      { name: 'Name', show: each => <>{each.name} <span class="soft">…{each.last4}</span></> }, { name: 'Role', show: each => each.role },
+      { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => (each.lastUsedAt ? ago(each.lastUsedAt) : 'never') },
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
     ]} />
-    {may && <Section title="New key"><Form act={act} label="Make the key" known={['/name', '/role']} submit={async () => {
-      setMade((await got(api.POST('/settings/api-keys', { body: draft as never }))).key)
-      forget({ ...draft, name: '' })
+    {may && <Section title="New key"><Form act={act} label="Make the key" known={['/name', '/role', '/expiresAt']} submit={async () => {
+      setMade((await got(api.POST('/settings/api-keys', { body: { ...draft, expiresAt: draft.expiresAt ? new Date(draft.expiresAt).toISOString() : null } as never }))).key)
+      forget({ ...draft, name: '', expiresAt: '' })
       await list.reload()
     }}><div class="columns">
         <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
         <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
+        <Field label="It ends" type="datetime-local" hint="By your clock; empty: never." value={draft.expiresAt} set={expiresAt => set({ expiresAt })} problem={act.problem} pointer="/expiresAt" />
       </div></Form></Section>}
   </>
 }
 
-// --- channels and endpoints -------------------------------------------------------------------------
+// --- channels ---------------------------------------------------------------------------------------
 
 const PROVIDERS: Record<string, readonly (readonly [string, string, boolean])[]> = {
   smtp: [['url', 'URL, smtps://user:password@host', true], ['from', 'Sender', false]], resend: [['apiKey', 'API key', true], ['from', 'Sender', false], ['webhookSecret', 'Webhook secret', true]],
@@ -170,68 +192,25 @@ function ChannelForm({ channel, done }: { channel: Schemas['Way']['channel']; do
   </Form>
 }
 
-function Endpoints() {
-  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: 50 } } })), [])
-  const [draft, set, forget] = useDraft('endpoint', { url: '', description: '' })
-  const [secret, setSecret] = useState('')
-  const act = useAct()
-  const may = useCan()('event_endpoints:write')
-  return <>
-    {secret && <Secret name="The secret that signs the events" value={secret} forget={() => setSecret('')} />}
-    {list.rows?.length === 0 && <p class="empty">Nobody is told what happens here yet. Add the URL of your own program.</p>}
-    <Refused problem={list.problem} />
-    {list.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
-    {may && <Section title="New endpoint"><Form act={act} label="Add it" known={['/url', '/description']} submit={async () => {
-      setSecret((await got(api.POST('/event-endpoints', { body: { url: draft.url, description: draft.description || null } as never }))).secret)
-      forget()
-      await list.reload()
-    }}>
-      <Field label="URL" type="url" required value={draft.url} set={url => set({ url })} problem={act.problem} pointer="/url" />
-      <Field label="Description" value={draft.description} set={description => set({ description })} problem={act.problem} pointer="/description" />
-    </Form></Section>}
-  </>
-}
+// --- suppressions and audit -------------------------------------------------------------------------
 
-function Endpoint({ of, reload, shown }: { of: Schemas['Endpoint']; reload: () => Promise<void>; shown: (secret: string) => void }) {
-  const may = useCan()('event_endpoints:write')
-  const [open, setOpen] = useState(false)
-  const [replayed, setReplayed] = useState('')
-  const path = { params: { path: { id: of.id } } }
-  const act = useAct()
-  return <Section title={of.description ?? of.url} actions={<span class="actions">
-    <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>Attempts</button>
-    {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } as never })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
-    {may && <Confirm label="Replay a day" title="Send the events of the last day again?" act={async () => { const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body: { since: new Date(Date.now() - 86_400_000).toISOString() } })); setReplayed(`${answer.replayed} events are sent again.`) }}><p>All that failed or was missed since this time yesterday is sent again.</p></Confirm>}
-    {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on.</p></Confirm>}
-    {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing is sent to it any more, and its attempts go.</p></Confirm>}
-  </span>}>
-    <p><code>{of.url}</code> {of.enabled ? <Status value="ACTIVE" /> : <><Status value="PAUSED" /> {of.disabledReason}</>}{of.failingSince && <> failing since <When at={of.failingSince} /></>}</p>
-    <p class="soft">{of.types.length ? of.types.join(', ') : 'All events.'}</p>
-    {replayed && <p role="status">{replayed}</p>}
-    <Refused problem={act.problem} />
-    {open && <EventAttempts id={of.id} />}
-  </Section>
-}
-
-function EventAttempts({ id }: { id: string }) {
-  const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), [id], 5000)
-  const may = useCan()('event_endpoints:write')
-  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No event has been sent to it yet.</p>} columns={[
-    { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'At', show: each => <When at={each.createdAt} /> },
-    { name: 'Answer', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
-    { name: 'Actions', show: each => may && each.status === 'FAILED' && <Confirm label="Send again" title="Send this event again?" act={async () => { await got(api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', { params: { path: { id, attemptId: each.id } } })); await list.reload() }}><p>It is sent under the same webhook-id.</p></Confirm> },
-  ]} />
-}
-
-// --- suppressions, audit, plan ----------------------------------------------------------------------
+const REASONS = ['unsubscribed', 'bounced', 'complained', 'stopped', 'manual', 'erased'] as const satisfies readonly Schemas['Suppression']['reason'][]
 
 function Suppressions() {
-  const list = useListed(cursor => got(api.GET('/suppressions', { params: { query: { cursor, limit: 50 } } })), [])
+  const { query } = useLocation()
+  const of = (name: string) => query.get(name) || undefined
+  const filters = { channel: of('channel') as keyof typeof CHANNELS | undefined, reason: of('reason') as Schemas['Suppression']['reason'] | undefined, address: of('address') }
+  const list = useListed(cursor => got(api.GET('/suppressions', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
   const [draft, set, forget] = useDraft('suppression', { channel: 'email' as keyof typeof CHANNELS, address: '' })
   const act = useAct()
   const may = useCan()('suppressions:write')
   return <>
-    <Table caption="Suppressed addresses" of={list} id={each => each.id} empty={<p>No address is suppressed. Bounces, complaints and opt-outs appear here.</p>} columns={[
+    <Filters>
+      <Search label="Search" name="address" value={filters.address ?? ''} placeholder="the whole address" />
+      <Choice label="Channel" name="channel" value={filters.channel ?? ''} options={Object.entries(CHANNELS)} />
+      <Choice label="Reason" name="reason" value={filters.reason ?? ''} options={REASONS} />
+    </Filters>
+    <Table caption="Suppressed addresses" of={list} id={each => each.id} empty={query.size ? <p>No address is like that. <Link to="/settings/suppressions">Show all</Link></p> : <p>No address is suppressed. Bounces, complaints and opt-outs appear here.</p>} columns={[
       { name: 'Address', show: each => each.address ?? <span class="soft">known by its hash alone</span> }, { name: 'Channel', show: each => each.channel }, { name: 'Reason', show: each => each.reason.replaceAll('_', ' ') },
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Actions', show: each => may && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Messages go to this address again. Do this only when you know that the person wants it.</p></Confirm> },
@@ -256,37 +235,23 @@ function Audit() {
 function Trail() {
   const [verdict, setVerdict] = useState<Schemas['AuditLogsVerification'] | null>(null)
   const act = useAct()
-  const list = useListed(cursor => got(api.GET('/audit-logs', { params: { query: { cursor, limit: 50 } } })), [])
+  const { query } = useLocation()
+  const of = (name: string) => query.get(name) || undefined
+  const filters = { action: of('action'), actor: of('actor'), resourceId: of('resourceId') }
+  const list = useListed(cursor => got(api.GET('/audit-logs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
   return <>
-    <p><button type="button" disabled={act.busy} onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}>Verify the trail</button></p>
+    <p class="buttons"><button type="button" disabled={act.busy} onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}>Verify the trail</button>
+      <button type="button" disabled={act.busy} onClick={() => void act.run(() => download('/audit-logs/export', 'audit-logs.ndjson'))}>Export all</button></p>
     <Refused problem={act.problem} />
     {verdict && <p role="status">{verdict.whole ? <><Status value="ACTIVE" /> Whole: {verdict.entries} entries, none changed or missing.</> : <><Status value="FAILED" /> {verdict.fault?.message}</>}</p>}
-    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={<p>Nothing has been changed yet.</p>} columns={[
-      { name: 'At', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: each => each.actor.name }, { name: 'Did', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
+    <Filters>
+      <Search label="Did" name="action" value={filters.action ?? ''} placeholder="contact.created" />
+      <Search label="To" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
+      {filters.actor && <button type="button" onClick={() => narrow({ actor: '' })}>By anybody</button>}
+    </Filters>
+    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entry is like that. <Link to="/settings/audit">Show all</Link></p> : <p>Nothing has been changed yet.</p>} columns={[
+      { name: 'At', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: ({ actor }) => (actor.id ? <Link to={`/settings/audit?actor=${actor.id}`}>{actor.name}</Link> : actor.name) }, { name: 'Did', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
       { name: 'To', show: each => <code>{each.resource.id}</code> }, { name: 'Changes', class: 'wide', show: each => Object.entries(each.changes ?? {}).map(([name, [before, after]]) => `${name}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`).join('; ') },
     ]} />
   </>
-}
-
-const limit = (value: number | null) => (value === null ? 'no limit' : value.toLocaleString())
-
-function Plan() {
-  const plan = useLoaded(() => got(api.GET('/billing/plan')), [])
-  const may = useCan()('billing:write')
-  const act = useAct()
-  const buy = (wanted: string) => act.run(async () => {
-    const back = location.href
-    const { checkoutUrl } = await got(api.POST('/billing/checkout', { body: { plan: wanted, successUrl: back, cancelUrl: back } as never }))
-    location.assign(checkoutUrl)
-  })
-  return <Shown of={plan}>{value => <>
-    <Facts of={[
-      ['Plan', <b>{value.plan}</b>], ['Contacts', `${value.usage.contacts.toLocaleString()} of ${limit(value.limits.contacts)}`], ['Messages this month', `${value.usage.messagesPerMonth.toLocaleString()} of ${limit(value.limits.messagesPerMonth)}`],
-      ['Members', `${value.usage.members} of ${limit(value.limits.members)}`], ...(value.sending.dailyLimit === null ? [] : [['Sent today', `${value.sending.sentToday.toLocaleString()} of ${limit(value.sending.dailyLimit)}`]] as const), ['Renews', <When at={value.renewsAt} none="–" />],
-    ]} />
-    <Refused problem={act.problem} />
-    <Section title="Plans"><table><thead><tr><th scope="col">Plan</th><th scope="col">Price</th><th scope="col">Contacts</th><th scope="col">Messages a month</th><th scope="col"><span class="unseen">Choose</span></th></tr></thead>
-      <tbody>{value.available.map(each => <tr key={each.plan}><td data-name="Plan">{each.plan}</td><td data-name="Price">{(each.price / 100).toLocaleString(undefined, { style: 'currency', currency: each.currency })}</td><td data-name="Contacts">{limit(each.limits.contacts)}</td><td data-name="Messages a month">{limit(each.limits.messagesPerMonth)}</td>
-        <td>{each.plan === value.plan ? 'yours' : may && each.price > 0 && <button type="button" disabled={act.busy} onClick={() => void buy(each.plan)}>Choose {each.plan}</button>}</td></tr>)}</tbody></table></Section>
-  </>}</Shown>
 }

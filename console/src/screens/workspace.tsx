@@ -1,8 +1,10 @@
-// The workspace itself: its sender, what marketing it allows itself, and whether it sends.
+// The workspace itself: its sender, what marketing it allows itself, whether it sends, and its end.
+import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
-import { Check, Facts, Field, Form, Shown, Unsaved } from '../ui'
+import { leave } from '../session'
+import { Check, Confirm, Facts, Field, Form, Section, Shown, Unsaved } from '../ui'
 
 export function Workspace() {
   const workspace = useLoaded(() => tagged(api.GET('/settings/workspace')), [])
@@ -11,7 +13,19 @@ export function Workspace() {
     workspace.set(now)
     return now.value
   }
-  return <Shown of={workspace}>{({ value, tag }) => <WorkspaceForm value={value} tag={tag} again={again} />}</Shown>
+  const may = useCan()('workspaces:write')
+  return <Shown of={workspace}>{({ value, tag }) => <><WorkspaceForm value={value} tag={tag} again={again} />{may && <Close of={value} />}</>}</Shown>
+}
+
+function Close({ of }: { of: Schemas['Workspace'] }) {
+  const [name, setName] = useState('')
+  return <Section title="Delete the workspace">
+    <p>Nothing runs in it any more, nothing is sent, and soon all that is in it is deleted.</p>
+    <p class="buttons"><Confirm label="Delete the workspace" danger title={`Delete ${of.name}?`} sure="Delete it for good" known={['/name']} act={async () => { await got(api.DELETE('/settings/workspace', { body: { name } })); await leave() }}>{problem => <>
+      <p>Its contacts, flows, templates, messages and members go with it, its keys stop working, and what is paid for ends. This cannot be undone. Afterwards you are signed out.</p>
+      <Field label="The name of the workspace, to the letter" value={name} set={setName} autocomplete="off" problem={problem} pointer="/name" />
+    </>}</Confirm></p>
+  </Section>
 }
 
 const drafted = (value: Schemas['Workspace']) => ({

@@ -1,0 +1,113 @@
+// A flow from a file: tried without changing anything, then brought in as it was tried.
+import { useRef, useState } from 'preact/hooks'
+import { raw, type Schemas } from '../api'
+import { useAct, useDraft, useLoaded } from '../data'
+import { isObject, objectOf, parse } from '../exact'
+import { useCan } from '../me'
+import { go } from '../router'
+import type { Refusal } from '../session'
+import { Check, Facts, Field, Refused, Screen, Section, Status, Unsaved } from '../ui'
+import { DifferenceShown } from './difference'
+import { kinds } from './kinds'
+import { difference, docOf, type Doc, type Json } from './model'
+
+type Imported = Schemas['Imported']
+type File_ = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; cases?: unknown; casesGate?: boolean }
+
+const FILE = '/file', DEFINITION = '/definition'
+const DONE = { created: 'It is new', updated: 'It is there and changes', unchanged: 'It is there and stays as it is' } as const
+const TEMPLATES = { created: 'new', updated: 'changes', unchanged: 'stays as it is' } as const
+const EMPTY = { text: '', activate: false }
+
+/** The line on which a value of a JSON text stands; the nearest that holds it where it is missing. */
+export function lineOf(text: string, pointer: string): number {
+  const wanted = pointer.split('/').slice(1).map(key => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+  const path: (string | number)[] = []
+  let found = 0, deepest = -1, isKey = false
+  for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    if (token === '}' || token === ']') { path.pop(); continue }
+    if (token === ',') { const last = path.at(-1); isKey = typeof last === 'string'; if (typeof last === 'number') path[path.length - 1] = last + 1; continue }
+    if (token === ':') { isKey = false; continue }
+    if (isKey) path[path.length - 1] = JSON.parse(token) as string
+    const depth = path.length
+    if (depth > deepest && depth <= wanted.length && path.every((key, at) => String(key) === wanted[at])) { deepest = depth; found = index }
+    if (token === '{' || token === '[') { path.push(token === '{' ? '' : 0); isKey = token === '{' }
+  }
+  return text.slice(0, found).split('\n').length
+}
+
+const docIn = ({ name, definition, casesGate }: File_): Doc => docOf({ ...definition, name, casesGate: casesGate ?? false, trigger: definition.trigger ?? {} })
+const isSigned = (text: string) => { try { const { definition } = parse(text) as Partial<File_>; return definition?.trigger?.signed === true } catch { return false } }
+
+export function ImportFlow() {
+  const [draft, change, forget, wasKept] = useDraft('flow.import', EMPTY)
+  const [secret, setSecret] = useState('')
+  const [plan, setPlan] = useState<Imported | null>(null)
+  const area = useRef<HTMLDivElement>(null)
+  const act = useAct()
+  const set = (changes: Partial<typeof EMPTY>) => { setPlan(null); act.clear(); change(changes) }
+  if (!useCan()('workflows:write')) return <Screen title="Import a flow"><p class="empty">You may look at flows, but not bring any in.</p></Screen>
+  const send = async (mode: 'dry_run' | 'update', headers: Record<string, string> = {}) => {
+    const body = JSON.stringify({ file: objectOf(draft.text, FILE), mode, activate: draft.activate, ...(secret ? { signingSecret: secret } : {}) })
+    return parse(await (await raw('/definitions/import', { method: 'POST', headers: { 'Content-Type': 'application/json', ...headers }, body })).text()) as Imported
+  }
+  const tried = () => act.run(async () => setPlan(await send('dry_run')))
+  /** Only what was tried: nothing is changed that somebody changed since. */
+  const done = (from: Imported) => act.run(async () => {
+    const { id } = await send('update', from.etagBefore ? { 'If-Match': from.etagBefore } : { 'If-None-Match': '*' })
+    forget()
+    go(`/flows/${id!.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`)
+  })
+  const show = (line: number) => {
+    const box = area.current?.querySelector('textarea')
+    const before = draft.text.split('\n').slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0)
+    box?.focus()
+    box?.setSelectionRange(before, before + (draft.text.split('\n')[line - 1]?.length ?? 0))
+  }
+  const unread = act.problem?.errors.filter(each => each.pointer === FILE) ?? []
+  return <Screen title="Import a flow" lead="A file that was exported, here or elsewhere: one flow with the templates that it sends.">
+    {wasKept && <Unsaved forget={() => { setPlan(null); forget() }} label="Begin anew" />}
+    <div class="form" ref={area}>
+      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => set({ text })) }} /></div>
+      <Field label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={act.problem && unread.length ? { ...act.problem, errors: unread } as Refusal : null} pointer={FILE} />
+      {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} problem={act.problem} pointer="/signingSecret" hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
+      <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} />
+      <Wrong problem={act.problem} text={draft.text} show={show} />
+      <p class="buttons">
+        <button type="button" class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried()}>Try it without changing anything</button>
+        <button type="button" disabled={!plan || act.busy} onClick={() => void (plan && done(plan))}>Import now</button>
+      </p>
+    </div>
+    {plan && <Plan of={plan} text={draft.text} show={show} />}
+  </Screen>
+}
+
+type Place = { text: string; show: (line: number) => void }
+
+function At({ pointer, text, show }: Place & { pointer: string }) {
+  const line = lineOf(text, pointer)
+  return <><button type="button" class="plain" onClick={() => show(line)}>Line {line}</button> <code>{pointer}</code></>
+}
+
+/** A refusal, each error with the line of the file that it is about. */
+function Wrong({ problem, ...place }: Place & { problem: Refusal | null }) {
+  const inFile = problem?.errors.filter(each => each.pointer.startsWith(`${FILE}/`)) ?? []
+  return <>
+    <Refused problem={problem} known={[FILE, '/signingSecret', ...inFile.map(each => each.pointer)]} />
+    {inFile.length > 0 && <ul class="plain">{inFile.map(each => <li key={each.pointer + each.message}><At pointer={each.pointer.slice(FILE.length)} {...place} /> <span class="wrong">{each.message}</span></li>)}</ul>}
+  </>
+}
+
+function Plan({ of, ...place }: Place & { of: Imported }) {
+  const all = useLoaded(kinds, [])
+  const [before, after] = [of.before as File_ | null, of.file as File_]
+  const isActive = of.state === 'ACTIVE'
+  const hasOtherCases = isObject(before) && JSON.stringify(before.cases ?? []) !== JSON.stringify(after.cases ?? [])
+  return <Section title="What would be done">
+    <Facts of={[['Flow', of.name], ['Key', <code>{of.key}</code>], ['What becomes of it', DONE[of.action]], ['State', <Status value={of.state} />]]} />
+    {before && of.action === 'updated' && isActive && <p class="note">It is active: the change counts at once. Runs under way stay on the version that they began with.</p>}
+    {of.findings.length > 0 && <><h3>What the check finds</h3><ul class="plain">{of.findings.map((one, index) => <li key={index}><Status value={one.severity} /> <At pointer={DEFINITION + one.pointer} {...place} /> {one.message}</li>)}</ul></>}
+    {of.templates.length > 0 && <><h3>Its templates</h3><ul class="plain">{of.templates.map(one => <li key={one.key}>{one.name} <code>{one.key}</code>: {TEMPLATES[one.action]}</li>)}</ul></>}
+    {before && all.value && <><h3>What changes in the flow</h3><DifferenceShown of={difference(docIn(before), docIn(after), all.value)} />{hasOtherCases && <p>Its cases change.</p>}</>}
+  </Section>
+}

@@ -1,0 +1,97 @@
+// Event endpoints: programs that are notified of what happens here, with what was sent to each.
+import { useState } from 'preact/hooks'
+import { api, got, settled, tagged, type Schemas } from '../api'
+import { useAct, useDraft, useListed, type Act } from '../data'
+import { useCan } from '../me'
+import { Check, Confirm, Field, Form, Refused, Section, Secret, Status, Table, When } from '../ui'
+
+type Stored = Schemas['Endpoint']
+type Type = NonNullable<Schemas['WritableEndpoint']['types']>[number]
+const TYPES: Record<Type, string> = {
+  'contact.created': 'a contact was made', 'contact.updated': 'a contact was changed', 'contact.deleted': 'a contact was erased', 'contact.unsubscribed': 'a contact unsubscribed',
+  'run.completed': 'a run came to its end', 'run.failed': 'a run failed',
+  'message.sent': 'a message was sent', 'message.delivered': 'a message arrived', 'message.bounced': 'a message came back', 'message.complained': 'a recipient called it spam', 'message.failed': 'a message was not sent', 'message.unknown': 'it is unknown whether a message arrived',
+  'broadcast.paused': 'a broadcast was paused', 'broadcast.sent': 'a broadcast was sent',
+}
+const EMPTY = { url: '', description: '', types: [] as string[] }
+type Draft = typeof EMPTY
+const KNOWN = ['/url', '/description', '/types']
+const drafted = ({ url, description, types }: Stored): Draft => ({ url, description: description ?? '', types })
+const written = (draft: Draft) => ({ url: draft.url, description: draft.description || null, types: draft.types }) as never
+
+function Fields({ draft, change, act }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: Act }) {
+  const wrong = act.problem?.errors.filter(error => error.pointer.startsWith('/types')) ?? []
+  return <>
+    <Field label="URL" type="url" required value={draft.url} set={url => change({ url })} problem={act.problem} pointer="/url" />
+    <Field label="Description" value={draft.description} set={description => change({ description })} problem={act.problem} pointer="/description" />
+    <fieldset class="group"><legend>Events</legend><p class="hint">None chosen: all, also those that are added later.</p>
+      <div class="columns">{Object.entries(TYPES).map(([type, words]) => <Check key={type} label={words} value={draft.types.includes(type)}
+        set={isOn => change({ types: Object.keys(TYPES).filter(one => (one === type ? isOn : draft.types.includes(one))) })} />)}</div>
+      {wrong.length > 0 && <p class="wrong">{wrong.map(error => error.message).join(' ')}</p>}</fieldset>
+  </>
+}
+
+export function Endpoints() {
+  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: 50 } } })), [])
+  const [draft, change, forget] = useDraft('endpoint', EMPTY)
+  const [secret, setSecret] = useState('')
+  const act = useAct()
+  const may = useCan()('event_endpoints:write')
+  return <>
+    {secret && <Secret name="The secret that signs the events" value={secret} forget={() => setSecret('')} />}
+    {list.rows?.length === 0 && <p class="empty">Nobody is told what happens here yet. Add the URL of your own program.</p>}
+    <Refused problem={list.problem} />
+    {list.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
+    {list.more && <p><button type="button" disabled={list.busy} onClick={() => void list.more?.()}>Show more</button></p>}
+    {may && <Section title="New endpoint"><Form act={act} label="Add it" known={KNOWN} submit={async () => {
+      setSecret((await got(api.POST('/event-endpoints', { body: written(draft) }))).secret)
+      forget()
+      await list.reload()
+    }}><Fields draft={draft} change={change} act={act} /></Form></Section>}
+  </>
+}
+
+function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<void>; shown: (secret: string) => void }) {
+  const may = useCan()('event_endpoints:write')
+  const [open, setOpen] = useState<'' | 'attempts' | 'change'>('')
+  const [replayed, setReplayed] = useState('')
+  const path = { params: { path: { id: of.id } } }
+  const act = useAct()
+  const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
+  return <Section title={of.description ?? of.url} actions={<span class="actions">
+    <button {...toggle('attempts')}>Attempts</button>
+    {may && <button {...toggle('change')}>Change</button>}
+    {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } as never })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
+    {may && <Confirm label="Replay a day" title="Send the events of the last day again?" act={async () => { const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body: { since: new Date(Date.now() - 86_400_000).toISOString() } })); setReplayed(`${answer.replayed} events are sent again.`) }}><p>All that failed or was missed since this time yesterday is sent again.</p></Confirm>}
+    {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on.</p></Confirm>}
+    {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing is sent to it any more, and its attempts go.</p></Confirm>}
+  </span>}>
+    <p><code>{of.url}</code> {of.enabled ? <Status value="ACTIVE" /> : <><Status value="PAUSED" /> {of.disabledReason}</>}{of.failingSince && <> failing since <When at={of.failingSince} /></>}</p>
+    <p class="soft">{of.types.length ? of.types.map(type => TYPES[type as Type] ?? type).join(', ') : 'All events.'}</p>
+    {replayed && <p role="status">{replayed}</p>}
+    <Refused problem={act.problem} />
+    {open === 'attempts' && <Attempts id={of.id} />}
+    {open === 'change' && <Change of={of} done={async () => { setOpen(''); await reload() }} />}
+  </Section>
+}
+
+function Change({ of, done }: { of: Stored; done: () => Promise<void> }) {
+  const [draft, change, forget] = useDraft(`endpoint.${of.id}`, drafted(of))
+  const act = useAct()
+  const path = { params: { path: { id: of.id } } }
+  return <Form act={act} label="Save" known={KNOWN} submit={async () => {
+    const { tag } = await tagged(api.GET('/event-endpoints/{id}', path))
+    await settled(got(api.PATCH('/event-endpoints/{id}', { ...path, headers: { 'If-Match': tag }, body: written(draft) })), async () => JSON.stringify(drafted(await got(api.GET('/event-endpoints/{id}', path)))) === JSON.stringify(draft))
+    if (forget(draft)) await done()
+  }}><Fields draft={draft} change={change} act={act} /></Form>
+}
+
+function Attempts({ id }: { id: string }) {
+  const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), [id], 5000)
+  const may = useCan()('event_endpoints:write')
+  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No event has been sent to it yet.</p>} columns={[
+    { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'At', show: each => <When at={each.createdAt} /> },
+    { name: 'Answer', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
+    { name: 'Actions', show: each => may && each.status === 'FAILED' && <Confirm label="Send again" title="Send this event again?" act={async () => { await got(api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', { params: { path: { id, attemptId: each.id } } })); await list.reload() }}><p>It is sent under the same webhook-id.</p></Confirm> },
+  ]} />
+}

@@ -1,0 +1,44 @@
+// Single sign-on: the domains whose people join the workspace when they sign in for the first time.
+import { api, got } from '../api'
+import { useAct, useDraft, useListed } from '../data'
+import { useCan } from '../me'
+import { has } from '../session'
+import { useState } from 'preact/hooks'
+import { Confirm, Field, Form, Link, Section, Table, When } from '../ui'
+
+const ROLES = [['viewer', 'viewer'], ['editor', 'editor']] as const
+type Role = (typeof ROLES)[number][0]
+
+const claim = (domain: string, role: Role) => got(api.PUT('/settings/sign-in-domains/{domain}', { params: { path: { domain } }, body: { role } }))
+
+export function SignOn() {
+  const list = useListed(() => got(api.GET('/settings/sign-in-domains')), [])
+  const members = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 200 } } })), [])
+  const [draft, set, forget] = useDraft('sign-in-domain', { domain: '', role: 'viewer' as Role })
+  const act = useAct()
+  const may = useCan()('workspaces:write')
+  return <>
+    <p>{has('sign-on') ? 'Members can sign in with the provider that this Tidings is connected to.' : 'This Tidings is not connected to a provider of single sign-on; its operator can do that. Domains count once it is.'} Whoever signs in there for the first time, with an address at one of these domains, joins this workspace.</p>
+    <Table caption="Domains" of={list} id={each => each.domain} empty={<p>No domain is claimed: people join by an invitation.</p>} columns={[
+      { name: 'Domain', show: each => each.domain },
+      { name: 'They become', show: each => each.role },
+      { name: 'Claimed by', show: each => members.rows?.find(one => one.userId === each.claimedBy)?.name ?? <code>{each.claimedBy}</code> },
+      { name: 'Since', show: each => <When at={each.createdAt} /> },
+      { name: 'Actions', show: each => may && <span class="actions"><ChangeRole of={each} done={list.reload} />
+        <Confirm label="Release" danger title={`Release ${each.domain}?`} act={async () => { await got(api.DELETE('/settings/sign-in-domains/{domain}', { params: { path: { domain: each.domain } } })); await list.reload() }}>
+          <p>Who signs in from there for the first time no longer joins this workspace. Members who came from there stay. Another workspace may claim it.</p></Confirm></span> },
+    ]} />
+    {may && <Section title="Claim a domain"><Form act={act} label="Claim it" known={['/domain']} submit={async () => { await claim(draft.domain.trim(), draft.role); forget(); await list.reload() }}><div class="columns">
+      <Field label="Domain" required placeholder="acme.example" hint={<>That of your own address, which has to be verified: <Link to="/settings/account">Account</Link>.</>} value={draft.domain} set={domain => set({ domain })} problem={act.problem} pointer="/domain" />
+      <Field label="Who comes from there becomes" value={draft.role} set={role => set({ role: role as Role })} options={ROLES} problem={act.problem} pointer="/role" />
+    </div></Form></Section>}
+  </>
+}
+
+function ChangeRole({ of, done }: { of: { domain: string; role: Role }; done: () => Promise<void> }) {
+  const [role, setRole] = useState(of.role)
+  return <Confirm label="Change" title={`What becomes of who comes from ${of.domain}?`} act={async () => { await claim(of.domain, role); await done() }}>
+    <p>It holds for those who come from now on. Members keep the role that they have.</p>
+    <Field label="They become" value={role} set={next => setRole(next as Role)} options={ROLES} />
+  </Confirm>
+}

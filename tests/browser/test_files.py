@@ -1,0 +1,143 @@
+"""A flow as a file: exported from its page, tried, brought in as it was tried."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import HOSTILE, Service, Watch, opened
+from tests.browser.test_acts import confirmed
+from tests.browser.test_screens import clean
+
+TRY, BRING = "Try it without changing anything", "Import now"
+
+
+def flow(service: Service, mark: str) -> str:
+    content = {"subject": f"Tea {mark}", "html": "<p>Tea</p>"}
+    mail = service.made("/templates", {"name": mark, "channel": "email", "content": content})
+    steps = [
+        {"id": "tag", "type": "add_tag", "tag": "tea"},
+        {"id": "mail", "type": "send_message", "channel": "email", "templateId": mail["id"]},
+    ]
+    return str(service.made("/workflows", {"name": f"Tea {mark}", "steps": steps})["id"])
+
+
+def exported(page: Page, service: Service, id: str) -> tuple[str, Any]:
+    """The name of the file, and what is in it."""
+    opened(page, service, f"/flows/workflows/{id}")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    text = Path(download.value.path()).read_text("utf-8")
+    return download.value.suggested_filename, json.loads(text)
+
+
+def tag_of(service: Service, id: str) -> str:
+    return str(service.read(f"/workflows/{id}")["steps"][0]["tag"])
+
+
+def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
+    page: Page, service: Service, watch: Watch, tmp_path: Path
+):
+    watch.expected = "4"
+    mark = secrets.token_hex(4)
+    id = flow(service, mark)
+    name, file = exported(page, service, id)
+    assert (name, file["name"], list(file["templates"])) == (
+        f"tea-{mark}.json",
+        f"Tea {mark}",
+        [mark],
+    )
+    assert file == service.read(f"/workflows/{id}/export")
+
+    file["definition"]["steps"][0]["tag"] = HOSTILE[:40]
+    file["templates"][mark]["content"]["subject"] = "Coffee"
+    path = tmp_path / name
+    path.write_text(json.dumps(file, indent=2))
+    opened(page, service, "/flows")
+    page.get_by_role("link", name="Import").click()
+    page.get_by_label("File").set_input_files(path)
+    bring = page.get_by_role("button", name=BRING)
+    expect(bring).to_be_disabled()
+    page.get_by_role("button", name=TRY).click()
+    page.get_by_text("It is there and changes").wait_for()
+    page.get_by_text("Tag: tea → ").wait_for()
+    page.get_by_role("listitem").filter(has_text=f"{mark} {mark}: changes").wait_for()
+    assert tag_of(service, id) == "tea"
+    clean(page)
+
+    steps = [{"id": "tag", "type": "add_tag", "tag": "theirs"}]
+    changed = service.api.patch(f"/workflows/{id}", json={"steps": steps})
+    assert changed.status_code == 200, changed.text
+    bring.click()
+    page.get_by_role("alert").get_by_text("has changed").wait_for()
+    assert tag_of(service, id) == "theirs"
+    page.get_by_role("button", name=TRY).click()
+    page.get_by_text("Tag: theirs → ").wait_for()
+    bring.press("Enter")
+    page.get_by_role("heading", level=1, name=f"Tea {mark}").wait_for()
+    assert page.url.endswith(f"/flows/workflows/{id}")
+    assert tag_of(service, id) == HOSTILE[:40]
+    assert "ran" not in page.title().split()
+
+
+def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "422"
+    mark = secrets.token_hex(4)
+    step = {"type": "wait", "duration": HOSTILE}
+    file = {"name": HOSTILE[:60] + mark, "definition": {"steps": [{"type": "exit"}, step]}}
+    opened(page, service, "/flows/import")
+    area = page.get_by_label("What is in it, as JSON")
+    area.fill(json.dumps(file)[:-1])
+    page.get_by_role("button", name=TRY).click()
+    page.locator(".field .wrong", has_text="This is not JSON").wait_for()
+    area.fill(json.dumps(file, indent=1))
+    page.get_by_role("button", name=TRY).click()
+    wrong = page.get_by_role("listitem").filter(has_text="/definition/steps/1/duration")
+    wrong.first.wait_for()
+    clean(page)
+    line = wrong.get_by_role("button").first
+    text = json.dumps(file, indent=1).splitlines()
+    [number] = [at for at, one in enumerate(text, 1) if '"duration"' in one]
+    expect(line).to_have_text(f"Line {number}")
+    line.press("Enter")
+    expect(area).to_be_focused()
+    selected = "area => area.value.slice(area.selectionStart, area.selectionEnd)"
+    assert '"duration"' in area.evaluate(selected)
+    names = [one["name"] for one in service.read("/workflows?limit=200")["data"]]
+    assert not [name for name in names if name.endswith(mark)]
+    page.reload()
+    assert json.loads(area.input_value()) == file
+    step["duration"] = "P1D"
+    area.fill(json.dumps(file, indent=1))
+    page.get_by_role("button", name=TRY).click()
+    page.get_by_text("It is new").wait_for()
+    page.get_by_role("button", name=BRING).click()
+    page.get_by_role("heading", level=1, name=str(file["name"])).wait_for()
+    assert "ran" not in page.title().split()
+
+
+def test_an_old_version_is_seen_and_brought_back_by_the_editor(page: Page, service: Service):
+    mark = secrets.token_hex(4)
+    steps = [{"id": "first", "type": "add_tag", "tag": f"old-{mark}"}]
+    body = {"name": f"Twice {mark}", "steps": steps, "state": "ACTIVE"}
+    id = str(service.made("/workflows", body)["id"])
+    steps = [{"id": "first", "type": "add_tag", "tag": "new"}]
+    changed = service.api.patch(f"/workflows/{id}", json={"steps": steps})
+    assert changed.json()["version"] == 2, changed.text
+    opened(page, service, f"/flows/workflows/{id}/versions")
+    page.get_by_role("row", name="the first one").get_by_role("link", name="See it").click()
+    page.locator(".json").get_by_text(f"old-{mark}").first.wait_for()
+    clean(page)
+    confirmed(page, "Bring it back", "Open it in the editor")
+    page.wait_for_url(f"**/flows/workflows/{id}/edit")
+    page.get_by_text(f"old-{mark}").first.wait_for()
+    assert tag_of(service, id) == "new"
+    confirmed(page, "Save", "Save and go live")
+    service.until(lambda: tag_of(service, id) == f"old-{mark}")
+    assert service.read(f"/workflows/{id}")["version"] == 3

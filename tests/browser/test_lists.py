@@ -1,0 +1,117 @@
+"""Lists and choices that are longer than one page: the last one is reached, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from app.net.tls import system_trust
+from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
+
+MORE = 201  # than one answer of the API holds
+MAIL = {"channel": "email", "content": {"subject": "Hi", "html": "<p>Hi</p>"}}
+
+
+@pytest.fixture(scope="module")
+def crowd(service: Service) -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of somebody with 201 templates and flows, and the ID of the first of each."""
+    client = httpx2.Client(base_url=service.url, timeout=30, verify=system_trust())
+    email = "many@crowd.example"
+    account = {"name": "Many", "email": email, "password": PASSWORD, "workspaceName": "Crowd"}
+    client.headers["Authorization"] = f"Bearer {made(client, '/auth/register', account)['token']}"
+    first: dict[str, str] = {}
+    for number in range(1, MORE + 1):
+        name = f"Number {number:03}"
+        first.setdefault("template", made(client, "/templates", {"name": name, **MAIL})["id"])
+        first.setdefault("flow", made(client, "/workflows", {"name": name, "steps": []})["id"])
+    body = {"name": "To the first", "tag": "vip", "templateId": first["template"]}
+    first["broadcast"] = made(client, "/broadcasts", body)["id"]
+    yield email, first
+    client.close()
+
+
+def made(client: httpx2.Client, path: str, body: object) -> dict[str, str]:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 201, answer.text
+    found = answer.json()
+    return {**found, "token": found.get("accessToken", "")}
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, service: Service, crowd: tuple[str, dict[str, str]]) -> Iterator[Page]:
+    context, watch = chromium.new_context(), Watch(service.url)
+    page = context.new_page()
+    watch.on(page)
+    signed_in(page, service, crowd[0])
+    yield page
+    context.close()
+    assert watch.found == []
+
+
+def choice(page: Page, label: str) -> Locator:
+    return page.get_by_role("combobox", name=label, exact=True)
+
+
+def chosen(page: Page, label: str) -> str:
+    """What the reader sees in a choice."""
+    shown = "select => select.selectedOptions[0].textContent"
+    return str(choice(page, label).evaluate(shown))
+
+
+def reached(page: Page, label: str, name: str) -> Locator:
+    """A choice that has this name only once more of it is shown."""
+    field = choice(page, label)
+    option = field.locator("option", has_text=name)
+    more = page.get_by_role("button", name=f"Show more: {label}")
+    expect(more).to_be_enabled()
+    expect(option).to_have_count(0)
+    more.press("Enter")
+    expect(option).to_have_count(1)
+    expect(more).to_have_count(0)
+    return field
+
+
+def test_the_last_of_many_is_reached_in_lists_and_choices(
+    page: Page, service: Service, crowd: tuple[str, dict[str, str]]
+):
+    _, first = crowd
+    opened(page, service, "/flows")
+    listed = page.locator("tbody tr")
+    expect(listed).to_have_count(MORE - 1)
+    assert page.get_by_role("link", name="Number 001").count() == 0
+    page.get_by_role("button", name="Show more").click()
+    expect(listed).to_have_count(MORE)
+    page.get_by_role("link", name="Number 001").wait_for()
+
+    opened(page, service, "/runs")
+    reached(page, "Flow", "Number 001").select_option(label="Number 001")
+    page.wait_for_url(f"**/runs?flow={first['flow']}")
+    page.reload()
+    expect(choice(page, "Flow")).to_have_value(first["flow"])
+    assert chosen(page, "Flow") == "Number 001"
+
+    opened(page, service, "/broadcasts/new")
+    reached(page, "What it says", "Number 001").select_option(label="Number 001")
+    page.get_by_text("By email, transactional.").wait_for()
+
+
+def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(
+    page: Page, service: Service, crowd: tuple[str, dict[str, str]]
+):
+    _, first = crowd
+    opened(page, service, f"/broadcasts/{first['broadcast']}/edit")
+    expect(choice(page, "What it says")).to_have_value(first["template"])
+    assert chosen(page, "What it says") == "Number 001"
+    asks = {"message": "sent", "templateId": first["template"], "broadcastId": first["broadcast"]}
+    opened(page, service, "/segments/new")
+    page.get_by_label("Name", exact=True).fill("The first")
+    page.get_by_role("button", name="As JSON").click()
+    page.get_by_label("The filter, as JSON").fill(json.dumps(asks))
+    page.get_by_role("button", name="As a form").click()
+    expect(choice(page, "Of the template")).to_have_value(first["template"])
+    assert chosen(page, "Of the template") == "Number 001"
+    assert chosen(page, "Of the broadcast") == "To the first"

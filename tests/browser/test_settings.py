@@ -1,0 +1,200 @@
+"""The settings of a workspace, changed on their screens and seen through the API afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from playwright.sync_api import Browser, Page, expect
+
+from app.net.tls import system_trust
+from tests.browser.conftest import HOSTILE, PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.test_acts import confirmed
+from tests.browser.test_screens import clean
+
+DOMAIN = "tidings.example"  # of the demo's owner
+
+
+def test_an_owner_claims_a_domain_for_single_sign_on_and_releases_it(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "4"
+    opened(page, service, "/settings/sign-in")
+    page.get_by_text("No domain is claimed").wait_for()
+    field = page.get_by_label("Domain", exact=True)
+    field.fill(HOSTILE[:20])
+    page.get_by_role("button", name="Claim it").click()
+    page.locator(".field .wrong", has_text="Must be a domain").wait_for()
+    expect(field).to_be_focused()
+    field.fill("gmail.com")
+    page.get_by_role("button", name="Claim it").click()
+    page.get_by_role("alert").get_by_text("Anybody can have an address").wait_for()
+    assert domains(service) == {}
+    verified(page, service)
+    opened(page, service, "/settings/sign-in")
+    expect(field).to_have_value("gmail.com")
+    field.fill(DOMAIN)
+    page.get_by_label("becomes").select_option("editor")
+    field.press("Enter")
+    row = page.get_by_role("row", name=DOMAIN)
+    row.wait_for()
+    assert domains(service) == {DOMAIN: "editor"}
+    clean(page)
+    row.get_by_role("button", name="Change").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("They become").select_option("viewer")
+    dialog.get_by_role("button", name="Change").click()
+    dialog.wait_for(state="hidden")
+    expect(row).to_contain_text("viewer")
+    assert domains(service) == {DOMAIN: "viewer"}
+    confirmed(page, "Release", within=row)
+    page.get_by_text("No domain is claimed").wait_for()
+    assert domains(service) == {}
+
+
+def verified(page: Page, service: Service) -> None:
+    """The address of the demo's owner, by the link in a letter that its screen asks for, and that
+    only its addressee can read."""
+
+    def letter() -> str:
+        with page.expect_response(re.compile("/sandbox/messages")) as answer:
+            opened(page, service, "/inbox")
+        found = re.findall(r"/account\S+?token=([\w.~-]+)", answer.value.text())
+        return str(found[0]) if found else ""
+
+    opened(page, service, "/settings/account")
+    page.get_by_role("button", name="Send the mail again").click()
+    page.get_by_text("A mail with a link is on its way.").wait_for()
+    token = service.until(letter)
+    answer = service.api.post("/auth/email/verify", json={"token": token})
+    assert answer.status_code < 300, answer.text
+
+
+def domains(service: Service) -> dict[str, str]:
+    found = service.read("/settings/sign-in-domains")["data"]
+    return {one["domain"]: one["role"] for one in found}
+
+
+def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "422"
+    opened(page, service, "/settings/endpoints")
+    new = page.locator("section", has=page.get_by_role("heading", name="New endpoint"))
+    new.get_by_label("URL").fill("ftp://example.com/chosen")
+    new.get_by_label("Description").fill(f"Chosen {HOSTILE}")
+    new.get_by_label("a run failed").check()
+    new.get_by_role("button", name="Add it").click()
+    new.locator(".field .wrong").wait_for()
+    new.get_by_label("URL").fill("https://example.com/chosen")
+    new.get_by_role("button", name="Add it").click()
+    page.get_by_text("It is shown only now").wait_for()
+    assert endpoint(service)["types"] == ["run.failed"]
+    own = page.locator("section", has=page.get_by_role("heading", name="Chosen"))
+    own.get_by_role("button", name="Change").click()
+    expect(own.get_by_label("a run failed")).to_be_checked()
+    own.get_by_label("a run failed").uncheck()
+    own.get_by_label("a message arrived", exact=True).press("Space")
+    own.get_by_label("Description").fill("Chosen again")
+    clean(page)
+    own.get_by_role("button", name="Save").press("Enter")
+    page.get_by_role("heading", name="Chosen again").wait_for()
+    found = endpoint(service)
+    assert (found["types"], found["description"]) == (["message.delivered"], "Chosen again")
+
+
+def endpoint(service: Service) -> Any:
+    all = service.read("/event-endpoints")["data"]
+    [found] = [one for one in all if one["url"] == "https://example.com/chosen"]
+    return found
+
+
+def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service):
+    mark = secrets.token_hex(4)
+    kept, other = f"kept-{mark}@example.com", f"other-{mark}@example.com"
+    ids = [
+        service.made("/suppressions", {"channel": "email", "address": address})["id"]
+        for address in (kept, other)
+    ]
+    opened(page, service, "/settings/suppressions")
+    page.get_by_label("Reason").select_option("manual")
+    page.get_by_label("Search").fill(kept)
+    page.wait_for_url("**/settings/suppressions?reason=manual&address=kept*")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    clean(page)
+    confirmed(page, "Lift", within=page.get_by_role("row", name=kept))
+    page.get_by_text("No address is like that.").wait_for()
+    assert [service.api.delete(f"/suppressions/{id}").status_code for id in ids] == [404, 204]
+
+
+def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
+    chromium: Browser, service: Service, watch: Watch
+):
+    watch.expected = "4"
+    context = chromium.new_context()
+    page = context.new_page()
+    watch.on(page)
+    email, name = f"wanda-{secrets.token_hex(4)}@example.com", "Second <b>shop</b>"
+    account = {"name": "Wanda", "email": email, "password": PASSWORD, "workspaceName": "First"}
+    answer = httpx2.post(f"{service.url}/auth/register", json=account, verify=system_trust())
+    assert answer.status_code == 201, answer.text
+    signed_in(page, service, email)
+    opened(page, service, "/settings/account")
+    page.get_by_label("Name of a new workspace").fill(name)
+    page.get_by_role("button", name="Make it and go there").press("Enter")
+    page.get_by_role("heading", level=1, name=name).wait_for()
+
+    opened(page, service, "/settings/plan")
+    page.get_by_role("button", name="Choose scale").click()
+    page.wait_for_url("**/sandbox/checkouts/**")
+    page.get_by_role("button", name="Pay").click()
+    page.wait_for_url("**/console/settings/plan")
+    confirmed(page, "Go down to growth")
+    page.get_by_role("row", name="growth").get_by_text("from").wait_for()
+    clean(page)
+    confirmed(page, "Keep scale")
+    page.get_by_role("button", name="Go down to growth").wait_for()
+
+    opened(page, service, "/settings/keys")
+    page.get_by_label("Name", exact=True).fill(HOSTILE)
+    page.get_by_label("It ends").fill("2001-01-01T09:00")
+    page.get_by_role("button", name="Make the key").click()
+    page.locator(".field .wrong").wait_for()
+    page.get_by_label("It ends").fill("2099-01-01T09:00")
+    page.get_by_role("button", name="Make the key").click()
+    expect(page.locator("tbody td[data-name=Ends]")).to_contain_text("2099")
+    opened(page, service, "/settings/audit")
+    page.get_by_role("searchbox", name="Did").fill("api_key.created")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator("td[data-name=Who] a").click()
+    page.wait_for_url("**/settings/audit?actor=*")
+    page.get_by_role("searchbox", name="Did").fill("workspace.deleted")
+    page.get_by_text("No entry is like that.").wait_for()
+    page.get_by_role("searchbox", name="Did").fill("")
+    page.get_by_role("button", name="By anybody").press("Enter")
+    page.wait_for_url("**/settings/audit")
+    clean(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    lines = Path(download.value.path()).read_text("utf-8").splitlines()
+    assert "api_key.created" in {json.loads(line)["action"] for line in lines}
+
+    opened(page, service, "/settings/workspace")
+    page.get_by_role("button", name="Delete the workspace").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Delete it for good").click()
+    field = dialog.get_by_label("The name of the workspace")
+    expect(field).to_be_focused()
+    field.fill(name)
+    dialog.get_by_role("button", name="Delete it for good").click()
+    page.get_by_role("button", name="Sign in").wait_for()
+    signed_in(page, service, email)
+    page.get_by_role("heading", level=1, name="First").wait_for()
+    opened(page, service, "/settings/account")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert watch.found == []
+    context.close()

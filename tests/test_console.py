@@ -1,0 +1,61 @@
+"""Whatever the API can do, a person can see and do in the console; docs/console.md says what not,
+and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.routes import ROUTES, SANDBOX_ROUTES
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "console/src"
+
+TYPED = re.compile(r"\bapi\.(GET|POST|PUT|PATCH|DELETE)\(\s*'([^']+)'")
+# By what carries a path that the generated client does not: its method is said elsewhere.
+PLAIN = re.compile(r"\b(?:ask|at|begin|download|exact|post|raw)\(\s*['`](/[^'`]*)")
+# A path of both shapes of definitions.
+OF_BOTH = re.compile(r"`/\$\{of\}([^`]*)`")
+MENTIONED = re.compile(
+    r"\b((?:GET|POST|PUT|PATCH|DELETE)(?:, (?:GET|POST|PUT|PATCH|DELETE))*) `(/[^`]*)`"
+)
+
+
+def sources() -> str:
+    files = [path for path in sorted(SOURCES.rglob("*.ts*")) if path.name != "schema.d.ts"]
+    return "\n".join(path.read_text("utf-8") for path in files)
+
+
+def shape(path: str) -> str:
+    """The path, whatever stands in its variable parts."""
+    return re.sub(r"\$\{(?:[^{}]|\{[^{}]*\})*\}|\{[^}]*\}|:[A-Za-z]+", "*", path.partition("?")[0])
+
+
+def called() -> Iterator[tuple[str, str]]:
+    """Each method, or "" for any, and the shape of a path that the console asks for."""
+    text = sources()
+    for method, path in TYPED.findall(text):
+        yield method, shape(path)
+    for path in PLAIN.findall(text):
+        yield "", shape(path)
+    for rest in OF_BOTH.findall(text):
+        for kind in ("workflows", "automations"):
+            yield "", shape(f"/{kind}{rest}")
+
+
+def without_screen() -> set[tuple[str, str]]:
+    """The routes in the table of docs/console.md."""
+    page = (ROOT / "docs/console.md").read_text("utf-8")
+    table = page.partition("## What has no screen")[2].partition("\n## ")[0]
+    found = MENTIONED.findall(table)
+    return {(method, shape(path)) for methods, path in found for method in methods.split(", ")}
+
+
+def test_each_route_is_asked_for_by_the_console_or_the_manual_says_why_not():
+    asked = set(called())
+    routes = {(route.method, shape(route.path)) for route in (*ROUTES, *SANDBOX_ROUTES)}
+    missing = {one for one in routes if one not in asked and ("", one[1]) not in asked}
+    assert len(routes - missing) > 100, "the sources are not read as they are written"
+    assert missing - without_screen() == set()
+    assert without_screen() - missing == set(), "these have a screen, or are no routes any more"
