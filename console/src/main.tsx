@@ -11,7 +11,6 @@ import { Later, reaching } from './later'
 import { Link, Refused, Screen } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
-import { Import } from './screens/import'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
 import { Inbox } from './screens/inbox'
@@ -21,10 +20,11 @@ import { Run, Runs } from './screens/runs'
 import { Event } from './screens/why'
 import { Template, Templates } from './screens/templates'
 
-// Chunks of their own: who does not edit flows, write to many, change settings, or run the service, does not load them.
+// Chunks of their own: who does not edit flows, write to many, import, change settings, or run the service, does not load them.
 const editing = () => import('./flow/screens')
 const starting = () => import('./flow/start')
 const importing = () => import('./flow/import')
+const importingContacts = () => import('./screens/import')
 const setting = () => import('./screens/settings')
 const administering = () => import('./screens/admin')
 
@@ -35,7 +35,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/runs/:id', ({ id = '' }) => <Run id={id} />],
   ['/contacts', () => <Contacts />],
   ['/contacts/new', () => <NewContact />],
-  ['/contacts/import', () => <Import />],
+  ['/contacts/import', () => <Later load={importingContacts} show={({ Import }) => <Import />} />],
   ['/contacts/:id', ({ id = '' }) => <Contact id={id} />],
   ['/messages', () => <Messages />],
   ['/messages/:id', ({ id = '' }) => <Message id={id} />],

@@ -2,9 +2,10 @@
 import { useLoaded } from '../data'
 import { Shown } from '../ui'
 import { DifferenceShown } from './difference'
-import type { Definition } from './editor'
 import { kinds } from './kinds'
 import { difference, docOf } from './model'
+
+type Definition = Parameters<typeof docOf>[0]
 
 export function Changed({ before, after }: { before: Definition; after: Definition }) {
   const all = useLoaded(kinds, [])

@@ -1,18 +1,17 @@
 // A flow from a file: tried without changing anything, then brought in as it was tried.
 import { useRef, useState } from 'preact/hooks'
 import { raw, type Schemas } from '../api'
-import { useAct, useDraft, useLoaded } from '../data'
+import { useAct, useDraft } from '../data'
 import { isObject, objectOf, parse } from '../exact'
 import { useCan } from '../me'
 import { go } from '../router'
 import type { Refusal } from '../session'
 import { Check, Facts, Field, Refused, Screen, Section, Status, Unsaved } from '../ui'
-import { DifferenceShown } from './difference'
-import { kinds } from './kinds'
-import { difference, docOf, type Doc, type Json } from './model'
+import { Changed } from './changed'
+import type { Json } from './model'
 
 type Imported = Schemas['Imported']
-type File_ = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; cases?: unknown; casesGate?: boolean }
+type FlowFile = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; cases?: unknown; casesGate?: boolean }
 
 const FILE = '/file', DEFINITION = '/definition'
 const DONE = { created: 'It is new', updated: 'It is there and changes', unchanged: 'It is there and stays as it is' } as const
@@ -36,8 +35,8 @@ export function lineOf(text: string, pointer: string): number {
   return text.slice(0, found).split('\n').length
 }
 
-const docIn = ({ name, definition, casesGate }: File_): Doc => docOf({ ...definition, name, casesGate: casesGate ?? false, trigger: definition.trigger ?? {} })
-const isSigned = (text: string) => { try { const { definition } = parse(text) as Partial<File_>; return definition?.trigger?.signed === true } catch { return false } }
+const definitionIn = ({ name, definition, casesGate }: FlowFile) => ({ ...definition, name, casesGate: casesGate ?? false, trigger: definition.trigger ?? {} })
+const isSigned = (text: string) => { try { const { definition } = parse(text) as Partial<FlowFile>; return definition?.trigger?.signed === true } catch { return false } }
 
 export function ImportFlow() {
   const [draft, change, forget, wasKept] = useDraft('flow.import', EMPTY)
@@ -99,8 +98,7 @@ function Wrong({ problem, ...place }: Place & { problem: Refusal | null }) {
 }
 
 function Plan({ of, ...place }: Place & { of: Imported }) {
-  const all = useLoaded(kinds, [])
-  const [before, after] = [of.before as File_ | null, of.file as File_]
+  const [before, after] = [of.before as FlowFile | null, of.file as FlowFile]
   const isActive = of.state === 'ACTIVE'
   const hasOtherCases = isObject(before) && JSON.stringify(before.cases ?? []) !== JSON.stringify(after.cases ?? [])
   return <Section title="What would be done">
@@ -108,6 +106,6 @@ function Plan({ of, ...place }: Place & { of: Imported }) {
     {before && of.action === 'updated' && isActive && <p class="note">It is active: the change counts at once. Runs under way stay on the version that they began with.</p>}
     {of.findings.length > 0 && <><h3>What the check finds</h3><ul class="plain">{of.findings.map((one, index) => <li key={index}><Status value={one.severity} /> <At pointer={DEFINITION + one.pointer} {...place} /> {one.message}</li>)}</ul></>}
     {of.templates.length > 0 && <><h3>Its templates</h3><ul class="plain">{of.templates.map(one => <li key={one.key}>{one.name} <code>{one.key}</code>: {TEMPLATES[one.action]}</li>)}</ul></>}
-    {before && all.value && <><h3>What changes in the flow</h3><DifferenceShown of={difference(docIn(before), docIn(after), all.value)} />{hasOtherCases && <p>Its cases change.</p>}</>}
+    {before && <><h3>What changes in the flow</h3><Changed before={definitionIn(before)} after={definitionIn(after)} />{hasOtherCases && <p>Its cases change.</p>}</>}
   </Section>
 }
