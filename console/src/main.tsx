@@ -18,10 +18,10 @@ import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
 import { Event } from './screens/why'
-import { Template, Templates } from './screens/templates'
 
-// Chunks of their own: who does not edit flows, write to many, import, change settings, or run the service, does not load them.
+// Chunks of their own: who does not edit flows or templates, write to many, import, change settings, or run the service, does not load them.
 const editing = () => import('./flow/screens')
+const writing = () => import('./screens/templates')
 const starting = () => import('./flow/start')
 const importing = () => import('./flow/import')
 const importingContacts = () => import('./screens/import')
@@ -57,8 +57,8 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/broadcasts/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />],
   ['/events/:id', ({ id = '' }) => <Event id={id} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
-  ['/templates', () => <Templates />],
-  ['/templates/:id', ({ id = '' }) => <Template id={id} />],
+  ['/templates', () => <Later load={writing} show={({ Templates }) => <Templates />} />],
+  ['/templates/:id', ({ id = '' }) => <Later load={writing} show={({ Template }) => <Template id={id} />} />],
   ['/settings', () => <Later load={setting} show={({ Settings }) => <Settings part="workspace" />} />],
   ['/settings/:part', ({ part = '' }) => <Later load={setting} show={({ Settings }) => <Settings part={part} />} />],
   ['/admin', () => <Later load={administering} show={({ Admin }) => <Admin />} />],
