@@ -68,11 +68,9 @@ def saved(page: Page) -> None:
 
 
 def dragged(page: Page, source: str, port: str, target: str) -> None:
-    start = box(page, source).locator(f".source[data-handleid='{port}']").bounding_box()
+    box(page, source).locator(f".source[data-handleid='{port}']").hover()  # once it stands still
     end = box(page, target).locator(".target").bounding_box()
-    assert start is not None
     assert end is not None
-    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
     page.mouse.down()
     page.mouse.move(end["x"], end["y"] - 20, steps=5)
     page.mouse.move(end["x"] + end["width"] / 2, end["y"] + end["height"] / 2, steps=5)
@@ -105,6 +103,7 @@ def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service):
     palette(page, "Remove a tag").click()
     page.get_by_label("Tag", exact=True).fill("lead")
     page.get_by_role("button", name="Tidy up").click()
+    page.get_by_text("Tidied up.").wait_for()
     dragged(page, "remove_tag", "next", "exit")
     expect(page.locator(".react-flow__edge")).to_have_count(6)
     saved(page)
