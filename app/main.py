@@ -149,8 +149,8 @@ async def build_process(
         networks = [str(network) for network in settings.egress_allow]
         log.warning("HTTP may reach private networks", extra={"networks": networks})
     client = api.client()
-    told_at = providers.operators_url(settings.base_url, vault, "twilio")
-    channels = _operators(settings, client, told_at) if settings.production else {}
+    callback_url = partial(providers.operators_url, settings.base_url, vault)
+    channels = _operators(settings, client, callback_url) if settings.production else {}
     own = Own(settings, client, egress)
     stripe = stripe_of(settings)
     figures = metrics or Metrics()
@@ -205,8 +205,10 @@ def web(process: Process) -> Edge:
     return Edge(application, process.settings, process.metrics)
 
 
-def _operators(settings: Settings, client: api.Client, told_at: str) -> Mapping[str, Channel]:
-    return {channel.name: channel for channel in operators.channels(settings, client, told_at)}
+def _operators(
+    settings: Settings, client: api.Client, callback_url: Callable[[str], str]
+) -> Mapping[str, Channel]:
+    return {channel.name: channel for channel in operators.channels(settings, client, callback_url)}
 
 
 def sign_on_of(settings: Settings) -> Provider | None:

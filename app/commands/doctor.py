@@ -24,7 +24,7 @@ from app.jobs.queue import SILENCE, connector
 from app.main import NotReady, database_of, sign_on_of, stripe_of
 from app.messages import providers
 from app.process import SCHEMA
-from app.providers import api, operators
+from app.providers import PROVIDERS, api, kind_of, operators
 from app.providers.base import Provider
 from app.providers.oidc import Attempt
 from app.store import health, keys
@@ -201,21 +201,14 @@ async def _callbacks(settings: Settings, database: Database) -> Findings:
         vault = Vault(settings.secret_keys, wrapped)
     except VaultError:
         return  # reported above
-    told_by = {
-        "twilio": settings.twilio_auth_token,
-        "resend": settings.resend_webhook_secret,
-    }
-    for provider, secret in told_by.items():
-        if secret is not None:
-            url = providers.operators_url(settings.base_url, vault, provider)
-            yield fine("callbacks", f"have {provider} report delivery status to {url}")
-    if settings.resend_api_key is not None and settings.resend_webhook_secret is None:
-        url = providers.operators_url(settings.base_url, vault, "resend")
-        sentence = (
-            "RESEND_WEBHOOK_SECRET is not set, so bounces are not received: create a webhook to"
-            f" {url} at Resend, and set its signing secret."
-        )
-        yield warn("callbacks", sentence)
+    for name, kind in PROVIDERS.items():
+        if kind.callbacks is None or not kind.operators(settings):
+            continue
+        url = providers.operators_url(settings.base_url, vault, name)
+        if providers.operators_secret(settings, kind, kind.callbacks) is not None:
+            yield fine("callbacks", f"have {name} report delivery status to {url}")
+        else:
+            yield warn("callbacks", kind.callbacks.advice.format(url=url))
 
 
 async def _clock(settings: Settings, database: Database) -> Finding:
@@ -262,15 +255,6 @@ async def _redis(settings: Settings) -> Findings:
         await redis.aclose(close_connection_pool=True)
 
 
-# Channel and provider → what it is called here, and which setting to fix.
-SUBJECTS = {
-    ("email", "smtp"): ("mail", "SMTP_URL"),
-    ("email", "resend"): ("mail", "RESEND_API_KEY"),
-    ("sms", "twilio"): ("sms", "TWILIO_…"),
-    ("whatsapp", "twilio"): ("whatsapp", "TWILIO_…"),
-}
-
-
 async def _providers(settings: Settings) -> Findings:
     """Whether each of the operator's providers would accept a message."""
     async with api.client() as client:
@@ -283,18 +267,22 @@ async def _providers(settings: Settings) -> Findings:
 
 
 async def _provider(channel: Provider) -> Finding:
-    subject, setting = SUBJECTS[channel.name, channel.provider]
+    kind = kind_of(channel.provider)
+    assert kind is not None  # noqa: S101  it is an operator's
+    subject = "mail" if channel.name == "email" else channel.name
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             faults = await channel.verify()
     except TimeoutError:
-        sentence = f"{setting}: the provider did not answer within {LOOK_SECONDS:.0f} seconds."
+        sentence = (
+            f"{kind.settings_named}: the provider did not answer within {LOOK_SECONDS:.0f} seconds."
+        )
         return fail(subject, sentence)
     if not faults:
-        return fine(subject, f"the provider of {setting} accepts our credentials")
+        return fine(subject, f"the provider of {kind.settings_named} accepts our credentials")
     detail = " ".join(fault.message for fault in faults)
     verdict = fail if any(fault.severity == "error" for fault in faults) else warn
-    return verdict(subject, f"{setting}: {detail}")
+    return verdict(subject, f"{kind.settings_named}: {detail}")
 
 
 async def _payment_provider(settings: Settings) -> Findings:

@@ -585,11 +585,12 @@ def _unsafe(values: Mapping[str, Any]) -> list[str]:
             f"LEASE_SECONDS must be {SAFE_LEASE_SECONDS} or more in production: a worker that is"
             " busy for longer loses its claim."
         )
-    for name in ("stripe", "resend", "twilio"):
-        url = urlsplit(values[f"{name}_base_url"])
+    for name in (name for name in values if name.endswith("_base_url")):
+        url = urlsplit(values[name])
         if url.scheme == "http" and url.hostname not in LOOPBACK:
-            named = f"{name.upper()}_BASE_URL"
-            faults.append(f"{named} must be https://… in production: it receives the secret key.")
+            faults.append(
+                f"{name.upper()} must be https://… in production: it receives the secret key."
+            )
     if (values["oidc_issuer"] or "").startswith("http:"):
         faults.append("OIDC_ISSUER must be https://… in production: it identifies people.")
     if values["allow_sqlite_in_production"]:

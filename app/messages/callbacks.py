@@ -9,8 +9,7 @@ nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -24,9 +23,10 @@ from app.machine.reasons import Reason
 from app.messages import providers, settling
 from app.messages.providers import Account
 from app.process import Process
-from app.providers import resend_events, twilio_callbacks
-from app.providers.callbacks import Became, Inbound, Report, Told, Unsigned
+from app.providers import kind_of
+from app.providers.callbacks import Became, Callback, Inbound, Notice, Report, Unsigned
 from app.providers.inbox import Captured, Inbox
+from app.providers.kinds import Answer, Callbacks
 from app.store import callbacks, delivery_reports, runs, workspaces
 from app.store.delivery_reports import ReportedAttempt
 
@@ -37,19 +37,7 @@ SHARING = 200  # workspaces read at once that one number's STOP is carried to
 PAGES = 1_000  # of these
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A callback as it came. `url` as the provider was given it; names of headers in lower case."""
-
-    provider: str
-    token: str
-    url: str
-    headers: Mapping[str, str]
-    signatures: Sequence[str]  # Twilio's
-    body: bytes
-
-
-async def hear(process: Process, request: Heard) -> str | None:
+async def hear(process: Process, request: Callback) -> str | None:
     """The reply to the person who has written, if any. Answered when nothing more is on its
     way to who opted out. Raises Problem `not_found`, `invalid_signature`, `malformed_json`."""
     account, now = await whose(process, request.provider, request.token)
@@ -80,13 +68,21 @@ async def captured(process: Process, one: Captured, became: Became) -> None:
     await report(process, account, notice)
 
 
-def _read(account: Account, request: Heard, now: datetime) -> Told:
+def answer(provider: str, reply: str | None) -> Answer | None:
+    """The body by which the provider is answered, and has a person told; None needs none."""
+    make = _callbacks_of(provider).answer
+    return make(reply) if make is not None else None
+
+
+def _callbacks_of(provider: str) -> Callbacks:
+    kind = kind_of(provider)
+    assert kind is not None and kind.callbacks is not None  # noqa: S101, PT018  it has an account
+    return kind.callbacks
+
+
+def _read(account: Account, request: Callback, now: datetime) -> Notice:
     try:
-        if request.provider == "twilio":
-            return twilio_callbacks.read(
-                account.secret, request.url, request.signatures, request.body
-            )
-        return resend_events.read(account.secret, request.headers, request.body, now)
+        return _callbacks_of(account.provider).read(account.secret, request, now)
     except Unsigned:
         raise Problem(
             "invalid_signature",

@@ -11,11 +11,14 @@ import hmac
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from app.config.settings import Settings
 from app.database.db import Handle
 from app.machine import document
 from app.machine.content import ChannelName
 from app.process import Process
+from app.providers import kind_of
 from app.providers.base import Channel, Provider
+from app.providers.kinds import Callbacks, ProviderKind
 from app.store import callbacks, channel_settings, circuit_breakers
 from app.vault import tokens
 from app.vault.vault import Vault
@@ -100,28 +103,31 @@ class Account:
     secret: str = field(repr=False)
 
 
-# Provider → the credential that signs, as a workspace gave it.
-SIGNS = {"twilio": "authToken", "resend": "webhookSecret"}
-
-
 async def account(process: Process, db: Handle, provider: str, token: str) -> Account | None:
     """None for a token that nobody has, or for which nothing could be verified."""
-    if provider not in SIGNS:
+    kind = kind_of(provider)
+    if kind is None or kind.callbacks is None:
         return None
-    operators = operators_token(process.vault, provider)
-    if tokens.is_well_formed(token) and hmac.compare_digest(token, operators):
-        settings = process.settings
-        secret = {"twilio": settings.twilio_auth_token, "resend": settings.resend_webhook_secret}
-        signs = secret[provider]
-        return Account(provider, None, signs) if signs is not None else None
+    if tokens.is_well_formed(token) and hmac.compare_digest(
+        token, operators_token(process.vault, provider)
+    ):
+        secret = operators_secret(process.settings, kind, kind.callbacks)
+        return Account(provider, None, secret) if secret is not None else None
     workspace_id = tokens.workspace_of(token)
     if workspace_id is None:
         return None
     row = await channel_settings.by_token(db, workspace_id=workspace_id, token=token)
     given = credentials(process, row) if row is not None else {}
-    if row is None or given["provider"] != provider or SIGNS[provider] not in given:
+    secret = given.get(kind.callbacks.secret)
+    if secret is None or given["provider"] != provider:
         return None
-    return Account(provider, workspace_id, given[SIGNS[provider]])
+    return Account(provider, workspace_id, secret)
+
+
+def operators_secret(settings: Settings, kind: ProviderKind, callbacks: Callbacks) -> str | None:
+    """The secret with which the operator's provider signs; None where it does not report."""
+    found = (given.get(callbacks.secret) for given in kind.operators(settings).values())
+    return next(found, None)
 
 
 def operators_token(vault: Vault, provider: str) -> str:
@@ -139,7 +145,9 @@ def operators_url(base_url: str, vault: Vault, provider: str) -> str:
 
 def is_shared(process: Process, channel: Channel) -> bool:
     """Whether people can write back to it, and it is not the workspace's own."""
-    return channel.provider == "twilio" and channel is process.channels.get(channel.name)
+    kind = kind_of(channel.provider)
+    answers = kind is not None and kind.callbacks is not None and kind.callbacks.answer is not None
+    return answers and is_operators(process, channel)
 
 
 async def wrote(process: Process, db: Handle, workspace_id: str, channel: str, to: str) -> None:

@@ -8,10 +8,12 @@ key (`Capabilities`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+Dial: TypeAlias = Callable[[str, int], Awaitable[socket.socket]]  # host and port
 Outcome: TypeAlias = Literal["not_accepted", "rejected", "unknown"]
 
 

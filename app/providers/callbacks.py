@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,6 +10,18 @@ from app.machine.reasons import Reason
 
 # What an attempt becomes; None is something to remember and no end.
 Status: TypeAlias = Literal["SENT", "DELIVERED", "FAILED", "BOUNCED", "COMPLAINED"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A callback as it came. `url` as the provider was given it; all values of each header, by its
+    name in lower case."""
+
+    provider: str
+    token: str
+    url: str
+    headers: Mapping[str, Sequence[str]]
+    body: bytes
 
 
 class Unsigned(Exception):
@@ -57,4 +70,4 @@ class Inbound:
     answered: bool
 
 
-Told: TypeAlias = Report | Inbound | None  # None is none of our business
+Notice: TypeAlias = Report | Inbound | None  # None is none of our business

@@ -12,7 +12,7 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Literal, TypeAlias, cast
@@ -28,11 +28,24 @@ from aiosmtplib import (
     SMTPServerDisconnected,
 )
 
+from app.config import casts
+from app.config.settings import Settings
+from app.machine.content import ChannelName
 from app.net.egress import Refused
 from app.net.tls import causes, system_trust
 from app.providers import smtp_replies
 from app.providers.api import REJECTED, UNKNOWN, UNREACHABLE
-from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError, line
+from app.providers.base import (
+    Capabilities,
+    Dial,
+    Fault,
+    Message,
+    Receipt,
+    Replies,
+    SendError,
+    line,
+)
+from app.providers.kinds import Credentials, Field, Surroundings, mailbox
 from app.providers.mime import Mail, Sender, compose
 
 REPLY_SECONDS = 30.0
@@ -45,7 +58,6 @@ KEPT_SESSIONS = 32  # as many as one workspace may have in hand
 IDLE_SECONDS = 30.0
 
 FAILURES = (SMTPException, OSError, ValueError)  # of a session; OSError is TimeoutError's too
-Dial: TypeAlias = Callable[[str, int], Awaitable[socket.socket]]
 Tls: TypeAlias = Literal["auto", "required", "off", "implicit"]
 
 
@@ -382,3 +394,18 @@ def _said(error: BaseException) -> str:
     text = str(error).replace(" on port None", "")
     what = line(text).rstrip(".") or _SILENT.get(type(error)) or type(error).__name__
     return f"{what}."
+
+
+# --- as one of the providers ----------------------------------------------------------------------
+
+FIELDS = {"url": Field(casts.smtp_url), "from": Field(mailbox)}
+
+
+def opened(around: Surroundings, _channel: ChannelName, given: Credentials) -> EmailChannel:
+    return EmailChannel(given["url"], given["from"], dial=around.dial)
+
+
+def operators(settings: Settings) -> dict[ChannelName, Credentials]:
+    if settings.smtp_url is None:
+        return {}
+    return {"email": {"url": settings.smtp_url, "from": settings.mail_from}}

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
 
 from app.config.settings import Settings
 from app.machine.content import ChannelName
 from app.net.egress import Egress
+from app.providers import kind_of
 from app.providers.api import Client
 from app.providers.base import Provider
-from app.providers.email import EmailChannel
-from app.providers.resend import Resend
-from app.providers.twilio import Account, Twilio
+from app.providers.kinds import Credentials, Surroundings
 
 KEPT = 256  # of a process, the least lately used go first
-
-Credentials: TypeAlias = Mapping[str, Any]  # as a client gave them, by the contract's names
 
 
 class Own:
@@ -48,24 +44,13 @@ class Own:
         self, name: ChannelName, given: Credentials, callback_url: str, *, workspace_id: str
     ) -> Provider:
         """Raises ValueError with a sentence when a mail's sender is none."""
-        match given["provider"], name:
-            case "smtp", "email":
-                # Whoever chose the server is not its operator: it is dialled as any stranger's.
-                dial = partial(self._egress.dial_mail, owner=workspace_id)
-                return EmailChannel(given["url"], given["from"], dial=dial)
-            case "resend", "email":
-                base_url = self._settings.resend_base_url
-                return Resend(self._client, given["apiKey"], given["from"], base_url=base_url)
-            case "twilio", "sms" | "whatsapp":
-                sender = given.get("messagingServiceSid") or given["from"]
-                return Twilio(
-                    self._client,
-                    name,
-                    Account(given["accountSid"], given["authToken"], sender),
-                    callback_url=callback_url,
-                    base_url=self._settings.twilio_base_url,
-                )
-        raise ValueError(f"{given['provider']} is not a provider for {name}.")
+        kind = kind_of(given["provider"])
+        if kind is None or name not in kind.channels:
+            raise ValueError(f"{given['provider']} is not a provider for {name}.")
+        # Whoever chose the server is not its operator: it is dialled as any stranger's.
+        dial = partial(self._egress.dial_mail, owner=workspace_id)
+        around = Surroundings(self._settings, self._client, callback_url, dial)
+        return kind.open(around, name, given)
 
     async def close(self) -> None:
         await asyncio.gather(*(channel.close() for channel in self._kept.values()), *self._closing)

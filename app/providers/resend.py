@@ -14,7 +14,10 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 
+from app.config import casts
+from app.config.settings import Settings
 from app.machine import document
+from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.providers.api import (
     BAD_CONTENT,
@@ -28,6 +31,7 @@ from app.providers.api import (
     Verdict,
 )
 from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError
+from app.providers.kinds import KEY, Credentials, Field, Surroundings, like, mailbox
 from app.providers.mime import Mail, Sender, compose
 
 BASE_URL = "https://api.resend.com"
@@ -156,3 +160,27 @@ def _verdict(answer: Answer) -> Verdict:
     name = answer.says("name")
     known = ERRORS.get(name) if name is not None and answer.status >= 400 else None
     return known or answer.verdict
+
+
+# --- as one of the providers ----------------------------------------------------------------------
+
+SIGNS = "webhookSecret"
+FIELDS = {
+    "apiKey": Field(KEY),
+    "from": Field(mailbox),
+    SIGNS: Field(like(casts.SIGNING_SECRET, "the signing secret, whsec_…"), is_needed=False),
+}
+
+
+def opened(around: Surroundings, _channel: ChannelName, given: Credentials) -> Resend:
+    base_url = around.settings.resend_base_url
+    return Resend(around.client, given["apiKey"], given["from"], base_url=base_url)
+
+
+def operators(settings: Settings) -> dict[ChannelName, Credentials]:
+    if settings.resend_api_key is None:
+        return {}
+    given = {"apiKey": settings.resend_api_key, "from": settings.mail_from}
+    if settings.resend_webhook_secret is not None:
+        given[SIGNS] = settings.resend_webhook_secret
+    return {"email": given}

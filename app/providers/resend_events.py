@@ -17,10 +17,13 @@ from app.providers.callbacks import (
     SENT,
     SOFT,
     Became,
+    Callback,
+    Notice,
     Report,
-    Told,
     Unsigned,
 )
+from app.providers.kinds import Callbacks
+from app.providers.resend import SIGNS
 from app.vault import standard_webhooks
 
 # resend.com/docs/dashboard/webhooks/event-types. Opens and clicks are not looked at.
@@ -36,7 +39,7 @@ EVENTS: Mapping[str, Became] = {
 WHY = ("bounce", "failed", "suppressed")  # members of an event's data that say more
 
 
-def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> Told:
+def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
     """Raises Unsigned; document.MalformedJson for what is signed and no JSON."""
     id = standard_webhooks.verify(secret, headers, body, now, prefix="svix")
     if id is None:
@@ -78,3 +81,16 @@ def _tags(value: Json) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
     return {name: one for name, one in value.items() if isinstance(one, str)}
+
+
+def _read(secret: str, request: Callback, now: datetime) -> Notice:
+    headers = {name: values[-1] for name, values in request.headers.items()}
+    return read(secret, headers, request.body, now)
+
+
+CALLBACKS = Callbacks(
+    SIGNS,
+    _read,
+    advice="RESEND_WEBHOOK_SECRET is not set, so bounces are not received: create a webhook to"
+    " {url} at Resend, and set its signing secret.",
+)

@@ -10,10 +10,12 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from app.config import casts
+from app.config.settings import Settings
+from app.errors import FieldError
+from app.machine.content import ChannelName
 from app.providers.api import (
     BAD_ADDRESS,
     BAD_CONTENT,
@@ -29,11 +31,10 @@ from app.providers.api import (
     Verdict,
 )
 from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError
+from app.providers.kinds import KEY, Credentials, Field, Surroundings, Wrong, like
 
 BASE_URL = "https://api.twilio.com"
 WHATSAPP = "whatsapp:"
-
-Name: TypeAlias = Literal["sms", "whatsapp"]
 
 # twilio.com/docs/api/errors. What stands here not is judged by the answer's status.
 ERRORS: Mapping[int, Verdict] = {
@@ -76,7 +77,7 @@ class Twilio:
     def __init__(
         self,
         client: Client,
-        name: Name,
+        name: ChannelName,
         account: Account,
         *,
         callback_url: str | None = None,
@@ -164,3 +165,53 @@ def _verdict(answer: Answer) -> Verdict:
     code = answer.payload.get("code")
     known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
     return known or answer.verdict
+
+
+# --- as one of the providers ----------------------------------------------------------------------
+
+SIGNS = "authToken"
+_SENDERS = f"{casts.E164}|{casts.SHORT_CODE}|{casts.SENDER_NAME}"
+FIELDS = {
+    "accountSid": Field(like(r"AC[0-9a-f]{32}", "AC and 32 hexadecimal digits")),
+    SIGNS: Field(KEY),
+    "from": Field(
+        like(_SENDERS, "a number such as +15005550006, a short code or a name"), is_needed=False
+    ),
+    "messagingServiceSid": Field(
+        like(casts.SERVICE, "MG and 32 hexadecimal digits"), is_needed=False
+    ),
+}
+
+
+def wrong(channel: str, given: Mapping[str, str]) -> Wrong:
+    if len({"from", "messagingServiceSid"} & given.keys()) != 1:
+        yield FieldError("/from", "Give a from or a messagingServiceSid, and not both.")
+    if channel == "whatsapp" and not re.fullmatch(casts.E164, given.get("from", "+15005550006")):
+        yield FieldError("/from", "Must be a number such as +15005550006 for whatsapp.")
+
+
+def opened(around: Surroundings, channel: ChannelName, given: Credentials) -> Twilio:
+    sender = given.get("messagingServiceSid") or given["from"]
+    return Twilio(
+        around.client,
+        channel,
+        Account(given["accountSid"], given[SIGNS], sender),
+        callback_url=around.callback_url,
+        base_url=around.settings.twilio_base_url,
+    )
+
+
+def operators(settings: Settings) -> dict[ChannelName, Credentials]:
+    """For each channel that has a sender, which may be a messaging service."""
+    account = {"accountSid": settings.twilio_account_sid, SIGNS: settings.twilio_auth_token}
+    senders: dict[ChannelName, str | None] = {
+        "sms": settings.twilio_from,
+        "whatsapp": settings.twilio_whatsapp_from,
+    }
+    if None in account.values():
+        return {}
+    return {
+        channel: {**account, "from": sender}
+        for channel, sender in senders.items()
+        if sender is not None
+    }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from html import escape
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from app.providers.base import line
@@ -16,12 +18,14 @@ from app.providers.callbacks import (
     SOFT,
     STOPPED,
     Became,
+    Callback,
     Inbound,
+    Notice,
     Report,
-    Told,
     Unsigned,
 )
-from app.providers.twilio import WHATSAPP
+from app.providers.kinds import Answer, Callbacks
+from app.providers.twilio import SIGNS, WHATSAPP
 
 MOST_FIELDS = 200
 
@@ -38,7 +42,7 @@ ERRORS: Mapping[str, Became] = {
 }
 
 
-def read(token: str, url: str, signatures: Sequence[str], body: bytes) -> Told:
+def read(token: str, url: str, signatures: Sequence[str], body: bytes) -> Notice:
     """`url` as Twilio was given it, with its query. Raises Unsigned."""
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
@@ -60,7 +64,7 @@ def signature(token: str, url: str, form: Mapping[str, str]) -> str:
     return base64.b64encode(hmac.digest(token.encode(), signed.encode(), "sha1")).decode()
 
 
-def _report(url: str, form: Mapping[str, str]) -> Told:
+def _report(url: str, form: Mapping[str, str]) -> Notice:
     asked = parse_qs(urlsplit(url).query)
     workspace_id, attempt_id = asked.get("workspace"), asked.get("attempt")
     status, sid = form["MessageStatus"], form.get("MessageSid")
@@ -93,3 +97,19 @@ def _inbound(form: Mapping[str, str]) -> Inbound:
         opted or form["Body"],
         answered=opted is not None,
     )
+
+
+def _read(secret: str, request: Callback, _now: datetime) -> Notice:
+    """Its signatures never grow old."""
+    signatures = request.headers.get("x-twilio-signature", ())
+    return read(secret, request.url, signatures, request.body)
+
+
+def twiml(reply: str | None) -> Answer:
+    """To the person who has written; without a reply, nothing is said."""
+    message = f"<Message>{escape(reply)}</Message>" if reply is not None else ""
+    words = f'<?xml version="1.0" encoding="UTF-8"?><Response>{message}</Response>'
+    return Answer(words, "text/xml")
+
+
+CALLBACKS = Callbacks(SIGNS, _read, takes_form=True, answer=twiml)

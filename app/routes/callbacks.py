@@ -1,20 +1,24 @@
-"""POST /v1/callbacks/<provider>/<token>: what providers tell, by their own signatures."""
+"""POST /v1/callbacks/<provider>/<token>: what providers report, by their own signatures."""
 
 from __future__ import annotations
 
-from html import escape
+from functools import wraps
 
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from app.messages import callbacks
-from app.messages.callbacks import Heard
+from app.providers import PROVIDERS
+from app.providers.callbacks import Callback
+from app.providers.kinds import Callbacks
 from app.web import reply
+from app.web.endpoints import Endpoint
 from app.web.routing import PUBLIC, Call, post
 
 
-class ResendEvent(BaseModel):
-    """An event as Resend sends it; only its type and its subject are read."""
+class ProviderEvent(BaseModel):
+    """An event as the provider sends it, this one as Resend does; only its type and its subject are
+    read."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -29,56 +33,44 @@ class ResendEvent(BaseModel):
     )
 
 
-async def hear_twilio(call: Call) -> Response:
-    """Twilio's status callbacks and incoming messages, verified by `X-Twilio-Signature`. Duplicate
-    and late callbacks are handled. Replies to a person are returned as TwiML."""
-    reply_text = await _hear(call, "twilio")
-    message = f"<Message>{escape(reply_text)}</Message>" if reply_text is not None else ""
-    return Response(
-        f'<?xml version="1.0" encoding="UTF-8"?><Response>{message}</Response>',
-        media_type="text/xml",
-    )
-
-
-async def hear_resend(call: Call) -> Response:
-    """Resend's events, verified by `svix-signature`. Duplicate and late events are handled."""
-    await _hear(call, "resend")
-    return reply.no_content()
-
-
-async def _hear(call: Call, provider: str) -> str | None:
+async def receive(call: Call, provider: str) -> Response:
+    """The provider's delivery reports, verified by its signature, and what people write back where
+    they can. Duplicate and late ones are handled. Replies to a person are in the answer."""
     await callbacks.whose(call.process, provider, call.path("token"))  # before the body is read
     scope, headers = call.request.scope, call.request.headers
     query = scope["query_string"].decode("latin-1")
     path = scope["raw_path"].decode("latin-1").partition("?")[0]
-    received = Heard(
+    received = Callback(
         provider=provider,
         token=call.path("token"),
         url=f"{call.process.settings.base_url}{path}{f'?{query}' if query else ''}",
-        headers={name.lower(): value for name, value in headers.items()},
-        signatures=headers.getlist("x-twilio-signature"),
+        headers={name: headers.getlist(name) for name in headers},
         body=await call.receive_body(),
     )
-    return await callbacks.hear(call.process, received)
+    answer = callbacks.answer(provider, await callbacks.hear(call.process, received))
+    if answer is None:
+        return reply.no_content()
+    return Response(answer.content, media_type=answer.media_type)
+
+
+def _route(provider: str, how: Callbacks) -> Endpoint:
+    @wraps(receive)
+    async def receive_from(call: Call) -> Response:
+        return await receive(call, provider)
+
+    receive_from.__name__ = f"receive_{provider}"  # the operation's
+    answer = how.answer(None) if how.answer is not None else None
+    return post(
+        f"/v1/callbacks/{provider}/{{token}}",
+        receive_from,
+        can=PUBLIC,
+        tx=None,
+        takes=("application/x-www-form-urlencoded",) if how.takes_form else ProviderEvent,
+        gives={200: (answer.media_type,)} if answer is not None else {204: None},
+        raises=("invalid_signature", "not_found"),
+    )
 
 
 routes = [
-    post(
-        "/v1/callbacks/twilio/{token}",
-        hear_twilio,
-        can=PUBLIC,
-        tx=None,
-        takes=("application/x-www-form-urlencoded",),
-        gives={200: ("text/xml",)},
-        raises=("invalid_signature", "not_found"),
-    ),
-    post(
-        "/v1/callbacks/resend/{token}",
-        hear_resend,
-        can=PUBLIC,
-        tx=None,
-        takes=ResendEvent,
-        gives={204: None},
-        raises=("invalid_signature", "not_found"),
-    ),
+    _route(name, kind.callbacks) for name, kind in PROVIDERS.items() if kind.callbacks is not None
 ]

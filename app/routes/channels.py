@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from email.utils import getaddresses
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import Field
 from starlette.responses import Response
 
-from app.config import casts
 from app.errors import FieldError, Problem
-from app.machine.content import ChannelName
+from app.machine.content import CHANNELS, ChannelName
 from app.messages import providers, senders
-from app.providers import PROVIDERS
+from app.providers import PROVIDERS, ProviderName, of_channel
 from app.providers.base import Fault
-from app.providers.mime import Sender
 from app.routes import partly
 from app.store import channel_settings, workspaces
 from app.web import reply
@@ -41,7 +37,7 @@ class NewChannel(Writable):
     delivery status, `webhookSecret`; twilio has `accountSid`, `authToken`, and `from` or
     `messagingServiceSid`."""
 
-    provider: Literal["smtp", "resend", "twilio"]
+    provider: ProviderName
     url: Text | None = None
     api_key: Text | None = None
     webhook_secret: Text | None = None
@@ -55,7 +51,7 @@ class Channel(Revised):
     """Without secrets: the password is removed from `url`."""
 
     channel: ChannelName
-    provider: Literal["smtp", "resend", "twilio"]
+    provider: ProviderName
     url: str | None
     account_sid: str | None
     sender: str | None = Field(alias="from")
@@ -72,7 +68,7 @@ class Way(Shape):
     be repeated without sending a second message. `reports`: it reports delivery status."""
 
     channel: ChannelName
-    provider: Literal["smtp", "resend", "twilio", "sandbox"] | None
+    provider: ProviderName | Literal["sandbox"] | None
     own_settings: bool
     honours_key: bool
     reports: bool
@@ -93,69 +89,25 @@ class Verified(Shape):
 
 # --- what each provider takes ---------------------------------------------------------------------
 
-Check: TypeAlias = Callable[[str], object]  # ValueError ends the sentence "Must be …"
-
-
-def _like(pattern: str, sentence: str) -> Check:
-    def check(text: str) -> None:
-        if not re.fullmatch(pattern, text, re.ASCII):
-            raise ValueError(sentence)
-
-    return check
-
-
-def _mailbox(text: str) -> None:
-    sentence = "a sender such as hello@acme.com or Acme <hello@acme.com>"
-    try:
-        Sender.parse(text)
-    except ValueError:
-        raise ValueError(sentence) from None
-    if len(getaddresses([text])) != 1:
-        raise ValueError(sentence)
-
-
-_KEY = _like(r"[!-~]{1,500}", "printable ASCII characters")
-_SENDERS = f"{casts.E164}|{casts.SHORT_CODE}|{casts.SENDER_NAME}"
-
-# Provider → field → is it needed, and what it has to be.
-FIELDS: Mapping[str, Mapping[str, tuple[bool, Check]]] = {
-    "smtp": {"url": (True, casts.smtp_url), "from": (True, _mailbox)},
-    "resend": {
-        "apiKey": (True, _KEY),
-        "from": (True, _mailbox),
-        "webhookSecret": (False, _like(casts.SIGNING_SECRET, "the signing secret, whsec_…")),
-    },
-    "twilio": {
-        "accountSid": (True, _like(r"AC[0-9a-f]{32}", "AC and 32 hexadecimal digits")),
-        "authToken": (True, _KEY),
-        "from": (False, _like(_SENDERS, "a number such as +15005550006, a short code or a name")),
-        "messagingServiceSid": (False, _like(casts.SERVICE, "MG and 32 hexadecimal digits")),
-    },
-}
-
 
 def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
-    provider = given.get("provider")
-    if provider is None or provider not in PROVIDERS[channel]:
-        known = " or ".join(PROVIDERS[channel])
-        yield FieldError("/provider", f"Must be {known} for {channel}.")
+    provider, known = given.get("provider", ""), of_channel(channel)
+    if provider not in known:
+        yield FieldError("/provider", f"Must be {' or '.join(known)} for {channel}.")
         return
-    fields = FIELDS[provider]
+    fields = known[provider].fields
     for name in given.keys() - fields.keys() - {"provider"}:
         yield FieldError(f"/{name}", f"{provider} has no such field.")
-    for name, (is_needed, check) in fields.items():
+    for name, field in fields.items():
         if name not in given:
-            if is_needed:
+            if field.is_needed:
                 yield FieldError(f"/{name}", f"{provider} needs this.")
             continue
         try:
-            check(given[name])
+            field.check(given[name])
         except ValueError as error:
             yield FieldError(f"/{name}", f"Must be {error}.")
-    if provider == "twilio" and len({"from", "messagingServiceSid"} & given.keys()) != 1:
-        yield FieldError("/from", "Give a from or a messagingServiceSid, and not both.")
-    if channel == "whatsapp" and not re.fullmatch(casts.E164, given.get("from", "+15005550006")):
-        yield FieldError("/from", "Must be a number such as +15005550006 for whatsapp.")
+    yield from known[provider].wrong(channel, given)
 
 
 def _given(call: Call, channel: str) -> dict[str, Any]:
@@ -175,8 +127,8 @@ def _given(call: Call, channel: str) -> dict[str, Any]:
 
 def _channel(call: Call) -> str:
     name = call.path("channel")
-    if name not in PROVIDERS:
-        raise Problem("not_found", f"The channels are {', '.join(PROVIDERS)}.")
+    if name not in CHANNELS:
+        raise Problem("not_found", f"The channels are {', '.join(CHANNELS)}.")
     return name
 
 
@@ -198,7 +150,7 @@ async def index(call: Call) -> Response:
     workspace_id = call.member.workspace_id
     own = await channel_settings.names(call.db, workspace_id=workspace_id)
     items = []
-    for name in PROVIDERS:
+    for name in CHANNELS:
         channel = await providers.of(call.process, call.db, workspace_id, name)
         items.append(
             {
@@ -277,8 +229,9 @@ async def verify(call: Call) -> Response:
     except TimeoutError:
         found = [Fault("error", "unreachable", "The provider took too long to answer.")]
     given = providers.credentials(call.process, row)
-    if given["provider"] == "resend" and "webhookSecret" not in given:
-        warning = "Without a webhookSecret, bounces and complaints are not received."
+    how = PROVIDERS[given["provider"]].callbacks
+    if how is not None and how.secret not in given:
+        warning = f"Without a {how.secret}, bounces and complaints are not received."
         found = [*found, Fault("warning", "callbacks", warning)]
     ok = all(fault.severity == "warning" for fault in found)
     return reply.ok({"ok": ok, "findings": [_finding(fault) for fault in found]})
@@ -290,12 +243,12 @@ def _finding(fault: Fault) -> dict[str, str]:
 
 def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
     shown = _told(call, row)
-    hears = PROVIDERS[row.channel][shown["provider"]].callbacks
+    reports = PROVIDERS[shown["provider"]].callbacks is not None
     url = providers.callback_url(call.process.settings.base_url, shown["provider"], row.token)
     return {
         "channel": row.channel,
         **shown,
-        "callbackUrl": url if hears else None,
+        "callbackUrl": url if reports else None,
         "createdAt": row.created_at,
         "updatedAt": row.updated_at,
     }

@@ -8,6 +8,7 @@ from typing import Literal
 from starlette.responses import Response
 
 from app.machine.content import ChannelName
+from app.providers import ProviderName
 from app.routes.admin import LATE
 from app.store import circuit_breakers, health, jobs
 from app.web import reply
@@ -20,7 +21,7 @@ class ProviderTrouble(Shape):
     `askAt`."""
 
     channel: ChannelName
-    provider: Literal["smtp", "resend", "twilio", "sandbox"]
+    provider: ProviderName | Literal["sandbox"]
     code: Literal[
         "provider_throttled",
         "provider_unreachable",

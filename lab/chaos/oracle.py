@@ -17,7 +17,7 @@ from lab.chaos.answers import Check, Judged
 from lab.chaos.evidence import Evidence, Row
 from lab.chaos.faults import FINAL_DOTS, NO_DATABASE_FOR_WORKERS, PAUSES
 from lab.chaos.senders import REFUSED
-from lab.chaos.stage import WORKERS
+from lab.chaos.stage import WEBS, WORKERS
 from lab.chaos.timing import WAIT_SECONDS
 
 SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
@@ -339,7 +339,7 @@ def _losses(evidence: Evidence, began: datetime, ended: datetime) -> list[tuple[
     return [
         lost
         for lost in (
-            *((death.at, death.at) for death in evidence.deaths if death.name in WORKERS),
+            *((death.at, death.at) for death in evidence.deaths if death.name not in WEBS),
             *(
                 (fault.began, fault.ended)
                 for fault in evidence.faults

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
@@ -47,8 +48,8 @@ async def producing(process: Process, **settings: Any) -> AsyncIterator[Process]
     changed = replace(process.settings, environment="production", **settings)
     egress = Egress([ip_network("127.0.0.0/8")])
     async with api.client() as client:
-        told_at = providers.operators_url(changed.base_url, process.vault, "twilio")
-        found = operators.channels(changed, client, told_at)
+        callback_url = partial(providers.operators_url, changed.base_url, process.vault)
+        found = operators.channels(changed, client, callback_url)
         channels = {channel.name: channel for channel in found}
         own = Own(changed, client, egress)
         yield replace(process, settings=changed, channels=channels, own=own, egress=egress)

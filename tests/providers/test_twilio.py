@@ -9,9 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.machine.content import ChannelName
 from app.providers import api
 from app.providers.base import Message, SendError
-from app.providers.twilio import Account, Name, Twilio
+from app.providers.twilio import Account, Twilio
 from tests import twilio_server
 from tests.twilio_server import (
     DROP,
@@ -48,7 +49,7 @@ def text(channel: str = "sms", **content: str | None) -> Message:
 
 
 async def sent(server: TwilioServer, message: Message, sender: str = NUMBER, **more: Any) -> str:
-    name: Name = "whatsapp" if message.channel == "whatsapp" else "sms"
+    name: ChannelName = "whatsapp" if message.channel == "whatsapp" else "sms"
     async with api.client() as client:
         twilio = Twilio(client, name, Account(SID, TOKEN, sender), base_url=server.url, **more)
         return str((await twilio.send(message)).provider_message_id)
