@@ -120,6 +120,13 @@ export function useDraft<T extends object>(name: string, initial: T): [T, (chang
     latest.current = next
     setDraft(next)
   }
+  const base = useRef(initial)
+  useEffect(() => {
+    if (same(base.current, initial)) return
+    const typed = changed(latest.current, base.current)
+    base.current = initial
+    put({ ...initial, ...typed }) // what was not typed here follows what others stored
+  }, [JSON.stringify(initial)])
   const change = (changes: Partial<T>) => {
     put({ ...latest.current, ...changes })
     keep(name, changed(latest.current, initial))

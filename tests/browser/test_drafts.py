@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import APIResponse, Page, Route, expect
 
-from tests.browser.conftest import PATIENCE_SECONDS, Service, opened
+from tests.browser.conftest import PATIENCE_SECONDS, Service, Watch, opened
 from tests.browser.test_editor import box, edited
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
@@ -66,6 +66,26 @@ def test_a_template_keeps_what_is_typed_while_it_is_saved(page: Page, service: S
     stored = service.read(path)
     assert (stored["name"], stored["content"]["html"]) == ("Typed since", "<p>Saved</p>!")
     assert stored["content"]["subject"] == "Saved"
+
+
+def test_what_somebody_else_saved_meanwhile_stays_where_nothing_was_typed(
+    page: Page, service: Service, watch: Watch
+):
+    watch.expected = "412"
+    path = f"/templates/{new_template(service)['id']}"
+    opened(page, service, path)
+    page.get_by_label("Name").fill("Mine")
+    code(page).wait_for()
+    theirs = {"content": {**service.read(path)["content"], "html": "<p>Theirs</p>"}}
+    assert service.api.patch(path, json=theirs).status_code == 200
+    press(page, "Save")
+    page.get_by_role("alert").get_by_text("Somebody changed this meanwhile").wait_for()
+    assert page.get_by_label("Name").input_value() == "Mine"
+    expect(code(page)).to_have_text("<p>Theirs</p>")
+    press(page, "Save")
+    expect(page.get_by_text(UNSAVED)).to_have_count(0)
+    stored = service.read(path)
+    assert (stored["name"], stored["content"]["html"]) == ("Mine", "<p>Theirs</p>")
 
 
 def test_a_template_keeps_what_is_typed_while_it_is_made(page: Page, service: Service):
