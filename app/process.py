@@ -25,8 +25,9 @@ from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
-from app.store import jobs
-from app.store.jobs import FairShare, Job, Kind
+from app.store import claims
+from app.store.claims import FairShare
+from app.store.jobs import Job, Kind
 from app.vault.vault import Vault
 
 PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
@@ -71,7 +72,7 @@ class Process:
         database = self.database
         apart = database if database.is_sharded else None
         async with database.read() if apart else database.write(follow_indexes=True) as db:
-            return await jobs.claim(
+            return await claims.claim(
                 db,
                 kind,
                 hinted=hinted,

@@ -10,8 +10,9 @@ from datetime import timedelta
 from app.errors import Unavailable
 from app.process import Process
 from app.runtime.backoff import jittered
-from app.store import jobs
-from app.store.jobs import Horizon, Kind
+from app.store import claims
+from app.store.claims import Horizon
+from app.store.jobs import Kind
 from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ async def beat(
     database = process.database
     async with database.read() if sharded else database.write(follow_indexes=True) as db:
         now = await db.now()
-        next_due = await jobs.next_due(db, horizon.look())
+        next_due = await claims.next_due(db, horizon.look())
         horizon.found(min(next_due.values(), default=None), now)
     for kind, due in next_due.items():
         if due > now:

@@ -14,8 +14,9 @@ from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
-from app.store import expiry, jobs, segment_members, webhook_requests
-from app.store.jobs import Key, Kind
+from app.store import expiry, job_sweep, jobs, segment_members, webhook_requests
+from app.store.job_sweep import Key
+from app.store.jobs import Kind
 from workers.retention import RetentionScan
 
 log = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class JobSweep:
             await self._wake_late(db)
 
     async def _add_missing(self, db: Handle, kind: Kind) -> None:
-        found, self._rows[kind] = await jobs.missing(
+        found, self._rows[kind] = await job_sweep.missing(
             db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
         )
         for workspace_id, id in found:
@@ -132,10 +133,12 @@ class JobSweep:
 
     async def _delete_strays(self, db: Handle) -> None:
         late = await db.now() - STRAY_AFTER
-        found, self._jobs = await jobs.strays(db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE)
+        found, self._jobs = await job_sweep.strays(
+            db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
+        )
         for kind, workspace_id, id in found:
             log.error("a job had no row", extra={"kind": kind, "row_id": id})
-            await jobs.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
+            await job_sweep.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
 
     async def _wake_late(self, db: Handle) -> None:
         """Segments' jobs that rest beyond what a change has made due since: that is no error."""

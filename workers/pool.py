@@ -23,7 +23,8 @@ from app.runtime import tasks
 from app.runtime.backoff import jittered
 from app.runtime.batching import coalesce
 from app.store import jobs
-from app.store.jobs import FairShare, Job
+from app.store.claims import FairShare
+from app.store.jobs import Job
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,9 @@ from app.routes.messages import DeliveryAttempt, attempt
 from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import RunSummary, summary
 from app.routes.runs import Status as RunStatus
-from app.store import admin, health, jobs
-from app.store.jobs import Key, Kind
+from app.store import admin, health, job_sweep, jobs
+from app.store.job_sweep import Key
+from app.store.jobs import Kind
 from app.web import paging, reply
 from app.web.body import Shape, Writable
 from app.web.paging import Paging
@@ -255,12 +256,12 @@ async def _missing(db: Handle) -> tuple[int, bool]:
 
 
 async def _missing_of(db: Handle, kind: Kind, *, after: Key | None) -> tuple[int, Key | None]:
-    found, last = await jobs.missing(db, kind, after=after, limit=LOOKED_AT_ONCE)
+    found, last = await job_sweep.missing(db, kind, after=after, limit=LOOKED_AT_ONCE)
     return len(found), last
 
 
 async def _strays(db: Handle, late: datetime, *, after: Key | None) -> tuple[int, Key | None]:
-    found, last = await jobs.strays(db, late=late, after=after, limit=LOOKED_AT_ONCE)
+    found, last = await job_sweep.strays(db, late=late, after=after, limit=LOOKED_AT_ONCE)
     return len(found), last
 
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from app.database.db import Handle
 from app.store import audit_logs, delivery_attempts, keyset, runs
-from app.store.jobs import Key, Kind
+from app.store.job_sweep import Key
+from app.store.jobs import Kind
 from app.store.messages import VISIBLE
 
 ENOUGH = 10_000  # of what should be none, more are told as so many

@@ -16,8 +16,8 @@ from statistics import median
 import asyncpg
 
 from app.database.db import Database, new_id
-from app.store import jobs
-from app.store.jobs import FairShare
+from app.store import claims, jobs
+from app.store.claims import FairShare
 from tests import servers
 from tests.conftest import SCHEMA
 
@@ -52,7 +52,7 @@ class Churn:
             await jobs.add(db, "run", workspace_id=ACME, ids=ids)
         began = time.monotonic()
         async with self._database.write(follow_indexes=True) as db:  # as workers do
-            claimed = await jobs.claim(
+            claimed = await claims.claim(
                 db,
                 "run",
                 hinted=[],

@@ -27,13 +27,13 @@ from app.store import (
     api_keys,
     audit_logs,
     batches,
+    claims,
     contacts,
     definitions,
     delivery_attempts,
     event_endpoints,
     events,
     invitations,
-    jobs,
     memberships,
     messages,
     runs,
@@ -418,10 +418,10 @@ ASKED: Mapping[str, Ask] = {
 # What writes, each in a transaction that is taken back, so that the next round finds the same.
 WRITTEN: Mapping[str, Ask] = {
     "claim of 32 due runs": lambda _count: (
-        lambda db: jobs.claim(db, "run", hinted=(), limit=32, lease_seconds=15)
+        lambda db: claims.claim(db, "run", hinted=(), limit=32, lease_seconds=15)
     ),
     "claim of 4 hinted runs": lambda count: (
-        lambda db: jobs.claim(
+        lambda db: claims.claim(
             db,
             "run",
             hinted=[(ACME, made("run", i * 25 + 4)) for i in random.sample(range(count // 5), 4)],

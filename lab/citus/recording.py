@@ -61,7 +61,7 @@ _under_way: WeakKeyDictionary[PostgresConnection, UnderWay] = WeakKeyDictionary(
 
 
 def sender() -> str | None:
-    """The function of ours that asks, as store/jobs.next_due; None of a test's own statement."""
+    """The function of ours that asks, as store/claims.next_due; None of a test's own statement."""
     frame = sys._getframe(2)
     while True:
         path = os.path.relpath(frame.f_code.co_filename, ROOT)

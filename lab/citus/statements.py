@@ -30,10 +30,10 @@ LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b", re.I)
 
 # What looks at several shards, and how often. None of it locks a row.
 LOOKS: Mapping[str, str] = {
-    "store/jobs._look_at_shards": "claims: once a second for each pool of workers",
-    "store/jobs._next_due_of_shards": "the heartbeat: once a second for each worker",
-    "store/jobs._missing_of_shards": "maintenance: once a minute",
-    "store/jobs._strays_of_shards": "maintenance: once a minute",
+    "store/claims._look_at_shards": "claims: once a second for each pool of workers",
+    "store/claims._next_due_of_shards": "the heartbeat: once a second for each worker",
+    "store/job_sweep._missing_of_shards": "maintenance: once a minute",
+    "store/job_sweep._strays_of_shards": "maintenance: once a minute",
     "store/circuit_breakers.due_probes": "maintenance: once a second",
     "store/circuit_breakers.count_open": "metrics: once a scrape",
     "store/health.due": "metrics: once a scrape",

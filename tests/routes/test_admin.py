@@ -18,7 +18,8 @@ from app.routes.runs import Status as RunStatus
 from app.runs import runner
 from app.store import admin as store
 from app.store import jobs
-from app.store.jobs import Key, Kind
+from app.store.job_sweep import Key
+from app.store.jobs import Kind
 from tests.cast import Cast, Person, hook, settle
 from tests.routes.test_settings import waits_for_an_intent
 from tests.store.test_jobs import due, kinds

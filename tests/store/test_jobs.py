@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from app.database.db import Database, Row, explain, new_id
-from app.store import jobs, workspaces
-from app.store.jobs import HEAD, KINDS, SCANNED, FairShare, Job, Kind
+from app.store import claims, job_sweep, jobs, workspaces
+from app.store.claims import HEAD, SCANNED, FairShare
+from app.store.jobs import KINDS, Job, Kind
 
 LEASE_SECONDS = 15.0
 LONG_AGO = timedelta(hours=1)
@@ -124,7 +125,7 @@ async def claim(
     fair_share: FairShare | None = None,
 ) -> list[Job]:
     async with database.write(follow_indexes=True) as db:
-        return await jobs.claim(
+        return await claims.claim(
             db,
             kind,
             hinted=hinted,
@@ -222,7 +223,7 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
         """
     async with database.write(follow_indexes=True) as db:
         before = await db.fetch_value(read)  # of this connection's last second, not yet reported
-        claimed = await jobs.claim(
+        claimed = await claims.claim(
             db,
             kind,
             hinted=[(acme, id) for id in ids[-8:]],
@@ -448,7 +449,7 @@ async def test_what_is_due_long_since_is_looked_for_now_and_then(
     late = await due(database, acme, 1, since=timedelta(minutes=1))
     fresh = await due(database, acme, 1)
     assert ids(await claim(database, 9, fair_share=fair_share)) == fresh
-    monkeypatch.setattr(jobs, "WHOLE_SECONDS", 0)
+    monkeypatch.setattr(claims, "WHOLE_SECONDS", 0)
     assert ids(await claim(database, 9, fair_share=fair_share)) == late
 
 
@@ -675,7 +676,7 @@ async def test_what_is_given_back_after_a_wake_is_due_without_its_pause(database
 async def test_the_next_to_be_due_is_known_leases_included(database: Database, kind: Kind):
     async def next_at() -> datetime | None:
         async with database.read() as db:
-            return (await jobs.next_due(db)).get(kind)
+            return (await claims.next_due(db)).get(kind)
 
     assert await next_at() is None
     acme = await workspace(database)
@@ -701,10 +702,10 @@ async def test_a_row_that_lost_its_job_is_found_behind_any_number_of_others(
             await jobs.delete(db, kind, workspace_id=workspace_id, ids=[id])
     missing: list[tuple[str, str]] = []
     async with database.read() as db:
-        more, after = await jobs.missing(db, kind, after=None, limit=2)
+        more, after = await job_sweep.missing(db, kind, after=None, limit=2)
         missing += more
         while after is not None:
-            more, after = await jobs.missing(db, kind, after=after, limit=2)
+            more, after = await job_sweep.missing(db, kind, after=after, limit=2)
             missing += more
     assert sorted(missing) == sorted(lost)
 
@@ -717,7 +718,7 @@ async def test_the_rows_of_a_workspace_on_its_way_out_need_no_jobs(database: Dat
         await jobs.delete(db, kind, workspace_id=acme, ids=ids)
         await db.execute("UPDATE workspaces SET deleted_at = :now WHERE id = :id", id=acme)
     async with database.read() as db:
-        assert await jobs.missing(db, kind, after=None, limit=10) == ([], None)
+        assert await job_sweep.missing(db, kind, after=None, limit=10) == ([], None)
 
 
 @kinds
@@ -728,7 +729,7 @@ async def test_a_stray_that_was_woken_since_it_was_found_stays(database: Databas
         await jobs.wake(db, kind, workspace_id=acme, ids=ids[:1])
         late = await db.now() - LONG_AGO / 2
         for id in ids:
-            await jobs.delete_stray(db, kind, workspace_id=acme, id=id, late=late)
+            await job_sweep.delete_stray(db, kind, workspace_id=acme, id=id, late=late)
     async with database.read() as db:
         left = await db.fetch_all("SELECT id FROM jobs WHERE workspace_id = :id", id=acme)
     assert [row["id"] for row in left] == ids[:1]
@@ -749,9 +750,9 @@ async def test_a_job_that_lost_its_row_is_found_unless_somebody_is_about_to_clai
     strays: list[tuple[Kind, str, str]] = []
     async with database.read() as db:
         late = await db.now() - LONG_AGO / 2
-        more, after = await jobs.strays(db, late=late, after=None, limit=2)
+        more, after = await job_sweep.strays(db, late=late, after=None, limit=2)
         strays += more
         while after is not None:
-            more, after = await jobs.strays(db, late=late, after=after, limit=2)
+            more, after = await job_sweep.strays(db, late=late, after=after, limit=2)
             strays += more
     assert sorted(strays) == sorted((kind, acme, id) for id in (old, later))

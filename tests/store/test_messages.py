@@ -9,7 +9,7 @@ import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import jobs, messages
+from app.store import claims, jobs, messages
 from app.store.jobs import Job
 from app.store.messages import MessageOutcome, RequeuedMessage
 from tests.store.rows import attempt, message, set_columns, workspace
@@ -17,7 +17,7 @@ from tests.store.rows import attempt, message, set_columns, workspace
 
 async def claimed(database: Database) -> Job:
     async with database.write() as db:
-        [job] = await jobs.claim(db, "message", hinted=[], limit=8, lease_seconds=15)
+        [job] = await claims.claim(db, "message", hinted=[], limit=8, lease_seconds=15)
     return job
 
 

@@ -26,6 +26,7 @@ from app.store import (
     channel_settings,
     checkouts,
     circuit_breakers,
+    claims,
     contact_events,
     contacts,
     definition_cases,
@@ -41,6 +42,7 @@ from app.store import (
     explaining,
     health,
     invitations,
+    job_sweep,
     jobs,
     memberships,
     messages,
@@ -469,9 +471,9 @@ ID: Mapping[Kind, str] = {
 }
 
 
-def claims(kind: Kind) -> Query:
+def claiming(kind: Kind) -> Query:
     hinted = [("ws_acme", f"{ID[kind]}_{i}") for i in range(10_050, 11_000, 50)]
-    return lambda db: jobs.claim(db, kind, hinted=hinted, limit=32, lease_seconds=1)
+    return lambda db: claims.claim(db, kind, hinted=hinted, limit=32, lease_seconds=1)
 
 
 # Of runs that have one.
@@ -667,23 +669,23 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id contact_id"],
     ),
     "a claim of runs": (
-        claims("run"),
+        claiming("run"),
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
     "a claim of messages": (
-        claims("message"),
+        claiming("message"),
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
     "a claim of calls": (
-        claims("call"),
+        claiming("call"),
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
     "a claim of events": (
-        claims("event_attempt"),
+        claiming("event_attempt"),
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
     "a claim of broadcasts": (
-        claims("broadcast"),
+        claiming("broadcast"),
         ["workspace_id kind id", "", "kind workspace_id", "kind workspace_id wake_at"],
     ),
     "the broadcasts that have not ended": (
@@ -1091,12 +1093,12 @@ async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str):
 @pytest.mark.parametrize("kind", list(jobs.KINDS))
 async def test_a_claim_never_walks_what_is_due_elsewhere(filled: Database, kind: Kind):
     """By that index it looks at the oldest few of all; claiming by it would read a backlog."""
-    _, oldest, *others = await plans_of(filled, claims(kind))
+    _, oldest, *others = await plans_of(filled, claiming(kind))
     assert re.search(r"\bjobs_by_time\b", oldest), oldest
     assert not SORTS.search(oldest)
     for plan in others:
         assert not re.search(r"\bjobs_by_time\b", plan), plan
-    [plan] = await plans_of(filled, jobs.next_due)
+    [plan] = await plans_of(filled, claims.next_due)
     assert len(re.findall(r"\bjobs_by_time\b", plan)) == len(jobs.KINDS), plan
     assert not SORTS.search(plan)
 
@@ -1106,11 +1108,11 @@ async def test_rows_without_jobs_and_jobs_without_rows_are_looked_for_page_by_pa
     filled: Database, kind: Kind
 ):
     after = ("ws_acme", *["a"] * (len(jobs.KINDS[kind].key) - 1))
-    [plan] = await plans_of(filled, lambda db: jobs.missing(db, kind, after=after, limit=10))
+    [plan] = await plans_of(filled, lambda db: job_sweep.missing(db, kind, after=after, limit=10))
     assert not WALKS.search(plan), plan
     assert not SORTS.search(plan), plan
     [plan] = await plans_of(
-        filled, lambda db: jobs.strays(db, late=PAST, after=("ws_a", "run", ""), limit=10)
+        filled, lambda db: job_sweep.strays(db, late=PAST, after=("ws_a", "run", ""), limit=10)
     )
     assert not WALKS.search(plan), plan
     assert not SORTS.search(plan), plan

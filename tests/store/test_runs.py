@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.database.db import Database, new_id
-from app.store import jobs, runs
+from app.store import claims, jobs, runs
 from app.store.jobs import Job
 from app.store.runs import NewStep
 from tests.store.rows import definition, run, set_columns, workspace
@@ -17,7 +17,7 @@ from tests.store.rows import definition, run, set_columns, workspace
 
 async def claimed(database: Database) -> Job:
     async with database.write() as db:
-        [job] = await jobs.claim(db, "run", hinted=[], limit=8, lease_seconds=15)
+        [job] = await claims.claim(db, "run", hinted=[], limit=8, lease_seconds=15)
     return job
 
 

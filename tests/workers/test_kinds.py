@@ -12,7 +12,7 @@ import pytest
 from app.accounts import registration as accounts
 from app.jobs.queue import WORK
 from app.process import Process
-from app.store import health, jobs
+from app.store import claims, health, jobs
 from app.store.jobs import KINDS, Job, Kind, KindOfWork
 from tests.cast import Cast
 from tests.routes.conftest import visiting
@@ -51,7 +51,7 @@ async def test_a_further_kind_is_found_everywhere(
         late = await db.now() - timedelta(hours=1)
         row = {"workspace_id": "ws_1", "kind": FURTHER, "id": "tpl_1", "wake_at": late}
         await db.execute(INSERT_JOB, **row)
-        assert (await jobs.next_due(db))[FURTHER] == late
+        assert (await claims.next_due(db))[FURTHER] == late
         assert (await health.due(db, FURTHER)).count == 1
     async with visiting(process) as visitor:
         root = replace(cast.mallory, client=visitor, key=await session(process, cast.mallory))

@@ -16,7 +16,8 @@ from app.jobs.queue import Pair
 from app.process import Process
 from app.runs import runner
 from app.store import runs
-from app.store.jobs import FairShare, Job
+from app.store.claims import FairShare
+from app.store.jobs import Job
 from tests.cast import hook
 from tests.cast import workspace as founded
 from tests.conftest import Records

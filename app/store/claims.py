@@ -1,0 +1,415 @@
+"""Claims of due jobs: the hinted ones, then the oldest of each workspace in turn.
+
+Claiming draws a token and moves wake_at to the end of the lease (see `jobs`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import orjson
+
+from app.database.db import Database, Handle
+from app.errors import Unavailable
+from app.store import jobs
+from app.store.jobs import Job, Kind
+
+log = logging.getLogger(__name__)
+
+HEAD = 64  # the oldest due rows; nearly always these are all
+SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
+
+
+WHOLE_SECONDS = 5.0
+MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Horizon:
+    """How far back due jobs are looked for. While any transaction stays open, whoever's, no job
+    that has ended leaves the indexes: their beginning grows, and takes longer to read by the
+    second. So they are read from there every WHOLE_SECONDS, and in between from where the oldest
+    job was then. One that is made due further back waits for the next whole look."""
+
+    since: datetime = BEGINNING
+    _whole_at: float = -math.inf  # when the last whole look was, by the process's clock
+
+    def look(self) -> datetime:
+        """From where to look now."""
+        if time.monotonic() - self._whole_at > WHOLE_SECONDS:
+            self._whole_at, self.since = time.monotonic(), BEGINNING
+        return self.since
+
+    def found(self, oldest: datetime | None, now: datetime) -> None:
+        """The oldest job of a look, if there was any."""
+        if self.since == BEGINNING:
+            self.since = min(oldest or now, now - MARGIN)
+
+
+@dataclass(slots=True)
+class FairShare:
+    """The memory of one worker pool between claims, to share its slots fairly among workspaces."""
+
+    in_progress: Counter[str] = field(default_factory=Counter)  # rows, by workspace id
+    cursor: str = ""  # the workspace that was scanned last
+    looked_at: float = -math.inf  # when all shards were looked at last, by the process's clock
+    seen: set[str] = field(default_factory=set)  # then, and had enough due rows ever since
+    held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
+    horizon: Horizon = field(default_factory=Horizon)
+
+    def quota_left(self, workspace_id: str, free: int) -> int:
+        """How many more rows a workspace may have: it holds at most as many slots as stay free, so
+        that others always find some (the dynamic threshold of Choudhury and Hahne, by which network
+        switches share buffers)."""
+        return max(0, (free - self.in_progress[workspace_id] + 1) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """The values that a claim writes into every job that it takes, and from where on it looks."""
+
+    kind: Kind
+    token: int
+    until: datetime
+    since: datetime
+
+
+async def claim(
+    db: Handle,
+    kind: Kind,
+    *,
+    hinted: Sequence[tuple[str, str]],
+    limit: int,
+    lease_seconds: float,
+    fair_share: FairShare | None = None,
+    apart: Database | None = None,
+) -> list[Job]:
+    """Up to `limit` due ones, in the transaction of `db`; or those of each workspace in a
+    transaction of its own of `apart`: a sharded database has each workspace on one node, and others
+    are claimed for though a node has died.
+
+    The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
+    busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
+    does not stand before another's single row. With `fair_share` each has its quota at most.
+    """
+    memory = fair_share or FairShare()
+    until = await db.now() + timedelta(seconds=lease_seconds)
+    lease = _Lease(kind, jobs.drawn_token(), until, memory.horizon.look())
+    claimed = _Claim(limit, fair_share)
+    fresh = claimed.allowed(hinted[: limit - 1])
+    if fresh and apart is None:
+        claimed.add(await _claim_hinted(db, lease, fresh))
+    for pair in fresh.items() if apart is not None else ():
+        claimed.add(await _apart(apart, partial(_claim_hinted, lease=lease, hinted=dict([pair]))))
+    workspaces = claimed.drawn(await _due_workspaces(db, kind, memory))
+    while workspaces:
+        share = claimed.free // len(workspaces)
+        unfinished = []
+        for workspace_id in workspaces:
+            most = min(share, claimed.quota_left(workspace_id))
+            oldest = await _claim_some(db, apart, lease, workspace_id, most) if most else []
+            claimed.add(oldest)
+            if len(oldest) < most:
+                memory.seen.discard(workspace_id)
+            if oldest and len(oldest) == share:
+                unfinished.append(workspace_id)
+            elif len(oldest) == most:
+                claimed.held_back = True
+        workspaces = unfinished[: claimed.free]
+    memory.held_back = claimed.held_back
+    return claimed.jobs
+
+
+async def _claim_some(
+    db: Handle, apart: Database | None, lease: _Lease, workspace_id: str, most: int
+) -> list[Job]:
+    if apart is None:
+        return await _claim_oldest(db, lease, workspace_id, most)
+    oldest = partial(_claim_oldest, lease=lease, workspace_id=workspace_id, limit=most)
+    return await _apart(apart, oldest)
+
+
+async def _apart(
+    database: Database | None, work: Callable[[Handle], Awaitable[list[Job]]]
+) -> list[Job]:
+    """None of a workspace whose node does not answer."""
+    assert database is not None  # noqa: S101  both callers have looked
+    try:
+        async with database.write() as db:
+            return await work(db)
+    except Unavailable as problem:
+        log.warning("nothing claimed of a workspace", extra={"error": problem.detail})
+        return []
+
+
+class _Claim:
+    """The jobs of one claim so far, and what may be added."""
+
+    def __init__(self, limit: int, fair_share: FairShare | None) -> None:
+        self.jobs: list[Job] = []
+        self.free = limit
+        self.held_back = False
+        self._capped = fair_share is not None
+        self._fair_share = FairShare(Counter(fair_share.in_progress)) if fair_share else FairShare()
+
+    def quota_left(self, workspace_id: str) -> int:
+        return self._fair_share.quota_left(workspace_id, self.free) if self._capped else self.free
+
+    def add(self, some: Sequence[Job]) -> None:
+        self.jobs += some
+        self.free -= len(some)
+        self._fair_share.in_progress.update(job.workspace_id for job in some)
+
+    def allowed(self, hinted: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+        """Ids by workspace."""
+        allowed: defaultdict[str, list[str]] = defaultdict(list)
+        for workspace_id, id in hinted:
+            if len(allowed[workspace_id]) < self.quota_left(workspace_id):
+                allowed[workspace_id].append(id)
+            else:
+                self.held_back = True
+        return {workspace_id: ids for workspace_id, ids in allowed.items() if ids}
+
+    def drawn(self, workspaces: Sequence[str]) -> list[str]:
+        """A random choice, so that a single row to claim is not always from the longest queue."""
+        open_to = [workspace_id for workspace_id in workspaces if self.quota_left(workspace_id)]
+        self.held_back |= len(open_to) < len(workspaces)
+        return random.sample(open_to, min(len(open_to), self.free))
+
+
+# What was found is written by its place: to find it again by its id, a plan made while the table
+# was empty compares every job of the workspace with every one that was found.
+CLAIM = """
+    UPDATE jobs
+    SET lease_token = :lease_token, claims = claims + 1, wake_at = :until, woken = FALSE
+    FROM due
+    WHERE jobs.ctid = due.place {of_workspace}
+    RETURNING jobs.id, jobs.claims
+    """
+
+
+def _claim_due(db: Handle) -> str:
+    """Named, the workspace would have a planner without statistics read the whole of it; but a
+    sharded database must know the shard."""
+    return CLAIM.format(
+        of_workspace="AND jobs.workspace_id = :workspace_id" if db.is_sharded else ""
+    )
+
+
+async def _claim_hinted(
+    db: Handle, lease: _Lease, hinted: Mapping[str, Sequence[str]]
+) -> list[Job]:
+    """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
+    nothing of their workspace reads it whole."""
+    claim = _claim_due(db)
+    found = await db.fetch_each(
+        f"""
+        WITH due AS MATERIALIZED (
+            SELECT (SELECT j.ctid FROM jobs j
+                    WHERE j.workspace_id = :workspace_id AND j.kind = :kind
+                      AND j.id = given.value AND j.wake_at <= :now
+                    FOR UPDATE SKIP LOCKED) AS place
+            FROM unnest(CAST(:ids AS TEXT[])) AS given (value)
+        )
+        {claim}
+        """,
+        [
+            {**_values(lease), "workspace_id": workspace_id, "ids": list(ids)}
+            for workspace_id, ids in hinted.items()
+        ],
+    )
+    return [
+        _job(lease, workspace_id, **row)
+        for workspace_id, rows in zip(hinted, found, strict=True)
+        for row in rows
+    ]
+
+
+def _values(lease: _Lease) -> dict[str, str | int | datetime]:
+    return {"kind": lease.kind, "lease_token": lease.token, "until": lease.until}
+
+
+def _job(lease: _Lease, workspace_id: str, id: str, claims: int) -> Job:
+    return Job(lease.kind, workspace_id, id, lease.token, claims)
+
+
+async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
+    """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a scan,
+    so that a workspace behind a backlog is served a few claims later. The cost does not depend on
+    the number of workspaces or of due rows."""
+    if db.is_sharded:
+        return await _look_at_shards(db, kind, fair_share)
+    rows = await db.fetch_tuples(
+        """
+        SELECT workspace_id, wake_at
+        FROM (SELECT workspace_id, wake_at FROM jobs
+              WHERE kind = :kind AND wake_at >= :since
+              ORDER BY wake_at NULLS FIRST, id
+              LIMIT :limit) AS oldest
+        WHERE wake_at <= :now
+        """,
+        kind=kind,
+        since=fair_share.horizon.since,
+        limit=HEAD,
+    )
+    fair_share.horizon.found(min((wake_at for _, wake_at in rows), default=None), await db.now())
+    found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
+    if len(rows) == HEAD:
+        found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
+    return list(found)
+
+
+async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
+    """The due ones of the next SCANNED workspaces: one or two index probes for each, however long
+    its queue is. Not min(workspace_id): a planner that expects few rows reads the whole backlog."""
+    found = await db.fetch_values(
+        """
+        WITH RECURSIVE pending (workspace_id, n) AS (
+            SELECT (SELECT j.workspace_id FROM jobs j
+                    WHERE j.kind = :kind AND j.workspace_id > :asked
+                    ORDER BY j.workspace_id, j.wake_at
+                    LIMIT 1), 1
+            UNION ALL
+            SELECT (SELECT j.workspace_id FROM jobs j
+                    WHERE j.kind = :kind AND j.workspace_id > pending.workspace_id
+                    ORDER BY j.workspace_id, j.wake_at
+                    LIMIT 1), n + 1
+            FROM pending
+            WHERE pending.workspace_id IS NOT NULL AND n < :most
+        )
+        SELECT workspace_id
+        FROM pending
+        WHERE n = :most OR workspace_id IS NULL
+           OR (SELECT j.wake_at FROM jobs j
+               WHERE j.kind = :kind AND j.workspace_id >= pending.workspace_id
+               ORDER BY j.workspace_id, j.wake_at
+               LIMIT 1) <= :now
+        ORDER BY n
+        """,
+        kind=kind,
+        asked=fair_share.cursor,
+        most=SCANNED,
+    )
+    fair_share.cursor = found[-1] or ""
+    return [id for id in found if id is not None]
+
+
+async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
+    claim = _claim_due(db)
+    rows = await db.fetch_all(
+        f"""
+        WITH due AS MATERIALIZED (
+            SELECT ctid AS place FROM jobs
+            WHERE kind = :kind AND workspace_id = :workspace_id
+              AND wake_at BETWEEN :since AND :now
+            ORDER BY wake_at, id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        )
+        {claim}
+        """,
+        **_values(lease),
+        since=lease.since,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+    return [_job(lease, workspace_id, **row) for row in rows]
+
+
+# Of each shard, of those that answer: the workspaces of its oldest due rows, and from a random
+# place on the next ones that have any, however long a backlog is.
+LOOK = """
+    WITH RECURSIVE oldest AS (
+        SELECT workspace_id FROM %1$s
+        WHERE kind = '{kind}' AND wake_at <= '{now}'
+        ORDER BY wake_at NULLS FIRST, id
+        LIMIT {head}
+    ), pending (workspace_id, n) AS (
+        SELECT (SELECT workspace_id FROM %1$s
+                WHERE kind = '{kind}' AND workspace_id > '{asked}'
+                ORDER BY workspace_id, wake_at LIMIT 1), 1
+        UNION ALL
+        SELECT (SELECT j.workspace_id FROM %1$s j
+                WHERE j.kind = '{kind}' AND j.workspace_id > pending.workspace_id
+                ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
+        FROM pending
+        WHERE pending.workspace_id IS NOT NULL AND n < {most}
+          AND (SELECT count(*) FROM oldest) = {head}
+    )
+    SELECT json_agg(DISTINCT workspace_id)
+    FROM (SELECT workspace_id FROM oldest
+          UNION ALL
+          SELECT workspace_id FROM pending
+          WHERE (SELECT count(*) FROM oldest) = {head}) AS found
+    WHERE workspace_id IS NOT NULL
+    """
+LOOK_EVERY_SECONDS = 1.0
+
+
+async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
+    """The workspaces that `_due_workspaces` finds, without locks and at most once a second; none of
+    a node that does not answer. Workspaces that have nothing due may be among them. In between,
+    those of the last look that have given all that was asked of them."""
+    if time.monotonic() - fair_share.looked_at < LOOK_EVERY_SECONDS:
+        return sorted(fair_share.seen)
+    fair_share.looked_at = time.monotonic()
+    look = LOOK.format(
+        kind=kind,
+        now=(await db.now()).isoformat(),
+        asked=fair_share.cursor,
+        head=HEAD,
+        most=SCANNED,
+    )
+    results = await db.fetch_values(
+        "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success", look=look
+    )
+    found = {id for result in results for id in orjson.loads(result or "[]")}
+    fair_share.cursor = random.sample([*found, ""], 1)[0]
+    fair_share.seen = found
+    return sorted(found)
+
+
+async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
+    results = await db.fetch_values(
+        "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success",
+        look="""
+            SELECT json_object_agg(kinds.kind, next.wake_at)
+            FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
+            CROSS JOIN LATERAL (SELECT wake_at FROM %1$s j WHERE j.kind = kinds.kind
+                                ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next
+            """.format(kinds="', '".join(jobs.KINDS)),
+    )
+    found: dict[Kind, datetime] = {}
+    for result in results:
+        for kind, wake_at in orjson.loads(result or "{}").items():
+            due = datetime.fromisoformat(wake_at)
+            found[kind] = min(found.get(kind, due), due)
+    return found
+
+
+async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, datetime]:
+    """When the next job of each kind, claimed ones included, is due from `since` on; without the
+    kinds of which there is none. One statement: every worker asks it all the time."""
+    if db.is_sharded:
+        return await _next_due_of_shards(db)
+    each = [
+        f"""
+        SELECT kind, wake_at FROM (
+            SELECT kind, wake_at FROM jobs
+            WHERE kind = '{kind}' AND wake_at >= :since
+            ORDER BY wake_at NULLS FIRST, id
+            LIMIT 1) AS next_{kind}
+        """
+        for kind in jobs.KINDS
+    ]
+    found = await db.fetch_tuples(" UNION ALL ".join(each), since=since)
+    return dict(found)
