@@ -70,7 +70,7 @@ const far = new Map<string, string>()
 function useNames<T extends Named>(list: Listed<T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, string> {
   const near = new Map(options(list))
   useKnown(far, list.more ? ids.filter(id => id && !near.has(id)) : [], async id => (await read(id)).name)
-  return useMemo(() => new Map([...far, ...near]), [near.size, far.size])
+  return useMemo(() => new Map([...far, ...near]), [[...near].join(), far.size])
 }
 
 type Of = { workflowId?: string | null; automationId?: string | null }

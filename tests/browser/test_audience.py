@@ -405,6 +405,14 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
     dialog.get_by_label("Where they said so").fill("a form")
     dialog.get_by_role("button", name="Record it").click()
     dialog.locator(".wrong", has_text="no address").wait_for()
+    dialog.get_by_role("button", name="Leave it").click()
+    whole = page.get_by_role("row").filter(has_text="Marketing without").filter(has_text="Email")
+    expect(whole).to_contain_text("subscribed")
+    whole.get_by_role("button", name="Record an answer").press("Enter")
+    dialog.get_by_role("button", name="Record it").press("Enter")
+    dialog.wait_for(state="hidden")
+    expect(whole).to_contain_text("unsubscribed")
+    assert service.read(f"/contacts/{id}")["subscriptions"]["email"] == "unsubscribed"
     assert "ran" not in page.title().split()
 
 

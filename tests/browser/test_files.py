@@ -65,7 +65,7 @@ def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
     page.get_by_role("button", name=TRY).click()
     page.get_by_text("It is there and changes").wait_for()
     page.get_by_text("Tag: tea → ").wait_for()
-    page.get_by_role("listitem").filter(has_text=f"{mark} {mark}: changes").wait_for()
+    page.get_by_role("listitem").filter(has_text=f"{mark} {mark}: changes (subject)").wait_for()
     assert tag_of(service, id) == "tea"
     clean(page)
 
@@ -73,7 +73,7 @@ def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
     changed = service.api.patch(f"/workflows/{id}", json={"steps": steps})
     assert changed.status_code == 200, changed.text
     bring.click()
-    page.get_by_role("alert").get_by_text("has changed").wait_for()
+    page.get_by_role("alert").get_by_text("Somebody changed this flow").wait_for()
     assert tag_of(service, id) == "theirs"
     page.get_by_role("button", name=TRY).click()
     page.get_by_text("Tag: theirs → ").wait_for()

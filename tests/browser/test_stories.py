@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, ready
 
@@ -139,6 +139,16 @@ def test_home_names_the_graph_that_refused_a_request(page: Page, service: Servic
     page.get_by_role("link", name=f"1 refused request to {name} this week").click()
     page.wait_for_url(re.compile(f"/flows/automations/{made['id']}/requests"))
     page.locator("tbody tr", has_text="Refused").wait_for()
+
+
+def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(page: Page, service: Service):
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.partition("?")[0]))
+    opened(page, service, "/")
+    with page.expect_response(re.compile(r"/runs\?limit=10")):
+        pass  # the next look at the newest runs
+    expect(page.get_by_text("Loading …")).to_have_count(0)
+    assert asked.count(f"{service.url}/troubles") == 1
 
 
 def test_home_says_whom_messages_wait_for_and_what_nobody_does(page: Page, service: Service):

@@ -10,23 +10,28 @@ type Contact = Schemas['ContactInFull']
 type Topic = Schemas['TopicShape']
 type Channel = keyof typeof CHANNELS
 type State = Schemas['TopicAnswer']['state']
-interface Asked { contact: Contact; topic: Topic; channel: Channel }
+/** Without a topic: the channel itself, of which marketing is that names none. */
+interface Asked { contact: Contact; topic: Topic | null; channel: Channel }
 
 const STATES: Record<string, readonly [string, string]> = { subscribed: ['good', 'subscribed'], pending: ['odd', 'pending: asked to confirm'], unsubscribed: ['bad', 'unsubscribed'], bounced: ['bad', 'bounced'], complained: ['bad', 'complained'] }
 const ADDRESS: Record<Channel, 'email' | 'phone'> = { email: 'email', sms: 'phone', whatsapp: 'phone' }
 
+const ALL = Object.keys(CHANNELS) as Channel[]
+const NAMELESS = 'Marketing without a topic'
+
 export const reachable = (contact: Contact, channel: Channel) => contact[ADDRESS[channel]] !== null
 
-/** What the contact has answered; the default topic is the channel itself. */
-const stateOf = ({ contact, topic, channel }: Asked) => (topic.isDefault ? contact.subscriptions[channel] : contact.topics[topic.id]?.[channel]) ?? ''
+/** What the contact has answered; the default topic is the channel by another name. */
+const stateOf = ({ contact, topic, channel }: Asked) => (!topic || topic.isDefault ? contact.subscriptions[channel] : contact.topics[topic.id]?.[channel]) ?? ''
 
 export function Answers({ contact, done }: { contact: Contact; done: () => Promise<unknown> }) {
-  const topics = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: 50 } } })), [])
+  const topics = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: 200 } } })), [])
   const may = useCan()('contacts:write')
-  const rows = topics.rows && topics.rows.flatMap(topic => topic.channels.map((channel): Asked => ({ contact, topic, channel })))
-  return <Section title="Topics">
-    <Table caption="Topics, by channel" of={{ ...topics, rows }} id={({ topic, channel }) => topic.id + channel} empty={<p>There is no topic: marketing goes to whoever has not unsubscribed from the channel. <Link to="/settings/topics">Topics</Link></p>} columns={[
-      { name: 'Topic', show: ({ topic }) => <>{topic.name}{topic.isDefault && <span class="soft"> (default)</span>}</> },
+  const named = topics.rows?.flatMap(topic => topic.channels.map((channel): Asked => ({ contact, topic, channel }))) ?? null
+  const whole = topics.rows?.some(each => each.isDefault) ? [] : ALL.map((channel): Asked => ({ contact, topic: null, channel }))
+  return <Section title="Topics" actions={<Link to="/settings/topics">All topics</Link>}>
+    <Table caption="Topics, by channel" of={{ ...topics, rows: named && [...named, ...whole] }} id={({ topic, channel }) => `${topic?.id ?? ''}${channel}`} empty={null} columns={[
+      { name: 'Topic', show: ({ topic }) => (topic ? <>{topic.name}{topic.isDefault && <span class="soft"> (default)</span>}</> : NAMELESS) },
       { name: 'Channel', show: ({ channel }) => <>{CHANNELS[channel]}{!reachable(contact, channel) && <span class="soft"> (no address)</span>}</> },
       { name: 'Answer', show: asked => <Answer state={stateOf(asked)} /> },
       { name: 'Actions', show: asked => may && <Change asked={asked} done={done} /> },
@@ -46,14 +51,15 @@ function Change({ asked: { contact, topic, channel }, done }: { asked: Asked; do
   const [evidence, setEvidence] = useState('')
   useEffect(() => { setState(now === 'subscribed' ? 'unsubscribed' : 'subscribed'); setSource(''); setEvidence('') }, [now])
   const isYes = state === 'subscribed'
-  return <Confirm label="Record an answer" title={`${topic.name}, by ${CHANNELS[channel]}`} sure="Record it" known={['/channel', '/state', '/source', '/evidence']} act={async () => {
-    await got(api.PUT('/contacts/{id}/topics/{topicId}', { params: { path: { id: contact.id, topicId: topic.id } }, body: { channel, state, source: source.trim(), evidence: evidence.trim() || null } }))
+  return <Confirm label="Record an answer" title={`${topic?.name ?? NAMELESS}, by ${CHANNELS[channel]}`} sure="Record it" known={['/channel', '/state', '/source', '/evidence', `/subscriptions/${channel}`]} act={async () => {
+    if (topic) await got(api.PUT('/contacts/{id}/topics/{topicId}', { params: { path: { id: contact.id, topicId: topic.id } }, body: { channel, state, source: source.trim(), evidence: evidence.trim() || null } }))
+    else await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, body: { subscriptions: { [channel]: state } } as never }))
     await done()
   }}>{problem => <>
-    <Field label="The contact" value={state} set={next => setState(next as State)} options={[['subscribed', 'agrees to it'], ['unsubscribed', 'does not want it']]} problem={problem} pointer="/state" />
-    <p class="hint">{!isYes ? 'From then on nothing about it is sent, nor what waits now.' : topic.doubleOptIn ? 'A letter asks the contact to confirm; until then nothing is sent.' : 'Only the contact can agree: say below where they did.'}</p>
-    <Field label="Where they said so" required value={source} set={setSource} placeholder="a call on Monday" problem={problem} pointer="/source" />
-    <Field label="What shows it" rows={2} value={evidence} set={setEvidence} hint="Such as the words that they agreed to. It is kept with the answer." problem={problem} pointer="/evidence" />
+    <Field label="The contact" value={state} set={next => setState(next as State)} options={[['subscribed', 'agrees to it'], ['unsubscribed', 'does not want it']]} problem={problem} pointer={topic ? '/state' : `/subscriptions/${channel}`} />
+    <p class="hint">{!isYes ? 'From then on nothing of it is sent, nor what waits now.' : topic?.doubleOptIn ? 'A letter asks the contact to confirm; until then nothing is sent.' : 'Only the contact can agree. Record it if they did.'}</p>
+    {topic && <><Field label="Where they said so" required value={source} set={setSource} placeholder="a call on Monday" problem={problem} pointer="/source" />
+    <Field label="What shows it" rows={2} value={evidence} set={setEvidence} hint="Such as the words that they agreed to. It is kept with the answer." problem={problem} pointer="/evidence" /></>}
     {problem?.errors.filter(each => each.pointer === '/channel').map(each => <p class="wrong" key={each.message}>{each.message}</p>)}
   </>}</Confirm>
 }

@@ -5,13 +5,13 @@ import { useAct, useDraft } from '../data'
 import { isObject, objectOf, parse } from '../exact'
 import { useCan } from '../me'
 import { go } from '../router'
-import type { Refusal } from '../session'
+import { Refusal } from '../session'
 import { Check, Facts, Field, Refused, Screen, Section, Status, Unsaved } from '../ui'
 import { Changed } from './changed'
-import type { Json } from './model'
+import { same, type Json } from './model'
 
 type Imported = Schemas['Imported']
-type FlowFile = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; cases?: unknown; casesGate?: boolean }
+type FlowFile = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; templates?: Record<string, Json & { content: Json }>; cases?: unknown; casesGate?: boolean }
 
 const FILE = '/file', DEFINITION = '/definition'
 const DONE = { created: 'It is new', updated: 'It is there and changes', unchanged: 'It is there and stays as it is' } as const
@@ -36,7 +36,7 @@ export function lineOf(text: string, pointer: string): number {
 }
 
 const definitionIn = ({ name, definition, casesGate }: FlowFile) => ({ ...definition, name, casesGate: casesGate ?? false, trigger: definition.trigger ?? {} })
-const isSigned = (text: string) => { try { const { definition } = parse(text) as Partial<FlowFile>; return definition?.trigger?.signed === true } catch { return false } }
+const isSigned = (text: string) => /"signed"\s*:\s*true/.test(text)
 
 export function ImportFlow() {
   const [draft, change, forget, wasKept] = useDraft('flow.import', EMPTY)
@@ -53,7 +53,11 @@ export function ImportFlow() {
   const tried = () => act.run(async () => setPlan(await send('dry_run')))
   /** Only what was tried: nothing is changed that somebody changed since. */
   const done = (from: Imported) => act.run(async () => {
-    const { id } = await send('update', from.etagBefore ? { 'If-Match': from.etagBefore } : { 'If-None-Match': '*' })
+    const { id } = await send('update', from.etagBefore ? { 'If-Match': from.etagBefore } : { 'If-None-Match': '*' }).catch((error: Refusal) => {
+      if (error.status !== 412) throw error
+      setPlan(null)
+      throw new Refusal(412, error.code, 'Somebody changed this flow since the file was tried. Nothing was imported: try it again.')
+    })
     forget()
     go(`/flows/${id!.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`)
   })
@@ -68,7 +72,7 @@ export function ImportFlow() {
     {wasKept && <Unsaved forget={() => { setPlan(null); forget() }} label="Begin anew" />}
     <div class="form" ref={area}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => set({ text })) }} /></div>
-      <Field label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={act.problem && unread.length ? { ...act.problem, errors: unread } as Refusal : null} pointer={FILE} />
+      <Field label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={unread.length ? new Refusal(0, '', '', unread) : null} pointer={FILE} />
       {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} problem={act.problem} pointer="/signingSecret" hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
       <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} />
       <Wrong problem={act.problem} text={draft.text} show={show} />
@@ -97,6 +101,12 @@ function Wrong({ problem, ...place }: Place & { problem: Refusal | null }) {
   </>
 }
 
+/** What of a template would be another. */
+function partsChanged(before: FlowFile | null, after: FlowFile, key: string): string {
+  const [old, now] = [before, after].map(file => { const { content, ...rest } = file?.templates?.[key] ?? { content: {} }; return { ...rest, ...content } as Json })
+  return Object.keys({ ...old, ...now }).filter(name => !same(old![name], now![name])).join(', ')
+}
+
 function Plan({ of, ...place }: Place & { of: Imported }) {
   const [before, after] = [of.before as FlowFile | null, of.file as FlowFile]
   const isActive = of.state === 'ACTIVE'
@@ -105,7 +115,7 @@ function Plan({ of, ...place }: Place & { of: Imported }) {
     <Facts of={[['Flow', of.name], ['Key', <code>{of.key}</code>], ['What becomes of it', DONE[of.action]], ['State', <Status value={of.state} />]]} />
     {before && of.action === 'updated' && isActive && <p class="note">It is active: the change counts at once. Runs under way stay on the version that they began with.</p>}
     {of.findings.length > 0 && <><h3>What the check finds</h3><ul class="plain">{of.findings.map((one, index) => <li key={index}><Status value={one.severity} /> <At pointer={DEFINITION + one.pointer} {...place} /> {one.message}</li>)}</ul></>}
-    {of.templates.length > 0 && <><h3>Its templates</h3><ul class="plain">{of.templates.map(one => <li key={one.key}>{one.name} <code>{one.key}</code>: {TEMPLATES[one.action]}</li>)}</ul></>}
+    {of.templates.length > 0 && <><h3>Its templates</h3><ul class="plain">{of.templates.map(one => <li key={one.key}>{one.name} <code>{one.key}</code>: {TEMPLATES[one.action]}{one.action === 'updated' && before?.templates?.[one.key] && ` (${partsChanged(before, after, one.key)})`}</li>)}</ul></>}
     {before && <><h3>What changes in the flow</h3><Changed before={definitionIn(before)} after={definitionIn(after)} />{hasOtherCases && <p>Its cases change.</p>}</>}
   </Section>
 }

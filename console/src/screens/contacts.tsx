@@ -4,7 +4,7 @@ import { api, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Listed } from '../data'
 import { Later, reaching } from '../later'
 import { useAudit, useCan } from '../me'
-import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowNames, useFlows } from '../names'
+import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
 import { go, useLocation } from '../router'
 import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
 import { Why, waiting } from './runs'
@@ -111,7 +111,9 @@ export function Contact({ id }: { id: string }) {
   const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
   const isAudited = useAudit()
   const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), [id, isAudited])
-  const flows = useFlowNames(useFlows(), (timeline.rows ?? []).flatMap(each => each.run ?? []))
+  const why = useLocation().query.get('why') ?? ''
+  const all = useFlowChoice(/^(all$|bro_)/.test(why) ? '' : why)
+  const flows = useFlowNames(all, (timeline.rows ?? []).flatMap(each => each.run ?? []))
   const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
   const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
   const may = useCan()
@@ -144,7 +146,7 @@ export function Contact({ id }: { id: string }) {
           <p>Messages go to this address again. Do this only when you know that the address works, or that the person wants it.</p></Confirm>}
       </li>)}</ul></Section>}
       <Later load={reaching} show={({ Answers }) => <Answers contact={value} done={async () => { await contact.reload(); await timeline.reload() }} />} />
-      <WhyNot contactId={id} />
+      <WhyNot contactId={id} all={all} />
       <Section title="What happened"><Timeline of={timeline} changes={changes} flows={flows} /></Section>
     </>}</Shown>
   </Screen>

@@ -53,7 +53,7 @@ async function needs(may: (permission: string) => boolean, all: readonly FlowNam
     got(api.GET('/billing/plan')), may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
     may('broadcasts:read') ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } })) : null,
   ])
-  const hooks = all.filter(flow => flow.state === 'ACTIVE' && flow.triggerSource === 'inbound_webhook').slice(0, MOST_FLOWS)
+  const hooks = all.filter(flow => flow.state === 'ACTIVE' && flow.triggerSource === 'inbound_webhook').sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1)).slice(0, MOST_FLOWS)
   const refused = await Promise.all(hooks.map(async flow => ({ flow, requests: await refusedBy(flow) })))
   const count = (of: readonly unknown[], one: string) => (of.length === MOST ? `${MOST} or more ${one}s` : plural(of.length, one))
   const most = plan.limits.messagesPerMonth
@@ -75,7 +75,7 @@ async function needs(may: (permission: string) => boolean, all: readonly FlowNam
 function Needs({ all }: { all: readonly FlowName[] }) {
   const may = useCan()
   const me = useMe()
-  const found = useLoaded(() => needs(may, all), [all], () => 15_000)
+  const found = useLoaded(() => needs(may, all), [all.map(each => each.id + each.state).join()], () => 15_000)
   return <Section title="Needs you">
     {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
     <Shown of={found}>{({ list, plan }) => <>

@@ -45,7 +45,7 @@ export function Health() {
 // --- what happened ----------------------------------------------------------------------------------
 
 const Where = ({ id }: { id: string }) => <Link to={`/admin/${id}`}><code>{id}</code></Link>
-const EMPTY = <p>Nothing is like that.</p>
+const NONE = <p>There is none.</p>
 
 function InWorkspace({ id }: { id: string }) {
   return id ? <button type="button" onClick={() => narrow({ workspace: '' })}>Of all workspaces</button> : null
@@ -58,7 +58,7 @@ export function AnyRuns() {
   const list = useListed(cursor => got(api.GET('/admin/runs', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="runs" lead="Runs of every workspace.">
     <Filters><Choice label="Status" name="status" value={status} options={RUNNING} /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Runs, newest first" of={list} id={each => each.id} empty={EMPTY} columns={[
+    <Table caption="Runs, newest first" of={list} id={each => each.id} empty={NONE} columns={[
       { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
       { name: 'Run', show: each => <code>{each.id}</code> }, { name: 'Why', class: 'wide', show: each => each.reason?.detail ?? '' },
     ]} />
@@ -72,7 +72,7 @@ export function AnyAttempts() {
   const list = useListed(cursor => got(api.GET('/admin/delivery-attempts', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="attempts" lead="Attempts to send a message, of every workspace.">
     <Filters><Choice label="Status" name="status" value={status} options={OUTCOMES} /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={EMPTY} columns={[
+    <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={NONE} columns={[
       { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
       { name: 'Through', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` }, { name: 'Message', show: each => <code>{each.messageId}</code> }, { name: 'Why', class: 'wide', show: each => each.reason?.detail ?? '' },
     ]} />
@@ -86,7 +86,7 @@ export function AnyAudit() {
   const list = useListed(cursor => got(api.GET('/admin/audit-logs', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="audit" lead="Who did what, in every workspace.">
     <Filters><Search label="Did" name="action" value={action} placeholder="workspace.suspended" /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={EMPTY} columns={[
+    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={NONE} columns={[
       { name: 'At', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: each => each.actor.name }, { name: 'Did', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
       { name: 'To', show: each => <code>{each.resource.id}</code> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
     ]} />

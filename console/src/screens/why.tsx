@@ -1,7 +1,7 @@
 // Why a flow did or did not reach a contact, with the record that proves each reason; and the event that one may be.
 import { api, got, type Schemas } from '../api'
-import { useLoaded } from '../data'
-import { ContactLink, merged, options, useBroadcasts, useContactNames, useFlowChoice } from '../names'
+import { useLoaded, type Listed } from '../data'
+import { ContactLink, merged, options, useBroadcasts, useContactNames, type FlowName } from '../names'
 import { narrow, useLocation } from '../router'
 import { ADVICE, EXCLUDED, EXPLAINED } from '../words'
 import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
@@ -24,15 +24,14 @@ const begins = (day: string) => (day ? { since: new Date(`${day}T00:00`).toISOSt
 /** What is asked about: a flow or a broadcast, by the beginning of its id. */
 const about = (id: string): About => (id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id })
 
-export function WhyNot({ contactId }: { contactId: string }) {
+export function WhyNot({ contactId, all }: { contactId: string; all: Listed<FlowName> }) {
   const { query } = useLocation()
   const why = query.get('why') ?? '', since = query.get('since') ?? ''
-  const isSent = why.startsWith('bro_')
-  const sent = useBroadcasts(isSent ? why : '')
-  const all = merged<Choosable>(useFlowChoice(isSent || why === 'all' ? '' : why), { ...sent, rows: sent.rows && sent.rows.map(each => ({ ...each, name: `Broadcast: ${each.name}` })) })
+  const sent = useBroadcasts(why.startsWith('bro_') ? why : '')
+  const both = merged<Choosable>(all, { ...sent, rows: sent.rows && sent.rows.map(each => ({ ...each, name: `Broadcast: ${each.name}` })) })
   return <Section title="Why, or why not?">
     <Filters>
-      <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...options(all)]} growing={all} />
+      <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...options(both)]} growing={both} />
       <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>
     </Filters>
     {why ? <Reasons contactId={contactId} about={{ ...about(why), ...begins(since) }} /> : <p class="empty">Choose a flow or a broadcast to see what came for this contact, and what held it back.</p>}
