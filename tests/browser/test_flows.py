@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
@@ -46,6 +48,8 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     meanwhile(page).get_by_text("was active and is paused now").wait_for()
     expect(meanwhile(page).locator("ins")).to_have_text("b")
     expect(page.locator(".facts .status")).to_have_text("Paused")
+    drawn = page.locator(".drawing img")
+    expect(drawn).to_have_attribute("src", re.compile("PAUSED"))
     clean(page)
     assert service.read(path)["trigger"]["signingSecretSet"] is False
     meanwhile(page).get_by_role("button", name="Leave it as they have it").click()

@@ -107,7 +107,7 @@ function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; ke
   const [from, to] = [before.state, now.value.state].map(state => state.toLowerCase())
   return <div class="note" role="alert">
     <h2>Changed meanwhile</h2>
-    <p>Somebody changed this flow <When at={now.value.updatedAt} relative />, after you had opened it: it {from === to ? `is still ${to}` : `was ${from} and is ${to} now`}. Nothing was done yet; this page shows theirs.</p>
+    <p>Somebody saved this flow at {new Date(now.value.updatedAt).toLocaleTimeString()}, after you had opened it: it {from === to ? `is still ${to}` : `was ${from} and is ${to} now`}. Nothing was done yet; this page shows theirs.</p>
     <h3>What they changed</h3>
     <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
     <Refused problem={act.problem} />
@@ -142,7 +142,7 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
     ]} />
     {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
     {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
-    <Drawing run={of === 'workflows' ? { workflowId: value.id } : { automationId: value.id }} />
+    <Drawing key={value.updatedAt} run={of === 'workflows' ? { workflowId: value.id } : { automationId: value.id }} />
     <Section title="As it is stored"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
   </>
 }
