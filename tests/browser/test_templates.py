@@ -161,3 +161,25 @@ def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(page: Page
     page.keyboard.type("llo")
     assert lines(page) == ["<p>Hello</p>"]
     page.get_by_text("This is what you typed and did not save yet.").wait_for()
+
+
+def test_marketing_is_about_a_topic_of_its_channel(page: Page, service: Service):
+    mark = secrets.token_hex(4)
+    for channel in ("email", "sms"):
+        service.made("/topics", {"name": f"{channel} {mark}", "channels": [channel]})
+    path = stored(service, html="<p>Hi</p>")
+    opened(page, service, path)
+    assert page.get_by_label("Topic", exact=True).count() == 0
+    page.get_by_label("Category").select_option("marketing")
+    topic = page.get_by_label("Topic", exact=True)
+    topic.select_option(label=f"email {mark}")
+    assert topic.locator("option", has_text=f"sms {mark}").count() == 0
+    clean(page)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("This is what you typed").wait_for(state="detached")
+    found = service.read(path)
+    names = {one["id"]: one["name"] for one in service.read("/topics?limit=200")["data"]}
+    assert (found["category"], names[found["topicId"]]) == ("marketing", f"email {mark}")
+    page.get_by_label("Category").select_option("transactional")
+    page.get_by_role("button", name="Save").click()
+    service.until(lambda: service.read(path)["topicId"] is None)

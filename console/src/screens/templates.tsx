@@ -4,8 +4,9 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
-import { meant } from '../names'
+import { meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
+import type { Refusal } from '../session'
 import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
@@ -70,15 +71,15 @@ function Existing({ id }: { id: string }) {
 }
 
 /** The parts stand beside its name: no part is called so. */
-type Draft = { name: string; channel: string; category: string } & Record<string, string>
+type Draft = { name: string; channel: string; category: string; topicId: string } & Record<string, string>
 
-const drafted = ({ name, channel, category, content }: Stored): Draft =>
-  ({ name, channel, category, ...Object.fromEntries((PARTS[channel] ?? []).map(([part]) => [part, typeof content[part] === 'string' ? content[part] : ''])) })
+const drafted = ({ name, channel, category, topicId, content }: Stored): Draft =>
+  ({ name, channel, category, topicId: topicId ?? '', ...Object.fromEntries((PARTS[channel] ?? []).map(([part]) => [part, typeof content[part] === 'string' ? content[part] : ''])) })
 
 function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
   const { query } = useLocation()
   const initial: Draft = stored ? drafted(stored)
-    : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional' }
+    : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', topicId: '' }
   const [draft, change, forget, wasKept] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial)
   const act = useAct()
   const box = useLastBox()
@@ -87,7 +88,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
   const save = async () => {
     const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
-    const body = { name: draft.name, category: draft.category, content }
+    const body = { name: draft.name, category: draft.category, topicId: draft.topicId || null, content }
     if (stored && again) {
       const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
       await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
@@ -99,7 +100,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     }
   }
   const others = stored?.findings.filter(each => !parts.some(([name, , rows]) => rows && each.pointer === `/content/${name}`)) ?? []
-  const known = ['/name', ...parts.map(([name]) => `/content/${name}`)]
+  const known = ['/name', '/topicId', ...parts.map(([name]) => `/content/${name}`)]
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
     {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>Flows that use it keep it from being deleted; you are told which.</p></Confirm>
@@ -110,7 +111,8 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
         <div class="columns">
           {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
-          <Field label="Category" value={draft.category} set={category => change({ category })} options={CATEGORIES} />
+          <Field label="Category" value={draft.category} set={category => change({ category, topicId: '' })} options={CATEGORIES} />
+          {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} problem={act.problem} />}
         </div>
         {parts.map(([name, label, rows]) => {
           const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), problem: act.problem, pointer: `/content/${name}` }
@@ -123,6 +125,13 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       {stored ? <Rendered stored={stored} isChanged={isChanged} /> : <p class="hint">The preview appears once the template is stored.</p>}
     </div>
   </Screen>
+}
+
+function Topic({ draft, set, problem }: { draft: Draft; set: (topicId: string) => void; problem: Refusal | null }) {
+  const all = useTopics(draft.topicId)
+  const fitting = all.rows?.filter(each => each.id === draft.topicId || each.channels.some(channel => channel === draft.channel)) ?? null
+  return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: all who have not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} problem={problem} pointer="/topicId"
+    hint={<>Only contacts who agreed to it get this. <Link to="/settings/topics">Topics</Link></>} />
 }
 
 function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean }) {
