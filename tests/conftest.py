@@ -114,6 +114,7 @@ async def open_transports() -> AsyncIterator[None]:
     """Closed when all that used them is: uvloop warns of one that is open when the loop closes, and
     where a warning is an error it does not get to closing it, and waits for it for ever."""
     yield
+    gc.unfreeze()  # what a worker has frozen in a test is no longer looked at
     for thing in gc.get_objects():
         if isinstance(thing, uvloop.loop.UVBaseTransport) and not thing.is_closing():
             thing.abort()

@@ -33,12 +33,14 @@ timeout_method = thread
 
 LEFT_OPEN = """
 import asyncio
+import gc
 kept = []
 
 async def test_that_closes_nothing():
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
     kept.append(await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname()))
+    gc.freeze()
 """
 
 pytestmark = pytest.mark.timeout(150)  # each process imports the whole service
