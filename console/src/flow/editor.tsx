@@ -38,8 +38,9 @@ const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
   const all = useLoaded(kinds, [])
+  const names = useTemplateNames([...JSON.stringify(stored.value?.value ?? null).matchAll(/"templateId":"([^"]+)"/g)].map(([, id]) => id!))
   if (!stored.value || !all.value) return <Screen title="Flow"><Shown of={stored.value ? all : stored as never}>{() => null}</Shown></Screen>
-  return <Editor of={of} id={id} stored={stored.value} all={all.value} />
+  return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names} />
 }
 
 // --- what is typed ----------------------------------------------------------------------------------
@@ -97,7 +98,7 @@ const MOST = 50 // findings that are listed
 
 // --- the screen -------------------------------------------------------------------------------------
 
-function Editor({ of, id, stored, all }: { of: Kind; id: string; stored: Stored; all: Kinds }) {
+function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
   const key = draftKey(id)
   const [kept] = useState<Kept | null>(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value), tag: kept?.tag ?? stored.tag })
@@ -118,7 +119,6 @@ function Editor({ of, id, stored, all }: { of: Kind; id: string; stored: Stored;
   const palette = useRef<HTMLDivElement>(null)
   const locked = !useCan()(`${of}:write`) || base.value.state === 'ARCHIVED'
   const seen = useMemo(() => view(doc, all), [doc, all])
-  const names = useTemplateNames(seen.cards.map(each => String(each.members.templateId ?? '')))
   const entry = seen.cards.find(card => card.kind === TRIGGER)?.id ?? TRIGGER
   const card = seen.cards.find(each => each.id === selected.at(-1)) ?? null
 
