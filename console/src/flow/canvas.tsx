@@ -68,6 +68,11 @@ function Inner({ cards, links, positions, shown, walked, selected, look, free, l
   // All at once: each time, the library looks through all that it shows.
   const ports = useMemo(() => cards.map(card => [card.id, ...card.ports].join('\n')).join('\n\n'), [cards])
   useEffect(() => refresh(cards.map(card => safe(card.id))), [ports])
+  // The library forgets where a box's ports are when the box is given anew just as it is measured, and its lines with them.
+  useEffect(() => {
+    const lost = nodes.filter(node => node.measured && !flow.getInternalNode(node.id)?.internals.handleBounds)
+    if (lost.length) refresh(lost.map(node => node.id))
+  }, [nodes])
   const edges = useMemo(() => links.map((link, index): Edge => ({
     id: `${index} ${safe(link.source)} ${safe(link.port)}`, source: safe(link.source), target: safe(link.target), sourceHandle: safe(link.port), focusable: free && !locked, deletable: false, markerEnd: ARROW,
     className: walked.has(linkKey(link)) ? 'walked' : '', ariaLabel: `From ${link.source} by ${link.port} to ${link.target}`, data: { ...link },
