@@ -112,6 +112,16 @@ async def read(
     return replace(known(filter, existing), raw=raw)
 
 
+async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
+    """The names of segments that ask for what happened longer ago than events are `kept`."""
+    existing = await segments.of_workspace(db, workspace_id=workspace_id)
+    return [
+        one.name
+        for one in existing.values()
+        if segment_filter.read(document.parse(one.filter.encode()), Place("", []), kept) is None
+    ]
+
+
 def _invalid(errors: Sequence[FieldError]) -> Problem:
     return Problem("invalid", "The filter is not valid; see errors.", errors=errors[:ERRORS])
 

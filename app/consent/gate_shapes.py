@@ -28,7 +28,8 @@ Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 class FrequencyCap(Shape):
     """A contact gets at most `limit` messages of marketing within the `window`, over all flows and
-    broadcasts; with a `channel`, of those on it."""
+    broadcasts; with a `channel`, of those on it. Messages must be kept for as long as the `window`
+    (`retentionDays`)."""
 
     limit: Annotated[int, Field(ge=1, le=1_000)]
     window: Window

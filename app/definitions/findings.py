@@ -13,7 +13,7 @@ from app.audience.topics import wrong_channel
 from app.database.db import Handle
 from app.definitions import credentials, inspection, portable, starts
 from app.errors import FieldError
-from app.machine import check, document
+from app.machine import check, document, occasions
 from app.machine.nodes.wait_for import SEGMENTS
 from app.machine.program import Finding, Json
 from app.messages import providers
@@ -129,7 +129,11 @@ def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Findi
 
 
 async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Finding]:
-    found = [*in_trigger(subject.trigger), *await _of_segment(db, subject)]
+    found = [
+        *in_trigger(subject.trigger),
+        *await _of_schedule(db, subject),
+        *await _of_segment(db, subject),
+    ]
     if subject.trigger["source"] != "inbound_webhook":
         return found
     length = await _secret_length(process, db, subject)
@@ -159,12 +163,28 @@ def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
     if source == "schedule" and bool(trigger.get("rrule")) == bool(trigger.get("cron")):
         message = "Say when, by either a rrule or a cron line."
         yield Finding("schedule_missing", "/trigger/rrule", message)
+    if source == "schedule" and trigger.get("timezone") == "contact":
+        message = "A schedule comes for everybody at once: say workspace, or a time zone."
+        yield Finding("schedule_zone", "/trigger/timezone", message)
     if source == "inbound_webhook" and lookup is None:
         message = "Say what identifies the contact: email, phone or contact_id."
         yield Finding("lookup_missing", "/trigger/contactLookup", message)
     if source == "inbound_webhook" and lookup == "contact_id" and trigger.get("createContact"):
         message = "A contact cannot be created from an id alone; an unknown id answers 404."
         yield _warning("create_without_address", "/trigger/createContact", message)
+
+
+async def _of_schedule(db: Handle, subject: Subject) -> list[Finding]:
+    """Whether it comes again; one that never does is refused wherever it stands."""
+    trigger = subject.trigger
+    if trigger["source"] != "schedule" or bool(trigger.get("rrule")) == bool(trigger.get("cron")):
+        return []
+    workspace = await workspaces.by_id(db, id=subject.workspace_id)
+    zone = workspace.timezone if workspace is not None else None
+    if occasions.next_after(trigger, await db.now(), zone) is not None:
+        return []
+    message = "The schedule has ended: it starts no run any more. Give it a later UNTIL, or none."
+    return [Finding("schedule_over", "/trigger/rrule", message)]
 
 
 OF_SEGMENTS = ("segment_entered", "segment_left", "schedule")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from app.accounts import closure
-from app.audience import addresses
+from app.audience import addresses, segments
 from app.billing import paying
 from app.config import places
+from app.consent import gate
 from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
 from app.definitions import watching
 from app.errors import FieldError, Problem
@@ -163,6 +164,7 @@ async def update_workspace(call: Call) -> Response:
         raise _no_workspace()
     call.match(row.revision)
     new = call.patch(WritableWorkspace, _writable(row))
+    await _require_kept(call, row, new)
     sender = new.sender or Sender()
     if sender.from_email not in (None, row.from_email):
         await _require_own_address(call, row, sender.from_email)
@@ -186,6 +188,23 @@ async def update_workspace(call: Call) -> Response:
     after = workspace_resource(changed)
     await call.note("workspace.updated", row.id, workspace_resource(row), after)
     return reply.ok(after, revision=changed.revision)
+
+
+async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWorkspace) -> None:
+    """Neither a cap nor a segment may count what is not kept for so long."""
+    days = new.retention_days or call.process.settings.retention_days
+    kept, errors = timedelta(days=days), []
+    cap = gate.FrequencyCap.of(stored(new.frequency_cap))
+    if cap is not None and cap.window > kept:
+        sentence = f"Must be at most P{days}D: messages are kept for so long (retentionDays)."
+        errors.append(FieldError("/frequencyCap/window", sentence))
+    if days < (row.retention_days or call.process.settings.retention_days):
+        names = await segments.asking_beyond(call.db, workspace_id=row.id, kept=kept)
+        if names:
+            sentence = f"Segments ask for events of longer ago: {', '.join(names[:5])}."
+            errors.append(FieldError("/retentionDays", sentence))
+    if errors:
+        raise Problem("invalid", "The workspace cannot be changed so; see errors.", errors=errors)
 
 
 async def _obeyed(call: Call, answer: Response) -> Response:

@@ -134,6 +134,36 @@ TRIGGERS: list[tuple[str, dict[str, Any], str]] = [
         {"source": "schedule", "segmentId": "x", "cron": "0 9 * * *", "rrule": "FREQ=DAILY"},
         "/trigger/rrule",
     ),
+    (
+        "schedule_over",
+        {"source": "schedule", "segmentId": "x", "rrule": "FREQ=DAILY;UNTIL=20260102T000000"},
+        "/trigger/rrule",
+    ),
+    (
+        "schedule_over",
+        {"source": "schedule", "rrule": "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;UNTIL=20260301T000000"},
+        "/trigger/rrule",
+    ),
+    (
+        "schedule_over",
+        {
+            "source": "schedule",
+            "rrule": "FREQ=YEARLY;BYMONTH=5;UNTIL=20260601T000000",
+            "timezone": "Europe/Rome",
+        },
+        "/trigger/rrule",
+    ),
+    (
+        "schedule_zone",
+        {"source": "schedule", "segmentId": "x", "rrule": "FREQ=DAILY", "timezone": "contact"},
+        "/trigger/timezone",
+    ),
+    ("schedule_zone", {"source": "schedule", "timezone": "contact"}, "/trigger/timezone"),
+    (
+        "schedule_zone",
+        {"source": "schedule", "segmentId": "x", "cron": "0 9 * * *", "timezone": "contact"},
+        "/trigger/timezone",
+    ),
 ]
 
 

@@ -114,6 +114,11 @@ async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast):
         ({"retentionDays": 0}, ["/retentionDays"]),
         ({"retentionDays": 3_651}, ["/retentionDays"]),
         ({"retentionDays": "30"}, ["/retentionDays"]),
+        (
+            {"retentionDays": 30, "frequencyCap": {"limit": 2, "window": "P31D"}},
+            ["/frequencyCap/window"],
+        ),
+        ({"frequencyCap": {"limit": 2, "window": "P366D"}}, ["/frequencyCap/window"]),
         ({"sendingPaused": None}, ["/sendingPaused"]),
         ({"sendingPaused": "true"}, ["/sendingPaused"]),
         ({"sender": "Acme"}, ["/sender"]),
@@ -133,6 +138,19 @@ async def test_a_wrong_change_is_named_and_nothing_of_it_applied(
     before = await cast.adam.read(WORKSPACE)
     assert pointers(await cast.adam.patch(WORKSPACE, patch)) == wrong
     assert await cast.adam.read(WORKSPACE) == before
+
+
+async def test_history_is_not_kept_for_less_than_a_cap_or_a_segment_looks_back(cast: Cast):
+    cap = {"limit": 2, "window": "P20D"}
+    bought = {"event": "bought", "within": "P20D"}
+    assert (await cast.olivia.patch(WORKSPACE, {"frequencyCap": cap})).status_code == 200
+    segment = {"name": "Buyers", "filter": bought}
+    made = await cast.olivia.post("/segments", segment)
+    assert made.status_code == 201, made.text
+    refused = await cast.olivia.patch(WORKSPACE, {"retentionDays": 10})
+    assert pointers(refused) == ["/frequencyCap/window", "/retentionDays"]
+    assert "Buyers" in refused.text
+    assert (await cast.olivia.patch(WORKSPACE, {"retentionDays": 20})).status_code == 200
 
 
 async def test_a_stale_change_is_refused(cast: Cast):
