@@ -107,7 +107,7 @@ MUTANTS = {
     ),
     "m3c": Mutant(
         "a token that restarts with its row",
-        "app.store.jobs:_drawn",
+        "app.store.jobs:drawn_token",
         "    return secrets.randbits(63) or 1\n",
         "    return 1\n",
         found=r"test_who_slept_through_the_row_s_earlier_life|test_no_token_is_ever_drawn_again",
@@ -167,7 +167,7 @@ MUTANTS = {
     ),
     "m7": Mutant(
         "leases by the worker's own clock",
-        "app.store.jobs:claim",
+        "app.store.claims:claim",
         "    until = await db.now() + timedelta(seconds=lease_seconds)\n",
         "    until = datetime.now().astimezone() + timedelta(seconds=lease_seconds)\n",
         found=r"is still (WAITING|QUEUED)",

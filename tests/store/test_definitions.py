@@ -136,7 +136,7 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     acme, rival = await workspace(database), await workspace(database)
     body = '[{"type": "send_message", "templateId": "tpl_1"}]'
     using = await definition(database, acme, body=body)
-    await definition(database, acme, body='[{"templateId": "tpl_10"}]')
+    await definition(database, acme, body='[{"templateId": "tpl_2"}]')
     await definition(database, acme, body=body, state="ARCHIVED")
     await definition(database, rival, body=body)
     async with database.read() as db:
