@@ -1,0 +1,328 @@
+"""Claims: fair to every workspace, hinted rows first, and no reading of backlogs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from app.database.db import Database, explain, new_id
+from app.store import claims, jobs
+from app.store.claims import HEAD, SCANNED, FairShare
+from app.store.jobs import KINDS, Kind
+from tests.store.test_jobs import (
+    INSERT_JOB,
+    LEASE_SECONDS,
+    LONG_AGO,
+    abandon,
+    claim,
+    due,
+    found,
+    ids,
+    kinds,
+    workspace,
+)
+
+PLANNED_FOR_GOOD = 8  # PostgreSQL keeps a plan after five executions
+BACKLOG = 8_000
+
+
+@pytest.mark.parametrize("kind", ["run", "message"])
+@pytest.mark.parametrize("known", [0, 60, 3_000])  # nothing, little, all of one workspace
+async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
+    connect: Callable[..., Awaitable[Database]], kind: Kind, known: int
+):
+    database = await connect(pool_size=1)
+    if database.engine == "sqlite":
+        pytest.skip("SQLite plans without statistics")
+    await due(database, await workspace(database), known, kind=kind)
+    async with database.write() as db:
+        await db.execute("ANALYZE jobs")
+    for _ in range(PLANNED_FOR_GOOD):
+        await claim(database, 32, kind=kind, hinted=[("ws_x", "row_x")] * 8)
+        await abandon(database)
+    acme = await workspace(database)
+    ids = await due(database, acme, BACKLOG, kind=kind)
+    read = """
+        SELECT CAST(seq_tup_read + idx_tup_fetch AS BIGINT) FROM pg_stat_xact_user_tables
+        WHERE relname = 'jobs'
+        """
+    async with database.write(follow_indexes=True) as db:
+        before = await db.fetch_value(read)  # of this connection's last second, not yet reported
+        claimed = await claims.claim(
+            db,
+            kind,
+            hinted=[(acme, id) for id in ids[-8:]],
+            limit=32,
+            lease_seconds=LEASE_SECONDS,
+        )
+        assert len(claimed) == 32
+        assert await db.fetch_value(read) - before < BACKLOG / 4
+
+
+async def test_a_job_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
+    connect: Callable[..., Awaitable[Database]],
+):
+    database = await connect(pool_size=1)
+    if database.engine == "sqlite":
+        pytest.skip("SQLite plans without statistics")
+    await due(database, await workspace(database), 60)
+    async with database.write() as db:
+        await db.execute("ANALYZE jobs")
+    acme = await workspace(database)
+    newest = (await due(database, acme, BACKLOG))[-1]
+    by_key = """SELECT claims FROM jobs
+                WHERE workspace_id = :workspace_id AND kind = 'message' AND id = :id FOR UPDATE"""
+    async with database.write() as db:
+        assert "jobs_pkey" in await explain(db, by_key, workspace_id=acme, id=newest)
+
+
+@pytest.mark.parametrize("table", ["runs", "calls"])  # of messages, the ones here are all of no run
+async def test_a_row_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
+    connect: Callable[..., Awaitable[Database]], table: str
+):
+    database = await connect(pool_size=1)
+    if database.engine == "sqlite":
+        pytest.skip("SQLite plans without statistics")
+    kind = next(kind for kind, work in KINDS.items() if work.table == table)
+    await due(database, await workspace(database), 60, kind=kind)
+    async with database.write() as db:
+        await db.execute(f"ANALYZE {table}")
+    acme = await workspace(database)
+    newest = (await due(database, acme, BACKLOG, kind=kind))[-1]
+    by_key = f"""SELECT status FROM {table}
+                 WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE"""
+    async with database.write() as db:
+        assert f"{table}_pkey" in await explain(db, by_key, workspace_id=acme, id=newest)
+
+
+async def test_what_is_not_due_is_left_alone(database: Database):
+    acme = await workspace(database)
+    [later] = await due(database, acme, 1, since=timedelta(minutes=-1))
+    [never] = await due(database, acme, 1)
+    async with database.write() as db:
+        await jobs.delete(db, "message", workspace_id=acme, ids=[never])
+    assert await claim(database, 8, hinted=[(acme, later), (acme, never)]) == []
+
+
+@kinds
+async def test_whoever_waits_longest_is_claimed_first(database: Database, kind: Kind):
+    acme = await workspace(database)
+    young = await due(database, acme, 3, kind=kind)
+    old = await due(database, acme, 3, kind=kind, since=LONG_AGO)
+    assert sorted(ids(await claim(database, 4, kind=kind))) == sorted([*old, young[0]])
+
+
+async def test_claims_count_how_often_a_row_was_taken_up_in_vain(database: Database):
+    acme = await workspace(database)
+    await due(database, acme, 1)
+    for times in (1, 2, 3):
+        [claimed] = await claim(database, 8)
+        assert claimed.claims == times
+        await abandon(database)
+
+
+@kinds
+async def test_claims_at_the_same_time_never_overlap(database: Database, kind: Kind):
+    acme, rival = await workspace(database), await workspace(database)
+    rows = await due(database, acme, 30, kind=kind) + await due(database, rival, 10, kind=kind)
+    hints = [(acme, id) for id in rows[:5]]  # the same ones to everybody
+    claims = await asyncio.gather(*(claim(database, 10, kind=kind, hinted=hints) for _ in range(8)))
+    assert sorted(id for claimed in claims for id in ids(claimed)) == sorted(rows)
+
+
+# --- hints --------------------------------------------------------------------------------------
+
+
+@kinds
+async def test_hinted_rows_are_claimed_before_older_ones(database: Database, kind: Kind):
+    acme = await workspace(database)
+    await due(database, acme, 20, kind=kind, since=LONG_AGO)
+    fresh = await due(database, acme, 3, kind=kind)
+    claimed = await claim(database, 4, kind=kind, hinted=[(acme, id) for id in fresh])
+    assert sorted(ids(claimed[:3])) == sorted(fresh)
+    assert len(claimed) == 4
+
+
+async def test_hints_do_not_keep_out_whoever_has_none(database: Database):
+    """The busiest workspace hints most: one row in each claim is the oldest that is due."""
+    acme, rival = await workspace(database), await workspace(database)
+    [single] = await due(database, rival, 1, since=LONG_AGO)
+    busy = [(acme, id) for id in await due(database, acme, 1_000)]
+    for first in range(0, len(busy), 8):
+        claimed = await claim(database, 8, hinted=busy[first : first + 8])
+        assert len(claimed) == 8
+        if single in ids(claimed):
+            return
+    pytest.fail("it had to wait for every hinted row")
+
+
+async def test_a_wrong_hint_claims_nothing_and_hurts_nobody(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    [theirs] = await due(database, rival, 1, since=timedelta(minutes=-1))
+    [own] = await due(database, acme, 1)
+    [leased] = await claim(database, 1)
+    wrong = [(acme, "row_0"), (acme, theirs), ("ws_0", own), (acme, leased.id)]
+    assert await claim(database, 8, hinted=wrong) == []
+
+
+# --- fairness -----------------------------------------------------------------------------------
+
+
+@kinds
+async def test_a_long_queue_does_not_stand_before_a_single_row(database: Database, kind: Kind):
+    acme, rival = await workspace(database), await workspace(database)
+    await due(database, acme, 2_000, kind=kind, since=LONG_AGO)
+    [single] = await due(database, rival, 1, kind=kind)
+    claimed = await claim(database, 8, kind=kind)
+    assert single in ids(claimed)
+    assert len(claimed) == 8
+
+
+async def test_nor_when_hands_come_free_one_by_one(database: Database):
+    acme, rival = await workspace(database), await workspace(database)
+    await due(database, acme, 2_000, since=LONG_AGO)
+    [single] = await due(database, rival, 1)
+    for _ in range(60):  # by lot: the chance to lose each time is less than one in 10 ** 18
+        [claimed] = await claim(database, 1)
+        if claimed.id == single:
+            return
+    pytest.fail("the single row was never claimed")
+
+
+@pytest.mark.parametrize(
+    ("queues", "limit", "most"),
+    [
+        ([40], 8, 8),
+        ([40, 40], 8, 4),
+        ([40, 40, 40], 8, 3),
+        ([40, 1], 8, 7),
+        ([40, 1, 1, 2], 8, 4),
+        ([40, 40, 1, 1], 20, 9),
+        ([3, 3, 3], 8, 3),
+        ([1] * 12, 8, 1),
+        ([40] * 12, 8, 1),
+        ([1] * 12, 32, 1),
+        ([2], 8, 2),
+        ([], 8, 0),
+    ],
+)
+async def test_shares_are_even_and_add_up_to_the_limit(
+    database: Database, queues: list[int], limit: int, most: int
+):
+    for length in queues:
+        await due(database, await workspace(database), length)
+    claimed = Counter(job.workspace_id for job in await claim(database, limit))
+    assert claimed.total() == min(limit, sum(queues))
+    assert max(claimed.values(), default=0) == most
+
+
+async def test_workspaces_that_only_wait_take_no_share(database: Database):
+    acme = await workspace(database)
+    await due(database, acme, 10)
+    for _ in range(3):
+        await due(database, await workspace(database), 5, since=timedelta(minutes=-1))
+    assert {job.workspace_id for job in await claim(database, 8)} == {acme}
+
+
+@pytest.mark.parametrize(
+    ("busy", "free", "taken"),
+    [
+        ([0], 16, [8]),
+        ([8], 8, [0]),
+        ([4], 12, [4]),
+        ([8, 0], 8, [0, 4]),
+        ([8, 4], 4, [0, 0]),
+        ([8, 4, 0], 4, [0, 0, 2]),
+        ([1, 0], 1, [0, 1]),
+        ([1], 1, [0]),
+    ],
+)
+async def test_nobody_has_more_in_hand_than_hands_stay_free(
+    database: Database, busy: list[int], free: int, taken: list[int]
+):
+    names = [await workspace(database) for _ in busy]
+    fair_share = FairShare(Counter(dict(zip(names, busy, strict=True))))
+    hinted = [(name, id) for name in names for id in await due(database, name, 20)]
+    for hints in ([], hinted):
+        rows = await claim(database, free, hinted=hints, fair_share=fair_share)
+        claimed = Counter(job.workspace_id for job in rows)
+        assert [claimed[name] for name in names] == taken
+        await abandon(database)
+
+
+async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(database: Database):
+    """Behind more rows and more workspaces than one claim looks at."""
+    others = 2 * SCANNED
+    await many(database, others)
+    acme, rival = await workspace(database), await workspace(database)
+    await due(database, acme, 4 * HEAD, since=LONG_AGO)
+    [single] = await due(database, rival, 1)
+    fair_share = FairShare()
+    for _ in range(1 + (others + 2) // SCANNED):
+        rows = await claim(database, 2, fair_share=fair_share)
+        if single in ids(rows):
+            return
+    pytest.fail("it was never asked whether something of it is due")
+
+
+async def test_what_is_due_long_since_is_looked_for_now_and_then(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """In between, claims need not read past all that has ended and cannot be collected."""
+    acme, fair_share = await workspace(database), FairShare()
+    assert await claim(database, 9, fair_share=fair_share) == []
+    late = await due(database, acme, 1, since=timedelta(minutes=1))
+    fresh = await due(database, acme, 1)
+    assert ids(await claim(database, 9, fair_share=fair_share)) == fresh
+    monkeypatch.setattr(claims, "WHOLE_SECONDS", 0)
+    assert ids(await claim(database, 9, fair_share=fair_share)) == late
+
+
+async def test_a_look_begins_where_the_oldest_job_was(database: Database):
+    acme, fair_share = await workspace(database), FairShare()
+    old = await due(database, acme, 3, since=timedelta(minutes=1))
+    assert ids(await claim(database, 1, fair_share=fair_share)) == old[:1]
+    assert ids(await claim(database, 9, fair_share=fair_share)) == old[1:]
+
+
+async def many(database: Database, count: int) -> None:
+    """Workspaces with something that is not due yet."""
+    async with database.write() as db:
+        later = await db.now() + timedelta(hours=1)
+        rows = [{"id": new_id("ws"), "later": later, "row": new_id("row")} for _ in range(count)]
+        await db.execute_many(
+            """
+            INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
+            VALUES (:id, 'Other', 'UTC', FALSE, 1, :now, :now)
+            """,
+            [{"id": row["id"]} for row in rows],
+        )
+        values = [
+            {
+                "workspace_id": row["id"],
+                "kind": "message",
+                "id": row["row"],
+                "wake_at": row["later"],
+            }
+            for row in rows
+        ]
+        await db.execute_many(INSERT_JOB, values)
+
+
+@kinds
+async def test_the_next_to_be_due_is_known_leases_included(database: Database, kind: Kind):
+    async def next_at() -> datetime | None:
+        async with database.read() as db:
+            return (await claims.next_due(db)).get(kind)
+
+    assert await next_at() is None
+    acme = await workspace(database)
+    [waiting] = await due(database, acme, 1, kind=kind, since=timedelta(minutes=-5))
+    assert await next_at() == (await found(database, waiting))["wake_at"]
+    [leased] = await due(database, acme, 1, kind=kind)
+    await claim(database, 1, kind=kind)
+    assert await next_at() == (await found(database, leased))["wake_at"]
