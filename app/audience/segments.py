@@ -113,12 +113,13 @@ async def read(
 
 
 async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
-    """The names of segments that ask for what happened longer ago than events are `kept`."""
+    """The names of live segments that ask for what happened longer ago than events are `kept`."""
     existing = await segments.of_workspace(db, workspace_id=workspace_id)
     return [
         one.name
         for one in existing.values()
-        if segment_filter.read(document.parse(one.filter.encode()), Place("", []), kept) is None
+        if one.kind == "live"
+        and segment_filter.read(document.parse(one.filter.encode()), Place("", []), kept) is None
     ]
 
 

@@ -92,7 +92,7 @@ def comparisons(condition: Condition) -> int:
 
 def limit(conditions: Iterable[Condition], place: Place) -> None:
     if sum(map(comparisons, conditions)) > MOST_COMPARISONS:
-        message = f"A step makes at most {MOST_COMPARISONS} comparisons; split it in two."
+        message = f"At most {MOST_COMPARISONS} comparisons may stand here; split them in two."
         place.limit("too_many", message)
 
 

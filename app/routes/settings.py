@@ -191,10 +191,14 @@ async def update_workspace(call: Call) -> Response:
 
 
 async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWorkspace) -> None:
-    """Neither a cap nor a segment may count what is not kept for so long."""
+    """Neither a cap nor a segment may count what is not kept for so long. Looked at only when one
+    of the two is changed: an operator's RETENTION_DAYS holds up no other change."""
+    cap_stored = stored(new.frequency_cap)
+    if (cap_stored, new.retention_days) == (row.frequency_cap, row.retention_days):
+        return
     days = new.retention_days or call.process.settings.retention_days
     kept, errors = timedelta(days=days), []
-    cap = gate.FrequencyCap.of(stored(new.frequency_cap))
+    cap = gate.FrequencyCap.of(cap_stored)
     if cap is not None and cap.window > kept:
         sentence = f"Must be at most P{days}D: messages are kept for so long (retentionDays)."
         errors.append(FieldError("/frequencyCap/window", sentence))

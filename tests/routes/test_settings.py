@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.database.db import Database
 from app.identity import roles
 from app.messages import parking
 from app.process import Process
@@ -147,10 +148,25 @@ async def test_history_is_not_kept_for_less_than_a_cap_or_a_segment_looks_back(c
     segment = {"name": "Buyers", "filter": bought}
     made = await cast.olivia.post("/segments", segment)
     assert made.status_code == 201, made.text
+    long_since = {"name": "Then", "kind": "frozen", "filter": {**bought, "within": "P90D"}}
+    assert (await cast.olivia.post("/segments", long_since)).status_code == 201
     refused = await cast.olivia.patch(WORKSPACE, {"retentionDays": 10})
     assert pointers(refused) == ["/frequencyCap/window", "/retentionDays"]
-    assert "Buyers" in refused.text
+    assert "Buyers." in refused.text  # and not who was in a frozen one once
     assert (await cast.olivia.patch(WORKSPACE, {"retentionDays": 20})).status_code == 200
+
+
+async def test_what_is_kept_for_less_since_holds_up_no_other_change(cast: Cast, database: Database):
+    cap = {"limit": 2, "window": "P20D"}
+    capped = await cast.olivia.patch(WORKSPACE, {"frequencyCap": cap})
+    assert capped.status_code == 200
+    async with database.write() as db:  # as a smaller RETENTION_DAYS would have it
+        await db.execute(
+            "UPDATE workspaces SET retention_days = 10 WHERE id = :id", id=capped.json()["id"]
+        )
+    assert (await cast.olivia.patch(WORKSPACE, {"name": "Acme Ltd"})).status_code == 200
+    wider = await cast.olivia.patch(WORKSPACE, {"frequencyCap": {**cap, "limit": 3}})
+    assert pointers(wider) == ["/frequencyCap/window"]
 
 
 async def test_a_stale_change_is_refused(cast: Cast):
