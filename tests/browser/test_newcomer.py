@@ -128,6 +128,8 @@ def test_why_somebody_got_nothing_is_on_their_page(newcomer: tuple[Page, Watch],
     page.get_by_role("combobox", name="Flow or broadcast").select_option(label="all flows")
     page.locator(".whys > li", has_text="signature").wait_for()
     ready(page)
+    why = page.get_by_role("heading", name="Why, or why not?")
+    why.evaluate("heading => heading.scrollIntoView()")
     picture(page, "contact")
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("link", name="Welcome a new customer").first.wait_for()
