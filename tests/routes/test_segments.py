@@ -148,7 +148,7 @@ async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast):
         ({"message": "sent", "broadcastId": "bro_1"}, "/filter/broadcastId", "no such broadcast"),
         ({"run": "in", "definitionId": "wfl_1"}, "/filter/definitionId", "no such definition"),
         ({"any": [VIP, {"segmentId": "seg_1"}]}, "/filter/any/1/segmentId", "no such segment"),
-        ({"all": [VIP] * 51}, "/filter", "at most 50 comparisons"),
+        ({"all": [VIP] * 51}, "/filter", "At most 50 comparisons may stand here"),
         ({**PRO, "op": "in", "value": ["x"] * 201}, "/filter", "at most 200 values"),
         ({**PRO, "value": "x" * 20_000}, "/filter", "at most 16 KiB"),
     ],
