@@ -81,7 +81,7 @@ async def settle_runs(process: Process) -> None:
 
 async def test_a_mail_whose_worker_was_lost_is_asked_about_under_its_key(
     orphaned: Orphaned, resend: ResendServer
-):
+) -> None:
     attempt = await orphaned()
     [mail] = resend.accepted.values()
     assert (attempt.status, attempt.provider_message_id) == ("SENT", mail["id"])
@@ -97,7 +97,7 @@ async def test_it_is_asked_about_in_the_words_of_its_intent(
     acme: str,
     orphaned: Orphaned,
     resend: ResendServer,
-):
+) -> None:
     async with process.database.write() as db:
         await db.execute("UPDATE contacts SET first_name = 'Ada'")
         await db.execute("UPDATE workspaces SET name = 'Moved', postal_address = 'Elsewhere'")
@@ -155,7 +155,7 @@ async def test_it_is_unknown_where_asking_might_send_it_twice_or_to_who_wants_no
     orphaned: Orphaned,
     resend: ResendServer,
     happens: Callable[[Process, str], Awaitable[None]],
-):
+) -> None:
     await happens(process, acme)
     attempt = await orphaned()
     assert (attempt.status, attempt.reason_code) == ("UNKNOWN", "worker_lost")
@@ -170,7 +170,7 @@ async def test_a_no_to_the_question_is_none_to_the_first_call(
     orphaned: Orphaned,
     resend: ResendServer,
     answer: dict[str, Any],
-):
+) -> None:
     resend.script.append(answer)
     attempt = await orphaned()
     assert (attempt.status, attempt.reason_code) == ("UNKNOWN", "worker_lost")

@@ -360,7 +360,7 @@ async def redis_text(process: Process) -> str:
 
 async def test_no_planted_secret_is_found_anywhere(
     process: Process, mail: Receiver, canaries: Canaries, written: io.StringIO
-):
+) -> None:
     answer = says({"ok": True}, Set_Cookie=f"s={canaries.plant('cookie')}")
     async with Listener(answer) as listener, started(process) as edge:
         visitor = Visitor(canaries, process, edge)
@@ -394,7 +394,7 @@ async def test_no_planted_secret_is_found_anywhere(
         assert person not in written.getvalue() + hints, person
 
 
-def test_a_canary_that_is_there_is_found(canaries: Canaries):
+def test_a_canary_that_is_there_is_found(canaries: Canaries) -> None:
     """The search itself can fail."""
     planted = canaries.plant("one")
     canaries.keep("another", "shown once and no more", "POST /keys")

@@ -65,7 +65,7 @@ def client(process: Process, application: Edge, generated: Path) -> Callable[...
     return client
 
 
-async def test_the_readme_s_story(process: Process, client: Callable[..., Any]):
+async def test_the_readme_s_story(process: Process, client: Callable[..., Any]) -> None:
     models = module("models")
     registration = models.Registration(
         email="olivia@acme.test",
@@ -124,7 +124,7 @@ async def test_the_readme_s_story(process: Process, client: Callable[..., Any]):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_a_generated_client_keeps_every_member_of_a_definition(generated: Path, path: Path):
+def test_a_generated_client_keeps_every_member_of_a_definition(generated: Path, path: Path) -> None:
     models, case = module("models"), json.loads(path.read_text())
     body = {"name": "x", **case["definition"]}
     model = models.WritableWorkflow if "steps" in body else models.WritableAutomation
@@ -133,7 +133,7 @@ def test_a_generated_client_keeps_every_member_of_a_definition(generated: Path, 
 
 async def test_a_program_that_repeats_pages_and_changes_what_it_has_read(
     cast: Cast, client: Callable[..., Any]
-):
+) -> None:
     models, program = module("models"), client(cast.ed.key)
     for number in range(5):
         given = models.WritableContact(email=f"ada{number}@example.com", tags=["lead"])

@@ -75,7 +75,7 @@ WAITS: list[tuple[dict[str, Any], datetime]] = [
 @pytest.mark.parametrize(("wait", "due"), WAITS)
 async def test_a_wait_of_three_days_ends_once_and_never_early(
     environ: dict[str, str], wait: dict[str, Any], due: datetime
-):
+) -> None:
     async with started_at(environ, FRIDAY) as process:
         acme = await workspace(process, "Acme")
         token = await hook(process, acme, [{"id": "wait", "type": "wait", **wait}, SEND_HELLO])
@@ -109,7 +109,7 @@ LIVES = [
 
 async def test_so_it_does_while_workers_are_stopped_and_killed(
     postgres_server: servers.PostgresServer | servers.GivenServer, redis_url: str, tmp_path: Path
-):
+) -> None:
     """All three at once, through six restarts of a process of its own. What a worker does at once
     shows that it has looked: twice, for the first time it may have looked just before."""
     schema = (Path(__file__).parents[1] / "schema.sql").read_text()

@@ -21,7 +21,7 @@ while True:
 
 
 @pytest.mark.skipif(LIBRARY is None, reason="libfaketime has no wheel for this system")
-def test_a_living_process_sees_the_jump_in_the_time_of_day_alone(tmp_path: Path):
+def test_a_living_process_sees_the_jump_in_the_time_of_day_alone(tmp_path: Path) -> None:
     clock = Clock(tmp_path / "clock")
     with subprocess.Popen(
         [sys.executable, "-c", TELL],

@@ -52,7 +52,7 @@ def without_screen() -> set[tuple[str, str]]:
     return {(method, shape(path)) for methods, path in found for method in methods.split(", ")}
 
 
-def test_each_route_is_asked_for_by_the_console_or_the_manual_says_why_not():
+def test_each_route_is_asked_for_by_the_console_or_the_manual_says_why_not() -> None:
     asked = set(called())
     routes = {(route.method, shape(route.path)) for route in (*ROUTES, *SANDBOX_ROUTES)}
     missing = {one for one in routes if one not in asked and ("", one[1]) not in asked}

@@ -200,7 +200,7 @@ def attempts_of(api: httpx2.Client, run_id: str) -> list[dict[str, Any]]:
 @pytest.mark.timeout(240)
 def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
     deployment: Deployment, api: httpx2.Client, mail: MailServer
-):
+) -> None:
     """Before and after the first COMMIT, the second, … until a run needs no further one."""
     hook = workflow(api, *THREE_STEPS)
     database = urlsplit(deployment.environ["DATABASE_URL"])
@@ -247,7 +247,7 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
 @pytest.mark.timeout(120)
 def test_a_call_whose_worker_is_killed_is_made_again_under_the_same_key(
     deployment: Deployment, api: httpx2.Client
-):
+) -> None:
     """Between the intent and the answer."""
     workers = [deployment.start("worker")]
 
@@ -273,7 +273,7 @@ def test_a_call_whose_worker_is_killed_is_made_again_under_the_same_key(
 @pytest.mark.timeout(120)
 def test_runs_that_wait_survive_an_emptied_redis_and_a_restart(
     deployment: Deployment, api: httpx2.Client, mail: MailServer, redis: servers.RedisServer
-):
+) -> None:
     hook = workflow(api, {"type": "wait", "duration": "PT3S"}, say("flushed"))
     worker = deployment.start("worker")
     receipts = [post(hook, {"email": f"flush{n}@acme.test"}) for n in range(10)]
@@ -292,7 +292,7 @@ def test_runs_that_wait_survive_an_emptied_redis_and_a_restart(
 @pytest.mark.timeout(120)
 def test_without_redis_the_intake_answers_and_runs_go_on(
     deployment: Deployment, api: httpx2.Client, mail: MailServer, redis: servers.RedisServer
-):
+) -> None:
     """For eight seconds: every time-out and pause on the way is at most two, and comes round."""
     hook = workflow(api, say("without redis"))
     worker = deployment.start("worker")

@@ -26,12 +26,12 @@ GUIDE = (ROOT / "docs/deploying.md").read_text()
 ANALYZE = shutil.which("systemd-analyze")
 
 
-def test_the_button_asks_for_what_production_needs_and_nothing_unknown():
+def test_the_button_asks_for_what_production_needs_and_nothing_unknown() -> None:
     assert set(HEROKU["env"]) <= NAMES
     assert set(HEROKU["env"]) | GIVEN_BY_ADDONS >= REQUIRED
 
 
-def test_what_the_button_sets_is_accepted():
+def test_what_the_button_sets_is_accepted() -> None:
     values = {name: text["value"] for name, text in HEROKU["env"].items() if "value" in text}
     asked = {
         "SECRET_KEY": "0" * 64,
@@ -45,11 +45,11 @@ def test_what_the_button_sets_is_accepted():
 
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
-def test_the_guide_names_what_has_to_be_set(name: str):
+def test_the_guide_names_what_has_to_be_set(name: str) -> None:
     assert f"`{name}" in GUIDE
 
 
-def test_the_formation_is_the_procfile():
+def test_the_formation_is_the_procfile() -> None:
     procfile = (ROOT / "Procfile").read_text()
     started = set(re.findall(r"^(\w+):", procfile, re.M)) - {"release"}
     assert set(HEROKU["formation"]) == started
@@ -62,7 +62,7 @@ def commands() -> list[list[str]]:
     return [line.split() for line in lines if line.strip()]
 
 
-def test_every_container_outlives_a_reboot_and_has_time_to_finish():
+def test_every_container_outlives_a_reboot_and_has_time_to_finish() -> None:
     started = [words for words in commands() if words[:3] == ["docker", "run", "-d"]]
     assert {words[-1] for words in started} == {"web", "worker"}
     names = set()
@@ -76,7 +76,7 @@ def test_every_container_outlives_a_reboot_and_has_time_to_finish():
     assert len(names) == len(started)
 
 
-def test_containers_are_where_their_settings_say_that_database_and_proxy_are():
+def test_containers_are_where_their_settings_say_that_database_and_proxy_are() -> None:
     given = dict(line.split("=", 1) for line in block("ENVIRONMENT=production\n").splitlines())
     beside = [given["HOST"], *(urlsplit(given[name]).hostname for name in GIVEN_BY_ADDONS)]
     assert set(beside) == {"127.0.0.1"}  # which in a network of its own is the container
@@ -89,7 +89,7 @@ def test_containers_are_where_their_settings_say_that_database_and_proxy_are():
         assert "-p" not in words  # docker publishes nothing of the machine's own network
 
 
-def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings():
+def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings() -> None:
     unit = dict(words[0].split("=", 1) for words in commands() if re.match(r"[A-Z]\w+=", words[0]))
     user = unit["User"]
     assert int(unit["TimeoutStopSec"]) > GONE_SECONDS
@@ -111,7 +111,7 @@ def block(beginning: str) -> str:
     return re.sub(r"^    ", "", found, flags=re.M).strip() + "\n"
 
 
-def test_the_settings_of_a_machine_are_accepted_and_believe_its_own_proxy_alone():
+def test_the_settings_of_a_machine_are_accepted_and_believe_its_own_proxy_alone() -> None:
     lines = block("ENVIRONMENT=production\n").splitlines()
     given = dict(line.split("=", 1) for line in lines)
     settings = Settings.from_environ({**given, "SECRET_KEY": "0" * 64})
@@ -124,7 +124,7 @@ def test_the_settings_of_a_machine_are_accepted_and_believe_its_own_proxy_alone(
 
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 @pytest.mark.parametrize("command", ["web", "worker", "run"])
-def test_systemd_understands_the_units(tmp_path: Path, command: str):
+def test_systemd_understands_the_units(tmp_path: Path, command: str) -> None:
     unit = block("[Unit]").replace("web", command)
     if command == "run":
         unit = unit.replace("[Service]\n", block("ReadWritePaths="))
@@ -142,7 +142,7 @@ def test_systemd_understands_the_units(tmp_path: Path, command: str):
     assert (text.returncode, text.stderr) == (0, "")
 
 
-def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
+def test_what_the_image_holds_is_enough_to_start(tmp_path: Path) -> None:
     copied = re.findall(r"^COPY ([\w.]+) \./", (ROOT / "Dockerfile").read_text(), re.M)
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if "!" in line}
     assert {*copied, "requirements.txt", "docs/examples"} == let_in
@@ -164,7 +164,7 @@ def test_what_the_image_holds_is_enough_to_start(tmp_path: Path):
 # --- the console ----------------------------------------------------------------------------------
 
 
-def test_heroku_builds_the_console_before_python_is_installed_and_prunes_node():
+def test_heroku_builds_the_console_before_python_is_installed_and_prunes_node() -> None:
     assert [each["url"] for each in HEROKU["buildpacks"]] == ["heroku/nodejs", "heroku/python"]
     package = json.loads((ROOT / "package.json").read_text())
     assert "dependencies" not in package
@@ -173,7 +173,7 @@ def test_heroku_builds_the_console_before_python_is_installed_and_prunes_node():
     assert {".heroku/node", "console/node_modules"} <= set(pruned.split())
 
 
-def test_the_image_and_the_wheel_carry_the_built_console_and_no_node():
+def test_the_image_and_the_wheel_carry_the_built_console_and_no_node() -> None:
     stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.M)[1:]
     assert "npm run build" in stages[1]
     assert "COPY docs/examples ../docs/examples" in stages[1]
@@ -183,7 +183,7 @@ def test_the_image_and_the_wheel_carry_the_built_console_and_no_node():
     assert 'artifacts = ["app/web/dist"]' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_no_lock_file_of_the_console_names_a_registry():
+def test_no_lock_file_of_the_console_names_a_registry() -> None:
     lock = json.loads((ROOT / "console/package-lock.json").read_text())
     assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
     assert all("integrity" in package for name, package in lock["packages"].items() if name)
@@ -203,7 +203,7 @@ def without_node(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("words", "code"), [(["--if-stale"], 0), ([], 1)])
 def test_without_node_and_the_index_the_build_says_so_and_make_run_goes_on(
     tmp_path: Path, words: list[str], code: int
-):
+) -> None:
     sources = tmp_path / "console"
     shutil.copytree(
         ROOT / "console", sources, ignore=shutil.ignore_patterns("node_modules", "*.json")
@@ -222,7 +222,7 @@ def test_without_node_and_the_index_the_build_says_so_and_make_run_goes_on(
     assert not (tmp_path / "app").exists()
 
 
-def test_a_console_that_is_newer_than_its_sources_is_not_built_again(tmp_path: Path):
+def test_a_console_that_is_newer_than_its_sources_is_not_built_again(tmp_path: Path) -> None:
     sources, built = tmp_path / "console", tmp_path / "app/web/dist/index.html"
     shutil.copytree(ROOT / "console", sources, ignore=shutil.ignore_patterns("node_modules"))
     built.parent.mkdir(parents=True)

@@ -39,14 +39,14 @@ def read(name: str) -> Case:
     return cases.read((FOLDER / f"{name}.json").read_bytes())
 
 
-def test_there_are_twelve_and_the_readme_tells_of_each():
+def test_there_are_twelve_and_the_readme_tells_of_each() -> None:
     assert len(EXAMPLES) == 12
     assert sorted(re.findall(r"\]\((.+)\.json\)", README)) == NAMES
 
 
 def test_the_command_plays_them_all_and_none_differs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     monkeypatch.setattr(sys, "argv", ["app", "simulate", *map(str, EXAMPLES)])
     assert main() == 0
     printed = capsys.readouterr().out.splitlines()
@@ -54,14 +54,14 @@ def test_the_command_plays_them_all_and_none_differs(
     assert printed[-1] == "12 of 12 cases match."
 
 
-def test_none_has_an_error_or_a_warning():
+def test_none_has_an_error_or_a_warning() -> None:
     assert {
         name: found for name in NAMES if (found := (read(name).expected or {})["findings"])
     } == {}
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_real_run_does_what_the_example_says(real: Process, name: str):
+async def test_a_real_run_does_what_the_example_says(real: Process, name: str) -> None:
     case, url = read(name), ""
     async with Listener(answering(case)) as listener:
         raw = (FOLDER / f"{name}.json").read_text()
@@ -86,7 +86,7 @@ def answering(case: Case) -> Respond:
 
 def test_a_difference_is_shown_and_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     changed = (FOLDER / "order-updates.json").read_bytes().replace(b"71.10", b"71.1", 1)
     file = tmp_path / "mine.json"
     file.write_bytes(changed)
@@ -121,7 +121,7 @@ def test_what_is_no_case_is_refused_in_a_sentence(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-):
+) -> None:
     file = tmp_path / "mine.json"
     file.write_bytes(content)
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(file)])
@@ -131,7 +131,7 @@ def test_what_is_no_case_is_refused_in_a_sentence(
 
 def test_a_file_that_cannot_be_read_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     gone = tmp_path / "gone.json"
     monkeypatch.setattr(sys, "argv", ["app", "simulate", str(gone), str(EXAMPLES[0])])
     assert main() == 1
@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_hides_no_other(
 
 def test_what_is_new_or_cannot_run_is_told_in_sentences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     file = tmp_path / "mine.json"
     file.write_bytes(
         b'{"name": "x", "definition": {"steps": [{"type": "wait"}]},'
@@ -160,7 +160,7 @@ def test_what_is_new_or_cannot_run_is_told_in_sentences(
 
 def test_a_file_that_was_exported_can_be_played_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     file = tmp_path / "mine.json"
     example: Any = document.parse(EXAMPLES[0].read_bytes())
     example["definition"]["trigger"]["signed"] = True

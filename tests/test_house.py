@@ -60,15 +60,15 @@ def api() -> str:
     return API.format(lines="\n".join(lines))
 
 
-def test_app_shows_its_rooms_as_the_import_contract_has_them():
+def test_app_shows_its_rooms_as_the_import_contract_has_them() -> None:
     assert app.__doc__ == house(), "paste this:\n" + house()
 
 
-def test_routes_shows_method_path_and_permission_of_every_endpoint():
+def test_routes_shows_method_path_and_permission_of_every_endpoint() -> None:
     assert routes.__doc__ == api(), "paste this:\n" + api()
 
 
-def test_every_room_is_one_layer_of_one_contract():
+def test_every_room_is_one_layer_of_one_contract() -> None:
     rooms = {path.parent.name for path in (ROOT / "app").glob("*/__init__.py")}
     loose = {path.stem for path in (ROOT / "app").glob("*.py")}
     assert len(CONTRACTS) == 1
@@ -79,7 +79,7 @@ def test_every_room_is_one_layer_of_one_contract():
     assert len(rooms) <= 26
 
 
-def test_identifiers_are_plain_words():
+def test_identifiers_are_plain_words() -> None:
     """A field of the API or a column may have such a name; what we name ourselves may not."""
     found = []
     for path in (path for top in ("app", "workers", "tests", "lab") for path in modules(top)):
@@ -92,7 +92,7 @@ def test_identifiers_are_plain_words():
     assert found == []
 
 
-def test_a_docstring_begins_with_a_verb_or_with_what_it_names():
+def test_a_docstring_begins_with_a_verb_or_with_what_it_names() -> None:
     found = []
     for path in (path for top in ("app", "workers", "lab") for path in modules(top)):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -101,7 +101,7 @@ def test_a_docstring_begins_with_a_verb_or_with_what_it_names():
     assert found == []
 
 
-def test_no_row_is_read_by_the_name_of_a_column():
+def test_no_row_is_read_by_the_name_of_a_column() -> None:
     """Decision 0221: the type checker sees every column."""
     code = figures.trees(ROOT, "app", "workers")
     found = [name for name, tree in code.items() if any(map(figures.is_row, ast.walk(tree)))]
@@ -112,19 +112,19 @@ def modules(top: str) -> list[Path]:
     return sorted((ROOT / top).rglob("*.py"))
 
 
-def test_make_shows_no_more_than_twelve_targets():
+def test_make_shows_no_more_than_twelve_targets() -> None:
     shown = re.findall(r"^[a-z-]+:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert len(shown) <= 12
 
 
-def test_the_walks_of_the_architecture_are_as_long_as_they_say():
+def test_the_walks_of_the_architecture_are_as_long_as_they_say() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     walks = re.findall(r"\*\*([^*]+)\*\*[^(`]*\((\d+)\): (.+?)\.\s", text, re.DOTALL)
     assert len(walks) == 7
     assert [title for title, number, walk in walks if walk.count("`") != 2 * int(number)] == []
 
 
-def test_the_walks_of_the_architecture_name_what_there_is():
+def test_the_walks_of_the_architecture_name_what_there_is() -> None:
     """Each name after a module, or by itself, is defined in the module that was named last."""
     text = (ROOT / "docs/architecture.md").read_text()
     text = text.partition("## Walks")[2].partition("\n## ")[0]

@@ -49,14 +49,14 @@ def offences(
     ]
 
 
-def test_the_import_contract_is_kept():
+def test_the_import_contract_is_kept() -> None:
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 broken" in ran.stdout
 
 
-def test_no_function_hides_an_import():
+def test_no_function_hides_an_import() -> None:
     def hidden(module: ast.Module) -> Iterator[ast.stmt]:
         for function in ast.walk(module):
             if isinstance(function, FUNCTION):
@@ -66,7 +66,7 @@ def test_no_function_hides_an_import():
 
 
 @pytest.mark.parametrize("place", ["app/machine", *SQL_HOMES, "app/providers"])
-def test_http_stays_at_the_edge(place: str):
+def test_http_stays_at_the_edge(place: str) -> None:
     assert offences(modules(place), lambda module: imports(module, "starlette")) == []
 
 
@@ -96,7 +96,7 @@ def test_http_stays_at_the_edge(place: str):
         ("email_validator", ("app/audience/addresses.py",)),
     ],
 )
-def test_a_library_has_one_home(library: str, home: tuple[str, ...]):
+def test_a_library_has_one_home(library: str, home: tuple[str, ...]) -> None:
     users = {
         str(path.relative_to(ROOT))
         for path in modules("app", "workers")
@@ -120,14 +120,14 @@ def imports(module: ast.Module, library: str) -> Iterator[ast.stmt]:
             yield node
 
 
-def test_the_machine_awaits_nothing():
+def test_the_machine_awaits_nothing() -> None:
     def waiting(module: ast.Module) -> Iterator[ast.expr | ast.stmt]:
         return (node for node in ast.walk(module) if isinstance(node, ASYNC))
 
     assert offences(modules("app/machine"), waiting) == []
 
 
-def test_the_machine_reads_no_clock_and_rolls_no_dice():
+def test_the_machine_reads_no_clock_and_rolls_no_dice() -> None:
     impure = ("time.time", "random.", "secrets.", "uuid.", "os.", "datetime.now", "datetime.today")
 
     def read(module: ast.Module) -> Iterator[ast.expr]:
@@ -138,7 +138,7 @@ def test_the_machine_reads_no_clock_and_rolls_no_dice():
     assert offences(modules("app/machine"), read) == []
 
 
-def test_sql_lives_in_the_store():
+def test_sql_lives_in_the_store() -> None:
     outside = sorted({*modules("app", "workers")} - {*modules(*SQL_HOMES)})
     assert offences(outside, statements) == []
     assert len(offences(modules(*SQL_HOMES), statements)) > 50  # or it would find none anywhere
@@ -184,7 +184,7 @@ REWRITING = {
 }
 
 
-def test_every_value_is_bound_and_only_fixed_clauses_are_joined():
+def test_every_value_is_bound_and_only_fixed_clauses_are_joined() -> None:
     def joined(module: ast.Module) -> Iterator[ast.expr]:
         texts = (node for node in ast.walk(module) if isinstance(node, ast.JoinedStr))
         for text in texts:
@@ -226,7 +226,7 @@ TENANTS = {
 }
 
 
-def test_every_statement_names_the_workspace_or_says_why_not():
+def test_every_statement_names_the_workspace_or_says_why_not() -> None:
     everywhere: set[str] = set()
     for path in modules(*SQL_HOMES):
         for function in ast.walk(tree(path)):
@@ -240,7 +240,7 @@ def test_every_statement_names_the_workspace_or_says_why_not():
     assert len(TENANTS) > 30
 
 
-def test_what_is_secret_is_compared_in_constant_time():
+def test_what_is_secret_is_compared_in_constant_time() -> None:
     """By hmac.compare_digest: `==` ends at the first octet that differs."""
     secret = re.compile(r"(?:^|[._])(?:signature|digest|mac|secret|expected|password|hash)(?:$|\()")
 
@@ -256,7 +256,7 @@ def test_what_is_secret_is_compared_in_constant_time():
     assert offences(rest, compared) == []
 
 
-def test_no_returning_asks_whether_something_is_null():
+def test_no_returning_asks_whether_something_is_null() -> None:
     """SQLite 3.40 answers there for another column: a NULL counts as NOT NULL."""
 
     def asking(module: ast.Module) -> Iterator[ast.expr]:

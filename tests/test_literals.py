@@ -71,7 +71,7 @@ async def post(client: httpx2.AsyncClient, token: str, body: str) -> dict[str, s
 
 async def test_a_number_is_what_its_sender_wrote_from_the_webhook_to_the_message(
     cast: Cast, process: Process
-):
+) -> None:
     token = await made(cast.ed, WEBHOOK)
     several = '[1.10, {"big": 123456789012345678901}, -0, 1e400]'
     body = f'{{"email": "ada@example.com", {NUMBERS}, "list": {several}}}'
@@ -94,7 +94,7 @@ async def test_a_number_is_what_its_sender_wrote_from_the_webhook_to_the_message
 
 async def test_an_id_of_many_digits_finds_the_contact_that_has_exactly_those(
     cast: Cast, process: Process
-):
+) -> None:
     digits = "123456789012345678901"
     contact = await cast.ed.made("/contacts", {"metadata": {"crmId": digits}})
     by_id = {"source": "inbound_webhook", "contactLookup": "contact_id", "contactPath": "id"}

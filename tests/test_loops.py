@@ -26,7 +26,7 @@ async def workflow(cast: Cast, *steps: dict[str, Any], **trigger: Any) -> dict[s
 async def test_a_workflow_that_calls_its_own_webhook_ends(
     cast: Cast,
     open_process: Process,
-):
+) -> None:
     """The listener hands on to our own application what arrives, as a proxy before it would."""
     hooks: list[str] = []
     answers: list[int] = []
@@ -55,7 +55,7 @@ async def test_a_workflow_that_calls_its_own_webhook_ends(
 
 async def test_a_workflow_that_calls_its_own_webhook_twice_has_one_root(
     cast: Cast, open_process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(chains, "MOST_OF_ROOT", 20)
     hooks: list[str] = []
     answers: list[int] = []
@@ -84,7 +84,7 @@ async def test_a_workflow_that_calls_its_own_webhook_twice_has_one_root(
 
 async def test_the_chain_that_a_request_claims_is_ours_and_of_the_same_workspace(
     cast: Cast, open_process: Process
-):
+) -> None:
     vault, workspace_id = open_process.vault, cast.ed.workspace_id
     token = chains.chain_token(vault, workspace_id, "run_1")
     assert chains.root_of(vault, workspace_id, [token]) == "run_1"
@@ -93,7 +93,9 @@ async def test_the_chain_that_a_request_claims_is_ours_and_of_the_same_workspace
         assert chains.root_of(vault, workspace_id, values) is None
 
 
-async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_process: Process):
+async def test_so_does_one_that_goes_round_through_the_api(
+    cast: Cast, open_process: Process
+) -> None:
     made = await workflow(cast, source="event", name="ping")
     contact = (await cast.ed.made("/contacts", ADA))["id"]
     for depth, started in ((chains.LONGEST_CHAIN, 1), (chains.LONGEST_CHAIN + 1, 0)):
@@ -108,13 +110,13 @@ async def test_so_does_one_that_goes_round_through_the_api(cast: Cast, open_proc
 
 
 @pytest.mark.parametrize("expected", [(), ("x",), ("-1",), ("1", "2"), ("99999",), ("１",)])
-def test_what_is_no_depth_is_none(expected: tuple[str, ...]):
+def test_what_is_no_depth_is_none(expected: tuple[str, ...]) -> None:
     assert chains.depth_of(expected) == 0
 
 
 async def test_what_a_trigger_starts_is_hinted_at_once(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     hinted: list[str] = []
     monkeypatch.setattr(
         type(process.queue),

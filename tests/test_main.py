@@ -49,7 +49,7 @@ def nowhere(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 def test_help_names_every_command_and_what_it_is_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     monkeypatch.setattr(sys, "argv", ["app", "--help"])
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit, match="0"):
@@ -65,7 +65,7 @@ def test_help_names_every_command_and_what_it_is_for(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-):
+) -> None:
     monkeypatch.setattr(sys, "argv", ["app", name, "--help"])
     with pytest.raises(SystemExit, match="0"):
         main()
@@ -86,7 +86,7 @@ def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
         ("verify-audit", "Exits with 0"),
     ],
 )
-def test_the_help_says_what_one_must_know_before_one_types_it(name: str, expected: str):
+def test_the_help_says_what_one_must_know_before_one_types_it(name: str, expected: str) -> None:
     assert expected in (COMMANDS[name].act.__doc__ or "")
     assert name in COMMANDS[name].example
 
@@ -108,7 +108,7 @@ def test_a_bad_variable_stops_every_command_and_is_named(
     name: str,
     variable: str,
     value: str,
-):
+) -> None:
     typed = [
         f"{word}=x" if word.startswith("-") and "action" not in how else word
         for word, how in COMMANDS[name].arguments.items()
@@ -124,7 +124,9 @@ def test_a_bad_variable_stops_every_command_and_is_named(
     assert variable not in ("SECRET_KEY", "DATABASE_URL") or value not in printed
 
 
-def test_a_database_without_tables_is_told_what_to_run(nowhere: dict[str, str], redis_url: str):
+def test_a_database_without_tables_is_told_what_to_run(
+    nowhere: dict[str, str], redis_url: str
+) -> None:
     sqlite = nowhere["DATABASE_URL"].startswith("sqlite")
     name = "demo" if sqlite else "web"
     environ = {**nowhere, "PORT": str(servers.free_port()), "REDIS_URL": redis_url}
@@ -135,7 +137,7 @@ def test_a_database_without_tables_is_told_what_to_run(nowhere: dict[str, str], 
 
 
 @pytest.mark.parametrize("name", ["web", "worker"])
-def test_one_half_alone_on_sqlite_is_refused_in_words(tmp_path: Path, name: str):
+def test_one_half_alone_on_sqlite_is_refused_in_words(tmp_path: Path, name: str) -> None:
     environ = {"DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db", "SECRET_KEY": SECRET_KEY}
     code, _, errors = Command(name, environ=environ).ended()
     assert code == 1
@@ -144,7 +146,7 @@ def test_one_half_alone_on_sqlite_is_refused_in_words(tmp_path: Path, name: str)
     assert not (tmp_path / "tidings.db").exists()
 
 
-def test_the_demo_is_not_for_production(tmp_path: Path):
+def test_the_demo_is_not_for_production(tmp_path: Path) -> None:
     production = {
         "ENVIRONMENT": "production",
         "ALLOW_SQLITE_IN_PRODUCTION": "1",
@@ -162,7 +164,7 @@ def test_the_demo_is_not_for_production(tmp_path: Path):
 # --- migrate, demo, grant-super-admin -------------------------------------------------------------
 
 
-def test_migrating_at_once_and_again_applies_every_section_once(nowhere: dict[str, str]):
+def test_migrating_at_once_and_again_applies_every_section_once(nowhere: dict[str, str]) -> None:
     together = [Command("migrate", environ=nowhere) for _ in range(2)]
     ends = [command.ended() for command in together]
     assert [code for code, _, _ in ends] == [0, 0], ends
@@ -182,7 +184,7 @@ def environ(postgres_url: str) -> Iterator[dict[str, str]]:
     asyncio.run(servers.empty(postgres_url))
 
 
-def test_the_demo_is_seeded_once_and_shown_again(environ: dict[str, str]):
+def test_the_demo_is_seeded_once_and_shown_again(environ: dict[str, str]) -> None:
     first, second = (Command("demo", environ=environ).ended() for _ in range(2))
     assert first[0] == 0, first
     assert second == first
@@ -190,7 +192,7 @@ def test_the_demo_is_seeded_once_and_shown_again(environ: dict[str, str]):
     assert "curl -sS http://127.0.0.1:8000/v1/webhooks/in/" in first[1]
 
 
-def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path: Path):
+def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path: Path) -> None:
     settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
     olivia = asyncio.run(registered(settings))
     granting = [
@@ -205,7 +207,7 @@ def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path
     assert asyncio.run(is_super_admin(settings, olivia))
 
 
-def test_a_workspace_is_limited_from_the_command_line(environ: dict[str, str]):
+def test_a_workspace_is_limited_from_the_command_line(environ: dict[str, str]) -> None:
     settings = Settings.from_environ(environ)
     id = asyncio.run(founded(settings))
     unknown = Command("set-limit", "ws_" + "0" * 26, "5", environ=environ).ended()
@@ -220,7 +222,7 @@ def test_a_workspace_is_limited_from_the_command_line(environ: dict[str, str]):
         assert asyncio.run(daily_limit(settings, id)) == kept
 
 
-def test_a_domain_is_released_from_the_command_line(environ: dict[str, str]):
+def test_a_domain_is_released_from_the_command_line(environ: dict[str, str]) -> None:
     settings = Settings.from_environ(environ)
     id = asyncio.run(founded(settings))
     asyncio.run(claim(settings, id))
@@ -254,7 +256,7 @@ async def daily_limit(settings: Settings, id: str) -> int | None:
 
 def test_the_trails_of_all_workspaces_are_walked_by_one_command(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     settings = Settings.from_environ(environ)
     asyncio.run(seeded(settings))
     assert verify_audit(settings, Namespace()) == 0
@@ -296,7 +298,7 @@ async def is_super_admin(settings: Settings, email: str) -> bool:
 
 async def test_a_database_that_comes_late_is_waited_for(
     postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path
-):
+) -> None:
     proxy = Proxy("127.0.0.1", postgres_server.port)
     proxy.port = servers.free_port()
     port = servers.free_port()
@@ -323,7 +325,7 @@ async def test_a_database_that_comes_late_is_waited_for(
 @pytest.mark.parametrize("redis", ["answers", "says nothing"])
 async def test_a_new_web_process_takes_no_connection_before_it_can_answer(
     environ: dict[str, str], redis_url: str, tmp_path: Path, redis: str
-):
+) -> None:
     port = servers.free_port()
     async with before_redis(redis_url) as (proxy, way):
         if redis == "says nothing":
@@ -338,7 +340,7 @@ async def test_a_new_web_process_takes_no_connection_before_it_can_answer(
 
 async def test_a_web_process_that_is_replaced_says_nothing_until_it_can_answer(
     environ: dict[str, str], redis_url: str, tmp_path: Path
-):
+) -> None:
     """Its sibling answers meanwhile; Redis says nothing, which makes it slow to open."""
     port = servers.free_port()
     async with before_redis(redis_url) as (proxy, way):
@@ -387,7 +389,7 @@ async def first_answer(port: int) -> int:
 
 async def test_a_database_that_goes_away_again_while_a_process_starts_is_waited_for(
     postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
-):
+) -> None:
     async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
         environ = {"DATABASE_URL": through(proxy, postgres_url), "SECRET_KEY": SECRET_KEY}
         proxy.cut_before(b"BEGIN")  # of the first transaction; by then it has answered
@@ -407,7 +409,7 @@ async def test_a_database_that_goes_away_again_while_a_process_starts_is_waited_
 @pytest.mark.parametrize("away", ["refuses", "says nothing"])
 async def test_while_the_database_is_away_requests_are_refused_quickly_and_then_served_again(
     postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path, away: str
-):
+) -> None:
     async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
         with Deployment(
             tmp_path,

@@ -29,7 +29,7 @@ esac
 )
 def test_few_failures_are_run_again_but_none_of_the_chaos_harness(
     collected: str, passes: bool, tmp_path: Path
-):
+) -> None:
     stub = tmp_path / "pytest"
     stub.write_text(PYTEST.format(collected=collected))
     stub.chmod(0o755)

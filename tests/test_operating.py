@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs/operating.md").read_text()
 
 
-async def test_every_figure_has_a_line_that_says_what_to_do(client: httpx2.AsyncClient):
+async def test_every_figure_has_a_line_that_says_what_to_do(client: httpx2.AsyncClient) -> None:
     """By the name under which a scrape has it."""
     scraped = (await client.get("/metrics")).text
     kinds = re.findall(r"^# TYPE (\w+) (\w+)$", scraped, re.MULTILINE)
@@ -31,7 +31,7 @@ async def test_every_figure_has_a_line_that_says_what_to_do(client: httpx2.Async
     assert mentioned == set(found)
 
 
-async def test_what_it_says_to_ask_is_answered(cast: Cast, process: Process):
+async def test_what_it_says_to_ask_is_answered(cast: Cast, process: Process) -> None:
     """Every GET with its query, as it stands there, by a super-admin's session."""
     assert await accounts.grant_super_admin(process, cast.olivia.email)
     root = replace(cast.olivia, key=await session(process, cast.olivia))
@@ -41,7 +41,7 @@ async def test_what_it_says_to_ask_is_answered(cast: Cast, process: Process):
         assert (await root.get(path)).status_code == 200, path
 
 
-def test_what_it_says_to_do_can_be_done():
+def test_what_it_says_to_do_can_be_done() -> None:
     documents = [GUIDE, (ROOT / "README.md").read_text(), (ROOT / "docs/deploying.md").read_text()]
     typed = {name for text in documents for name in re.findall(r"python -m app ([\w-]+)", text)}
     assert typed <= set(COMMANDS)
@@ -52,5 +52,5 @@ def test_what_it_says_to_do_can_be_done():
     assert set(named) <= there
 
 
-def test_the_readme_leads_to_it():
+def test_the_readme_leads_to_it() -> None:
     assert "](docs/operating.md)" in (ROOT / "README.md").read_text()

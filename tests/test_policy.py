@@ -267,17 +267,17 @@ def path_of(endpoint: Endpoint, **given: str) -> str:
     return re.sub(r"\{(\w+)[^}]*\}", lambda match: {**fill, **given}[match[1]], endpoint.path)
 
 
-def test_every_route_names_a_permission_that_exists():
+def test_every_route_names_a_permission_that_exists() -> None:
     known = {PUBLIC, MEMBER, ADMIN}.union(*roles.PERMISSIONS.values())
     assert {name(endpoint): endpoint.can for endpoint in EVERY if endpoint.can not in known} == {}
 
 
-def test_the_policy_is_pinned():
+def test_the_policy_is_pinned() -> None:
     assert {name(endpoint): least(endpoint.can) for endpoint in EVERY} == POLICY
     assert len(EVERY) == len(POLICY)
 
 
-def test_a_route_that_changes_something_needs_more_than_reading():
+def test_a_route_that_changes_something_needs_more_than_reading() -> None:
     reading = {"GET": "read", "POST": "write", "PUT": "write", "PATCH": "write", "DELETE": "write"}
     lax = {
         name(endpoint)
@@ -302,14 +302,14 @@ def test_a_route_that_changes_something_needs_more_than_reading():
     }
 
 
-def test_a_role_may_all_that_the_role_below_may():
+def test_a_role_may_all_that_the_role_below_may() -> None:
     below: frozenset[str] = frozenset()
     for role in roles.ROLES:
         assert roles.PERMISSIONS[role] > below
         below = roles.PERMISSIONS[role]
 
 
-async def test_every_role_is_held_to_the_policy(cast: Cast, process: Process):
+async def test_every_role_is_held_to_the_policy(cast: Cast, process: Process) -> None:
     """With a body that nobody could store: who may is told that, and who may not is told so."""
     admitted: dict[str, list[str]] = {name(endpoint): [] for endpoint in EVERY}
     for role in roles.ROLES:
@@ -348,7 +348,7 @@ async def session(process: Process, person: Person) -> str:
     return signed_in.access_token
 
 
-async def test_without_a_bearer_only_what_is_public_is_open(client: httpx2.AsyncClient):
+async def test_without_a_bearer_only_what_is_public_is_open(client: httpx2.AsyncClient) -> None:
     for endpoint in EVERY:
         response = await called(client, endpoint)
         if POLICY[name(endpoint)] == "anybody":

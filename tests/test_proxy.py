@@ -33,7 +33,7 @@ async def exchange(proxy: Proxy, text: bytes) -> bytes:
         writer.close()
 
 
-async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy):
+async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy) -> None:
     proxy.slow_down(0.1)
     began = time.monotonic()
     assert await exchange(proxy, b"hello") == b"hello"
@@ -44,7 +44,7 @@ async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy):
     assert time.monotonic() - began < 0.1
 
 
-async def test_what_was_cut_is_remembered(proxy: Proxy):
+async def test_what_was_cut_is_remembered(proxy: Proxy) -> None:
     proxy.cut_before(b"POST ")
     assert await exchange(proxy, b"POST / HTTP/1.1") == b""
     proxy.heal()

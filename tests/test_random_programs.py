@@ -282,7 +282,7 @@ class Watched(SimulatedRun):
 @given(arrays, triggers, scenario_events, endings)
 def test_a_step_is_the_same_every_time_and_from_a_state_that_was_kept(
     steps: Any, trigger: Any, coming: list[ScenarioEvent], ended: list[MessageOutcome]
-):
+) -> None:
     program = compiled("steps", named(steps))
     once = scenario(
         program, trigger, coming, outcomes=dict.fromkeys(program.nodes, ended or [MessageOutcome()])
@@ -290,7 +290,7 @@ def test_a_step_is_the_same_every_time_and_from_a_state_that_was_kept(
     assert Watched(once).run() == simulation.simulate(once)
 
 
-def test_every_kind_is_among_them():
+def test_every_kind_is_among_them() -> None:
     met: set[str] = set()
 
     @settings(QUICK, max_examples=100)
@@ -304,7 +304,9 @@ def test_every_kind_is_among_them():
 
 @QUICK
 @given(arrays, triggers, scenario_events)
-def test_a_drawing_goes_the_way_of_its_steps(steps: Any, trigger: Any, coming: list[ScenarioEvent]):
+def test_a_drawing_goes_the_way_of_its_steps(
+    steps: Any, trigger: Any, coming: list[ScenarioEvent]
+) -> None:
     steps = named(steps)
     program = compiled("steps", steps)
     graph = check.compile("graph", drawn(steps, program))
@@ -317,7 +319,9 @@ def test_a_drawing_goes_the_way_of_its_steps(steps: Any, trigger: Any, coming: l
 
 @settings(QUICK, max_examples=25 * TIMES, suppress_health_check=[HealthCheck.filter_too_much])
 @given(arrays, triggers, st.data())
-def test_what_goes_round_rests_on_its_way_or_is_refused(steps: Any, trigger: Any, data: Any):
+def test_what_goes_round_rests_on_its_way_or_is_refused(
+    steps: Any, trigger: Any, data: Any
+) -> None:
     """Open ends are led back to anywhere; whatever the check then lets pass never runs away."""
     steps = named(steps)
     graph = drawn(steps, compiled("steps", steps))
@@ -369,7 +373,7 @@ def event_json(event: ScenarioEvent) -> dict[str, Any]:
 @given(arrays, triggers, scenario_events)
 async def test_a_real_run_does_what_the_paper_says(
     real: Process, server: str, steps: Any, trigger: Any, coming: list[ScenarioEvent]
-):
+) -> None:
     steps = named(steps)
     compiled("steps", steps)
     length = str(len(document.dumps(ANSWER)))

@@ -34,12 +34,12 @@ def row(variable: Variable) -> str:
     return f"| `{variable.name}` | {variable.help} | {default} |"
 
 
-def test_the_settings_table_is_what_config_reads():
+def test_the_settings_table_is_what_config_reads() -> None:
     table = ["| variable | what it is | default |", "|---|---|---|", *map(row, VARIABLES)]
     assert "\n".join(table) in README, "paste this:\n" + "\n".join(table)
 
 
-def test_the_index_lists_every_document_and_every_decision_once():
+def test_the_index_lists_every_document_and_every_decision_once() -> None:
     docs = ROOT / "docs"
     there = {str(path.relative_to(docs)) for path in docs.rglob("*.md")} - {"README.md"}
     links = re.findall(r"\]\(([^)#]+\.md)\)", (docs / "README.md").read_text())
@@ -64,7 +64,9 @@ def curls() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_tour_works_as_typed(process: Process, client: httpx2.AsyncClient, cast: Cast):
+async def test_the_tour_works_as_typed(
+    process: Process, client: httpx2.AsyncClient, cast: Cast
+) -> None:
     ids: dict[str, str] = {}
 
     async def run(words: list[str]) -> dict[str, Any]:
@@ -106,7 +108,7 @@ async def test_the_tour_works_as_typed(process: Process, client: httpx2.AsyncCli
 
 
 @pytest.mark.skipif(not (BASH and CURL), reason="bash or curl is not installed")
-def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path):
+def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path) -> None:
     """As a reader does: the service as a process, its blocks in one shell, its answers by eye."""
     at = f"http://127.0.0.1:{(port := free_port())}"
     environ = {"PORT": str(port), "DATABASE_URL": f"sqlite:///{tmp_path}/tidings.db"}

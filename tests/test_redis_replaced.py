@@ -28,7 +28,7 @@ def accepted(hook: str, first: int) -> None:
 @pytest.mark.timeout(120)
 def test_what_was_accepted_before_is_done_with_an_empty_redis_elsewhere(
     tmp_path: Path, postgres_server: servers.PostgresServer
-):
+) -> None:
     url = asyncio.run(servers.new_database(postgres_server.url, SCHEMA))
     lost, other = servers.redis_server(), servers.redis_server()
     if isinstance(lost, servers.GivenServer):

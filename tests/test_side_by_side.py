@@ -185,7 +185,7 @@ def deployment(
 @pytest.mark.timeout(150)  # the old code cannot be forked: it takes its time to start
 def test_old_and_new_code_serve_side_by_side_while_the_schema_changes(
     deployment: tuple[Deployment, MailServer], old: Path
-):
+) -> None:
     here, mail = deployment
 
     def begin_old(command: str) -> Part:

@@ -32,7 +32,7 @@ a run ends, and without an arm it goes on.
 """
 
 
-def test_the_document_is_what_the_description_says():
+def test_the_document_is_what_the_description_says() -> None:
     text = printed()
     assert DOCUMENT.read_text() == text, "paste this:\n" + text
 
@@ -183,7 +183,7 @@ ROOTS = {
 }
 
 
-def test_every_root_is_in_the_document():
+def test_every_root_is_in_the_document() -> None:
     assert ROOTS.keys() == template.OF_MESSAGES | {"event"}
 
 

@@ -38,7 +38,7 @@ SECRET = "what Acme and its senders share"
 # --- one process, from nothing ------------------------------------------------------------------
 
 
-def test_the_printed_curl_becomes_a_captured_message(tmp_path: Path):
+def test_the_printed_curl_becomes_a_captured_message(tmp_path: Path) -> None:
     port = free_port()
     part = Part("run", {"PORT": str(port)}, tmp_path)
     try:
@@ -190,7 +190,7 @@ EMAILS = [
 @pytest.mark.parametrize(("name", "path", "template", "expected"), EMAILS)
 def test_each_sender_s_own_body_becomes_a_mail_to_the_one_it_is_about(
     api: httpx2.Client, mail: MailServer, name: str, path: str, template: str, expected: str
-):
+) -> None:
     workflow = made(
         api,
         "/workflows",
@@ -205,7 +205,9 @@ def test_each_sender_s_own_body_becomes_a_mail_to_the_one_it_is_about(
     assert expected in text_of(sent)
 
 
-def test_a_survey_s_hidden_contact_id_finds_the_contact(api: httpx2.Client, mail: MailServer):
+def test_a_survey_s_hidden_contact_id_finds_the_contact(
+    api: httpx2.Client, mail: MailServer
+) -> None:
     sam = made(api, "/contacts", {"email": "sam@acme.test", "firstName": "Sam"})
     workflow = made(
         api,
@@ -224,7 +226,9 @@ def test_a_survey_s_hidden_contact_id_finds_the_contact(api: httpx2.Client, mail
     assert "Sam: 9" in text_of(sent)
 
 
-def test_a_crm_s_own_id_finds_the_contact_by_its_metadata(api: httpx2.Client, mail: MailServer):
+def test_a_crm_s_own_id_finds_the_contact_by_its_metadata(
+    api: httpx2.Client, mail: MailServer
+) -> None:
     made(api, "/contacts", {"email": "crm@acme.test", "metadata": {"crmId": "981230455"}})
     workflow = made(
         api,
@@ -244,7 +248,9 @@ def test_a_crm_s_own_id_finds_the_contact_by_its_metadata(api: httpx2.Client, ma
 @pytest.mark.parametrize(
     "path", ["lead.phone", "entry[0].changes[0].value.field_data[1].values[0]"]
 )
-def test_a_lead_s_phone_number_finds_the_contact(api: httpx2.Client, mail: MailServer, path: str):
+def test_a_lead_s_phone_number_finds_the_contact(
+    api: httpx2.Client, mail: MailServer, path: str
+) -> None:
     """The second path holds a national number: Acme is in the US."""
     lead = {"phone": "+14155550132", "email": "tom@acme.test"}
     assert api.post("/contacts", json=lead).status_code in (201, 409)
@@ -265,7 +271,7 @@ def test_a_lead_s_phone_number_finds_the_contact(api: httpx2.Client, mail: MailS
 @pytest.mark.parametrize(("name", "path", "template", "expected"), EMAILS[:3])
 def test_a_graph_and_its_equal_steps_send_the_same_message(
     api: httpx2.Client, mail: MailServer, name: str, path: str, template: str, expected: str
-):
+) -> None:
     common = {"name": name, "state": "ACTIVE"}
     source = trigger("email", path, createContact=True)
     holds = {"path": f"trigger.{path}", "op": "exists"}
@@ -304,7 +310,9 @@ def node(id: str, type: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"id": id, "type": type, "position": {"x": 0, "y": 0}, "data": data}
 
 
-def test_a_test_email_goes_to_a_member_and_to_nobody_else(api: httpx2.Client, mail: MailServer):
+def test_a_test_email_goes_to_a_member_and_to_nobody_else(
+    api: httpx2.Client, mail: MailServer
+) -> None:
     wanted = {"to": "olivia@acme.test", "subject": "Hi", "html": "<p>{{trigger.x}}</p>"}
     before = len(mail.received)
     made_one = made(api, "/messages/test-email", {**wanted, "data": {"x": "marks"}})
@@ -319,7 +327,7 @@ def test_a_test_email_goes_to_a_member_and_to_nobody_else(api: httpx2.Client, ma
 
 def test_a_new_workspace_writes_to_a_stranger_once_its_owner_is_verified(
     deployment: Deployment, mail: MailServer
-):
+) -> None:
     """Whatever it would like to be called."""
 
     def to(address: str) -> list[Received]:
@@ -355,7 +363,7 @@ def test_a_new_workspace_writes_to_a_stranger_once_its_owner_is_verified(
         made(client, "/memberships", invitation)
 
 
-def test_the_processes_end_in_order_when_they_are_told_to(deployment: Deployment):
+def test_the_processes_end_in_order_when_they_are_told_to(deployment: Deployment) -> None:
     """Last in this file: what was started for it is stopped."""
     parts = [part for part in deployment.parts if part.process.poll() is None]
     assert len(parts) == 2

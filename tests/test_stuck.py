@@ -62,7 +62,7 @@ def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_run_ends_after_a_test_process_that_did_not_end_and_says_what_it_waited_for(
     tmp_path: Path,
-):
+) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for name in "abcd":
         (tmp_path / f"test_{name}.py").write_text(
@@ -74,7 +74,7 @@ def test_a_run_ends_after_a_test_process_that_did_not_end_and_says_what_it_waite
     assert ran.returncode == 1
 
 
-def test_a_run_ends_though_a_test_has_left_a_connection_open(tmp_path: Path):
+def test_a_run_ends_though_a_test_has_left_a_connection_open(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import *")
     (tmp_path / "test_left_open.py").write_text(LEFT_OPEN)
     ran = run(tmp_path)

@@ -223,7 +223,7 @@ KNOWN = {
 }
 
 
-def test_every_id_in_a_path_a_query_and_a_body_is_known():
+def test_every_id_in_a_path_a_query_and_a_body_is_known() -> None:
     stray = {
         parameter
         for endpoint in EVERY
@@ -405,7 +405,7 @@ def may(endpoint: Endpoint, role: str) -> bool:
 
 async def test_an_id_in_a_path_tells_a_stranger_nothing_and_its_own_people_what_they_may(
     world: World,
-):
+) -> None:
     """A rival of any role hears of it what they hear of nothing; a member who may not hear more is
     told that, whether it is there or not; and it was there all the time."""
     for endpoint in sorted(BY_PATH, key=removals_last):
@@ -434,7 +434,9 @@ WITHIN = [endpoint for endpoint in BY_PATH if "attemptId" in endpoint.path]
 
 
 @pytest.mark.parametrize("endpoint", WITHIN, ids=str)
-async def test_an_id_within_another_is_asked_of_one_s_own_too(endpoint: Endpoint, world: World):
+async def test_an_id_within_another_is_asked_of_one_s_own_too(
+    endpoint: Endpoint, world: World
+) -> None:
     """The endpoint is Mallory's, the attempt is Acme's."""
     own = {"url": "https://x.test", "enabled": True}
     theirs = (await world.cast.mallory.made("/event-endpoints", own))["id"]
@@ -455,7 +457,7 @@ async def test_an_id_within_another_is_asked_of_one_s_own_too(endpoint: Endpoint
     assert found.status_code == 202, found.text
 
 
-async def test_no_list_shows_a_stranger_anything(world: World):
+async def test_no_list_shows_a_stranger_anything(world: World) -> None:
     """And every id that is made here is in some list of its own people's."""
     below = {world.own[one] for one in ("req", "evt", "eva")}  # of a definition, a contact …
     unseen = set(world.own.values()) - below
@@ -472,7 +474,7 @@ async def test_no_list_shows_a_stranger_anything(world: World):
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_an_id_in_a_query_finds_its_own_people_s_things_alone(
     world: World, database_url: str
-):
+) -> None:
     for endpoint, field in BY_QUERY:
         id = world.id(NAMES[field])
         own = await world.cast.olivia.get(f"{endpoint.path}?{field}={id}")
@@ -492,7 +494,7 @@ async def test_an_id_in_a_query_finds_its_own_people_s_things_alone(
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_an_id_in_a_body_is_nobody_s_to_a_stranger(
     world: World, process: Process, database_url: str
-):
+) -> None:
     """By session, for an API key signs nobody in; from an address of its own, for its limits."""
     async with visiting(process) as client:
         strangers = replace(world.cast.mallory, client=client)
@@ -558,7 +560,7 @@ NAMED_IN_STEPS = {  # field → a step that names such an id
 @pytest.mark.parametrize("field", NAMED_IN_STEPS)
 async def test_an_id_in_a_definition_is_nobody_s_to_a_stranger(
     world: World, field: str, state: str
-):
+) -> None:
     id = world.id(NAMES[field])
     step = NAMED_IN_STEPS[field]
     kind = step["type"]
@@ -604,7 +606,9 @@ JSON_BODIES = [
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-async def test_no_body_sets_what_is_ours_to_set(world: World, process: Process, database_url: str):
+async def test_no_body_sets_what_is_ours_to_set(
+    world: World, process: Process, database_url: str
+) -> None:
     """Nor is it passed over: whoever tries is told, at every route that reads a body."""
     assert await accounts.grant_super_admin(process, world.cast.olivia.email)
     key = await session(process, world.cast.olivia)

@@ -28,7 +28,7 @@ from app.accounts import account_mail
         "xn--bcher-kva.example",
     ],
 )
-def test_a_name_that_reads_as_an_address_stays_out(name: str):
+def test_a_name_that_reads_as_an_address_stays_out(name: str) -> None:
     assert account_mail.called(name, "A member") == "A member"
     assert account_mail.greeting(name) == "Hello,"
 
@@ -36,11 +36,11 @@ def test_a_name_that_reads_as_an_address_stays_out(name: str):
 @pytest.mark.parametrize(
     "name", ["Ada", "Acme Inc.", "FC St. Pauli e.V.", "Dr. O'Neil-Lovelace", "Acme 2.0", "7.5 GmbH"]
 )
-def test_a_name_that_is_one_is_said(name: str):
+def test_a_name_that_is_one_is_said(name: str) -> None:
     assert account_mail.called(name, "A member") == name
     assert account_mail.greeting(name) == f"Hello {name},"
 
 
-def test_a_long_name_is_cut():
+def test_a_long_name_is_cut() -> None:
     assert account_mail.called("a" * 60, "") == "a" * 60
     assert account_mail.called("a" * 200, "") == "a" * 59 + "…"

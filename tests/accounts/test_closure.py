@@ -17,7 +17,7 @@ from tests.messages.test_delivery import accepts, attempts, with_provider
 
 async def test_a_closed_workspace_goes_and_then_there_is_nothing_to_do(
     cast: Cast, process: Process
-):
+) -> None:
     async with process.database.write() as db:
         await workspaces.close(db, id=cast.olivia.workspace_id)
     assert await closure.remove_batch(process)
@@ -27,12 +27,12 @@ async def test_a_closed_workspace_goes_and_then_there_is_nothing_to_do(
     assert not await closure.remove_batch(process)
 
 
-async def test_nothing_goes_where_none_is_closed(cast: Cast, process: Process):
+async def test_nothing_goes_where_none_is_closed(cast: Cast, process: Process) -> None:
     assert not await closure.remove_batch(process)
     assert (await cast.olivia.get("/contacts")).status_code == 200
 
 
-async def test_what_is_stopped_is_not_due_any_more(cast: Cast, process: Process):
+async def test_what_is_stopped_is_not_due_any_more(cast: Cast, process: Process) -> None:
     letter = {"to": cast.vic.email, "subject": "S", "html": "<p>H</p>"}
     for _ in range(3):
         await cast.ed.made("/messages/test-email", letter)
@@ -53,7 +53,7 @@ async def ordered(process: Process, acme: str) -> None:
 
 async def test_what_is_inserted_while_its_workspace_is_closed_is_not_sent(
     process: Process, acme: str
-):
+) -> None:
     """By a request that waited for the lock of the closing, and came after `stop`."""
     process, provider = with_provider(process, accepts)
     async with process.database.write() as db:
@@ -66,7 +66,7 @@ async def test_what_is_inserted_while_its_workspace_is_closed_is_not_sent(
 
 async def test_a_call_that_is_under_way_when_its_workspace_is_closed_comes_to_its_end(
     process: Process, acme: str
-):
+) -> None:
     async def close(message: Message) -> Receipt:
         async with process.database.write() as db:
             await workspaces.close(db, id=acme)
@@ -101,7 +101,7 @@ async def many_runs(process: Process, workspace_id: str, definition_id: str, cou
 
 async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at_a_time(
     cast: Cast, process: Process
-):
+) -> None:
     workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}
     [one, other] = [(await cast.ed.made("/workflows", workflow))["id"] for _ in range(2)]
     count = activation.CANCELLED_AT_ONCE + closure.BATCH + 7
@@ -124,7 +124,7 @@ async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at
 
 async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_in_mind(
     cast: Cast, process: Process
-):
+) -> None:
     if process.database.engine == "sqlite":
         return  # one writer: nobody moves anything meanwhile
     workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}

@@ -297,7 +297,7 @@ LINES: Mapping[str, Sequence[Callable[..., Any]]] = {
 }
 
 
-def test_no_line_of_the_catalogue_is_left_out():
+def test_no_line_of_the_catalogue_is_left_out() -> None:
     numbered = {f"{part}{n + 1}" for part, count in CATALOGUE.items() for n in range(count)}
     assert LINES.keys() == numbered
     assert all(LINES.values())

@@ -43,12 +43,12 @@ def lines(deployment: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", lines("alone"))
-async def test_on_one_process_an_attack_gets_nowhere(alone: Target, line: str):
+async def test_on_one_process_an_attack_gets_nowhere(alone: Target, line: str) -> None:
     await attack(alone, line)
 
 
 @pytest.mark.parametrize("line", lines("proxied"))
-async def test_behind_a_proxy_an_attack_gets_nowhere(proxied: Target, line: str):
+async def test_behind_a_proxy_an_attack_gets_nowhere(proxied: Target, line: str) -> None:
     await attack(proxied, line)
 
 
@@ -59,7 +59,7 @@ async def attack(target: Target, line: str) -> None:
         await hook.balance()
 
 
-def test_no_line_of_the_catalogue_is_left_out():
+def test_no_line_of_the_catalogue_is_left_out() -> None:
     numbered = {f"{part}{n + 1}" for part, count in CATALOGUE.items() for n in range(count)}
     here = {line.partition(" ")[0] for line in LINES}
     assert here | ELSEWHERE.keys() == numbered

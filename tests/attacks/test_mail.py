@@ -212,11 +212,11 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("line", LINES)
-async def test_no_mail_does_harm(line: str, cast: Cast, process: Process, tmp_path: Path):
+async def test_no_mail_does_harm(line: str, cast: Cast, process: Process, tmp_path: Path) -> None:
     async with wired(cast, process, tmp_path / "ledger") as wire:
         await LINES[line](wire)
 
 
-def test_no_line_of_the_catalogue_is_left_out():
+def test_no_line_of_the_catalogue_is_left_out() -> None:
     tried = {name.partition(" ")[0] for name in (*LINES, *ELSEWHERE)}
     assert tried == CATALOGUE

@@ -59,7 +59,7 @@ async def patiently(send: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Re
 
 async def test_defaults_that_take_long_are_left_out_and_hold_up_nobody(
     cast: Cast, process: Process
-):
+) -> None:
     """A2."""
     made = await cast.ed.made(
         "/workflows", {"name": "N", "state": "ACTIVE", "trigger": trigger(40), "steps": []}
@@ -81,7 +81,9 @@ async def test_defaults_that_take_long_are_left_out_and_hold_up_nobody(
     assert len(contacts) == 1
 
 
-async def test_a_copy_of_an_event_whose_defaults_take_long_is_a_copy(cast: Cast, process: Process):
+async def test_a_copy_of_an_event_whose_defaults_take_long_is_a_copy(
+    cast: Cast, process: Process
+) -> None:
     made = await cast.ed.made(
         "/workflows", {"name": "N", "state": "ACTIVE", "trigger": trigger(3), "steps": []}
     )
@@ -94,7 +96,7 @@ async def test_a_copy_of_an_event_whose_defaults_take_long_is_a_copy(cast: Cast,
 
 
 @pytest.mark.parametrize("number", [2, defaults.MOST, 2_000])
-async def test_defaults_are_few_when_they_are_saved(cast: Cast, number: int):
+async def test_defaults_are_few_when_they_are_saved(cast: Cast, number: int) -> None:
     values = {f"m{n}": "{{trigger.a}}" for n in range(number)}
     given = {**WEBHOOK, "contactDefaults": {"metadata": values}}
     answer = await cast.ed.post("/workflows", {"name": "N", "trigger": given, "steps": []})
@@ -107,7 +109,7 @@ async def test_defaults_are_few_when_they_are_saved(cast: Cast, number: int):
     assert f"at most {defaults.MOST} values" in error["message"]
 
 
-async def test_defaults_have_so_much_liquid_in_all(cast: Cast):
+async def test_defaults_have_so_much_liquid_in_all(cast: Cast) -> None:
     values = {f"m{n}": "{{trigger.a}}" * 30 for n in range(40)}
     given = {**WEBHOOK, "contactDefaults": {"metadata": values}}
     answer = await cast.ed.post("/workflows", {"name": "N", "trigger": given, "steps": []})
@@ -116,7 +118,7 @@ async def test_defaults_have_so_much_liquid_in_all(cast: Cast):
     assert (error["pointer"], "1,500" in error["message"]) == ("/trigger/contactDefaults", True)
 
 
-async def test_simulations_that_take_long_hold_up_nobody(cast: Cast, process: Process):
+async def test_simulations_that_take_long_hold_up_nobody(cast: Cast, process: Process) -> None:
     """A2, A7."""
     made = await cast.ed.made("/workflows", {"name": "N", "trigger": trigger(20), "steps": []})
     path, body = f"/workflows/{made['id']}/simulate", {"trigger": {"email": "ada@example.com"}}
@@ -137,7 +139,7 @@ async def test_simulations_that_take_long_hold_up_nobody(cast: Cast, process: Pr
 @pytest.mark.parametrize("path", ["/workflows/check", "/workflows/simulate", "/templates/preview"])
 async def test_what_is_not_saved_and_takes_long_holds_up_nobody(
     cast: Cast, process: Process, path: str
-):
+) -> None:
     """A7: as what is saved does, beyond its share the workspace is refused, and nobody else."""
     steps = [{"type": "add_tag", "tag": "{% case 1 %}{% when 1" + ",1" * 2_000 + "%}{% endcase %}"}]
     definition = {"name": "N", "trigger": trigger(20), "steps": steps * 40}
@@ -191,7 +193,7 @@ def starts_of_many_others(number: int) -> dict[str, Any]:
 )
 async def test_imports_that_take_long_hold_up_nobody(
     cast: Cast, process: Process, heavy: Callable[[int], dict[str, Any]]
-):
+) -> None:
     """A7: an import writes, and another workspace's light one is done long before they are."""
     done: list[str] = []
 
@@ -218,7 +220,7 @@ async def test_imports_that_take_long_hold_up_nobody(
     assert done.index("light") < len(answers)
 
 
-async def test_cases_that_take_long_hold_up_nobody(cast: Cast, process: Process):
+async def test_cases_that_take_long_hold_up_nobody(cast: Cast, process: Process) -> None:
     """A7: all cases of a definition are one job, which ends by itself."""
     steps = [{"type": "add_tag", "tag": "{{trigger.email}}"}] * 400
     made = await cast.ed.made("/workflows", {"name": "N", "steps": steps})
@@ -246,7 +248,7 @@ async def test_cases_that_take_long_hold_up_nobody(cast: Cast, process: Process)
     assert len(first["cases"]) == 20
 
 
-async def test_previews_that_take_long_hold_up_nobody(cast: Cast, process: Process):
+async def test_previews_that_take_long_hold_up_nobody(cast: Cast, process: Process) -> None:
     """A7: beyond its share, the workspace is refused; a light preview of another is not."""
     content = {"subject": "s", "html": HEAVY, "text": HEAVY, "preheader": HEAVY}
     made = await cast.ed.made("/templates", {"name": "T", "channel": "email", "content": content})
@@ -274,7 +276,7 @@ async def test_previews_that_take_long_hold_up_nobody(cast: Cast, process: Proce
             assert "0.5 seconds" in answer.json()["html"]["error"]
 
 
-async def test_long_templates_are_read_beside_the_loop(cast: Cast, process: Process):
+async def test_long_templates_are_read_beside_the_loop(cast: Cast, process: Process) -> None:
     """A3: as many tokens as may be saved, and more."""
 
     def source(tokens: int, number: int) -> str:
@@ -300,7 +302,7 @@ async def test_long_templates_are_read_beside_the_loop(cast: Cast, process: Proc
     assert shown.json()["text"] == {"rendered": ""}
 
 
-async def test_a_large_definition_is_checked_beside_the_loop(cast: Cast, process: Process):
+async def test_a_large_definition_is_checked_beside_the_loop(cast: Cast, process: Process) -> None:
     """As a draft, when it is activated, read, drawn and run."""
     step = {"type": "update_contact", "set": {"firstName": "{{trigger.a | default: 'x'}}" * 13}}
     body = {"name": "N", "trigger": WEBHOOK, "steps": [step] * 490, "state": "ACTIVE"}

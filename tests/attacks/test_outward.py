@@ -413,7 +413,7 @@ async def client(open_process: Process) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-def test_no_line_of_the_catalogue_is_left_out():
+def test_no_line_of_the_catalogue_is_left_out() -> None:
     numbered = {f"I{number}" for number in range(1, 15)}
     assert {line.split()[0] for line in LINES} | ELSEWHERE.keys() == numbered
 
@@ -428,5 +428,5 @@ async def test_nobody_is_called_who_may_not_be(
     records: Records,
     tmp_path: Path,
     database_url: str,
-):
+) -> None:
     await LINES[line](Ways(cast, open_process, names, tmp_path, records))

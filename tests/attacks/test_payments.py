@@ -195,11 +195,11 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], ...]] = {
     [(line, "sqlite") for line in LINES] + [(line, "postgresql") for line in RACES],
     indirect=["database_url"],
 )
-async def test_no_plan_is_had_for_nothing(line: str, cast: Cast, process: Process):
+async def test_no_plan_is_had_for_nothing(line: str, cast: Cast, process: Process) -> None:
     async with opened(cast, process) as shop:
         await LINES[line](shop)
 
 
-def test_every_line_is_tried_somewhere():
+def test_every_line_is_tried_somewhere() -> None:
     tried = {name.split()[0] for name in LINES} | set(ELSEWHERE)
     assert tried == {f"K{number}" for number in range(1, 8)}

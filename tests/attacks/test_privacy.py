@@ -40,7 +40,9 @@ NASTY = (
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_whatever_is_sent_a_request_is_one_short_line(process: Process, records: Records):
+async def test_whatever_is_sent_a_request_is_one_short_line(
+    process: Process, records: Records
+) -> None:
     """L1, by path, query, header and body; the lines are read as a log drain reads them."""
     sent = 0
     async with visiting(process) as client:
@@ -116,7 +118,7 @@ LINES: dict[str, tuple[Callable[..., Any], ...]] = {
 }
 
 
-def test_every_line_is_tried_somewhere():
+def test_every_line_is_tried_somewhere() -> None:
     assert set(LINES) == {f"L{number}" for number in range(1, 14)}
     for tests in LINES.values():
         assert all(one.__name__.startswith("test_") for one in tests)

@@ -308,7 +308,7 @@ ELSEWHERE: Mapping[str, Sequence[Callable[..., object]]] = {
 }
 
 
-def test_no_line_of_the_catalogue_is_left_out():
+def test_no_line_of_the_catalogue_is_left_out() -> None:
     numbered = {f"H{number}" for number in range(1, 10)}
     assert {line.split()[0] for line in LINES} | ELSEWHERE.keys() == numbered
 
@@ -317,7 +317,7 @@ def test_no_line_of_the_catalogue_is_left_out():
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_no_template_does_harm(
     line: str, cast: Cast, process: Process, database_url: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     spent: list[float] = []
     attempt = Compute.attempt
 

@@ -32,7 +32,7 @@ COUNTRIES = [None, "US", "DE", "AQ", "zz", ""]
         ("postmaster@B.test", "postmaster@b.test", "postmaster@b.test"),
     ],
 )
-def test_an_email_has_one_clean_form_and_one_key(text: str, address: str, key: str):
+def test_an_email_has_one_clean_form_and_one_key(text: str, address: str, key: str) -> None:
     assert addresses.email(text) == Email(address, key)
 
 
@@ -74,12 +74,12 @@ def test_an_email_has_one_clean_form_and_one_key(text: str, address: str, key: s
         "a" * 1_000_000 + "@b.test",
     ],
 )
-def test_what_is_no_email_is_refused_with_a_sentence(text: str):
+def test_what_is_no_email_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(BadAddress, match=r"^[A-Z].+\.$"):
         addresses.email(text)
 
 
-def test_the_longest_email_has_254_characters():
+def test_the_longest_email_has_254_characters() -> None:
     domain = ".".join(["d" * 63, "e" * 63, "f" * 56, "test"])
     longest = "a" * 64 + "@" + domain
     assert len(longest) == 254
@@ -100,12 +100,12 @@ def test_the_longest_email_has_254_characters():
         ("ab@gmail.com", "a.b@gmail.com"),
     ],
 )
-def test_addresses_that_only_look_alike_stay_two(one: str, other: str):
+def test_addresses_that_only_look_alike_stay_two(one: str, other: str) -> None:
     assert addresses.email(one).key != addresses.email(other).key
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[^@]{1,9}@[^@]{1,9}\.[^@]{2,5}"))
-def test_any_text_is_an_email_or_is_refused(text: str):
+def test_any_text_is_an_email_or_is_refused(text: str) -> None:
     try:
         email = addresses.email(text)
     except BadAddress:
@@ -131,12 +131,14 @@ def test_any_text_is_an_email_or_is_refused(text: str):
         ("+39 02 36618 300", None, "+390236618300"),
     ],
 )
-def test_a_phone_number_in_every_spelling_is_one(text: str, country: str | None, number: str):
+def test_a_phone_number_in_every_spelling_is_one(
+    text: str, country: str | None, number: str
+) -> None:
     assert addresses.phone(text, country) == number
 
 
 @pytest.mark.parametrize("text", ["(555) 000-1234", "0015550001234", "030 123456"])
-def test_a_national_number_without_a_country_says_how_to_write_it(text: str):
+def test_a_national_number_without_a_country_says_how_to_write_it(text: str) -> None:
     with pytest.raises(BadAddress, match=r"write it as \+"):
         addresses.phone(text, None)
 
@@ -160,7 +162,7 @@ def test_a_national_number_without_a_country_says_how_to_write_it(text: str):
     ],
 )
 @pytest.mark.parametrize("country", COUNTRIES)
-def test_what_is_no_phone_number_is_refused_with_a_sentence(text: str, country: str | None):
+def test_what_is_no_phone_number_is_refused_with_a_sentence(text: str, country: str | None) -> None:
     with pytest.raises(BadAddress, match=r"^[A-Z].+\.$"):
         addresses.phone(text, country)
 
@@ -169,7 +171,7 @@ def test_what_is_no_phone_number_is_refused_with_a_sentence(text: str, country: 
     st.text(max_size=30) | st.from_regex(r"[+＋]?[0-9٠-٩０-９ ()./x;~-]{1,25}"),
     st.sampled_from(COUNTRIES),
 )
-def test_any_text_is_a_phone_number_or_is_refused(text: str, country: str | None):
+def test_any_text_is_a_phone_number_or_is_refused(text: str, country: str | None) -> None:
     try:
         number = addresses.phone(text, country)
     except BadAddress:
@@ -180,7 +182,7 @@ def test_any_text_is_a_phone_number_or_is_refused(text: str, country: str | None
     assert addresses.phone(number, None) == number
 
 
-def test_importing_addresses_does_not_pay_for_a_name_server_client():
+def test_importing_addresses_does_not_pay_for_a_name_server_client() -> None:
     check = "import sys, app.audience.addresses; sys.exit('dns' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
@@ -196,7 +198,7 @@ LONG = st.integers(60, 66).map(lambda length: "x" * length)
     st.lists(LABEL | LONG, min_size=1, max_size=4),
     st.sampled_from(["com", "Co", "c", "c0m", "1"]),
 )
-def test_the_short_way_says_what_the_library_says(local, labels, last):
+def test_the_short_way_says_what_the_library_says(local, labels, last) -> None:
     text = f"{local}@{'.'.join([*labels, last])}"
     try:
         wanted = validate_email(text, strict=True, check_deliverability=False).normalized

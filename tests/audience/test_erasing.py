@@ -14,7 +14,9 @@ from tests.cast import SEND_HELLO, Cast, hook, lock_waiters
 EVENT = b'{"email": "ada@example.com", "word": "tea"}'
 
 
-async def test_erasing_waits_for_a_message_that_is_being_prepared(cast: Cast, process: Process):
+async def test_erasing_waits_for_a_message_that_is_being_prepared(
+    cast: Cast, process: Process
+) -> None:
     token = await hook(process, cast.adam.workspace_id, [SEND_HELLO])
     accepted = await webhooks.receive(process, token=token, body=EVENT)
     for run in await process.claim("run", [], 10):

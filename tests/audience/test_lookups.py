@@ -28,7 +28,9 @@ async def made(process: Process, acme: WorkspaceContext, **values: Any) -> Conta
         return await audience.create(db, acme, values)
 
 
-async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone(process: Process):
+async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone(
+    process: Process,
+) -> None:
     acme, rival = await workspace(process, "Acme"), await workspace(process, "Rival")
     context = WorkspaceContext(acme, "DE", process.vault)
     row = await made(
@@ -47,7 +49,7 @@ async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone
         assert await found(process, rival, lookup) is None
 
 
-async def test_several_with_one_value_are_a_conflict(process: Process):
+async def test_several_with_one_value_are_a_conflict(process: Process) -> None:
     context = WorkspaceContext(await workspace(process, "Acme"), None, process.vault)
     for name in ("ada", "bob"):
         await made(process, context, email=f"{name}@x.test", metadata={"crm": 7})
@@ -56,7 +58,9 @@ async def test_several_with_one_value_are_a_conflict(process: Process):
     assert refused.value.code == "conflict"
 
 
-async def test_who_gets_another_address_while_the_lock_is_awaited_is_not_taken(process: Process):
+async def test_who_gets_another_address_while_the_lock_is_awaited_is_not_taken(
+    process: Process,
+) -> None:
     context = WorkspaceContext(await workspace(process, "Acme"), None, process.vault)
     row = await made(process, context, email="ada@example.com")
     async with process.database.write() as db:
@@ -71,6 +75,6 @@ async def test_who_gets_another_address_while_the_lock_is_awaited_is_not_taken(p
 @pytest.mark.parametrize(
     ("kind", "value"), [("email", "ada"), ("email", 7), ("phone", "12"), ("contact_id", True)]
 )
-def test_a_value_that_finds_nobody_is_refused(kind: str, value: Any):
+def test_a_value_that_finds_nobody_is_refused(kind: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         lookups.read(kind, value, None)

@@ -270,7 +270,7 @@ async def world(process: Process, acme: str, seed: int) -> World:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_membership_is_what_a_fresh_evaluation_finds(
     process: Process, acme: str, seed: int, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(segment_jobs, "RECHECKED_AFTER", timedelta(days=9_999))  # it hides faults
     here = await world(process, acme, seed)
     for number in range(1, CHANGES + 1):
@@ -290,7 +290,7 @@ async def all_done(here: World) -> None:
     await settle(here.process)
 
 
-async def test_runs_and_messages_of_a_contact_move_it(process: Process, acme: str):
+async def test_runs_and_messages_of_a_contact_move_it(process: Process, acme: str) -> None:
     here = await world(process, acme, 1)
     async with process.database.write() as db:
         await here.create(db)
@@ -312,7 +312,7 @@ async def test_runs_and_messages_of_a_contact_move_it(process: Process, acme: st
     assert [count for _, count in (await here.kept()).values()] == [1, 0, 1]
 
 
-async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, acme: str):
+async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, acme: str) -> None:
     here = await world(process, acme, 1)
     young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
     async with process.database.write() as db:
@@ -333,7 +333,7 @@ async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, ac
 
 async def test_many_at_once_are_left_to_the_job(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(membership, "MOST_AT_ONCE", 0)
     here = await world(process, acme, 1)
     async with process.database.write() as db:
@@ -346,7 +346,7 @@ async def test_many_at_once_are_left_to_the_job(
     assert [count for _, count in (await here.kept()).values()] == [1]
 
 
-async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, acme: str):
+async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, acme: str) -> None:
     here = await world(process, acme, 1)
     async with process.database.write() as db:
         await here.create(db)
@@ -365,7 +365,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, ac
 
 async def test_a_fill_waits_for_one_whom_somebody_holds_and_for_no_lock_of_its_own(
     process: Process, acme: str
-):
+) -> None:
     here = await world(process, acme, 1)
     async with process.database.write() as db:
         for _ in range(5):

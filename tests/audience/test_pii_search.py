@@ -30,18 +30,18 @@ ADA = Identifiers.of(contact("con_1Ab", "ada@example.com", "+491712345678"))
         b"\xff not JSON, but ada@example.com",
     ],
 )
-def test_whoever_is_named_is_found(raw: bytes):
+def test_whoever_is_named_is_found(raw: bytes) -> None:
     assert ADA.are_in(raw)
 
 
 @pytest.mark.parametrize(
     "raw", [b"", b"{}", b'{"email": "bob@example.com", "phone": "+491712345679"}', b'"\\ud800"']
 )
-def test_nobody_else_is(raw: bytes):
+def test_nobody_else_is(raw: bytes) -> None:
     assert not ADA.are_in(raw)
 
 
-def test_whoever_is_named_by_a_former_address_is_found():
+def test_whoever_is_named_by_a_former_address_is_found() -> None:
     moved = Identifiers.of(
         contact("con_1", "new@example.com", None),
         [
@@ -54,7 +54,7 @@ def test_whoever_is_named_by_a_former_address_is_found():
     assert not moved.are_in(b'{"to": "bob@example.com"}')
 
 
-def test_a_contact_without_addresses_is_named_by_its_id_alone():
+def test_a_contact_without_addresses_is_named_by_its_id_alone() -> None:
     nobody = Identifiers.of(contact("con_1", None, None))
     assert nobody.are_in(b'{"contact": "con_1"}')
     assert not nobody.are_in(b'{"email": "", "phone": "+"}')

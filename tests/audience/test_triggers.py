@@ -48,7 +48,9 @@ async def people_of(cast: Cast, flow_id: str) -> list[str]:
 # --- segments -------------------------------------------------------------------------------------
 
 
-async def test_each_entry_starts_one_run_and_each_exit_another(cast: Cast, process: Process):
+async def test_each_entry_starts_one_run_and_each_exit_another(
+    cast: Cast, process: Process
+) -> None:
     before = await person(cast, "ann", tags=["vip"])
     id = await segment(cast, process)
     enters = await flow(cast, source="segment_entered", segmentId=id)
@@ -67,7 +69,7 @@ async def test_each_entry_starts_one_run_and_each_exit_another(cast: Cast, proce
     assert run["trigger"]["segmentId"] == id
 
 
-async def test_time_alone_lets_a_contact_leave(cast: Cast, process: Process):
+async def test_time_alone_lets_a_contact_leave(cast: Cast, process: Process) -> None:
     young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
     id = await segment(cast, process, young)
     leaves = await flow(cast, source="segment_left", segmentId=id)
@@ -80,7 +82,7 @@ async def test_time_alone_lets_a_contact_leave(cast: Cast, process: Process):
     assert await people_of(cast, leaves) == [ada]
 
 
-async def test_a_fill_starts_flows_only_when_it_is_asked_to(cast: Cast, process: Process):
+async def test_a_fill_starts_flows_only_when_it_is_asked_to(cast: Cast, process: Process) -> None:
     ada = await person(cast, "ada", tags=["vip"], metadata={"plan": "pro"})
     id = await segment(cast, process, {"path": "contact.tags", "op": "contains", "value": "x"})
     enters = await flow(cast, source="segment_entered", segmentId=id)
@@ -95,7 +97,9 @@ async def test_a_fill_starts_flows_only_when_it_is_asked_to(cast: Cast, process:
     assert await people_of(cast, enters) == [ada]
 
 
-async def test_a_segment_that_a_definition_names_is_not_deleted(cast: Cast, process: Process):
+async def test_a_segment_that_a_definition_names_is_not_deleted(
+    cast: Cast, process: Process
+) -> None:
     id = await segment(cast, process)
     flow_id = await flow(cast, source="segment_entered", segmentId=id)
     response = await cast.ed.delete(f"/segments/{id}")
@@ -114,7 +118,7 @@ async def waiting(cast: Cast, id: str) -> str:
     return str((await cast.ed.made("/workflows", body))["id"])
 
 
-async def test_a_run_waits_for_an_entry_or_an_exit(cast: Cast, process: Process):
+async def test_a_run_waits_for_an_entry_or_an_exit(cast: Cast, process: Process) -> None:
     id = await segment(cast, process)
     flow_id = await waiting(cast, id)
     ada, bob = await person(cast, "ada"), await person(cast, "bob", tags=["vip"])
@@ -131,7 +135,7 @@ async def test_a_run_waits_for_an_entry_or_an_exit(cast: Cast, process: Process)
     assert (response.status_code, response.json()["usedBy"]) == (409, [flow_id])
 
 
-async def test_an_entry_and_an_exit_can_be_simulated(cast: Cast, process: Process):
+async def test_an_entry_and_an_exit_can_be_simulated(cast: Cast, process: Process) -> None:
     id = await segment(cast, process)
     flow_id = await waiting(cast, id)
     given = {
@@ -145,7 +149,7 @@ async def test_an_entry_and_an_exit_can_be_simulated(cast: Cast, process: Proces
     assert refused.status_code == 422
 
 
-async def test_a_segment_to_wait_for_must_be_there(cast: Cast):
+async def test_a_segment_to_wait_for_must_be_there(cast: Cast) -> None:
     conditions = [{"segmentEntered": "seg_0"}]
     steps = [{"type": "wait_for", "conditions": conditions, "timeout": "P1D"}]
     response = await cast.ed.post("/workflows", {"name": "W", "state": "ACTIVE", "steps": steps})
@@ -161,7 +165,7 @@ async def in_days(process: Process, days: float) -> str:
         return document.text(await db.now() + timedelta(days=days))
 
 
-async def test_a_date_starts_one_run_for_each_who_has_it(cast: Cast, process: Process):
+async def test_a_date_starts_one_run_for_each_who_has_it(cast: Cast, process: Process) -> None:
     ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 8)})
     await person(cast, "old", metadata={"renewsAt": "2020-01-01"})
     await person(cast, "odd", metadata={"renewsAt": "soon"})
@@ -179,7 +183,7 @@ async def test_a_date_starts_one_run_for_each_who_has_it(cast: Cast, process: Pr
     assert len(await people_of(cast, flow_id)) == 2
 
 
-async def test_a_changed_value_moves_the_occasion(cast: Cast, process: Process):
+async def test_a_changed_value_moves_the_occasion(cast: Cast, process: Process) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     first, later = await in_days(process, 1), await in_days(process, 3)
     ada = await person(cast, "ada", metadata={"renewsAt": first})
@@ -203,7 +207,7 @@ async def test_a_changed_value_moves_the_occasion(cast: Cast, process: Process):
 @pytest.mark.parametrize(("late_hours", "starts"), [(20, True), (30, False)])
 async def test_who_was_down_starts_late_up_to_the_grace_window(
     cast: Cast, process: Process, late_hours: int, starts: bool
-):
+) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
     await settle(process)
@@ -215,7 +219,7 @@ async def test_who_was_down_starts_late_up_to_the_grace_window(
         assert run["trigger"]["delayedBy"].startswith("PT7")
 
 
-async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Process):
+async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Process) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
     await settle(process)
@@ -227,7 +231,9 @@ async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Proc
     assert await people_of(cast, flow_id) == []
 
 
-async def test_three_workers_of_which_one_dies_start_one_run_for_each(cast: Cast, process: Process):
+async def test_three_workers_of_which_one_dies_start_one_run_for_each(
+    cast: Cast, process: Process
+) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     at = await in_days(process, 1)
     ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(20)]
@@ -256,7 +262,7 @@ async def until(process: Process, moment: datetime) -> None:
 
 async def test_a_schedule_starts_a_run_for_each_member_each_time(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(segment_jobs, "CHUNK", 2)
     ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
     await person(cast, "not")
@@ -280,7 +286,7 @@ async def test_a_schedule_starts_a_run_for_each_member_each_time(
 
 async def test_dates_and_schedules_follow_the_workspace_to_another_time_zone(
     cast: Cast, process: Process
-):
+) -> None:
     day = (datetime.now(UTC) + timedelta(days=2)).replace(hour=0, minute=30)
     ada = await person(cast, "ada", tags=["vip"], metadata={"renewsAt": f"{day:%Y-%m-%d}"})
     soon = {"graceWindow": "PT1H"}
@@ -305,7 +311,7 @@ async def test_dates_and_schedules_follow_the_workspace_to_another_time_zone(
     assert len(await people_of(cast, by_schedule)) == before + 1
 
 
-async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Process):
+async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Process) -> None:
     id = await segment(cast, process)
     await flow(cast, source="schedule", rrule="FREQ=DAILY;BYHOUR=9", segmentId=id)
     trigger = {"source": "date", "field": "createdAt", "offset": "P1D"}
@@ -336,7 +342,7 @@ async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Proc
 )
 async def test_what_never_comes_or_cannot_be_is_refused_at_its_place(
     cast: Cast, trigger: Any, pointer: str
-):
+) -> None:
     response = await cast.ed.post("/workflows", {"name": "Odd", "trigger": trigger})
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]

@@ -61,7 +61,7 @@ async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any
     ]
 
 
-async def test_new_ones_are_made_and_the_same_again_change_nothing(database: Database):
+async def test_new_ones_are_made_and_the_same_again_change_nothing(database: Database) -> None:
     acme = await workspace(database)
     given = [{**ADA, "tags": ["b", "a"], "metadata": {"plan": "pro", "n": 1}}, BOB]
     assert await upsert(database, acme, *given) == ["created", "created"]
@@ -94,7 +94,9 @@ FOUND: list[tuple[Mapping[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("given", "outcome"), FOUND)
-async def test_a_contact_is_found_by_email_else_phone_else_id(database: Database, given, outcome):
+async def test_a_contact_is_found_by_email_else_phone_else_id(
+    database: Database, given, outcome
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     ada = {**ADA, "metadata": {"n": 1}, "tags": ["t"]}
     await upsert(database, acme, ada, BOB)
@@ -110,7 +112,7 @@ async def test_a_contact_is_found_by_email_else_phone_else_id(database: Database
     ]
 
 
-async def test_an_id_finds_who_has_no_other_address(database: Database):
+async def test_an_id_finds_who_has_no_other_address(database: Database) -> None:
     acme = await workspace(database)
     async with database.write() as db:
         row = await audience.create(
@@ -125,7 +127,7 @@ async def test_an_id_finds_who_has_no_other_address(database: Database):
 @pytest.mark.parametrize("dry_run", [True, False])
 async def test_who_has_the_id_and_who_has_the_address_are_one(
     database: Database, address: dict[str, str], dry_run: bool
-):
+) -> None:
     acme = await workspace(database)
     await upsert(database, acme, ADA, BOB)
     async with database.read() as db:
@@ -138,7 +140,7 @@ async def test_who_has_the_id_and_who_has_the_address_are_one(
     assert await upsert(database, acme, own, dry_run=dry_run) == ["updated"]
 
 
-async def test_what_reads_the_same_is_the_same(database: Database):
+async def test_what_reads_the_same_is_the_same(database: Database) -> None:
     acme = await workspace(database)
     composed, decomposed = "\u00fc", "u\u0308"
     made = {"email": "a@x.test", "lastName": composed, "tags": [composed]}
@@ -152,7 +154,7 @@ async def test_what_reads_the_same_is_the_same(database: Database):
     assert await everybody(database, acme) == [{**made, "metadata": {"n": 1}}]
 
 
-async def test_an_entry_sees_those_before_it(database: Database):
+async def test_an_entry_sees_those_before_it(database: Database) -> None:
     acme = await workspace(database)
     outcomes = await upsert(
         database,
@@ -176,7 +178,7 @@ async def test_an_entry_sees_those_before_it(database: Database):
     ]
 
 
-async def test_what_is_not_named_any_more_is_not_found_any_more(database: Database):
+async def test_what_is_not_named_any_more_is_not_found_any_more(database: Database) -> None:
     acme = await workspace(database)
     await upsert(database, acme, {"email": "a@x.test", "metadata": {"n": "1", "m": "2"}})
     await upsert(database, acme, {"email": "a@x.test", "metadata": {"n": None}})
@@ -186,7 +188,7 @@ async def test_what_is_not_named_any_more_is_not_found_any_more(database: Databa
 
 async def test_an_exchange_of_addresses_is_refused_as_a_whole_and_works_one_by_one(
     database: Database,
-):
+) -> None:
     acme = await workspace(database)
     await upsert(database, acme, {**ADA}, {**BOB})
     before = await everybody(database, acme)
@@ -202,7 +204,7 @@ async def test_an_exchange_of_addresses_is_refused_as_a_whole_and_works_one_by_o
         assert await upsert(database, acme, one) == ["updated"]
 
 
-async def test_two_batches_at_once_make_each_contact_once(database: Database):
+async def test_two_batches_at_once_make_each_contact_once(database: Database) -> None:
     acme = await workspace(database)
     given = [{"email": f"p{i}@x.test"} for i in range(50)]
 
@@ -218,7 +220,7 @@ async def test_two_batches_at_once_make_each_contact_once(database: Database):
 
 async def test_an_address_that_was_replaced_is_kept_and_one_that_was_in_between_is_not(
     database: Database,
-):
+) -> None:
     """Of those who were there before: the batch writes each of them once."""
     acme = await workspace(database)
     await upsert(database, acme, ADA, BOB)
@@ -245,6 +247,6 @@ async def test_an_address_that_was_replaced_is_kept_and_one_that_was_in_between_
     assert {row["contact_id"] for row in everything} == {ada.id}
 
 
-async def test_what_is_wrong_with_an_entry_stands_in_it():
+async def test_what_is_wrong_with_an_entry_stands_in_it() -> None:
     read = Entry.read(None, {"id": 5, "email": "x", "tags": [""], "plan": "pro"})
     assert [error.pointer for error in read.checked.errors] == ["/plan", "/email", "/tags/0", "/id"]

@@ -66,7 +66,7 @@ async def verdict(process: Process, workspace_id: str) -> Verdict:
 # --- a whole trail ------------------------------------------------------------------------------
 
 
-async def test_a_trail_is_whole_before_and_after_it_is_chained(process: Process, acme: str):
+async def test_a_trail_is_whole_before_and_after_it_is_chained(process: Process, acme: str) -> None:
     async with process.database.write() as db:
         await begun(process, db, acme)
     fresh = await verdict(process, acme)
@@ -77,7 +77,7 @@ async def test_a_trail_is_whole_before_and_after_it_is_chained(process: Process,
     assert chained.head.sequence == 1
 
 
-async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str):
+async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str) -> None:
     await written(process, acme, 2)
     async with process.database.write() as db:
         for _ in range(10):
@@ -86,7 +86,7 @@ async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str
     assert [entry.sequence for entry in await entries(process, acme)] == list(range(1, 13))
 
 
-async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: str):
+async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: str) -> None:
     contacts = await written(process, acme, 5)
     async with process.database.write() as db:
         await trail.forget(db, process.vault, workspace_id=acme, resource_id=contacts[1])
@@ -96,7 +96,7 @@ async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: 
     assert all("new@x.test" in changes for changes in listed.values())
 
 
-async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str):
+async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str) -> None:
     await written(process, acme, 4)
     await written(process, acme, 2)
     second = (await entries(process, acme))[-1].created_at
@@ -172,7 +172,9 @@ TAMPERS: Mapping[str, Tamper] = {
 
 
 @pytest.mark.parametrize("tamper", TAMPERS)
-async def test_the_first_entry_tampered_with_is_named(process: Process, acme: str, tamper: str):
+async def test_the_first_entry_tampered_with_is_named(
+    process: Process, acme: str, tamper: str
+) -> None:
     await written(process, acme, 6)
     victim = (await entries(process, acme))[3]
     async with process.database.write() as db:
@@ -192,7 +194,7 @@ async def test_the_first_entry_tampered_with_is_named(process: Process, acme: st
         "DELETE FROM audit_logs",
     ],
 )
-async def test_a_head_cannot_be_moved(process: Process, acme: str, sql: str):
+async def test_a_head_cannot_be_moved(process: Process, acme: str, sql: str) -> None:
     await written(process, acme, 3)
     async with process.database.write() as db:
         await db.execute(sql)
@@ -201,7 +203,7 @@ async def test_a_head_cannot_be_moved(process: Process, acme: str, sql: str):
     assert (await verdict(process, acme)).fault is not None
 
 
-async def test_a_trail_that_was_removed_whole_is_missed(process: Process, acme: str):
+async def test_a_trail_that_was_removed_whole_is_missed(process: Process, acme: str) -> None:
     await written(process, acme, 3)
     async with process.database.write() as db:
         await db.execute("DELETE FROM audit_heads")
@@ -225,7 +227,7 @@ async def unchain(db: Handle) -> None:
         await db.execute(sql)
 
 
-async def test_a_chain_cannot_be_begun_anew_without_an_entry(process: Process, acme: str):
+async def test_a_chain_cannot_be_begun_anew_without_an_entry(process: Process, acme: str) -> None:
     await written(process, acme, 6)
     victim = (await entries(process, acme))[3]
     async with process.database.write() as db:
@@ -236,7 +238,7 @@ async def test_a_chain_cannot_be_begun_anew_without_an_entry(process: Process, a
     assert (await verdict(process, acme)).fault is not None
 
 
-async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, acme: str):
+async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, acme: str) -> None:
     """Else the worker itself would sign that the trail begins behind it."""
     await written(process, acme, 6)
     victim = (await entries(process, acme))[2]
@@ -259,7 +261,7 @@ async def test_an_entry_that_lies_about_its_age_is_not_pruned(process: Process, 
 )
 async def test_without_its_head_nothing_is_pruned_and_the_log_says_why(
     process: Process, acme: str, caplog: pytest.LogCaptureFixture, sql: str, says: str
-):
+) -> None:
     """Nothing may be left to chain, so that sealing does not look at it."""
     await written(process, acme, 3)
     async with process.database.write() as db:
@@ -274,7 +276,7 @@ async def test_without_its_head_nothing_is_pruned_and_the_log_says_why(
 
 async def test_what_stands_before_a_tampered_entry_is_pruned_and_no_more(
     process: Process, acme: str
-):
+) -> None:
     await written(process, acme, 6)
     victim = (await entries(process, acme))[2]
     async with process.database.write() as db:
@@ -289,7 +291,7 @@ async def test_what_stands_before_a_tampered_entry_is_pruned_and_no_more(
 
 async def test_what_waits_to_be_chained_is_looked_at_to_its_end(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(chain, "BATCH", 2)
     async with process.database.write() as db:
         await begun(process, db, acme)
@@ -305,7 +307,7 @@ async def test_what_waits_to_be_chained_is_looked_at_to_its_end(
     assert fault.id == waiting[-1].id
 
 
-async def test_an_entry_that_nobody_wrote_is_named(process: Process, acme: str):
+async def test_an_entry_that_nobody_wrote_is_named(process: Process, acme: str) -> None:
     await written(process, acme, 3)
     copy = replace((await entries(process, acme))[1], id=new_id("aud"), sequence=None)
     async with process.database.write() as db:
@@ -315,7 +317,7 @@ async def test_an_entry_that_nobody_wrote_is_named(process: Process, acme: str):
     assert fault.id == copy.id
 
 
-async def test_random_tamperings_are_all_found(process: Process, acme: str):
+async def test_random_tamperings_are_all_found(process: Process, acme: str) -> None:
     chance = random.Random(20261121)
     await written(process, acme, 12)
     whole = await entries(process, acme)

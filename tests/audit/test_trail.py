@@ -56,11 +56,11 @@ from tests.audit.test_chain import noted
         ({}, {"list": [{"authToken": "t"}]}, {"list": [None, [{"authToken": "••••"}]]}),
     ],
 )
-def test_what_differs_is_told_without_secrets(before, after, expected):
+def test_what_differs_is_told_without_secrets(before, after, expected) -> None:
     assert trail.differences(before, after) == expected
 
 
-def test_of_a_long_value_only_its_size_and_hash_are_told():
+def test_of_a_long_value_only_its_size_and_hash_are_told() -> None:
     [[before, after]] = trail.differences({"graph": "a"}, {"graph": "a" * 10_000}).values()
     assert (before, after["bytes"], len(after["sha256"])) == ("a", 10_002, 64)
 
@@ -71,7 +71,7 @@ async def failing(process: Process, workspace_id: str) -> None:
         raise LookupError
 
 
-async def test_an_act_that_fails_leaves_no_entry(process: Process, acme: str):
+async def test_an_act_that_fails_leaves_no_entry(process: Process, acme: str) -> None:
     with pytest.raises(LookupError):
         await failing(process, acme)
     async with process.database.read() as db:

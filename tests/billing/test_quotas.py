@@ -149,7 +149,7 @@ class Anything:
 @pytest.mark.parametrize("seed", [1])
 async def test_what_is_counted_is_what_there_is_after_anything(
     process: Process, cast: Cast, seed: int
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id)
     anything = Anything(process, cast, token, seed)
     for _ in range(40):
@@ -164,7 +164,7 @@ async def test_what_is_counted_is_what_there_is_after_anything(
     assert await figures(process, cast.mallory.workspace_id) == nothing
 
 
-async def test_two_who_fold_at_once_lose_and_double_nothing(process: Process, acme: str):
+async def test_two_who_fold_at_once_lose_and_double_nothing(process: Process, acme: str) -> None:
     for _ in range(30):
         async with process.database.write() as db:
             await usage.add(db, workspace_id=acme, meter=CONTACTS)
@@ -174,7 +174,7 @@ async def test_two_who_fold_at_once_lose_and_double_nothing(process: Process, ac
         assert not await usage.any_changes(db)
 
 
-def test_whatever_makes_or_deletes_contacts_counts_them():
+def test_whatever_makes_or_deletes_contacts_counts_them() -> None:
     writes = re.compile(r"\b(INSERT INTO|DELETE FROM) contacts\b")
     uncounted = [
         f"{path.relative_to(ROOT)}: {function.name}"
@@ -189,7 +189,9 @@ def test_whatever_makes_or_deletes_contacts_counts_them():
 # --- contacts -------------------------------------------------------------------------------------
 
 
-async def test_a_contact_too_many_is_refused_and_an_event_never_is(process: Process, cast: Cast):
+async def test_a_contact_too_many_is_refused_and_an_event_never_is(
+    process: Process, cast: Cast
+) -> None:
     await use_up(process, cast.ed.workspace_id, CONTACTS, left=1)
     assert (await cast.ed.post("/contacts", {"email": "a@example.com"})).status_code == 201
     refused = await cast.ed.post("/contacts", {"email": "b@example.com"})
@@ -210,7 +212,7 @@ async def test_a_contact_too_many_is_refused_and_an_event_never_is(process: Proc
 
 async def test_of_many_at_once_no_more_are_made_than_there_is_room_for(
     process: Process, cast: Cast
-):
+) -> None:
     await use_up(process, cast.ed.workspace_id, CONTACTS, left=3)
     emails = [f"p{i}@example.com" for i in range(8)]
     made = await asyncio.gather(*(cast.ed.post("/contacts", {"email": one}) for one in emails))
@@ -228,7 +230,7 @@ async def imported(cast: Cast, query: str = "") -> list[dict[str, Any]]:
 
 async def test_an_import_makes_what_there_is_room_for_and_names_the_other_rows(
     process: Process, cast: Cast
-):
+) -> None:
     await use_up(process, cast.ed.workspace_id, CONTACTS, left=2)
     for query in ("?dryRun=true", ""):
         *errors, totals = await imported(cast, query)
@@ -247,7 +249,9 @@ async def attempts(cast: Cast) -> Sequence[tuple[str, str | None]]:
     return sorted((one["status"], one["reason"] and one["reason"]["code"]) for one in data)
 
 
-async def test_a_message_too_many_is_suppressed_and_its_run_goes_on(process: Process, cast: Cast):
+async def test_a_message_too_many_is_suppressed_and_its_run_goes_on(
+    process: Process, cast: Cast
+) -> None:
     await use_up(process, cast.ed.workspace_id, MESSAGES, left=1)
     token = await hook(process, cast.ed.workspace_id)
     accepted = [
@@ -267,7 +271,9 @@ async def test_a_message_too_many_is_suppressed_and_its_run_goes_on(process: Pro
     assert (await attempts(cast)).count(("SENT", None)) == 2
 
 
-async def test_mail_about_accounts_goes_out_whatever_is_used_up(process: Process, cast: Cast):
+async def test_mail_about_accounts_goes_out_whatever_is_used_up(
+    process: Process, cast: Cast
+) -> None:
     await use_up(process, cast.olivia.workspace_id, MESSAGES, left=0)
     before = await figures(process, cast.olivia.workspace_id)
     invitation = {"email": "new@example.com", "role": "viewer"}
@@ -277,7 +283,7 @@ async def test_mail_about_accounts_goes_out_whatever_is_used_up(process: Process
     assert await figures(process, cast.olivia.workspace_id) == before
 
 
-async def test_a_message_that_is_tried_again_counts_once(process: Process, cast: Cast):
+async def test_a_message_that_is_tried_again_counts_once(process: Process, cast: Cast) -> None:
     answers = [SendError("not_accepted", "provider_throttled", "Later.")]
 
     async def moody(_message: Message) -> Receipt:
@@ -296,7 +302,7 @@ async def test_a_message_that_is_tried_again_counts_once(process: Process, cast:
     assert (await figures(process, cast.ed.workspace_id))["messagesPerMonth"] == 1
 
 
-async def test_of_many_at_once_no_more_are_sent_than_are_left(process: Process, cast: Cast):
+async def test_of_many_at_once_no_more_are_sent_than_are_left(process: Process, cast: Cast) -> None:
     await use_up(process, cast.ed.workspace_id, MESSAGES, left=2)
     for one in "abcde":
         await cast.ed.made("/messages/test-email", {"to": f"{one}@example.com", **HELLO})
@@ -309,7 +315,9 @@ async def test_of_many_at_once_no_more_are_sent_than_are_left(process: Process, 
 # --- members --------------------------------------------------------------------------------------
 
 
-async def test_a_member_too_many_is_refused(process: Process, cast: Cast, database: Database):
+async def test_a_member_too_many_is_refused(
+    process: Process, cast: Cast, database: Database
+) -> None:
     workspace_id = cast.olivia.workspace_id
     assert STARTER.members is not None
     async with database.write() as db:
@@ -407,7 +415,7 @@ async def newcomers(process: Process, client: httpx2.AsyncClient) -> AsyncIterat
 
 async def test_nothing_reaches_outsiders_before_an_owner_verified_their_address(
     newcomers: Newcomers,
-):
+) -> None:
     async with newcomers.process.database.write() as db:
         await db.execute(
             "UPDATE users SET email_verified_at = NULL WHERE id <> :id",
@@ -432,7 +440,7 @@ async def test_nothing_reaches_outsiders_before_an_owner_verified_their_address(
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
 
 
-async def test_a_run_goes_on_when_its_workspace_may_not_send(newcomers: Newcomers):
+async def test_a_run_goes_on_when_its_workspace_may_not_send(newcomers: Newcomers) -> None:
     await newcomers.set("users", email_verified_at=None)
     token = await hook(newcomers.process, newcomers.person.workspace_id)
     sent = await newcomers.person.client.post(
@@ -445,7 +453,7 @@ async def test_a_run_goes_on_when_its_workspace_may_not_send(newcomers: Newcomer
     assert run["status"] == "COMPLETED"
 
 
-async def test_a_text_message_has_no_insiders(newcomers: Newcomers):
+async def test_a_text_message_has_no_insiders(newcomers: Newcomers) -> None:
     await newcomers.set("users", email_verified_at=None)
     live = replace(newcomers.process, channels={"sms": newcomers.provider})
     async with live.database.write() as db:
@@ -458,7 +466,7 @@ async def test_a_text_message_has_no_insiders(newcomers: Newcomers):
     assert await newcomers.ends() == [("SUPPRESSED", "suppressed_unverified")]
 
 
-async def test_a_new_workspace_sends_two_hundred_messages_a_day(newcomers: Newcomers):
+async def test_a_new_workspace_sends_two_hundred_messages_a_day(newcomers: Newcomers) -> None:
     id = newcomers.person.workspace_id
     async with newcomers.process.database.write() as db:
         await usage.add(
@@ -480,7 +488,7 @@ async def test_a_new_workspace_sends_two_hundred_messages_a_day(newcomers: Newco
     assert (await newcomers.ends())[-1] == ("SENT", None)
 
 
-async def test_all_new_workspaces_of_one_person_share_one_allowance(newcomers: Newcomers):
+async def test_all_new_workspaces_of_one_person_share_one_allowance(newcomers: Newcomers) -> None:
     person, process = newcomers.person, newcomers.process
     second = new_id("ws")
     async with process.database.write() as db:
@@ -513,7 +521,7 @@ async def test_all_new_workspaces_of_one_person_share_one_allowance(newcomers: N
 )
 async def test_the_limit_of_new_workspaces_is_lifted(
     newcomers: Newcomers, column: str, value: object
-):
+) -> None:
     id = newcomers.person.workspace_id
     async with newcomers.process.database.write() as db:
         await usage.add(
@@ -527,7 +535,7 @@ async def test_the_limit_of_new_workspaces_is_lifted(
     assert (sending["dailyLimit"], sending["limitedUntil"]) == (limit, None)
 
 
-async def test_an_operator_s_limit_holds_for_old_workspaces_too(newcomers: Newcomers):
+async def test_an_operator_s_limit_holds_for_old_workspaces_too(newcomers: Newcomers) -> None:
     old = datetime(2020, 1, 1, tzinfo=UTC)
     await newcomers.set("workspaces", created_at=old, plan="growth", daily_limit=1)
     await newcomers.write("a", "b")
@@ -537,7 +545,7 @@ async def test_an_operator_s_limit_holds_for_old_workspaces_too(newcomers: Newco
     assert newcomers.given == ["a@example.com", "c@example.com"]
 
 
-async def test_of_many_at_once_no_more_are_sent_than_the_day_has(newcomers: Newcomers):
+async def test_of_many_at_once_no_more_are_sent_than_the_day_has(newcomers: Newcomers) -> None:
     await newcomers.set("workspaces", daily_limit=2)
     for name in "abcde":
         message = {"channel": "email", "to": f"{name}@example.com", "content": HELLO}
@@ -551,7 +559,7 @@ async def test_of_many_at_once_no_more_are_sent_than_the_day_has(newcomers: Newc
 
 async def test_what_goes_through_a_provider_of_its_own_is_not_limited_by_the_day(
     newcomers: Newcomers,
-):
+) -> None:
     await newcomers.set("workspaces", daily_limit=0)
     message = held_message(newcomers.person.workspace_id)
     await newcomers.set("users", email_verified_at=datetime.now(UTC))
@@ -563,7 +571,7 @@ async def test_what_goes_through_a_provider_of_its_own_is_not_limited_by_the_day
             assert taken == reason
 
 
-async def test_the_sandbox_asks_for_none_of_it(process: Process, cast: Cast):
+async def test_the_sandbox_asks_for_none_of_it(process: Process, cast: Cast) -> None:
     async with process.database.write() as db:
         await db.execute("UPDATE users SET email_verified_at = NULL")
         await db.execute("UPDATE workspaces SET plan = 'starter', daily_limit = 0")

@@ -60,7 +60,9 @@ async def begun(cast: Cast, process: Process, **given: Any) -> str:
     return path
 
 
-async def test_a_pause_lets_nothing_more_out_and_a_resume_goes_on(cast: Cast, process: Process):
+async def test_a_pause_lets_nothing_more_out_and_a_resume_goes_on(
+    cast: Cast, process: Process
+) -> None:
     everybody = await people(cast, 5)
     path = await begun(cast, process)
     await stepped(process, 3)
@@ -84,7 +86,7 @@ async def test_a_pause_lets_nothing_more_out_and_a_resume_goes_on(cast: Cast, pr
 
 async def test_a_pause_while_the_audience_is_frozen_loses_and_doubles_nobody(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
     everybody = await people(cast, 7)
     path = await begun(cast, process)
@@ -105,7 +107,7 @@ async def test_a_pause_while_the_audience_is_frozen_loses_and_doubles_nobody(
 
 async def test_a_cancelled_broadcast_ends_what_has_not_left(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(sending, "BATCH", 2)
     monkeypatch.setattr(sending, "WINDOW", 4)
     await people(cast, 9)
@@ -129,7 +131,7 @@ async def test_a_cancelled_broadcast_ends_what_has_not_left(
         assert (await cast.adam.post(f"{path}/{act}")).status_code == 409
 
 
-async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process):
+async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process) -> None:
     await people(cast, 2)
     made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
     path = f"/broadcasts/{made['id']}"
@@ -156,7 +158,7 @@ async def test_too_many_bounces_or_complaints_pause_it(
     kind: str,
     code: str,
     least: int,
-):
+) -> None:
     monkeypatch.setattr(guard, "FEWEST", 4)
     monkeypatch.setattr(sending, "BATCH", 4)
     monkeypatch.setattr(sending, "WINDOW", 4)
@@ -191,7 +193,7 @@ def plan_of(messages: int) -> dict[str, Plan]:
 
 async def test_what_a_quota_would_hold_back_is_refused_beforehand(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     await people(cast, 5)
     monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(4))
     made = await broadcast(cast)
@@ -206,7 +208,7 @@ async def test_what_a_quota_would_hold_back_is_refused_beforehand(
 
 async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     await people(cast, 5)
     path = await begun(cast, process)
     monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(3))
@@ -223,7 +225,7 @@ async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
 
 async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
     cast: Cast, process: Process
-):
+) -> None:
     await people(cast, 1)
     path = await begun(cast, process)
     async with process.database.write() as db:
@@ -239,7 +241,7 @@ async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
     assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", "template_missing")
 
 
-async def test_a_pace_and_a_domain_hold_messages_back(cast: Cast, process: Process):
+async def test_a_pace_and_a_domain_hold_messages_back(cast: Cast, process: Process) -> None:
     await people(cast, 5)
     path = await begun(cast, process, perMinute=1)
     await stepped(process, 3)
@@ -258,7 +260,7 @@ async def test_a_pace_and_a_domain_hold_messages_back(cast: Cast, process: Proce
 
 async def test_a_deleted_workspace_sends_nothing_more_and_leaves_nothing(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(closure, "BATCH", 2)
     await people(cast, 5)
     await begun(cast, process)

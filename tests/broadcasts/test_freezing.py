@@ -17,7 +17,7 @@ from tests.routes.test_broadcasts import broadcast, person
 ZONES = {"ada": "Asia/Tokyo", "bob": "America/New_York", "eve": None, "ian": "UTC"}
 
 
-async def test_a_local_time_is_that_of_each_contact(cast: Cast, process: Process):
+async def test_a_local_time_is_that_of_each_contact(cast: Cast, process: Process) -> None:
     await cast.adam.patch("/settings/workspace", {"timezone": "Europe/Berlin"})
     zones = {}
     for name, zone in ZONES.items():
@@ -46,7 +46,7 @@ async def test_a_local_time_is_that_of_each_contact(cast: Cast, process: Process
 
 async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
     cast: Cast, process: Process
-):
+) -> None:
     ada, _ = await person(cast, "ada"), await person(cast, "bob")
     path = await begun_later(cast)
     await person(cast, "eve")
@@ -72,7 +72,7 @@ async def begun_later(cast: Cast) -> str:
 
 async def test_a_contact_who_is_erased_before_its_turn_is_counted_all_the_same(
     cast: Cast, process: Process
-):
+) -> None:
     ada = await person(cast, "ada")
     path = await begun(cast, process, localTime="09:00")
     await stepped(process, 2)
@@ -89,7 +89,7 @@ async def test_a_contact_who_is_erased_before_its_turn_is_counted_all_the_same(
 
 async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """As when the worker dies before the commit."""
     monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
     everybody = await people(cast, 5)
@@ -113,7 +113,7 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     assert await sent_to(cast) == dict.fromkeys(everybody, 1)
 
 
-async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Process):
+async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Process) -> None:
     cap = {"frequencyCap": {"limit": 1, "window": "P7D"}}
     assert (await cast.adam.patch("/settings/workspace", cap)).status_code == 200
     ada = await person(cast, "ada", tags=["first", "vip"])
@@ -131,7 +131,7 @@ async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Proc
     assert await sent_to(cast) == {"ada@x.test": 1, "bob@x.test": 1}
 
 
-async def test_in_quiet_hours_a_message_is_made_when_they_end(cast: Cast, process: Process):
+async def test_in_quiet_hours_a_message_is_made_when_they_end(cast: Cast, process: Process) -> None:
     """Now it is quiet in one half of the world."""
     now = datetime.now(UTC)
     here, there = "Etc/GMT", "Etc/GMT+12"

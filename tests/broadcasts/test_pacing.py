@@ -23,18 +23,18 @@ def made(per_minute: int, minutes: int) -> list[int]:
     return counts
 
 
-def test_the_pace_rises_in_five_minutes_and_is_kept():
+def test_the_pace_rises_in_five_minutes_and_is_kept() -> None:
     counts = made(600, 8)
     for count, share in zip(counts, (1, 2, 3, 4, 5, 5, 5, 5), strict=True):
         assert abs(count - 120 * share) <= 2
 
 
-def test_the_first_message_leaves_at_once_and_a_slow_pace_is_no_faster():
+def test_the_first_message_leaves_at_once_and_a_slow_pace_is_no_faster() -> None:
     assert pacing.allowance(1, NOW, None, NOW).messages == 1
     assert max(made(1, 30)) == 1
 
 
-def test_what_a_late_worker_missed_is_not_made_up_for():
+def test_what_a_late_worker_missed_is_not_made_up_for() -> None:
     late = pacing.allowance(6_000, NOW - timedelta(hours=1), NOW, NOW + timedelta(minutes=10))
     assert late.messages == 200  # two seconds' worth
 
@@ -52,7 +52,7 @@ def people(domain: str, count: int, *, has_turn: bool = False) -> list[Due]:
     ]
 
 
-def test_a_domain_gets_no_more_than_its_pace_and_others_go_on():
+def test_a_domain_gets_no_more_than_its_pace_and_others_go_on() -> None:
     large, small = people("large.test", 100), people("small.test", 3)
     found = pacing.spread([*large, *small], {}, 600, NOW)
     gone = [one.address for one in found.now if one.address]
@@ -64,7 +64,7 @@ def test_a_domain_gets_no_more_than_its_pace_and_others_go_on():
     assert found.slots["large.test"] == turns[-1] + SECOND / 10
 
 
-def test_who_comes_later_stands_behind_those_who_wait_and_a_turn_is_kept():
+def test_who_comes_later_stands_behind_those_who_wait_and_a_turn_is_kept() -> None:
     slots = {"large.test": NOW + 60 * SECOND, "old.test": NOW - SECOND}
     found = pacing.spread(
         [*people("large.test", 2, has_turn=True), *people("large.test", 1)], slots, 600, NOW
@@ -74,13 +74,13 @@ def test_who_comes_later_stands_behind_those_who_wait_and_a_turn_is_kept():
     assert found.slots == {"large.test": NOW + 60 * SECOND + SECOND / 10}
 
 
-def test_turns_that_come_all_at_once_are_spread_again():
+def test_turns_that_come_all_at_once_are_spread_again() -> None:
     found = pacing.spread(people("large.test", 50, has_turn=True), {}, 600, NOW)
     assert len(found.now) == 10
     assert len(found.later) == 40
 
 
-def test_the_domains_that_are_remembered_are_bounded():
+def test_the_domains_that_are_remembered_are_bounded() -> None:
     due = [one for n in range(1_500) for one in people(f"d{n}.test", 1)]
     found = pacing.spread(due, {}, 60, NOW)
     assert len(found.slots) <= pacing.MOST_DOMAINS + 1

@@ -27,7 +27,7 @@ async def progress_of(cast: Cast, path: str) -> dict[str, int]:
     return {status: count for status, count in counts.items() if count}
 
 
-async def test_the_progress_of_a_small_broadcast_is_as_of_now(cast: Cast, process: Process):
+async def test_the_progress_of_a_small_broadcast_is_as_of_now(cast: Cast, process: Process) -> None:
     await people(cast, FEW)
     path = await begun(cast, process)
     await stepped(process, 2)
@@ -38,7 +38,7 @@ async def test_the_progress_of_a_small_broadcast_is_as_of_now(cast: Cast, proces
 
 async def test_the_progress_of_a_large_broadcast_is_kept_until_its_state_changes(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(progress, "LARGE", FEW)
     await people(cast, FEW)
     path = await begun(cast, process)
@@ -57,7 +57,9 @@ async def test_the_progress_of_a_large_broadcast_is_kept_until_its_state_changes
     assert end["progress"]["total"] == end["audience"]["frozen"]["total"] == FEW
 
 
-async def test_a_pause_counts_nobody(cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_a_pause_counts_nobody(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A million recipients take a second, in which it would hold the broadcast."""
     await people(cast, FEW)
     path = await begun(cast, process)

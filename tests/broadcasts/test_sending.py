@@ -35,7 +35,9 @@ async def sent_to(cast: Cast) -> Counter[str]:
     return Counter(one["to"] for one in captured)
 
 
-async def test_everybody_in_the_audience_gets_it_once_or_says_why_not(cast: Cast, process: Process):
+async def test_everybody_in_the_audience_gets_it_once_or_says_why_not(
+    cast: Cast, process: Process
+) -> None:
     ada, eve = await person(cast, "ada"), await person(cast, "eve")
     nobody = await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
     await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
@@ -65,7 +67,9 @@ async def test_everybody_in_the_audience_gets_it_once_or_says_why_not(cast: Cast
     assert await recipients(cast, made["id"], "?status=SENT") == [found[ada]]
 
 
-async def test_a_broadcast_to_nobody_says_so_and_sends_nothing(cast: Cast, process: Process):
+async def test_a_broadcast_to_nobody_says_so_and_sends_nothing(
+    cast: Cast, process: Process
+) -> None:
     eve = await person(cast, "eve")
     await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
     for tag, words in (("vip", "Nobody of the 1 in the audience"), ("none", "Nobody is in")):
@@ -81,7 +85,7 @@ async def test_a_broadcast_to_nobody_says_so_and_sends_nothing(cast: Cast, proce
     assert await sent_to(cast) == {}
 
 
-async def test_an_opt_out_after_the_freeze_is_honoured(cast: Cast, process: Process):
+async def test_an_opt_out_after_the_freeze_is_honoured(cast: Cast, process: Process) -> None:
     ada, eve = await person(cast, "ada"), await person(cast, "eve")
     made = await broadcast(cast)
     await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
@@ -97,7 +101,7 @@ async def test_an_opt_out_after_the_freeze_is_honoured(cast: Cast, process: Proc
     assert await sent_to(cast) == {"ada@x.test": 1}
 
 
-async def test_templates_of_other_channels_go_out_on_those(cast: Cast, process: Process):
+async def test_templates_of_other_channels_go_out_on_those(cast: Cast, process: Process) -> None:
     await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
     text = await template(cast, channel="sms", content={"text": "Hello"})
     made = await broadcast(cast, templateId=text)

@@ -12,7 +12,9 @@ from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_screens import clean
 
 
-def confirmed(page: Page, label: str, sure: str | None = None, within: Locator | None = None):
+def confirmed(
+    page: Page, label: str, sure: str | None = None, within: Locator | None = None
+) -> None:
     """Press the button, and in the dialog that says what it will do the one that does it."""
     (within or page).get_by_role("button", name=label, exact=True).click()
     dialog = page.get_by_role("dialog")
@@ -20,7 +22,7 @@ def confirmed(page: Page, label: str, sure: str | None = None, within: Locator |
     dialog.wait_for(state="hidden")
 
 
-def test_a_contact_is_changed_and_erased(page: Page, service: Service):
+def test_a_contact_is_changed_and_erased(page: Page, service: Service) -> None:
     email = f"grace-{secrets.token_hex(4)}@example.com"
     body = {"email": email, "firstName": "Grace", "tags": ["lead"], "metadata": {"seats": 3}}
     made = service.made("/contacts", body)
@@ -41,7 +43,7 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service):
 
 def test_a_message_and_an_event_are_made_for_one_contact(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     mark = secrets.token_hex(4)
     content = {"subject": "For {{contact.firstName}}: {{trigger.what}}", "html": "<p>Hi</p>"}
@@ -88,7 +90,7 @@ def test_a_message_and_an_event_are_made_for_one_contact(
 
 def test_contacts_are_tried_imported_searched_and_exported(
     page: Page, service: Service, tmp_path: Path
-):
+) -> None:
     mark = secrets.token_hex(4)
     file = tmp_path / "contacts.csv"
     file.write_text(f"email,firstName\nimp-{mark}@example.com,Imogen\nnot an address,Nobody\n")
@@ -113,7 +115,7 @@ def test_contacts_are_tried_imported_searched_and_exported(
 
 def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(
     page: Page, service: Service
-):
+) -> None:
     mark = secrets.token_hex(4)
     rows = "\n".join(f"{number}-{mark}@example.com,{mark}" for number in range(10_000))
     headers = {"Content-Type": "text/csv"}
@@ -138,7 +140,7 @@ def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(
 
 def test_the_columns_of_a_file_are_mapped_before_it_is_tried(
     page: Page, service: Service, tmp_path: Path
-):
+) -> None:
     mark = secrets.token_hex(4)
     file = tmp_path / "from another tool.csv"
     rows = f'"E-Mail; work";Given;Shoe size;Notes\r\nmap-{mark}@example.com;Mae;41;no\r\n'
@@ -160,7 +162,7 @@ def test_the_columns_of_a_file_are_mapped_before_it_is_tried(
 
 def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     page: Page, service: Service
-):
+) -> None:
     opened(page, service, "/templates/new")
     page.get_by_label("Name").fill("Greeting")
     page.get_by_label("Subject").fill("Hi {{trigger.data.name}}")
@@ -189,7 +191,7 @@ def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     service.until(lambda: service.read(f"/templates/{id}")["version"] == 2)
 
 
-def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Service):
+def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Service) -> None:
     contact = service.made("/contacts", {"email": f"mo-{secrets.token_hex(4)}@example.com"})
     steps = [{"type": "add_tag", "tag": "met"}]
     flow = service.made("/workflows", {"name": "By hand", "state": "ACTIVE", "steps": steps})
@@ -206,7 +208,7 @@ def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Ser
     assert service.read(f"/contacts/{contact['id']}")["tags"] == ["met"]
 
 
-def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Service):
+def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Service) -> None:
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "email"}
     body = {"name": "Hooked", "state": "ACTIVE", "trigger": {**trigger, "createContact": True}}
     made = service.made("/workflows", {**body, "steps": [{"type": "exit"}]})
@@ -227,7 +229,9 @@ def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Serv
     assert (shown["contactPath"], shown["webhookUrl"]) == ("email", new)
 
 
-def test_a_graph_is_deleted_and_steps_are_not(page: Page, service: Service, ids: dict[str, str]):
+def test_a_graph_is_deleted_and_steps_are_not(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
     nodes = [{"id": "end", "type": "exit"}]
     made = service.made("/automations", {"name": "Gone soon", "graph": {"nodes": nodes}})
     opened(page, service, f"/flows/automations/{made['id']}")
@@ -242,7 +246,7 @@ def test_a_graph_is_deleted_and_steps_are_not(page: Page, service: Service, ids:
 
 def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     page: Page, service: Service
-):
+) -> None:
     template = service.read("/templates")["data"][-1]["id"]
     contact = service.made("/contacts", {"email": f"uma-{secrets.token_hex(4)}@example.com"})
     service.made("/sandbox/faults", {"kind": "accept_then_drop", "count": 1})
@@ -257,7 +261,9 @@ def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     page.locator(".verdict", has_text=re.compile("Sent|Delivered")).wait_for()
 
 
-def test_settings_are_kept_and_secrets_shown_once(page: Page, service: Service, watch: Watch):
+def test_settings_are_kept_and_secrets_shown_once(
+    page: Page, service: Service, watch: Watch
+) -> None:
     watch.expected = "422"
     opened(page, service, "/settings/keys")
     page.get_by_label("Name").fill("Warehouse")

@@ -40,7 +40,7 @@ def founded(service: Service) -> Iterator[Founded]:
 
 def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     chromium: Browser, service: Service, watch: Watch, founded: Founded
-):
+) -> None:
     mark = secrets.token_hex(4)
     email, operator = founded(f"{mark} operators")
     other, client = founded(f"{mark} <b>Acme</b>")
@@ -94,7 +94,7 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
 
 def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
     chromium: Browser, service: Service, watch: Watch, founded: Founded, ids: dict[str, str]
-):
+) -> None:
     email, operator = founded("Operators")
     service.command("grant-super-admin", email)
     run = service.read(f"/runs/{ids['run']}")
@@ -131,7 +131,7 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
 
 def test_more_workspaces_than_a_page_holds_are_shown_one_page_after_the_other(
     chromium: Browser, service: Service, watch: Watch, founded: Founded
-):
+) -> None:
     mark = secrets.token_hex(4)
     for first in (0, 20, 40):  # nobody owns more than twenty
         email, owner = founded(f"{mark} {first:03}")
@@ -157,7 +157,7 @@ def test_more_workspaces_than_a_page_holds_are_shown_one_page_after_the_other(
 
 def test_to_others_it_is_not_shown_and_refused(
     page: Page, service: Service, watch: Watch, founded: Founded
-):
+) -> None:
     watch.expected = "403"
     _, client = founded("Other")
     id = client.get("/workspaces").json()["data"][0]["id"]

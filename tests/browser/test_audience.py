@@ -28,7 +28,7 @@ def people(service: Service, tag: str) -> list[str]:
 
 def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"  # while a value is still missing
     tag = f"tea-{secrets.token_hex(4)}"
     ada, bob, _ = people(service, tag)
@@ -74,7 +74,9 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     clean(page)
 
 
-def test_a_segment_asks_which_broadcast_a_contact_got(page: Page, service: Service, watch: Watch):
+def test_a_segment_asks_which_broadcast_a_contact_got(
+    page: Page, service: Service, watch: Watch
+) -> None:
     watch.expected = "422"  # while a value is still missing
     tag = f"tea-{secrets.token_hex(4)}"
     ada, bob, _ = people(service, tag)
@@ -110,7 +112,7 @@ def filter_of(page: Page) -> Any:
 
 def test_what_is_wrong_with_a_filter_stands_at_its_field(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     opened(page, service, "/segments/new")
     page.get_by_label("Name", exact=True).fill("Wrong")
@@ -128,7 +130,7 @@ def test_what_is_wrong_with_a_filter_stands_at_its_field(
     assert not [one for one in service.read("/segments")["data"] if one["name"] == "Wrong"]
 
 
-def test_a_segment_is_changed_with_the_keyboard_and_deleted(page: Page, service: Service):
+def test_a_segment_is_changed_with_the_keyboard_and_deleted(page: Page, service: Service) -> None:
     tag = f"tea-{secrets.token_hex(4)}"
     people(service, tag)
     filter = {"path": "contact.tags", "op": "contains", "value": tag}
@@ -170,7 +172,9 @@ REASONS = (
 )
 
 
-def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(page: Page, service: Service):
+def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
+    page: Page, service: Service
+) -> None:
     tag = f"tea-{secrets.token_hex(4)}"
     ada, bob, cyd = people(service, tag)
     service.made("/suppressions", {"channel": "email", "address": f"bob-{tag}@example.com"})
@@ -231,7 +235,7 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(page: Page, se
     is_explained(page, service, bob, f"?broadcastId={id}")
 
 
-def test_a_broadcast_is_tried_on_a_member(page: Page, service: Service):
+def test_a_broadcast_is_tried_on_a_member(page: Page, service: Service) -> None:
     """As the newest contact would read it, and nobody else gets it."""
     tag = f"tea-{secrets.token_hex(4)}"
     people(service, tag)
@@ -250,7 +254,9 @@ def test_a_broadcast_is_tried_on_a_member(page: Page, service: Service):
 
 
 @pytest.mark.parametrize("way", ["segment", "filter"])
-def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: Service, way: str):
+def test_a_broadcast_is_composed_with_all_that_it_may_say(
+    page: Page, service: Service, way: str
+) -> None:
     """To a segment or by a filter of its own, about a topic, later, by each contact's clock."""
     tag = f"tea-{secrets.token_hex(4)}"
     people(service, tag)
@@ -292,7 +298,7 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(page: Page, service: S
     assert service.read(f"/broadcasts/{id}")["sendAt"] is None
 
 
-def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Service):
+def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Service) -> None:
     """At one message a minute it is long under way."""
     tag = f"tea-{secrets.token_hex(4)}"
     for number in range(4):
@@ -320,7 +326,7 @@ def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Servic
 
 def test_what_is_wrong_with_a_broadcast_stands_at_its_field(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     what = template(service)
     opened(page, service, "/broadcasts/new")
@@ -335,7 +341,7 @@ def test_what_is_wrong_with_a_broadcast_stands_at_its_field(
     assert name.input_value() == "x" * 300
 
 
-def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch: Watch):
+def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch: Watch) -> None:
     watch.expected = "422"
     name = f"News {secrets.token_hex(4)}"
     opened(page, service, "/settings/topics")
@@ -365,7 +371,7 @@ def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch
 
 def test_a_member_records_what_a_contact_answers_about_a_topic(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     mark = secrets.token_hex(4)
     names = {kind: f"{kind} {mark} {HOSTILE}" for kind in ("Offers", "Letter")}

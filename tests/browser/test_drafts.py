@@ -42,7 +42,7 @@ def saving(page: Page, button: str, method: str, url: str) -> Iterator[None]:
     page.unroute(url, hold)
 
 
-def test_a_template_keeps_what_is_typed_while_it_is_saved(page: Page, service: Service):
+def test_a_template_keeps_what_is_typed_while_it_is_saved(page: Page, service: Service) -> None:
     path = f"/templates/{new_template(service)['id']}"
     opened(page, service, path)
     page.get_by_label("Subject").fill("Saved")
@@ -70,7 +70,7 @@ def test_a_template_keeps_what_is_typed_while_it_is_saved(page: Page, service: S
 
 def test_what_somebody_else_saved_meanwhile_stays_where_nothing_was_typed(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "412"
     path = f"/templates/{new_template(service)['id']}"
     opened(page, service, path)
@@ -88,7 +88,7 @@ def test_what_somebody_else_saved_meanwhile_stays_where_nothing_was_typed(
     assert (stored["name"], stored["content"]["html"]) == ("Mine", "<p>Theirs</p>")
 
 
-def test_a_template_keeps_what_is_typed_while_it_is_made(page: Page, service: Service):
+def test_a_template_keeps_what_is_typed_while_it_is_made(page: Page, service: Service) -> None:
     opened(page, service, "/templates/new")
     page.get_by_label("Name").fill(f"New {secrets.token_hex(4)}")
     page.get_by_label("Subject").fill("Hello")
@@ -108,7 +108,7 @@ def test_a_template_keeps_what_is_typed_while_it_is_made(page: Page, service: Se
     assert page.get_by_label("Subject").input_value() == ""
 
 
-def test_the_workspace_keeps_what_is_typed_while_it_is_saved(page: Page, service: Service):
+def test_the_workspace_keeps_what_is_typed_while_it_is_saved(page: Page, service: Service) -> None:
     before = service.read("/settings/workspace")
     opened(page, service, "/settings/workspace")
     page.get_by_label("Postal address").fill("1 Saved Street")
@@ -128,7 +128,9 @@ def test_the_workspace_keeps_what_is_typed_while_it_is_saved(page: Page, service
     assert service.api.patch("/settings/workspace", json=restored).status_code == 200
 
 
-def test_a_form_stays_open_for_what_was_typed_while_it_was_saved(page: Page, service: Service):
+def test_a_form_stays_open_for_what_was_typed_while_it_was_saved(
+    page: Page, service: Service
+) -> None:
     made = service.made("/contacts", {"email": f"ada-{secrets.token_hex(4)}@example.com"})
     path = f"/contacts/{made['id']}"
     opened(page, service, path)
@@ -146,7 +148,7 @@ def test_a_form_stays_open_for_what_was_typed_while_it_was_saved(page: Page, ser
     assert service.read(path)["lastName"] == "Lovelace"
 
 
-def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Service):
+def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Service) -> None:
     steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
     url = edited(page, service, "workflows", steps=steps)
     box(page, "tag").click()

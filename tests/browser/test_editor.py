@@ -86,7 +86,7 @@ def is_as_expected(stored: dict[str, Any]) -> None:
     assert stored["findings"] == []
 
 
-def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service):
+def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service) -> None:
     url = edited(page, service, "automations", graph=graph(NODES[0]))
     box(page, "trigger").click()
     palette(page, "Branch").click()
@@ -117,7 +117,7 @@ def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service):
     assert sideways(page) <= 0
 
 
-def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Service):
+def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Service) -> None:
     url = edited(page, service, "automations", graph=graph(NODES[0]))
     side = page.locator(".side")
 
@@ -157,7 +157,7 @@ def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Ser
     is_as_expected(service.read(url))
 
 
-def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: Service):
+def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: Service) -> None:
     tag = {"id": "met", "type": "add_tag", "tag": "met"}
     cases = [{"port": "pro", "when": IS_PRO, "steps": [{**tag, "id": "pro", "tag": "pro"}]}]
     branch = {"id": "plan", "type": "branch", "cases": cases}
@@ -191,7 +191,9 @@ def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: 
     assert box(page, "pause").count() == 0
 
 
-def test_what_the_check_finds_stands_at_the_box_and_at_the_field(page: Page, service: Service):
+def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
+    page: Page, service: Service
+) -> None:
     edited(page, service, "workflows", steps=[{"id": "pause", "type": "wait", "duration": "P1D"}])
     page.get_by_text("The check finds nothing").wait_for()
     box(page, "pause").click()
@@ -209,7 +211,7 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(page: Page, ser
 
 def test_two_people_change_a_flow_and_neither_loses_work(
     chromium: Browser, page: Page, service: Service, watch: Watch
-):
+) -> None:
     """Each in a browser and a session of their own."""
     watch.expected = "412"
     url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
@@ -259,7 +261,7 @@ def refused(page: Page, url: str) -> Locator:
 
 def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     header = {"Authorization": "Bearer old-and-stored"}
     call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
     url = edited(page, service, "workflows", steps=[{**call, "headers": header}])
@@ -285,7 +287,7 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
 
 def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page: Page, service: Service
-):
+) -> None:
     name = f"Tea {secrets.token_hex(4)}"
     filter = {"path": "contact.tags", "op": "contains", "value": "tea"}
     segment = service.made("/segments", {"name": name, "filter": filter})["id"]
@@ -341,7 +343,7 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     assert sideways(page) <= 0
 
 
-def test_numbers_keep_their_digits(page: Page, service: Service):
+def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
     cases = (
         '[{"when": {"path": "trigger.id", "op": "in", "value": [202603020000000000417, 83.40]}}]'
     )
@@ -361,7 +363,7 @@ def test_numbers_keep_their_digits(page: Page, service: Service):
     assert "[202603020000000000417,83.50]" in service.api.get(url).text
 
 
-def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Service):
+def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Service) -> None:
     pause = {"id": "pause", "type": "wait", "duration": "P1D"}
     url = edited(page, service, "workflows", steps=[pause])
     confirmed(page, "Activate")
@@ -388,7 +390,7 @@ def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Servic
     assert found["nodes"]["changed"][0]["members"] == {"duration": ["P1D", "P3D"]}
 
 
-def test_a_flow_of_the_largest_size_is_drawn_and_moved(page: Page, service: Service):
+def test_a_flow_of_the_largest_size_is_drawn_and_moved(page: Page, service: Service) -> None:
     size = 500
     nodes = [NODES[0], *({"id": f"n{n}", "type": "exit", "data": {}} for n in range(1, size))]
     body = graph(*nodes)

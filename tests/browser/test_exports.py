@@ -63,7 +63,9 @@ def shows_the_console(tree: Path, directory: Path) -> None:
         assert (page.status_code, "main-" in page.text) == (200, True)
 
 
-def test_a_slug_holds_the_built_console_and_no_node(tmp_path: Path, environ: dict[str, str]):
+def test_a_slug_holds_the_built_console_and_no_node(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     """As heroku/nodejs leaves it: Node.js in .heroku, and what the postbuild script made."""
     slug = exported(tmp_path / "slug")
     for place in (".heroku/node/bin/node", ".profile.d/nodejs.sh"):
@@ -84,7 +86,9 @@ def stages() -> Iterator[tuple[str, list[str]]]:
         yield first.partition(" AS ")[2], [line for line in rest if line[:1].isalpha()]
 
 
-def test_an_image_holds_the_built_console_and_no_node(tmp_path: Path, environ: dict[str, str]):
+def test_an_image_holds_the_built_console_and_no_node(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     """The stage of the console as it is written, and what the last one copies from it and us."""
     source, image = exported(tmp_path / "source"), tmp_path / "image"
     roots = {"": source, "console": tmp_path / "console"}

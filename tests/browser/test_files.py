@@ -41,7 +41,7 @@ def tag_of(service: Service, id: str) -> str:
 
 def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
     page: Page, service: Service, watch: Watch, tmp_path: Path
-):
+) -> None:
     watch.expected = "4"
     mark = secrets.token_hex(4)
     id = flow(service, mark)
@@ -86,7 +86,7 @@ def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
 
 def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     mark = secrets.token_hex(4)
     step = {"type": "wait", "duration": HOSTILE}
@@ -122,7 +122,9 @@ def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed
     assert "ran" not in page.title().split()
 
 
-def test_an_old_version_is_seen_and_brought_back_by_the_editor(page: Page, service: Service):
+def test_an_old_version_is_seen_and_brought_back_by_the_editor(
+    page: Page, service: Service
+) -> None:
     mark = secrets.token_hex(4)
     steps = [{"id": "first", "type": "add_tag", "tag": f"old-{mark}"}]
     body = {"name": f"Twice {mark}", "steps": steps, "state": "ACTIVE"}

@@ -18,7 +18,7 @@ def meanwhile(page: Page) -> Locator:
 
 def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     chromium: Browser, page: Page, service: Service, watch: Watch
-):
+) -> None:
     """Each in a browser and a session of their own."""
     watch.expected = "412"
     steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]

@@ -122,7 +122,7 @@ def named(service: Service, name: str) -> list[dict[str, Any]]:
     return [one for one in found if one["name"] == name]
 
 
-def test_a_save_that_the_server_never_read_is_made_again(mortal: Mortal, page: Page):
+def test_a_save_that_the_server_never_read_is_made_again(mortal: Mortal, page: Page) -> None:
     made = template(mortal.service)
     opened(page, mortal.service, f"/templates/{made['id']}")
     page.get_by_label("Subject").fill("What was typed")
@@ -140,7 +140,7 @@ def test_a_save_that_the_server_never_read_is_made_again(mortal: Mortal, page: P
     )
 
 
-def test_a_save_whose_answer_was_lost_counts_once(mortal: Mortal, page: Page):
+def test_a_save_whose_answer_was_lost_counts_once(mortal: Mortal, page: Page) -> None:
     """It is no change of somebody else's."""
     made = template(mortal.service)
     opened(page, mortal.service, f"/templates/{made['id']}")
@@ -153,7 +153,7 @@ def test_a_save_whose_answer_was_lost_counts_once(mortal: Mortal, page: Page):
     assert (stored["content"]["subject"], stored["version"]) == ("What was typed", 2)
 
 
-def test_what_was_made_without_an_answer_is_not_made_twice(mortal: Mortal, page: Page):
+def test_what_was_made_without_an_answer_is_not_made_twice(mortal: Mortal, page: Page) -> None:
     name = f"New {secrets.token_hex(4)}"
     opened(page, mortal.service, "/templates/new")
     page.get_by_label("Name").fill(name)
@@ -167,7 +167,7 @@ def test_what_was_made_without_an_answer_is_not_made_twice(mortal: Mortal, page:
 
 
 @pytest.mark.parametrize("killed", [killed_before, killed_after])
-def test_a_flow_that_is_drawn_survives_the_kill(mortal: Mortal, page: Page, killed: Any):
+def test_a_flow_that_is_drawn_survives_the_kill(mortal: Mortal, page: Page, killed: Any) -> None:
     steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
     body = {"name": "Drawn", "trigger": {"source": "manual"}, "steps": steps}
     url = f"/workflows/{mortal.service.made('/workflows', body)['id']}"
@@ -183,7 +183,7 @@ def test_a_flow_that_is_drawn_survives_the_kill(mortal: Mortal, page: Page, kill
     assert mortal.service.read(url)["steps"][1]["duration"] == "PT3H"
 
 
-def test_settings_that_were_typed_survive_the_kill_and_a_reload(mortal: Mortal, page: Page):
+def test_settings_that_were_typed_survive_the_kill_and_a_reload(mortal: Mortal, page: Page) -> None:
     address = f"{secrets.randbelow(900) + 100} Tea Street"
     opened(page, mortal.service, "/settings/workspace")
     page.get_by_label("Postal address").fill(address)

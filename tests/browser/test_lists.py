@@ -77,7 +77,7 @@ def reached(page: Page, label: str, name: str) -> Locator:
 
 def test_the_last_of_many_is_reached_in_lists_and_choices(
     page: Page, service: Service, crowd: tuple[str, dict[str, str]]
-):
+) -> None:
     _, first = crowd
     opened(page, service, "/flows")
     listed = page.locator("tbody tr")
@@ -101,7 +101,7 @@ def test_the_last_of_many_is_reached_in_lists_and_choices(
 
 def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(
     page: Page, service: Service, crowd: tuple[str, dict[str, str]]
-):
+) -> None:
     _, first = crowd
     opened(page, service, f"/broadcasts/{first['broadcast']}/edit")
     expect(choice(page, "What it says")).to_have_value(first["template"])

@@ -57,7 +57,7 @@ def clicks(page: Page) -> int:
 
 def test_a_newcomer_gets_from_the_link_to_a_delivered_message_in_ten_clicks(
     newcomer: tuple[Page, Watch], fresh: Service
-):
+) -> None:
     page, watch = newcomer
     page.goto(fresh.link)
     page.get_by_role("heading", level=2, name="Three steps to the first message").wait_for()
@@ -84,7 +84,7 @@ def test_a_newcomer_gets_from_the_link_to_a_delivered_message_in_ten_clicks(
 
 def test_a_welcome_series_is_chosen_changed_tried_and_runs(
     newcomer: tuple[Page, Watch], fresh: Service
-):
+) -> None:
     """Nothing is typed but a name and an address."""
     page, watch = newcomer
     page.get_by_role("link", name="Flows").click()
@@ -119,7 +119,9 @@ def test_a_welcome_series_is_chosen_changed_tried_and_runs(
     assert watch.found == []
 
 
-def test_why_somebody_got_nothing_is_on_their_page(newcomer: tuple[Page, Watch], fresh: Service):
+def test_why_somebody_got_nothing_is_on_their_page(
+    newcomer: tuple[Page, Watch], fresh: Service
+) -> None:
     page, watch = newcomer
     fresh.send()
     fresh.send(**{"X-Service-Signature": "sha256=" + "0" * 64})

@@ -38,7 +38,7 @@ def mailed(service: Service, email: str) -> tuple[str, str]:
 
 def test_a_reader_chooses_topics_one_click_each_and_hostile_names_run_nothing(
     page: Page, service: Service
-):
+) -> None:
     topic = {"name": HOSTILE, "description": HOSTILE, "channels": ["email"]}
     id = service.made("/topics", topic)["id"]
     contact_id, path = mailed(service, "reader@example.com")
@@ -61,7 +61,9 @@ def test_a_reader_chooses_topics_one_click_each_and_hostile_names_run_nothing(
     assert states(service, contact_id)[0] == "subscribed"
 
 
-def test_a_reader_confirms_by_the_button_of_the_page_in_the_letter(page: Page, service: Service):
+def test_a_reader_confirms_by_the_button_of_the_page_in_the_letter(
+    page: Page, service: Service
+) -> None:
     name = f"Letter {HOSTILE}"
     topic = {"name": name, "channels": ["email"], "doubleOptIn": True}
     id, email = service.made("/topics", topic)["id"], "asker@example.com"

@@ -110,7 +110,7 @@ def acme(service: Service) -> Iterator[Acme]:
 @pytest.mark.parametrize("role", PERMISSIONS)
 def test_a_role_sees_what_it_may_do_and_nothing_else(
     chromium: Browser, service: Service, acme: Acme, role: str
-):
+) -> None:
     context, watch = chromium.new_context(), Watch(service.url)
     page = context.new_page()
     watch.on(page)

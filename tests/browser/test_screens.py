@@ -88,7 +88,7 @@ def went(page: Page, path: str) -> None:
 @pytest.mark.parametrize("path", SCREENS)
 def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
     tour: tuple[Page, Watch], ids: dict[str, str], path: str
-):
+) -> None:
     """Light on a desk, and dark on a phone."""
     page, watch = tour
     page.set_viewport_size({"width": 1280, "height": 900})
@@ -107,7 +107,7 @@ def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
 
 def test_hostile_cases_and_simulations_run_no_script(
     page: Page, service: Service, ids: dict[str, str]
-):
+) -> None:
     opened(page, service, f"/flows/workflows/{ids['flow']}/edit")
     page.get_by_role("button", name="Simulate", exact=True).first.click()
     page.get_by_role("button", name="Hostile").click()

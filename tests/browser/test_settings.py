@@ -21,7 +21,7 @@ DOMAIN = "tidings.example"  # of the demo's owner
 
 def test_an_owner_claims_a_domain_for_single_sign_on_and_releases_it(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "4"
     opened(page, service, "/settings/sign-in")
     page.get_by_text("No domain is claimed").wait_for()
@@ -81,7 +81,7 @@ def domains(service: Service) -> dict[str, str]:
 
 def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     opened(page, service, "/settings/endpoints")
     new = page.locator("section", has=page.get_by_role("heading", name="New endpoint"))
@@ -113,7 +113,7 @@ def endpoint(service: Service) -> Any:
     return found
 
 
-def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service):
+def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service) -> None:
     mark = secrets.token_hex(4)
     kept, other = f"kept-{mark}@example.com", f"other-{mark}@example.com"
     ids = [
@@ -133,7 +133,7 @@ def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service
 
 def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
     chromium: Browser, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "4"
     context = chromium.new_context()
     page = context.new_page()

@@ -18,7 +18,9 @@ from tests.browser.test_screens import LOOKS, sideways, violations
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs/examples").glob("*.json"))
 
 
-def test_each_example_is_opened_changed_simulated_and_activated(page: Page, service: Service):
+def test_each_example_is_opened_changed_simulated_and_activated(
+    page: Page, service: Service
+) -> None:
     """And what the screen says of each run is what the API says."""
     opened(page, service, "/flows")
     for example in EXAMPLES:
@@ -63,7 +65,9 @@ def simulated(service: Service, url: str, text: str) -> dict[str, Any]:
     return trace
 
 
-def test_a_request_that_came_is_played_along_the_virtual_clock(page: Page, service: Service):
+def test_a_request_that_came_is_played_along_the_virtual_clock(
+    page: Page, service: Service
+) -> None:
     """With what is on the screen, saved or not."""
     letter = {"subject": "Hi {{trigger.data.name}}", "html": "<p style='color:red'>Bye</p>"}
     say: dict[str, Any] = {"id": "say", "type": "send_message", "channel": "email"}
@@ -97,7 +101,9 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(page: Page, servi
     assert service.read(url)["steps"] == steps
 
 
-def test_what_cannot_be_simulated_says_why_at_its_field(page: Page, service: Service, watch: Watch):
+def test_what_cannot_be_simulated_says_why_at_its_field(
+    page: Page, service: Service, watch: Watch
+) -> None:
     watch.expected = "422"
     edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
     page.get_by_role("button", name="Simulate", exact=True).first.click()
@@ -111,7 +117,9 @@ def test_what_cannot_be_simulated_says_why_at_its_field(page: Page, service: Ser
     assert event.input_value() == '{"data": {}}'
 
 
-def test_a_simulation_is_saved_as_a_case_and_run(page: Page, service: Service, watch: Watch):
+def test_a_simulation_is_saved_as_a_case_and_run(
+    page: Page, service: Service, watch: Watch
+) -> None:
     """It passes as the flow is, and says where another flow comes out otherwise."""
     watch.expected = "422"
     letter = {"subject": "Hi {{trigger.data.name}}", "html": "<p>Bye</p>"}

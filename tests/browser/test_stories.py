@@ -35,7 +35,7 @@ def registered(page: Page, service: Service) -> str:
 
 def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survives(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "422"
     opened(page, service, "/contacts/new")
     page.get_by_label("Email").fill("ada(at)example.com")
@@ -58,7 +58,7 @@ def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survi
 
 def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     stranger: BrowserContext, service: Service
-):
+) -> None:
     page = stranger.new_page()
     email = registered(page, service)
     opened(page, service, "/contacts/new")
@@ -75,7 +75,9 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
 
 
-def test_many_tabs_that_open_at_once_stay_signed_in(owner: BrowserContext, service: Service):
+def test_many_tabs_that_open_at_once_stay_signed_in(
+    owner: BrowserContext, service: Service
+) -> None:
     pages = [owner.new_page() for _ in range(6)]
     for page in pages:
         page.goto(f"{service.url}/console/runs", wait_until="commit")
@@ -84,7 +86,7 @@ def test_many_tabs_that_open_at_once_stay_signed_in(owner: BrowserContext, servi
         page.close()
 
 
-def test_a_run_is_found_and_replayed_with_the_keyboard_alone(page: Page, service: Service):
+def test_a_run_is_found_and_replayed_with_the_keyboard_alone(page: Page, service: Service) -> None:
     run_id = service.send()["runId"]
     service.until(lambda: service.read(f"/runs/{run_id}")["finishedAt"])
     opened(page, service, "/runs")
@@ -114,7 +116,9 @@ def pressed(page: Page, target: Locator) -> None:
     pytest.fail("the keyboard does not lead there")
 
 
-def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(page: Page, service: Service):
+def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(
+    page: Page, service: Service
+) -> None:
     service.send(**{"X-Service-Signature": "sha256=" + "0" * 64})
     opened(page, service, "/flows")
     page.get_by_role("link", name="Welcome a new customer").click()
@@ -127,7 +131,7 @@ def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(page: Page
     page.get_by_text("data.order.items[0].title", exact=True).wait_for()
 
 
-def test_home_names_the_graph_that_refused_a_request(page: Page, service: Service):
+def test_home_names_the_graph_that_refused_a_request(page: Page, service: Service) -> None:
     name = f"Graph {secrets.token_hex(4)}"
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
     nodes = [{"id": "trigger", "type": "trigger"}, {"id": "end", "type": "exit"}]
@@ -141,7 +145,9 @@ def test_home_names_the_graph_that_refused_a_request(page: Page, service: Servic
     page.locator("tbody tr", has_text="Refused").wait_for()
 
 
-def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(page: Page, service: Service):
+def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(
+    page: Page, service: Service
+) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.partition("?")[0]))
     opened(page, service, "/")
@@ -151,7 +157,9 @@ def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(page: Page,
     assert asked.count(f"{service.url}/troubles") == 1
 
 
-def test_home_says_whom_messages_wait_for_and_what_nobody_does(page: Page, service: Service):
+def test_home_says_whom_messages_wait_for_and_what_nobody_does(
+    page: Page, service: Service
+) -> None:
     contact = service.made("/contacts", {"phone": f"+1500{secrets.randbelow(10**7):07}"})
     service.made("/sandbox/faults", {"kind": "throttle", "count": 1_000, "channel": "sms"})
     body = {"channel": "sms", "contactId": contact["id"], "content": {"text": "Hello"}}
@@ -175,7 +183,7 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(page: Page, servi
     page.wait_for_url(re.compile(r"/messages\?status=QUEUED$"))
 
 
-def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Service):
+def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Service) -> None:
     email = f"vic-{secrets.token_hex(4)}@acme.example"
     owner = chromium.new_context()
     page = owner.new_page()
@@ -239,7 +247,7 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
 
 def test_the_history_of_a_contact_says_who_changed_what(
     stranger: BrowserContext, service: Service, watch: Watch
-):
+) -> None:
     """On a plan that has the audit trail; without it nothing is asked for."""
     page = stranger.new_page()
     watch.on(page)

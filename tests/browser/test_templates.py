@@ -33,7 +33,7 @@ def lines(page: Page, label: str = "HTML") -> list[str]:
     return code(page, label).locator(".cm-line").all_text_contents()
 
 
-def test_code_is_coloured_numbered_and_accessible(page: Page, service: Service):
+def test_code_is_coloured_numbered_and_accessible(page: Page, service: Service) -> None:
     opened(page, service, stored(service, html=HTML, text="Hi {{contact.firstName}}"))
     code(page).wait_for()
     assert lines(page) == HTML.split("\n")
@@ -52,7 +52,7 @@ def test_code_is_coloured_numbered_and_accessible(page: Page, service: Service):
     clean(page)
 
 
-def test_findings_stand_at_their_lines(page: Page, service: Service, watch: Watch):
+def test_findings_stand_at_their_lines(page: Page, service: Service, watch: Watch) -> None:
     watch.expected = "422"
     path = stored(service, html=HTML)
     opened(page, service, path)
@@ -83,7 +83,7 @@ def test_findings_stand_at_their_lines(page: Page, service: Service, watch: Watc
     service.until(lambda: service.read(path)["content"]["html"] == mended)
 
 
-def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service: Service):
+def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service: Service) -> None:
     opened(page, service, stored(service, html="<p>Hi</p>"))
     code(page).focus()
     page.keyboard.press("Control+End")
@@ -129,7 +129,7 @@ def described(page: Page) -> str:
 
 def test_without_its_editor_code_is_typed_into_a_plain_box(
     page: Page, service: Service, watch: Watch
-):
+) -> None:
     watch.expected = "ERR_FAILED"
     page.route(CHUNK, lambda route: route.abort())
     path = stored(service, html="<p>Hi</p>")
@@ -142,7 +142,9 @@ def test_without_its_editor_code_is_typed_into_a_plain_box(
     service.until(lambda: service.read(path)["content"]["html"] == "Hello {{contact.firstName}}")
 
 
-def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(page: Page, service: Service):
+def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(
+    page: Page, service: Service
+) -> None:
     late: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -163,7 +165,7 @@ def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(page: Page
     page.get_by_text("This is what you typed and did not save yet.").wait_for()
 
 
-def test_marketing_is_about_a_topic_of_its_channel(page: Page, service: Service):
+def test_marketing_is_about_a_topic_of_its_channel(page: Page, service: Service) -> None:
     mark = secrets.token_hex(4)
     for channel in ("email", "sms"):
         service.made("/topics", {"name": f"{channel} {mark}", "channels": [channel]})

@@ -50,7 +50,7 @@ def is_explained(page: Page, service: Service, contact: str, query: str) -> set[
 
 def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
     page: Page, service: Service, ids: dict[str, str]
-):
+) -> None:
     """What brings each about, tests/runs/test_explaining.py shows; this answer holds them all."""
     records = {
         "definition": ids["flow"],
@@ -91,7 +91,7 @@ def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
         page.locator(".whys > li").first.wait_for()
 
 
-def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Service):
+def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Service) -> None:
     mark = secrets.token_hex(4)
     email = f"ada-{mark}@example.com"
     contact = service.made("/contacts", {"email": email})["id"]
@@ -140,7 +140,7 @@ def codes(service: Service, contact: str) -> set[str]:
     return {one["code"] for one in found}
 
 
-def test_an_event_of_a_contact_has_a_page(page: Page, service: Service):
+def test_an_event_of_a_contact_has_a_page(page: Page, service: Service) -> None:
     contact = service.made("/contacts", {"email": f"eve-{secrets.token_hex(4)}@example.com"})["id"]
     event = {"name": "bought", "properties": {"total": 12}}
     service.made(f"/contacts/{contact}/events", event)

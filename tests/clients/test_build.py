@@ -101,7 +101,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_the_tour_in_python_is_typed(python: Path):
+def test_the_tour_in_python_is_typed(python: Path) -> None:
     text = (python / "tour.py").read_text()
     (python / "misspelt.py").write_text(text.replace("receipt.run_id", "receipt.runid"))
     how = ("--strict", "--warn-unreachable", "--follow-imports=silent")
@@ -114,7 +114,9 @@ def test_the_tour_in_python_is_typed(python: Path):
     assert '"Accepted" has no attribute "runid"' in errors[0]
 
 
-def test_the_tour_in_python_ends_with_the_trace_of_the_run(python: Path, service: tuple[str, str]):
+def test_the_tour_in_python_ends_with_the_trace_of_the_run(
+    python: Path, service: tuple[str, str]
+) -> None:
     toured = ran(python / "venv/bin/python", "tour.py", *service, place=python)
     assert (toured.returncode, toured.stdout.splitlines()) == (0, TRACE), toured.stderr
 
@@ -164,12 +166,14 @@ def errors(typescript: Path) -> dict[str, list[str]]:
     return {what: [line for line in lines if line.startswith(f)] for what, f in files.items()}
 
 
-def test_the_tour_in_typescript_compiles(errors: dict[str, list[str]]):
+def test_the_tour_in_typescript_compiles(errors: dict[str, list[str]]) -> None:
     assert errors["the tour"] == []
 
 
 @pytest.mark.parametrize("what", MISSPELT)
-def test_what_is_misspelt_in_typescript_does_not_compile(errors: dict[str, list[str]], what: str):
+def test_what_is_misspelt_in_typescript_does_not_compile(
+    errors: dict[str, list[str]], what: str
+) -> None:
     text = (HERE / "tour.ts").read_text()
     at = text[: text.index(MISSPELT[what][0])].count("\n") + 1
     assert errors[what]
@@ -180,7 +184,7 @@ def test_what_is_misspelt_in_typescript_does_not_compile(errors: dict[str, list[
 @pytest.mark.usefixtures("errors")  # which has compiled it
 def test_the_tour_in_typescript_ends_with_the_trace_of_the_run(
     typescript: Path, service: tuple[str, str]
-):
+) -> None:
     toured = ran(NODE, "tour.js", *service, place=typescript)
     assert (toured.returncode, toured.stdout.splitlines()) == (0, TRACE), toured.stderr
 
@@ -239,7 +243,7 @@ def judge(place: Path, schemas: dict[str, Any], bodies: list[Any]) -> Iterator[b
 DRAFTS = (False, True)
 
 
-def test_the_reader_and_ajv_differ_only_by_the_codes_of_the_printed_list(tmp_path: Path):
+def test_the_reader_and_ajv_differ_only_by_the_codes_of_the_printed_list(tmp_path: Path) -> None:
     bodies = drawn()
     assert len(bodies) >= 500 * TIMES
     schemas = {f"{one} {active}": schema(one, active=active) for one in BODIES for active in DRAFTS}
@@ -256,7 +260,7 @@ def test_the_reader_and_ajv_differ_only_by_the_codes_of_the_printed_list(tmp_pat
     assert 0.3 < taken / len(bodies) < 0.8
 
 
-def test_the_reader_of_triggers_and_ajv_differ_only_by_the_printed_list(tmp_path: Path):
+def test_the_reader_of_triggers_and_ajv_differ_only_by_the_printed_list(tmp_path: Path) -> None:
     bodies, place = of_triggers(), "#/$defs/"
     schemas = {
         str(active): {

@@ -31,7 +31,9 @@ async def moved(process: Process) -> None:
         await runner.move(process, row)
 
 
-async def test_nothing_that_was_due_is_sent_and_everything_says_so(cast: Cast, process: Process):
+async def test_nothing_that_was_due_is_sent_and_everything_says_so(
+    cast: Cast, process: Process
+) -> None:
     waiting = await started(cast, process, [WAITS, SEND_HELLO], ADA)
     await settle(process)
     sending = await started(cast, process, TWO, ADA)
@@ -59,7 +61,9 @@ async def test_nothing_that_was_due_is_sent_and_everything_says_so(cast: Cast, p
     assert (again.runs, again.messages) == (0, 0)
 
 
-async def test_whoever_knows_sends_again_and_what_waited_goes_on(cast: Cast, process: Process):
+async def test_whoever_knows_sends_again_and_what_waited_goes_on(
+    cast: Cast, process: Process
+) -> None:
     waiting = await started(cast, process, [WAITS, SEND_HELLO], ADA)
     await settle(process)
     due = await started(cast, process, [SEND_HELLO], BOB)

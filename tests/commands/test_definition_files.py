@@ -122,7 +122,7 @@ def state_of(workspace: Workspace) -> Any:
 
 def test_the_examples_are_pushed_twice_and_come_back_as_they_were(
     workspace: Workspace, flows: Path, tmp_path: Path
-):
+) -> None:
     code, lines, errors = workspace.run("push", str(flows))
     assert (code, errors) == (0, "")
     assert lines[-1] == "12 files: 12 created, 0 updated, 0 unchanged."
@@ -142,7 +142,7 @@ def test_the_examples_are_pushed_twice_and_come_back_as_they_were(
     assert {line.partition(": ")[2] for line in lines[:-1]} == {"unchanged"}
 
 
-def test_one_file_makes_a_flow_that_runs(workspace: Workspace, flows: Path):
+def test_one_file_makes_a_flow_that_runs(workspace: Workspace, flows: Path) -> None:
     code, lines, _ = workspace.run("push", str(flows / "welcome-series.json"), "--activate")
     assert (code, lines[0]) == (0, "welcome-series.json: created, ACTIVE")
     [flow] = workspace.list("/workflows")
@@ -162,7 +162,7 @@ def test_one_file_makes_a_flow_that_runs(workspace: Workspace, flows: Path):
 
 def test_a_signed_flow_moves_to_another_workspace_without_its_secret(
     workspace: Workspace, url: str, tmp_path: Path
-):
+) -> None:
     """From a sandbox to production, say."""
     folder, production = tmp_path / "flows", founded(url)
     template = {"name": "Hi", "channel": "email", "content": {"subject": "Hi", "text": "Hi"}}
@@ -198,7 +198,7 @@ def test_a_signed_flow_moves_to_another_workspace_without_its_secret(
 # --- what others changed --------------------------------------------------------------------------
 
 
-def test_what_was_changed_there_since_is_not_overwritten(workspace: Workspace, flows: Path):
+def test_what_was_changed_there_since_is_not_overwritten(workspace: Workspace, flows: Path) -> None:
     workspace.run("push", str(flows))
     [flow] = [one for one in workspace.list("/workflows") if one["name"] == "Welcome series"]
     patch = {"trigger": {"createContact": False}}
@@ -222,7 +222,7 @@ def test_what_was_changed_there_since_is_not_overwritten(workspace: Workspace, f
     assert workspace.run("diff", str(flows))[0] == 0
 
 
-def test_a_change_during_a_push_stops_it_at_the_file(workspace: Workspace, flows: Path):
+def test_a_change_during_a_push_stops_it_at_the_file(workspace: Workspace, flows: Path) -> None:
     workspace.run("push", str(flows))
     for path in flows.glob("[!.]*.json"):
         file = json.loads(path.read_text())
@@ -268,7 +268,7 @@ def written(folder: Path, **files: Any) -> Path:
 
 def test_a_new_flow_and_the_active_one_that_starts_it_are_pushed_together(
     workspace: Workspace, tmp_path: Path
-):
+) -> None:
     folder = written(tmp_path / "flows", caller=started("Caller"))
     assert workspace.run("push", str(folder), "--activate")[0] == 0
     written(folder, caller=started("Caller", "z-part"), **{"z-part": started("Part")})
@@ -289,7 +289,7 @@ def test_a_new_flow_and_the_active_one_that_starts_it_are_pushed_together(
 
 def test_flows_that_start_one_another_in_a_circle_are_refused_in_words(
     workspace: Workspace, tmp_path: Path
-):
+) -> None:
     folder = written(
         tmp_path / "flows", a=started("A", "b"), b=started("B", "c"), c=started("C", "a")
     )
@@ -300,7 +300,9 @@ def test_flows_that_start_one_another_in_a_circle_are_refused_in_words(
     assert state_of(workspace) == [[], [], []]
 
 
-def test_what_was_pulled_can_be_pushed_whatever_it_is_called(workspace: Workspace, tmp_path: Path):
+def test_what_was_pulled_can_be_pushed_whatever_it_is_called(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     for text in ("One", "Two"):
         template = {"name": "Hi", "channel": "sms", "content": {"text": text}}
         made = workspace.call("POST", "/templates", json=template).json()
@@ -317,7 +319,7 @@ def test_what_was_pulled_can_be_pushed_whatever_it_is_called(workspace: Workspac
     assert state_of(workspace) == before
 
 
-def test_a_case_that_fails_is_shown_by_a_push(workspace: Workspace, flows: Path):
+def test_a_case_that_fails_is_shown_by_a_push(workspace: Workspace, flows: Path) -> None:
     path = flows / "welcome-series.json"
     file = json.loads(path.read_text())
     file["expected"]["end"]["status"] = "FAILED"
@@ -352,7 +354,7 @@ def test_a_case_that_fails_is_shown_by_a_push(workspace: Workspace, flows: Path)
 )
 def test_a_file_that_cannot_be_pushed_is_named_and_holds_up_all(
     workspace: Workspace, flows: Path, name: str, content: bytes, expected: str
-):
+) -> None:
     (flows / name).write_bytes(content)
     code, lines, errors = workspace.run("push", str(flows))
     assert (code, lines) == (1, [])
@@ -361,7 +363,7 @@ def test_a_file_that_cannot_be_pushed_is_named_and_holds_up_all(
     assert state_of(workspace) == [[], [], []]
 
 
-def test_a_template_of_two_files_is_the_same_one(workspace: Workspace, flows: Path):
+def test_a_template_of_two_files_is_the_same_one(workspace: Workspace, flows: Path) -> None:
     file = json.loads((flows / "nps.json").read_text())
     file["templates"]["tpl_nps"]["category"] = "marketing"
     (flows / "other.json").write_text(json.dumps({**file, "name": "Other"}))
@@ -383,7 +385,7 @@ def test_a_template_of_two_files_is_the_same_one(workspace: Workspace, flows: Pa
 )
 def test_a_server_that_does_not_answer_is_told_in_a_sentence(
     workspace: Workspace, tmp_path: Path, environ: Mapping[str, str], expected: str
-):
+) -> None:
     code, lines, errors = workspace.run("pull", str(tmp_path / "flows"), **environ)
     assert (code, lines) == (1, [])
     assert expected in errors
@@ -395,7 +397,7 @@ def test_a_server_that_does_not_answer_is_told_in_a_sentence(
 
 def test_what_is_in_the_way_of_a_pull_or_a_push_is_said_in_a_sentence(
     workspace: Workspace, flows: Path, tmp_path: Path
-):
+) -> None:
     (tmp_path / "file").write_text("")
     code, lines, errors = workspace.run("pull", str(tmp_path / "file" / "flows"))
     assert (code, lines) == (1, [])
@@ -406,7 +408,9 @@ def test_what_is_in_the_way_of_a_pull_or_a_push_is_said_in_a_sentence(
         assert (code, errors) == (0, ""), broken
 
 
-def test_a_template_of_two_files_is_changed_by_one_push(workspace: Workspace, tmp_path: Path):
+def test_a_template_of_two_files_is_changed_by_one_push(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """The first file changes it, which is no change by somebody else to the second."""
 
     def write(text: str) -> None:

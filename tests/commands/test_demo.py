@@ -46,7 +46,7 @@ async def seeded(process: Process) -> Demo:
 
 async def test_the_curl_becomes_a_message_that_the_key_may_read(
     process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     made = await seeded(process)
     answer = await paste(client, made.curl())
     assert answer.status_code == 202, answer.text
@@ -58,14 +58,16 @@ async def test_the_curl_becomes_a_message_that_the_key_may_read(
     assert (await paste(client, forged)).status_code == 401
 
 
-async def test_it_is_made_once_and_shown_again(process: Process):
+async def test_it_is_made_once_and_shown_again(process: Process) -> None:
     assert await seeded(process) == await seeded(process)
     async with process.database.read() as db:
         for table in ("users", "workspaces", "definitions", "templates", "api_keys"):
             assert await db.fetch_value(f"SELECT count(*) FROM {table}") == 1, table
 
 
-async def test_key_and_secret_are_stored_nowhere_and_no_other_installation_s(process: Process):
+async def test_key_and_secret_are_stored_nowhere_and_no_other_installation_s(
+    process: Process,
+) -> None:
     made = await seeded(process)
     async with process.database.read() as db:
         for table in ("users", "definitions", "api_keys", "data_keys"):
@@ -79,7 +81,7 @@ async def test_key_and_secret_are_stored_nowhere_and_no_other_installation_s(pro
 
 async def test_when_somebody_took_it_apart_it_is_not_made_again(
     process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     made = await seeded(process)
     bearer = {"Authorization": f"Bearer {made.api_key}"}
     [workflow] = (await client.get("/workflows", headers=bearer)).json()["data"]

@@ -60,7 +60,7 @@ async def found(environ: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-async def test_of_a_sound_installation_nothing_is_said(sound: dict[str, str]):
+async def test_of_a_sound_installation_nothing_is_said(sound: dict[str, str]) -> None:
     assert await found(sound) == []
 
 
@@ -92,13 +92,13 @@ NOWHERE = f"127.0.0.1:{free_port()}"
 )
 async def test_it_names_what_is_broken(
     sound: dict[str, str], changed: dict[str, str], verdict: str, subject: str, words: str
-):
+) -> None:
     [finding] = await found({**sound, **changed})
     assert (finding.verdict, finding.subject) == (verdict, subject)
     assert words in finding.sentence
 
 
-async def test_a_database_that_is_not_there_is_named(sound: dict[str, str]):
+async def test_a_database_that_is_not_there_is_named(sound: dict[str, str]) -> None:
     elsewhere = urlsplit(sound["DATABASE_URL"])._replace(path="/nowhere").geturl()
     [finding] = await found({**sound, "DATABASE_URL": elsewhere})
     assert (finding.verdict, finding.subject) == ("FAIL", "database")
@@ -107,7 +107,7 @@ async def test_a_database_that_is_not_there_is_named(sound: dict[str, str]):
 
 async def test_a_schema_that_is_missing_is_named(
     sound: dict[str, str], postgres_server: PostgresServer
-):
+) -> None:
     empty = await servers.new_database(postgres_server.url, "")
     schema, key = await found({**sound, "DATABASE_URL": empty})
     assert (schema.verdict, key.verdict) == ("FAIL", "warn")
@@ -116,7 +116,7 @@ async def test_a_schema_that_is_missing_is_named(
 
 async def test_a_mail_server_that_refuses_the_password_is_named(
     sound: dict[str, str], tmp_path: Path
-):
+) -> None:
     async with Receiver(tmp_path / "other", login=("olivia", "right")) as mail:
         url = mail.url.replace("//", "//olivia:wrong@") + "?starttls=off"
         [finding] = await found({**sound, "SMTP_URL": url})
@@ -131,7 +131,9 @@ TWILIO = {
 }
 
 
-async def test_the_operator_s_providers_are_asked_and_told_where_to_tell(sound: dict[str, str]):
+async def test_the_operator_s_providers_are_asked_and_told_where_to_tell(
+    sound: dict[str, str],
+) -> None:
     async with twilio_server.serving() as twilio:
         environ = {**sound, **TWILIO, "TWILIO_BASE_URL": twilio.url}
         assert await found(environ) == []
@@ -144,7 +146,7 @@ async def test_the_operator_s_providers_are_asked_and_told_where_to_tell(sound: 
     assert "canary" not in str(finding)
 
 
-async def test_mail_whose_bounces_nobody_hears_of_is_warned_of(sound: dict[str, str]):
+async def test_mail_whose_bounces_nobody_hears_of_is_warned_of(sound: dict[str, str]) -> None:
     async with resend_server.serving() as resend:
         environ = {name: value for name, value in sound.items() if name != "SMTP_URL"}
         environ |= {
@@ -159,7 +161,7 @@ async def test_mail_whose_bounces_nobody_hears_of_is_warned_of(sound: dict[str, 
         assert await found(environ) == []
 
 
-async def test_single_sign_on_is_tried(sound: dict[str, str]):
+async def test_single_sign_on_is_tried(sound: dict[str, str]) -> None:
     async with provider.serving() as idp:
         environ = {**sound, "OIDC_CLIENT_ID": "tidings"}
         # Production takes https alone, which the provider of the tests does not speak.
@@ -170,7 +172,7 @@ async def test_single_sign_on_is_tried(sound: dict[str, str]):
     assert "404" in finding.sentence
 
 
-async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
+async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]) -> None:
     async with stripe_server.serving() as stripe:
         environ = {
             **sound,
@@ -216,7 +218,7 @@ async def test_stripe_is_asked_for_what_is_sold(sound: dict[str, str]):
         assert "answers 500" in finding
 
 
-async def test_the_key_is_tried_before_anything_is_sold():
+async def test_the_key_is_tried_before_anything_is_sold() -> None:
     async with stripe_server.serving() as stripe:
 
         async def text(key: str, **more: str) -> str:
@@ -240,7 +242,7 @@ async def test_the_key_is_tried_before_anything_is_sold():
 
 
 @pytest.mark.parametrize(("minutes", "which"), [(1, "behind"), (-1, "ahead of")])
-async def test_clocks_that_are_apart_are_named(tmp_path: Path, minutes: int, which: str):
+async def test_clocks_that_are_apart_are_named(tmp_path: Path, minutes: int, which: str) -> None:
     database = Database(f"sqlite:///{tmp_path}/a.db", clock_offset_ms=minutes * 60_000)
     await database.connect()
     finding = await doctor._clock(Settings.from_environ({"SECRET_KEY": KEY}), database)
@@ -249,13 +251,13 @@ async def test_clocks_that_are_apart_are_named(tmp_path: Path, minutes: int, whi
     assert f"60 s {which} the database" in finding.sentence
 
 
-async def test_a_server_that_could_lose_what_was_accepted_is_named(sound: dict[str, str]):
+async def test_a_server_that_could_lose_what_was_accepted_is_named(sound: dict[str, str]) -> None:
     findings = [one async for one in doctor.examine(Settings.from_environ(sound))]
     unsafe = [one for one in findings if one.sentence.startswith(UNSAFE)]
     assert [one.verdict for one in unsafe] == ["FAIL"] * len(UNSAFE)
 
 
-async def test_after_rewrapping_the_older_key_may_go(sound: dict[str, str]):
+async def test_after_rewrapping_the_older_key_may_go(sound: dict[str, str]) -> None:
     environ = {**sound, "SECRET_KEY": f"{OTHER},{KEY}"}
     assert await asyncio.to_thread(command, "rewrap-keys", environ) == (0, "")
     assert await found({**sound, "SECRET_KEY": OTHER}) == []
@@ -267,7 +269,7 @@ def command(word: str, environ: Mapping[str, str]) -> tuple[int, str]:
     return code, errors
 
 
-async def test_the_command_fails_when_something_is_broken(sound: dict[str, str]):
+async def test_the_command_fails_when_something_is_broken(sound: dict[str, str]) -> None:
     assert await asyncio.to_thread(command, "doctor", sound) == (1, "")  # the server is unsafe
 
 
@@ -282,7 +284,7 @@ async def test_the_command_fails_when_something_is_broken(sound: dict[str, str])
 )
 async def test_a_front_door_that_leads_elsewhere_is_named(
     sound: dict[str, str], answers: Any, verdict: str, words: str
-):
+) -> None:
     async with Listener(answers) as listener:
         url = listener.url.rstrip("/") if answers else f"http://{NOWHERE}"
         settings = Settings.from_environ({**sound, "BASE_URL": url})
@@ -292,7 +294,7 @@ async def test_a_front_door_that_leads_elsewhere_is_named(
     assert words in finding.sentence
 
 
-def test_it_makes_no_database_no_key_and_no_directory(tmp_path: Path):
+def test_it_makes_no_database_no_key_and_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "none" / "x.db"
     environ = {"DATABASE_URL": f"sqlite:///{file}"}
     status, shown = report(environ)
@@ -301,7 +303,7 @@ def test_it_makes_no_database_no_key_and_no_directory(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_its_report_is_free_of_log_lines(sound: dict[str, str]):
+async def test_its_report_is_free_of_log_lines(sound: dict[str, str]) -> None:
     away = urlsplit(sound["DATABASE_URL"])._replace(netloc=f"x:y@127.0.0.1:{free_port()}").geturl()
     status, shown = await asyncio.to_thread(report, {**sound, "DATABASE_URL": away})
     assert status == 1

@@ -75,7 +75,7 @@ async def refused(client: Client, tool: str, **given: Any) -> str:
 
 async def test_an_assistant_mends_a_broken_flow_and_nothing_goes_live(
     service: tuple[str, str], api: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     [demo] = (await api.get("/workflows")).json()["data"]
     before = await api.get(f"/workflows/{demo['id']}")
     assert before.json()["state"] == "ACTIVE"
@@ -147,7 +147,7 @@ async def test_an_assistant_mends_a_broken_flow_and_nothing_goes_live(
     assert (await api.get("/messages")).json()["data"] == []
 
 
-async def test_a_server_that_is_not_there_is_an_answer_too(tmp_path: Path):
+async def test_a_server_that_is_not_there_is_an_answer_too(tmp_path: Path) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     async with assistant((nowhere, "td_test_x"), tmp_path) as client:
         assert "cannot be reached" in await refused(client, "list_templates")
@@ -155,14 +155,14 @@ async def test_a_server_that_is_not_there_is_an_answer_too(tmp_path: Path):
 
 async def test_a_key_that_is_none_is_refused_in_the_words_of_the_api(
     service: tuple[str, str], tmp_path: Path
-):
+) -> None:
     async with assistant((service[0], "td_test_wrong"), tmp_path) as client:
         assert '"unauthenticated"' in await refused(client, "list_templates")
 
 
 def test_without_an_address_or_a_key_it_says_what_to_set(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     monkeypatch.setattr(sys, "argv", ["app", "mcp", "--url", "https://tidings.example"])
     assert main() == 1
     sentence = "Give --url and --key, or set TIDINGS_URL and TIDINGS_API_KEY."
@@ -171,7 +171,7 @@ def test_without_an_address_or_a_key_it_says_what_to_set(
 
 def test_without_its_package_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.setattr(sys, "argv", ["app", "mcp", "--url", "https://a.example", "--key", "td_x"])
     assert main() == 1

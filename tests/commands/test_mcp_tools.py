@@ -33,7 +33,7 @@ async def made(cast: Cast, **more: Any) -> str:
     return str((await cast.ed.made("/workflows", body))["id"])
 
 
-async def test_a_draft_is_made_and_changed_where_it_is(tools: Tools):
+async def test_a_draft_is_made_and_changed_where_it_is(tools: Tools) -> None:
     draft = await tools.create_draft("workflow", {"name": "New", "steps": []})
     changed = await tools.change_draft(draft["id"], {"steps": EXIT})
     assert (changed["id"], changed["state"]) == (draft["id"], "DRAFT")
@@ -43,7 +43,7 @@ async def test_a_draft_is_made_and_changed_where_it_is(tools: Tools):
 
 
 @pytest.mark.parametrize("state", ["ACTIVE", "PAUSED"])
-async def test_of_what_is_live_a_copy_is_changed(tools: Tools, cast: Cast, state: str):
+async def test_of_what_is_live_a_copy_is_changed(tools: Tools, cast: Cast, state: str) -> None:
     id = await made(cast, state="ACTIVE")
     if state == "PAUSED":
         await cast.ed.patch(f"/workflows/{id}", {"state": state})
@@ -55,7 +55,9 @@ async def test_of_what_is_live_a_copy_is_changed(tools: Tools, cast: Cast, state
     assert (after.json(), after.headers["ETag"]) == (before.json(), before.headers["ETag"])
 
 
-async def test_a_change_that_the_api_refuses_says_which_copy_was_made(tools: Tools, cast: Cast):
+async def test_a_change_that_the_api_refuses_says_which_copy_was_made(
+    tools: Tools, cast: Cast
+) -> None:
     id = await made(cast, state="ACTIVE")
     with pytest.raises(Refused, match=r"unknown_kind|There is no") as refused:
         await tools.change_draft(id, {"steps": [{"type": "sleep"}]})
@@ -66,7 +68,7 @@ async def test_a_change_that_the_api_refuses_says_which_copy_was_made(tools: Too
 
 async def test_what_is_activated_meanwhile_is_not_changed(
     tools: Tools, cast: Cast, client: httpx2.AsyncClient
-):
+) -> None:
     id = await made(cast)
 
     async def activate(response: httpx2.Response) -> None:
@@ -82,7 +84,7 @@ async def test_what_is_activated_meanwhile_is_not_changed(
     assert (live["state"], live["steps"], live["version"]) == ("ACTIVE", [SEND_HELLO], 1)
 
 
-async def test_no_tool_takes_a_state(tools: Tools, cast: Cast):
+async def test_no_tool_takes_a_state(tools: Tools, cast: Cast) -> None:
     id = await made(cast)
     for state in ("ACTIVE", "PAUSED", "ARCHIVED", None):
         with pytest.raises(Refused, match="Only a person activates"):
@@ -96,7 +98,7 @@ async def test_no_tool_takes_a_state(tools: Tools, cast: Cast):
 @pytest.mark.parametrize(
     "id", ["", "wfl_1", "con_" + "0" * 26, "../contacts", "wfl_" + "0" * 26 + "/runs"]
 )
-async def test_nothing_but_an_id_comes_into_a_path(tools: Tools, id: str):
+async def test_nothing_but_an_id_comes_into_a_path(tools: Tools, id: str) -> None:
     for call in (
         tools.read(id),
         tools.simulate(id, {}),
@@ -108,7 +110,9 @@ async def test_nothing_but_an_id_comes_into_a_path(tools: Tools, id: str):
             await call
 
 
-async def test_a_key_of_a_viewer_only_looks(tools: Tools, cast: Cast, client: httpx2.AsyncClient):
+async def test_a_key_of_a_viewer_only_looks(
+    tools: Tools, cast: Cast, client: httpx2.AsyncClient
+) -> None:
     id = await made(cast)
     client.headers["Authorization"] = f"Bearer {cast.vic.key}"
     assert (await tools.read(id))["id"] == id
@@ -117,7 +121,7 @@ async def test_a_key_of_a_viewer_only_looks(tools: Tools, cast: Cast, client: ht
         await tools.change_draft(id, {"name": "x"})
 
 
-async def test_parts_of_definitions_are_described_by_their_names(tools: Tools):
+async def test_parts_of_definitions_are_described_by_their_names(tools: Tools) -> None:
     parts = await tools.describe_definitions()
     assert parts["SendMessageStep"] == "Sends a message and waits until its outcome is known."
     wait = await tools.describe_definitions("WaitStep")
@@ -128,7 +132,7 @@ async def test_parts_of_definitions_are_described_by_their_names(tools: Tools):
 
 async def test_a_contact_is_explained_by_its_id_or_its_email(
     tools: Tools, cast: Cast, process: Process
-):
+) -> None:
     contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     await cast.adam.made("/suppressions", {"channel": "email", "address": "ada@example.com"})
     id = await made(cast, state="ACTIVE")

@@ -32,7 +32,7 @@ def production(**changes: str) -> Settings:
     return Settings.from_environ({**PRODUCTION, **changes})
 
 
-def test_nothing_needs_to_be_set(tmp_path):
+def test_nothing_needs_to_be_set(tmp_path) -> None:
     found = Settings.from_environ({}, secret_key_file=tmp_path / "data" / "secret.key")
     assert found == Settings(
         environment="sandbox",
@@ -86,7 +86,7 @@ def test_nothing_needs_to_be_set(tmp_path):
     assert not found.production
 
 
-def test_production_is_what_is_set():
+def test_production_is_what_is_set() -> None:
     found = production()
     assert found.production
     assert found.database_url == "postgresql://u:dbpassword@db/tidings"
@@ -94,19 +94,19 @@ def test_production_is_what_is_set():
     assert found.host == "0.0.0.0"
 
 
-def test_every_variable_is_a_field_and_every_field_a_variable():
+def test_every_variable_is_a_field_and_every_field_a_variable() -> None:
     names = {"SECRET_KEY": "secret_keys"}
     answer = [names.get(variable.name, variable.name.lower()) for variable in VARIABLES]
     assert sorted(answer) == sorted({field.name for field in fields(Settings)} - {"notes"})
 
 
 @pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
-def test_every_variable_explains_itself(variable):
+def test_every_variable_explains_itself(variable) -> None:
     assert variable.help.endswith(".")
     assert variable.default_in_words or isinstance(variable.default, str)
 
 
-def test_what_a_platform_sets_is_understood():
+def test_what_a_platform_sets_is_understood() -> None:
     heroku = settings(DYNO="web.1", PORT="4711")
     assert (heroku.host, heroku.port, heroku.trusted_hops) == ("0.0.0.0", 4711, 1)
     assert heroku.base_url == "http://127.0.0.1:4711"
@@ -115,7 +115,7 @@ def test_what_a_platform_sets_is_understood():
     assert settings(DYNO="web.1", HOST="::", TRUSTED_HOPS="2").trusted_hops == 2
 
 
-def test_blank_is_unset():
+def test_blank_is_unset() -> None:
     assert settings(REDIS_URL=" ", PORT="").redis_url is None
 
 
@@ -156,7 +156,7 @@ def test_blank_is_unset():
         ),
     ],
 )
-def test_a_good_value_is_taken(name, text, value):
+def test_a_good_value_is_taken(name, text, value) -> None:
     found = getattr(settings(**{name: text}), name.lower())
     assert found == (text if value is None else value)
 
@@ -224,7 +224,7 @@ def test_a_good_value_is_taken(name, text, value):
         ("CLOCK_OFFSET_MS", "1e3"),
     ],
 )
-def test_a_bad_value_is_a_sentence_that_names_its_variable(name, text):
+def test_a_bad_value_is_a_sentence_that_names_its_variable(name, text) -> None:
     with pytest.raises(ConfigError) as refused:
         settings(**{name: text})
     (sentence,) = str(refused.value).splitlines()
@@ -232,7 +232,7 @@ def test_a_bad_value_is_a_sentence_that_names_its_variable(name, text):
     assert sentence.endswith(".")
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         Settings.from_environ({"ENVIRONMENT": "production", "PORT": "x"})
     listed = [sentence.split()[0] for sentence in str(refused.value).splitlines()]
@@ -251,7 +251,7 @@ def test_all_faults_are_told_at_once():
         ({"SMTP_URL": ""}, "SMTP_URL"),
     ],
 )
-def test_production_refuses_what_is_unsafe(changes, named):
+def test_production_refuses_what_is_unsafe(changes, named) -> None:
     with pytest.raises(ConfigError) as refused:
         production(**changes)
     (sentence,) = str(refused.value).splitlines()
@@ -261,7 +261,7 @@ def test_production_refuses_what_is_unsafe(changes, named):
 TWILIO = {"TWILIO_ACCOUNT_SID": "AC" + "5" * 32, "TWILIO_AUTH_TOKEN": "twiliotoken"}
 
 
-def test_mail_may_go_out_through_resend_instead():
+def test_mail_may_go_out_through_resend_instead() -> None:
     found = production(SMTP_URL="", RESEND_API_KEY="re_key")
     assert (found.smtp_url, found.resend_api_key) == (None, "re_key")
     assert "re_key" in found.secrets()
@@ -279,7 +279,7 @@ def test_mail_may_go_out_through_resend_instead():
         ("A name that is too long", False),
     ],
 )
-def test_a_sender_of_text_messages_is_what_twilio_takes(sender: str, is_one: bool):
+def test_a_sender_of_text_messages_is_what_twilio_takes(sender: str, is_one: bool) -> None:
     if is_one:
         assert production(**TWILIO, TWILIO_FROM=sender).twilio_from == sender
         return
@@ -297,14 +297,14 @@ def test_a_sender_of_text_messages_is_what_twilio_takes(sender: str, is_one: boo
         ({"RESEND_BASE_URL": "http://resend.example"}, "RESEND_BASE_URL must be https"),
     ],
 )
-def test_a_provider_is_set_up_whole_or_not_at_all(environ: dict[str, str], named: str):
+def test_a_provider_is_set_up_whole_or_not_at_all(environ: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError) as refused:
         production(**environ)
     (sentence,) = str(refused.value).splitlines()
     assert sentence.startswith(named)
 
 
-def test_a_lease_that_a_busy_worker_outsleeps_is_for_tests_on_this_machine():
+def test_a_lease_that_a_busy_worker_outsleeps_is_for_tests_on_this_machine() -> None:
     with pytest.raises(ConfigError, match="LEASE_SECONDS must be 10 or more"):
         production(LEASE_SECONDS="9")
     assert production(LEASE_SECONDS="10").lease_seconds == 10
@@ -315,7 +315,7 @@ def test_a_lease_that_a_busy_worker_outsleeps_is_for_tests_on_this_machine():
 OWN_KEY = {"SECRET_KEY": "k" * 40}
 
 
-def test_production_may_be_one_process_when_that_is_meant():
+def test_production_may_be_one_process_when_that_is_meant() -> None:
     found = production(DATABASE_URL="", REDIS_URL="", ALLOW_SQLITE_IN_PRODUCTION="1")
     assert found.sqlite
     assert found.redis_url is None
@@ -330,7 +330,7 @@ def test_production_may_be_one_process_when_that_is_meant():
         ({"DATABASE_URL": "postgresql://db/tidings", "REDIS_URL": "redis://redis"}, 4, None),
     ],
 )
-def test_what_is_for_one_process_gets_one(environ, processes, cause):
+def test_what_is_for_one_process_gets_one(environ, processes, cause) -> None:
     found = settings(**environ, WEB_CONCURRENCY="4")
     assert found.web_concurrency == processes
     expected = (f"WEB_CONCURRENCY was lowered from 4 to 1 because {cause}.",) if cause else ()
@@ -340,11 +340,11 @@ def test_what_is_for_one_process_gets_one(environ, processes, cause):
 # --- secrets --------------------------------------------------------------------------------------
 
 
-def test_the_first_of_several_secret_keys_is_the_newest():
+def test_the_first_of_several_secret_keys_is_the_newest() -> None:
     assert settings(SECRET_KEY=f"{'n' * 32} , {'o' * 32}").secret_keys == ("n" * 32, "o" * 32)
 
 
-def test_no_secret_is_printed():
+def test_no_secret_is_printed() -> None:
     found = production()
     secrets = [KEY, "dbpassword", "redispassword", "smtp%20password", "smtp password"]
     assert set(secrets) == set(found.secrets())
@@ -356,7 +356,7 @@ def test_no_secret_is_printed():
 @pytest.mark.parametrize(
     "variable", [each for each in VARIABLES if each.secret], ids=lambda each: each.name
 )
-def test_whatever_is_marked_as_secret_is_kept_out_of_logs(variable):
+def test_whatever_is_marked_as_secret_is_kept_out_of_logs(variable) -> None:
     """By its row alone: there is no second list."""
     examples = {
         "DATABASE_URL": "postgresql://u:canary-7@db/tidings",
@@ -377,13 +377,13 @@ def test_whatever_is_marked_as_secret_is_kept_out_of_logs(variable):
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL", "SECRET_KEY", "SMTP_URL"])
-def test_no_secret_is_quoted_when_it_is_refused(name):
+def test_no_secret_is_quoted_when_it_is_refused(name) -> None:
     with pytest.raises(ConfigError) as refused:
         settings(**{name: "x://user:canary@host"})
     assert "canary" not in str(refused.value)
 
 
-def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path):
+def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path) -> None:
     file = tmp_path / "data" / "secret.key"
     first = Settings.from_environ({}, secret_key_file=file)
     again = Settings.from_environ({}, secret_key_file=file)
@@ -392,7 +392,7 @@ def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["secret.key"]
 
 
-def test_processes_that_start_together_agree_on_the_secret_key(tmp_path):
+def test_processes_that_start_together_agree_on_the_secret_key(tmp_path) -> None:
     file = tmp_path / "secret.key"
     found: list[str] = []
     together = threading.Barrier(8)
@@ -410,14 +410,14 @@ def test_processes_that_start_together_agree_on_the_secret_key(tmp_path):
     assert len(set(found)) == 1
 
 
-def test_a_spoiled_secret_key_file_is_not_built_on(tmp_path: Path):
+def test_a_spoiled_secret_key_file_is_not_built_on(tmp_path: Path) -> None:
     file = tmp_path / "secret.key"
     file.write_text("short\n")
     with pytest.raises(ConfigError, match=r"SECRET_KEY must be set, because .*secret\.key"):
         Settings.from_environ({}, secret_key_file=file)
 
 
-def test_it_is_said_how_many_connections_they_may_open():
+def test_it_is_said_how_many_connections_they_may_open() -> None:
     found = production(DATABASE_POOL_SIZE="7", WEB_CONCURRENCY="4")
     assert found.most_connections == 35
     assert "up to 35 connections" in found.connections_sentence

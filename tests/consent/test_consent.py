@@ -102,7 +102,7 @@ async def read(process: Process, acme: str, id: str) -> Contact:
     return row
 
 
-async def test_what_each_reason_forbids(process: Process, acme: str):
+async def test_what_each_reason_forbids(process: Process, acme: str) -> None:
     """By the category of the message; a test email asks only whether there is a door."""
     process, _ = with_provider(process, accepts)
     allowed = {
@@ -127,7 +127,7 @@ async def test_what_each_reason_forbids(process: Process, acme: str):
 
 async def test_an_address_is_suppressed_however_it_is_written_and_in_its_workspace_alone(
     process: Process, acme: str
-):
+) -> None:
     async with process.database.write() as db:
         rival = (
             await db.returning(
@@ -148,7 +148,7 @@ async def test_an_address_is_suppressed_however_it_is_written_and_in_its_workspa
     assert len(provider.given) == 1
 
 
-async def test_the_contact_shows_the_gravest_of_what_holds(process: Process, acme: str):
+async def test_the_contact_shows_the_gravest_of_what_holds(process: Process, acme: str) -> None:
     id = await contact(process, acme, email=ADA, phone="+14155550100")
     for reason, status in (
         ("unsubscribed", "unsubscribed"),
@@ -170,7 +170,7 @@ async def test_the_contact_shows_the_gravest_of_what_holds(process: Process, acm
 
 async def test_a_contact_made_at_a_suppressed_address_is_not_subscribed(
     process: Process, acme: str
-):
+) -> None:
     await suppress(process, acme, "bounced")
     id = await contact(process, acme, email="Ada@Example.com")
     assert subscriptions.shown(await read(process, acme, id))["email"] == "bounced"
@@ -179,7 +179,7 @@ async def test_a_contact_made_at_a_suppressed_address_is_not_subscribed(
 @pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
 async def test_an_opt_out_outlives_what_else_was_held_against_the_address(
     process: Process, acme: str, reason: subscriptions.Reason
-):
+) -> None:
     await suppress(process, acme, reason)
     id = await contact(process, acme, email=ADA, subscriptions={"email": "unsubscribed"})
     await lift(process, acme, reason)
@@ -191,7 +191,7 @@ async def test_an_opt_out_outlives_what_else_was_held_against_the_address(
 
 async def test_who_unsubscribed_stays_so_at_a_new_address_that_had_bounced(
     process: Process, acme: str
-):
+) -> None:
     id = await contact(process, acme, email="old@example.com")
     await suppress(process, acme, "unsubscribed", "old@example.com")
     await suppress(process, acme, "bounced")
@@ -203,7 +203,7 @@ async def test_who_unsubscribed_stays_so_at_a_new_address_that_had_bounced(
 @pytest.mark.parametrize(("text", "status"), [(True, "unsubscribed"), (False, "subscribed")])
 async def test_a_bounce_does_not_hide_an_opt_out_from_a_new_address(
     process: Process, acme: str, text: bool, status: str
-):
+) -> None:
     id = await contact(process, acme, email="old@example.com")
     if text:
         await suppress(process, acme, "unsubscribed", "old@example.com")
@@ -214,7 +214,7 @@ async def test_a_bounce_does_not_hide_an_opt_out_from_a_new_address(
 @pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
 async def test_what_only_the_address_made_of_somebody_ends_with_it(
     process: Process, acme: str, reason: subscriptions.Reason
-):
+) -> None:
     """Whatever else of them was changed meanwhile."""
     id = await contact(process, acme, email=ADA)
     await suppress(process, acme, reason)
@@ -225,7 +225,7 @@ async def test_what_only_the_address_made_of_somebody_ends_with_it(
 
 async def test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone(
     process: Process, acme: str
-):
+) -> None:
     id = await contact(process, acme, email=ADA, phone="+14155550100")
     await suppress(process, acme, "unsubscribed")
     async with process.database.write() as db:
@@ -241,7 +241,7 @@ async def test_an_erased_person_hears_nothing_and_is_known_by_a_hash_alone(
     assert (await status_of(process, acme, barred))[0] == "SUPPRESSED"
 
 
-async def test_who_unsubscribed_stays_so_at_a_new_address(process: Process, acme: str):
+async def test_who_unsubscribed_stays_so_at_a_new_address(process: Process, acme: str) -> None:
     id = await contact(process, acme, email=ADA)
     await suppress(process, acme, "unsubscribed")
     async with process.database.write() as db:
@@ -255,7 +255,7 @@ async def test_who_unsubscribed_stays_so_at_a_new_address(process: Process, acme
     assert await status_of(process, acme, barred) == ("SUPPRESSED", "suppressed_unsubscribed")
 
 
-async def test_a_bounce_belongs_to_the_address_alone(process: Process, acme: str):
+async def test_a_bounce_belongs_to_the_address_alone(process: Process, acme: str) -> None:
     id = await contact(process, acme, email=ADA)
     await suppress(process, acme, "bounced")
     async with process.database.write() as db:
@@ -266,7 +266,7 @@ async def test_a_bounce_belongs_to_the_address_alone(process: Process, acme: str
     assert subscriptions.shown(changed)["email"] == "subscribed"
 
 
-async def test_an_invitation_is_not_stopped_by_a_suppression(process: Process, acme: str):
+async def test_an_invitation_is_not_stopped_by_a_suppression(process: Process, acme: str) -> None:
     process, provider = with_provider(process, accepts)
     await suppress(process, acme, "manual")
     wanted = create.Order(acme, "email", None, ADA, None, HELLO, account_mail="invitation")
@@ -279,7 +279,7 @@ async def test_an_invitation_is_not_stopped_by_a_suppression(process: Process, a
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_who_bounced_for_a_letter_about_an_account_is_subscribed_once_that_is_lifted(
     process: Process, acme: str, is_first: bool
-):
+) -> None:
     """Whether the contact was there before the bounce or came after it."""
     if is_first:
         await contact(process, acme, email=ADA)
@@ -301,7 +301,7 @@ async def subscribed(process: Process, acme: str) -> str:
     return str(subscriptions.shown(row)["email"])
 
 
-async def test_five_soft_bounces_in_a_row_are_one_for_good(process: Process, acme: str):
+async def test_five_soft_bounces_in_a_row_are_one_for_good(process: Process, acme: str) -> None:
     async def bounce(times: int) -> list[bool]:
         found = []
         for _ in range(times):
@@ -326,7 +326,7 @@ async def test_five_soft_bounces_in_a_row_are_one_for_good(process: Process, acm
 
 async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there(
     process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async with (
         Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver,
         optout.sending(process, receiver) as through,
@@ -353,7 +353,7 @@ async def test_an_opt_out_waits_for_what_is_under_way_and_names_what_stays_there
 
 async def test_what_one_answer_named_stays_named_by_the_next(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """An opt-out from marketing lets receipts pass: those on their way are named, too."""
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.0)
     process, _ = with_provider(process, refuses(UNSURE))
@@ -402,7 +402,7 @@ async def sent_again(process: Process, acme: str, contact_id: str | None = None)
 
 async def test_an_attempt_that_may_arrive_is_named_although_the_next_one_has_arrived(
     process: Process, acme: str
-):
+) -> None:
     id = await sent_again(process, acme)
     out = await suppress(process, acme, "manual")
     assert await consent.quiet(process, out) == [id]
@@ -413,7 +413,7 @@ async def test_an_attempt_that_may_arrive_is_named_although_the_next_one_has_arr
 
 async def test_a_report_on_the_next_attempt_says_nothing_of_the_one_before(
     process: Process, acme: str
-):
+) -> None:
     id = await sent_again(process, acme)
     async with process.database.read() as db:
         [_, second] = await delivery_attempts.of_message(db, workspace_id=acme, message_id=id)
@@ -424,7 +424,7 @@ async def test_a_report_on_the_next_attempt_says_nothing_of_the_one_before(
 
 
 @pytest.mark.parametrize("resent", [True, False])
-async def test_an_erasure_names_what_may_arrive(process: Process, acme: str, resent: bool):
+async def test_an_erasure_names_what_may_arrive(process: Process, acme: str, resent: bool) -> None:
     ada = await contact(process, acme, email=ADA)
     if resent:
         id = await sent_again(process, acme, ada)
@@ -440,7 +440,7 @@ async def test_an_erasure_names_what_may_arrive(process: Process, acme: str, res
     assert await named(process, acme, out) == [id]
 
 
-async def test_what_can_arrive_no_more_forgets_its_address(process: Process, acme: str):
+async def test_what_can_arrive_no_more_forgets_its_address(process: Process, acme: str) -> None:
     id = await sent_again(process, acme)
     async with process.database.write() as db:
         await messages.forget_addresses(db, workspace_id=acme, limit=10)
@@ -481,7 +481,7 @@ async def by_file(process: Process, db: Handle, acme: str) -> None:
 @pytest.mark.parametrize("opt_out", [by_link, by_file])
 async def test_an_intent_waits_for_an_opt_out_under_way_and_obeys_it(
     process: Process, acme: str, opt_out: OptOut
-):
+) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's one writer makes every transaction wait for every other")
     process, provider = with_provider(process, accepts)
@@ -497,7 +497,7 @@ async def test_an_intent_waits_for_an_opt_out_under_way_and_obeys_it(
 
 async def test_nothing_is_accepted_after_an_opt_out_was_answered(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's one writer decides every race before it begins")
     found = await optout.race(process, acme, tmp_path / "ledger", 30, seed=7)

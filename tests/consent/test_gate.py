@@ -44,17 +44,17 @@ def ends(moment: str, zone: str | None = BERLIN, **given: Any) -> datetime | Non
         ("2026-10-24T22:00:00+02:00", "2026-10-25T08:00:00+01:00"),
     ],
 )
-def test_quiet_hours_end_by_the_clock_on_the_wall(moment: str, end: str | None):
+def test_quiet_hours_end_by_the_clock_on_the_wall(moment: str, end: str | None) -> None:
     assert ends(moment) == (end and at(end))
 
 
-def test_an_end_that_a_change_skips_is_the_next_time_there_is():
+def test_an_end_that_a_change_skips_is_the_next_time_there_is() -> None:
     night = {"from": "22:00", "to": "02:30"}
     assert ends("2026-03-29T01:00:00+01:00", **night) == at("2026-03-29T03:00:00+02:00")
     assert ends("2026-03-29T03:00:00+02:00", **night) is None
 
 
-def test_an_end_that_a_change_doubles_is_its_last():
+def test_an_end_that_a_change_doubles_is_its_last() -> None:
     night = {"from": "22:00", "to": "02:30"}
     assert ends("2026-10-25T01:00:00+02:00", **night) == at("2026-10-25T02:30:00+01:00")
     assert ends("2026-10-25T02:45:00+02:00", **night) == at("2026-10-25T02:30:00+01:00")
@@ -62,18 +62,18 @@ def test_an_end_that_a_change_doubles_is_its_last():
 
 
 @pytest.mark.parametrize("zone", [None, "", "Mars/Olympus", "UTC+99"])
-def test_an_unknown_zone_is_the_workspace_s(zone: str | None):
+def test_an_unknown_zone_is_the_workspace_s(zone: str | None) -> None:
     assert ends("2026-11-24T22:00:00-05:00", zone) == at("2026-11-25T08:00:00-05:00")
     assert ends("2026-11-24T12:00:00-05:00", zone) is None
 
 
-def test_they_may_go_by_the_workspace_s_zone():
+def test_they_may_go_by_the_workspace_s_zone() -> None:
     moment = "2026-11-24T22:00:00+01:00"  # in the afternoon in New York
     assert ends(moment) is not None
     assert ends(moment, timezone="workspace") is None
 
 
-def test_they_begin_on_their_days():
+def test_they_begin_on_their_days() -> None:
     weekend = {"days": ["fri"]}  # 27 November 2026 is one
     assert ends("2026-11-27T23:00:00+01:00", **weekend) == at("2026-11-28T08:00:00+01:00")
     assert ends("2026-11-28T07:00:00+01:00", **weekend) == at("2026-11-28T08:00:00+01:00")
@@ -81,7 +81,7 @@ def test_they_begin_on_their_days():
     assert ends("2026-11-27T07:00:00+01:00", **weekend) is None
 
 
-def test_nights_that_meet_are_one():
+def test_nights_that_meet_are_one() -> None:
     whole = {"from": "00:00", "to": "12:00", "days": ["mon"]}
     assert ends("2026-11-23T01:00:00+01:00", **whole) == at("2026-11-23T12:00:00+01:00")
     met = {"from": "12:00", "to": "11:59"}
@@ -89,7 +89,7 @@ def test_nights_that_meet_are_one():
     assert end == at("2026-11-24T11:59:00+01:00")
 
 
-def test_only_marketing_on_their_channels_waits():
+def test_only_marketing_on_their_channels_waits() -> None:
     quiet = QuietHours.of(NIGHT)
     assert quiet is not None
     assert quiet.applies("marketing", "email")
@@ -101,7 +101,7 @@ def test_only_marketing_on_their_channels_waits():
     assert QuietHours.of(None) is None
 
 
-def test_what_was_held_leaves_spread_over_a_quarter_of_an_hour():
+def test_what_was_held_leaves_spread_over_a_quarter_of_an_hour() -> None:
     end = at("2026-11-25T08:00:00+01:00")
     moments = [gate.released(end, f"msg_{number}") for number in range(2_000)]
     assert moments == [gate.released(end, f"msg_{number}") for number in range(2_000)]
@@ -111,7 +111,7 @@ def test_what_was_held_leaves_spread_over_a_quarter_of_an_hour():
     assert max(minutes.count(minute) for minute in range(15)) < 200
 
 
-def test_a_cap_is_of_marketing_and_perhaps_of_a_channel():
+def test_a_cap_is_of_marketing_and_perhaps_of_a_channel() -> None:
     everywhere = FrequencyCap.of({"limit": 2, "window": "P7D", "channel": None})
     assert everywhere == FrequencyCap(2, timedelta(days=7))
     assert everywhere.applies("marketing", "sms")

@@ -45,11 +45,11 @@ WORDS: list[tuple[str, keywords.Meaning]] = [
 
 
 @pytest.mark.parametrize(("text", "meant"), WORDS)
-def test_what_people_mean(text: str, meant: str):
+def test_what_people_mean(text: str, meant: str) -> None:
     assert keywords.meaning(text) == meant
 
 
-async def test_stop_start_and_help_by_sms(process: Process, acme: str):
+async def test_stop_start_and_help_by_sms(process: Process, acme: str) -> None:
     id = await contact(process, acme, phone="+14155550100")
 
     async def say(text: str) -> tuple[str | None, str]:

@@ -49,7 +49,7 @@ async def reported(cast: Cast, process: Process, contact_id: str, became: Became
     await callbacks.report(process, Account("sandbox", workspace_id, ""), notice)
 
 
-async def test_members_suppress_and_lift(cast: Cast, process: Process):
+async def test_members_suppress_and_lift(cast: Cast, process: Process) -> None:
     await cast.ed.made("/contacts", ADA)
     out = await segment(cast, process, asked("contact.subscriptions.email", "unsubscribed"))
     assert await members(cast, process, out) == 0
@@ -62,7 +62,9 @@ async def test_members_suppress_and_lift(cast: Cast, process: Process):
 
 
 @pytest.mark.parametrize(("became", "status"), [(HARD, "bounced"), (COMPLAINED, "complained")])
-async def test_a_provider_reports(cast: Cast, process: Process, became: Became, status: str):
+async def test_a_provider_reports(
+    cast: Cast, process: Process, became: Became, status: str
+) -> None:
     ada = await cast.ed.made("/contacts", ADA)
     barred = await segment(cast, process, asked("contact.subscriptions.email", status))
     bounced = await segment(cast, process, {"message": "bounced"})
@@ -71,7 +73,7 @@ async def test_a_provider_reports(cast: Cast, process: Process, became: Became, 
     assert await members(cast, process, bounced) == (became is HARD)
 
 
-async def test_the_person_replies_stop_and_start(cast: Cast, process: Process):
+async def test_the_person_replies_stop_and_start(cast: Cast, process: Process) -> None:
     await cast.ed.made("/contacts", ADA)
     out = await segment(cast, process, asked("contact.subscriptions.sms", "unsubscribed"))
     for text, count in (("STOP", 1), ("START", 0)):
@@ -82,7 +84,7 @@ async def test_the_person_replies_stop_and_start(cast: Cast, process: Process):
 
 async def test_the_person_clicks_once(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
     agreed = await segment(cast, process, asked(f"contact.topics.{offers}.email", "subscribed"))
     out = await segment(cast, process, asked("contact.subscriptions.email", "unsubscribed"))
@@ -96,7 +98,7 @@ async def test_the_person_clicks_once(
     assert [await members(cast, process, one) for one in (agreed, out)] == [0, 1]
 
 
-async def test_a_file_brings_answers(cast: Cast, process: Process):
+async def test_a_file_brings_answers(cast: Cast, process: Process) -> None:
     offers = await topic(cast.ed)
     agreed = await segment(cast, process, asked(f"contact.topics.{offers}.email", "subscribed"))
     sheet = f"email,topics.{offers}.email\nada@example.com,subscribed\n".encode()
@@ -104,7 +106,7 @@ async def test_a_file_brings_answers(cast: Cast, process: Process):
     assert await members(cast, process, agreed) == 1
 
 
-async def test_an_erasure_leaves_all_segments(cast: Cast, process: Process):
+async def test_an_erasure_leaves_all_segments(cast: Cast, process: Process) -> None:
     ada = await cast.ed.made("/contacts", ADA)
     everybody = await segment(cast, process, {"path": "contact.email", "op": "exists"})
     assert await members(cast, process, everybody) == 1

@@ -21,7 +21,7 @@ from tests import servers
         ("something else", ""),
     ],
 )
-def test_a_constraint_is_named_without_the_number_of_its_shard(message: str, name: str):
+def test_a_constraint_is_named_without_the_number_of_its_shard(message: str, name: str) -> None:
     assert citus.constraint(message) == name
 
 
@@ -46,7 +46,7 @@ async def sharded(cluster: servers.Citus) -> AsyncIterator[Database]:
 @pytest.mark.timeout(180)
 async def test_every_table_of_a_workspace_is_distributed_and_none_is_on_all_nodes(
     sharded: Database,
-):
+) -> None:
     async with sharded.read() as db:
         kinds = await db.fetch_all(
             "SELECT partmethod AS kind, count(DISTINCT colocationid) AS groups"
@@ -62,7 +62,7 @@ async def test_every_table_of_a_workspace_is_distributed_and_none_is_on_all_node
 @pytest.mark.timeout(180)
 async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavailable(
     cluster: servers.Citus, sharded: Database
-):
+) -> None:
     cluster.nodes[0].kill()
     try:
         found = await sharded.surroundings()

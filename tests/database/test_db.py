@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import asyncpg
 import pytest
@@ -56,13 +56,13 @@ async def thing_ids(database: Database) -> list[str]:
 # --- transactions and connections -----------------------------------------------------------------
 
 
-async def test_a_block_commits_at_its_end(database: Database):
+async def test_a_block_commits_at_its_end(database: Database) -> None:
     async with database.write() as db:
         await add_thing(db, "a")
     assert await thing_ids(database) == ["a"]
 
 
-async def test_an_error_that_leaves_the_block_undoes_all_of_it(database: Database):
+async def test_an_error_that_leaves_the_block_undoes_all_of_it(database: Database) -> Never:
     with pytest.raises(ZeroDivisionError):
         async with database.write() as db:
             await add_thing(db, "a")
@@ -70,7 +70,7 @@ async def test_an_error_that_leaves_the_block_undoes_all_of_it(database: Databas
     assert await thing_ids(database) == []
 
 
-async def test_eight_failed_commits_lose_no_connection_of_two(connect: Connect):
+async def test_eight_failed_commits_lose_no_connection_of_two(connect: Connect) -> None:
     database = await connect(pool_size=2)
     for number in range(8):
         with pytest.raises(FOREIGN_KEY):
@@ -86,7 +86,7 @@ async def test_eight_failed_commits_lose_no_connection_of_two(connect: Connect):
     assert await thing_ids(database) == ["0", "1", "2", "3"]
 
 
-async def test_forty_concurrent_read_modify_writes_make_forty(connect: Connect):
+async def test_forty_concurrent_read_modify_writes_make_forty(connect: Connect) -> None:
     """Twenty each in what could be two processes."""
     databases = [await connect(), await connect()]
     async with databases[0].write() as db:
@@ -102,7 +102,7 @@ async def test_forty_concurrent_read_modify_writes_make_forty(connect: Connect):
         assert await db.fetch_value("SELECT value FROM counters") == 40
 
 
-async def test_tasks_that_share_a_handle_share_its_transaction(database: Database):
+async def test_tasks_that_share_a_handle_share_its_transaction(database: Database) -> None:
     async with database.write() as db:
         await asyncio.gather(*(add_thing(db, str(number)) for number in range(8)))
         assert await db.fetch_value("SELECT count(*) FROM things") == 8
@@ -110,7 +110,7 @@ async def test_tasks_that_share_a_handle_share_its_transaction(database: Databas
     assert len(await thing_ids(database)) == 8
 
 
-async def test_a_block_waits_for_the_statement_of_another_task(database: Database):
+async def test_a_block_waits_for_the_statement_of_another_task(database: Database) -> None:
     async with database.write() as db:
         task = asyncio.create_task(add_thing(db, "late"))
         await asyncio.sleep(0)  # it is on its way
@@ -118,14 +118,14 @@ async def test_a_block_waits_for_the_statement_of_another_task(database: Databas
     assert await thing_ids(database) == ["late"]
 
 
-async def test_a_handle_is_refused_after_its_block(database: Database):
+async def test_a_handle_is_refused_after_its_block(database: Database) -> None:
     async with database.write() as db:
         pass
     with pytest.raises(RuntimeError, match="has ended"):
         await db.fetch_all("SELECT 1 AS one")
 
 
-async def test_a_reading_handle_neither_changes_nor_locks(database: Database):
+async def test_a_reading_handle_neither_changes_nor_locks(database: Database) -> None:
     async with database.read() as db:
         for sql in (
             "DELETE FROM things",
@@ -139,7 +139,7 @@ async def test_a_reading_handle_neither_changes_nor_locks(database: Database):
             db.after_commit(print)
 
 
-async def test_a_swallowed_error_does_not_commit_the_rest(database: Database):
+async def test_a_swallowed_error_does_not_commit_the_rest(database: Database) -> None:
     async with database.write() as db:
         await add_thing(db, "a")
     called: list[str] = []
@@ -156,7 +156,7 @@ async def test_a_swallowed_error_does_not_commit_the_rest(database: Database):
     assert called == []
 
 
-async def test_a_savepoint_confines_a_failure(database: Database):
+async def test_a_savepoint_confines_a_failure(database: Database) -> Never:
     called: list[str] = []
     async with database.write() as db:
         await add_thing(db, "a")
@@ -177,7 +177,9 @@ async def test_a_savepoint_confines_a_failure(database: Database):
     assert called == ["c"]
 
 
-async def test_an_error_swallowed_inside_a_savepoint_undoes_the_savepoint(database: Database):
+async def test_an_error_swallowed_inside_a_savepoint_undoes_the_savepoint(
+    database: Database,
+) -> None:
     async with database.write() as db:
         await add_thing(db, "a")
         with pytest.raises(RuntimeError, match="failed on this handle"):
@@ -188,7 +190,7 @@ async def test_an_error_swallowed_inside_a_savepoint_undoes_the_savepoint(databa
     assert await thing_ids(database) == ["a"]
 
 
-async def test_a_savepoint_belongs_to_the_task_that_opened_it(database: Database):
+async def test_a_savepoint_belongs_to_the_task_that_opened_it(database: Database) -> None:
     async with database.write() as db:
         async with db.savepoint():
             with pytest.raises(RuntimeError, match="Another task"):
@@ -197,7 +199,7 @@ async def test_a_savepoint_belongs_to_the_task_that_opened_it(database: Database
     assert await thing_ids(database) == ["b"]
 
 
-async def test_callbacks_run_in_order_once_committed(database: Database):
+async def test_callbacks_run_in_order_once_committed(database: Database) -> None:
     called: list[Any] = []
     async with database.write() as db:
         db.after_commit(lambda: called.append(1))
@@ -209,7 +211,7 @@ async def test_callbacks_run_in_order_once_committed(database: Database):
 
 async def test_a_callback_that_raises_is_logged_and_the_commit_stands(
     database: Database, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     called: list[int] = []
     async with database.write() as db:
         await add_thing(db, "a")
@@ -221,7 +223,9 @@ async def test_a_callback_that_raises_is_logged_and_the_commit_stands(
 
 
 @pytest.mark.parametrize("ending", [RuntimeError, FOREIGN_KEY])
-async def test_callbacks_never_run_when_nothing_was_committed(database: Database, ending: Any):
+async def test_callbacks_never_run_when_nothing_was_committed(
+    database: Database, ending: Any
+) -> None:
     called: list[int] = []
     with pytest.raises(ending):
         async with database.write() as db:
@@ -237,7 +241,7 @@ async def test_callbacks_never_run_when_nothing_was_committed(database: Database
 
 async def test_a_cancellation_at_any_await_leaves_nothing_behind(
     connect: Connect, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     """What was committed is known: as many callbacks ran as there are increments."""
     database = await connect(pool_size=2)
     async with database.write() as db:
@@ -267,7 +271,9 @@ async def test_a_cancellation_at_any_await_leaves_nothing_behind(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_a_cancellation_during_commit_waits_for_it_and_is_not_forgotten(database: Database):
+async def test_a_cancellation_during_commit_waits_for_it_and_is_not_forgotten(
+    database: Database,
+) -> None:
     called: list[int] = []
 
     async def write() -> None:
@@ -285,7 +291,9 @@ async def test_a_cancellation_during_commit_waits_for_it_and_is_not_forgotten(da
     assert await thing_ids(database) == ["a"]
 
 
-async def test_a_task_that_is_cancelled_again_and_again_frees_its_connection(connect: Connect):
+async def test_a_task_that_is_cancelled_again_and_again_frees_its_connection(
+    connect: Connect,
+) -> None:
     database = await connect(pool_size=1)
 
     async def write() -> None:
@@ -305,7 +313,9 @@ async def test_a_task_that_is_cancelled_again_and_again_frees_its_connection(con
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
-async def test_a_cancelled_statement_stops_and_frees_its_connection(connect: Connect, kind: str):
+async def test_a_cancelled_statement_stops_and_frees_its_connection(
+    connect: Connect, kind: str
+) -> None:
     database = await connect(pool_size=1)
     running = asyncio.Event()
 
@@ -329,7 +339,7 @@ async def test_a_cancelled_statement_stops_and_frees_its_connection(connect: Con
         assert time.monotonic() - began < 1
 
 
-async def test_a_block_that_times_out_is_undone(database: Database):
+async def test_a_block_that_times_out_is_undone(database: Database) -> None:
     with pytest.raises(TimeoutError):
         async with database.write() as db, asyncio.timeout(0.01):
             await add_thing(db, "a")
@@ -341,7 +351,7 @@ async def test_a_block_that_times_out_is_undone(database: Database):
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
-async def test_a_statement_ends_at_its_deadline(connect: Connect, kind: str):
+async def test_a_statement_ends_at_its_deadline(connect: Connect, kind: str) -> None:
     database = await connect(pool_size=1, deadlines=Deadlines(statement_ms=150))
     for _ in range(2):
         began = time.monotonic()
@@ -354,7 +364,9 @@ async def test_a_statement_ends_at_its_deadline(connect: Connect, kind: str):
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
-async def test_an_exhausted_pool_is_unavailable_at_its_deadline(connect: Connect, kind: str):
+async def test_an_exhausted_pool_is_unavailable_at_its_deadline(
+    connect: Connect, kind: str
+) -> None:
     deadlines = Deadlines(acquire_ms=150, writer_ms=150)
     database = await connect(pool_size=1, deadlines=deadlines)
 
@@ -371,7 +383,7 @@ async def test_an_exhausted_pool_is_unavailable_at_its_deadline(connect: Connect
     await second()
 
 
-async def test_disconnecting_does_not_wait_for_ever_for_a_handle_in_use(connect: Connect):
+async def test_disconnecting_does_not_wait_for_ever_for_a_handle_in_use(connect: Connect) -> Never:
     database = await connect(deadlines=Deadlines(acquire_ms=100))
     # PostgreSQL's connection is taken away; SQLite's closes when it is given back.
     ending = {"postgresql": Unavailable, "sqlite": ZeroDivisionError}[database.engine]
@@ -390,7 +402,7 @@ async def test_disconnecting_does_not_wait_for_ever_for_a_handle_in_use(connect:
 # --- time ---------------------------------------------------------------------------------------
 
 
-async def test_times_keep_their_moment(database: Database):
+async def test_times_keep_their_moment(database: Database) -> None:
     async with database.write() as db:
         await add_thing(db, "a", seen_at=NOON_IN_TASHKENT)
         read = await db.fetch_value("SELECT seen_at FROM things")
@@ -398,7 +410,9 @@ async def test_times_keep_their_moment(database: Database):
     assert read.tzinfo == UTC
 
 
-async def test_times_compare_as_moments_whatever_their_zone_and_fraction(database: Database):
+async def test_times_compare_as_moments_whatever_their_zone_and_fraction(
+    database: Database,
+) -> None:
     moments = [
         NOON_IN_TASHKENT,
         NOON_IN_TASHKENT.astimezone(UTC) + timedelta(microseconds=1),
@@ -417,13 +431,13 @@ async def test_times_compare_as_moments_whatever_their_zone_and_fraction(databas
         assert await db.fetch_value(before, moment=moments[2]) == 2
 
 
-async def test_a_time_without_a_zone_is_refused(database: Database):
+async def test_a_time_without_a_zone_is_refused(database: Database) -> None:
     with pytest.raises(ValueError, match=":seen_at is a time without a zone"):
         async with database.write() as db:
             await add_thing(db, "a", seen_at=datetime(2026, 1, 1))  # noqa: DTZ001  the point
 
 
-async def test_now_is_one_moment_all_through_a_transaction(database: Database):
+async def test_now_is_one_moment_all_through_a_transaction(database: Database) -> None:
     async with database.write() as db:
         await db.execute("INSERT INTO things (id, seen_at) VALUES ('a', :now)")
         moment = await db.now()
@@ -441,7 +455,7 @@ async def test_now_is_one_moment_all_through_a_transaction(database: Database):
 
 
 @pytest.mark.parametrize("offset", [timedelta(days=30), timedelta(hours=-1)])
-async def test_the_clock_can_be_offset(connect: Connect, offset: timedelta):
+async def test_the_clock_can_be_offset(connect: Connect, offset: timedelta) -> None:
     offset_ms = offset // timedelta(milliseconds=1)
     here, there = await connect(), await connect(clock_offset_ms=offset_ms)
     async with here.read() as db:
@@ -453,7 +467,7 @@ async def test_the_clock_can_be_offset(connect: Connect, offset: timedelta):
         assert await db.fetch_value("SELECT count(*) FROM things WHERE seen_at < :now") == 0
 
 
-async def test_the_engines_own_current_time_is_refused(database: Database):
+async def test_the_engines_own_current_time_is_refused(database: Database) -> None:
     with pytest.raises(ValueError, match="Bind :now"):
         async with database.read() as db:
             await db.fetch_value("SELECT CURRENT_TIMESTAMP")
@@ -471,7 +485,7 @@ DOCUMENTS: list[Any] = [
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-async def test_a_document_comes_back_as_it_was_put_in(database: Database, document: Any):
+async def test_a_document_comes_back_as_it_was_put_in(database: Database, document: Any) -> None:
     async with database.write() as db:
         await add_thing(db, "a", document=document)
         assert await db.fetch_value("SELECT document FROM things") == document
@@ -494,7 +508,7 @@ async def test_a_document_comes_back_as_it_was_put_in(database: Database, docume
 )
 async def test_a_document_that_would_change_is_refused(
     database: Database, document: Any, sentence: str
-):
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         async with database.write() as db:
             await add_thing(db, "a", document=document)
@@ -514,13 +528,13 @@ async def test_a_document_that_would_change_is_refused(
 )
 async def test_a_value_that_only_one_engine_would_take_is_refused(
     database: Database, column: str, value: Any, sentence: str
-):
+) -> None:
     with pytest.raises(ValueError, match=f":{column} .*{sentence}"):
         async with database.write() as db:
             await add_thing(db, "a", **{column: value})
 
 
-async def test_bytes_and_booleans_and_nulls_keep_their_type(database: Database):
+async def test_bytes_and_booleans_and_nulls_keep_their_type(database: Database) -> None:
     body = bytes(range(256))
     async with database.write() as db:
         await add_thing(db, "a", body=body, flag=True, score=0)
@@ -546,7 +560,7 @@ async def test_bytes_and_booleans_and_nulls_keep_their_type(database: Database):
         assert await db.fetch_one(copied, body=body) == {"body": body, "flag": True}
 
 
-async def test_a_computed_column_that_says_its_type_has_it(database: Database):
+async def test_a_computed_column_that_says_its_type_has_it(database: Database) -> None:
     async with database.write() as db:
         await add_thing(db, "a", seen_at=NOON_IN_TASHKENT, document={"k": [1]}, score=3)
         row = await db.fetch_one(
@@ -573,7 +587,7 @@ async def test_a_computed_column_that_says_its_type_has_it(database: Database):
         assert await db.fetch_value(f"{inner} WHERE f.high") == "a"
 
 
-async def test_a_value_that_may_be_null_can_be_cast(database: Database):
+async def test_a_value_that_may_be_null_can_be_cast(database: Database) -> None:
     sql = """
         SELECT count(*) FROM things
         WHERE (CAST(:since AS TIMESTAMPTZ) IS NULL OR seen_at > :since)
@@ -589,7 +603,7 @@ async def test_a_value_that_may_be_null_can_be_cast(database: Database):
 # --- the SQL ------------------------------------------------------------------------------------
 
 
-async def test_percent_signs_and_colons_mean_themselves(database: Database):
+async def test_percent_signs_and_colons_mean_themselves(database: Database) -> None:
     async with database.write() as db:
         await add_thing(db, "a", name="bar: 100 % :x", score=7)
         row = await db.fetch_one(
@@ -603,7 +617,7 @@ async def test_percent_signs_and_colons_mean_themselves(database: Database):
         assert row == {"id": "a", "literal": " :x ", "rest": 3}
 
 
-async def test_like_tells_upper_from_lower_case(database: Database):
+async def test_like_tells_upper_from_lower_case(database: Database) -> None:
     async with database.write() as db:
         await add_thing(db, "a", name="Bar")
         assert await db.fetch_value("SELECT id FROM things WHERE name LIKE 'b%'") is None
@@ -624,13 +638,13 @@ async def test_like_tells_upper_from_lower_case(database: Database):
 )
 async def test_names_and_values_must_fit(
     database: Database, sql: str, values: dict[str, Any], sentence: str
-):
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         async with database.read() as db:
             await db.fetch_all(sql, **values)
 
 
-async def test_any_and_all_take_lists(database: Database):
+async def test_any_and_all_take_lists(database: Database) -> None:
     async with database.write() as db:
         for number, id in enumerate("abcd"):
             await add_thing(db, id, score=number, seen_at=NOON_IN_TASHKENT + timedelta(number))
@@ -713,14 +727,14 @@ PORTABLE: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
 @pytest.mark.parametrize(("sql", "values", "expected"), PORTABLE)
 async def test_what_we_write_means_the_same_on_both(
     database: Database, sql: str, values: dict[str, Any], expected: list[dict[str, Any]]
-):
+) -> None:
     async with database.write() as db:
         await add_thing(db, "a", name="x", score=1, document={"k": "v"})
         await db.execute("INSERT INTO pairs (one, other, label) VALUES ('x', 'y', 'l')")
         assert await db.fetch_all(sql, **values) == expected
 
 
-async def test_many_rows_are_written_with_one_statement(database: Database):
+async def test_many_rows_are_written_with_one_statement(database: Database) -> None:
     rows = [{"id": f"{number:03}", "score": number} for number in range(100)]
     insert = "INSERT INTO things (id, score, seen_at) VALUES (:id, :score, :now)"
     async with database.write() as db:
@@ -736,7 +750,7 @@ async def test_many_rows_are_written_with_one_statement(database: Database):
         assert await db.now() > moment
 
 
-async def test_fetches_answer_plain_rows(database: Database):
+async def test_fetches_answer_plain_rows(database: Database) -> None:
     async with database.write() as db:
         await db.execute("INSERT INTO things (id) VALUES ('a') RETURNING id")
         assert await db.fetch_one("SELECT id, score FROM things") == {"id": "a", "score": None}
@@ -759,7 +773,7 @@ async def test_fetches_answer_plain_rows(database: Database):
 )
 async def test_a_duplicate_names_the_constraint_alike(
     database: Database, sql: str, constraint: str
-):
+) -> None:
     async with database.write() as db:
         await add_thing(db, "a", name="x")
         await add_thing(db, "z")
@@ -770,20 +784,20 @@ async def test_a_duplicate_names_the_constraint_alike(
     assert duplicate.value.constraint == constraint
 
 
-async def test_a_mistake_of_ours_stays_the_engines_own_error(database: Database):
+async def test_a_mistake_of_ours_stays_the_engines_own_error(database: Database) -> None:
     with pytest.raises((asyncpg.UndefinedTableError, sqlite3.OperationalError)):
         async with database.read() as db:
             await db.fetch_all("SELECT * FROM nowhere")
 
 
-async def test_foreign_keys_are_enforced(database: Database):
+async def test_foreign_keys_are_enforced(database: Database) -> None:
     with pytest.raises(FOREIGN_KEY):
         async with database.write() as db:
             await db.execute("INSERT INTO parts (id, thing_id) VALUES ('part', 'nowhere')")
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "host/db", "postgresql+aiopg://h/d", ""])
-def test_a_url_of_another_kind_is_refused_with_a_sentence(url: str):
+def test_a_url_of_another_kind_is_refused_with_a_sentence(url: str) -> None:
     with pytest.raises(ValueError, match="must begin with"):
         Database(url)
 
@@ -791,7 +805,7 @@ def test_a_url_of_another_kind_is_refused_with_a_sentence(url: str):
 # --- plans --------------------------------------------------------------------------------------
 
 
-async def test_explain_tells_whether_an_index_serves(database: Database):
+async def test_explain_tells_whether_an_index_serves(database: Database) -> None:
     async with database.read() as db:
         by_score = await explain(db, "SELECT id FROM things WHERE score = :score", score=1)
         by_flag = await explain(db, "SELECT id FROM things WHERE flag = :flag", flag=True)
@@ -803,7 +817,7 @@ async def test_explain_tells_whether_an_index_serves(database: Database):
         await add_thing(db, "a")  # the transaction goes on
 
 
-async def test_nothing_is_left_open(connect: Connect, caplog: pytest.LogCaptureFixture):
+async def test_nothing_is_left_open(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing unawaited, unclosed or logged: the suite turns warnings into errors."""
     caplog.set_level(logging.INFO)
     database = await connect()

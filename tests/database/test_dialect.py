@@ -34,7 +34,7 @@ async def words(
     return database
 
 
-async def test_what_begins_alike_is_found_by_code_point(words: Database):
+async def test_what_begins_alike_is_found_by_code_point(words: Database) -> None:
     sql = "SELECT word FROM words WHERE word ~>=~ :begin AND word ~<~ :end ORDER BY word"
     async with words.write() as db:
         for word in ("a", "A", "ab", "a_b", "a%", "aé", "a\U0001f600", "b", "ä", ""):
@@ -46,7 +46,7 @@ async def test_what_begins_alike_is_found_by_code_point(words: Database):
     assert "words_by_start" in plan
 
 
-async def test_a_list_becomes_rows(words: Database):
+async def test_a_list_becomes_rows(words: Database) -> None:
     sql = """
         SELECT given.value, (SELECT count(*) FROM words w WHERE w.word = given.value) AS n
         FROM unnest(CAST(:words AS TEXT[])) AS given (value)
@@ -67,7 +67,7 @@ async def test_a_list_becomes_rows(words: Database):
             await db.fetch_all(sql, words="a")
 
 
-async def test_columns_become_rows_of_any_type(words: Database):
+async def test_columns_become_rows_of_any_type(words: Database) -> None:
     sql = """
         INSERT INTO things (id, name, score, flag, seen_at, document, body)
         SELECT given.id, given.name, given.score, given.flag, given.seen_at, given.document,
@@ -108,7 +108,7 @@ async def test_columns_become_rows_of_any_type(words: Database):
         assert await db.fetch_all(sql, **nothing, not_this="3") == []
 
 
-async def test_columns_of_different_lengths_are_a_mistake_of_ours(words: Database):
+async def test_columns_of_different_lengths_are_a_mistake_of_ours(words: Database) -> None:
     sql = """
         SELECT given.a FROM unnest(CAST(:one AS TEXT[]), CAST(:other AS TEXT[])) AS given (a, b)
         WHERE given.b IS NOT NULL

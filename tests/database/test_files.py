@@ -40,7 +40,9 @@ async def count(database: Database) -> int:
         return number
 
 
-async def test_an_absolute_path_has_four_slashes_and_its_directories_are_made(tmp_path: Path):
+async def test_an_absolute_path_has_four_slashes_and_its_directories_are_made(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "new" / "directory" / "with space.db"
     database = Database(f"sqlite:///{str(path).replace(' ', '%20')}")
     await database.connect()
@@ -48,7 +50,9 @@ async def test_an_absolute_path_has_four_slashes_and_its_directories_are_made(tm
     assert path.exists()
 
 
-async def test_a_relative_path_has_three_slashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_relative_path_has_three_slashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     database = Database("sqlite:///data/relative.db")
     await database.connect()
@@ -56,7 +60,7 @@ async def test_a_relative_path_has_three_slashes(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "data/relative.db").exists()
 
 
-async def test_only_the_owner_can_read_the_file(database: Database, tmp_path: Path):
+async def test_only_the_owner_can_read_the_file(database: Database, tmp_path: Path) -> None:
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("things.db*")}
     assert modes == {0o600}
     assert len(list(tmp_path.glob("things.db*"))) == 3  # with the log and its index
@@ -66,12 +70,12 @@ async def test_only_the_owner_can_read_the_file(database: Database, tmp_path: Pa
     "url",
     ["sqlite://two-slashes.db", "sqlite:///:memory:", "sqlite:///", "sqlite:///a.db?mode=ro"],
 )
-def test_a_url_that_means_no_file_is_refused_with_a_sentence(url: str):
+def test_a_url_that_means_no_file_is_refused_with_a_sentence(url: str) -> None:
     with pytest.raises(ValueError, match=r"sqlite:///relative\.db or"):
         Database(url)
 
 
-def test_an_old_sqlite_is_refused_with_a_sentence():
+def test_an_old_sqlite_is_refused_with_a_sentence() -> None:
     require_version((3, 38, 0))
     with pytest.raises(RuntimeError, match=r"SQLite 3\.37\.2; 3\.38\.0 or newer is needed"):
         require_version((3, 37, 2))
@@ -80,13 +84,15 @@ def test_an_old_sqlite_is_refused_with_a_sentence():
 @pytest.mark.parametrize(
     ("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)]
 )
-async def test_every_connection_is_set_alike(database: Database, pragma: str, value: object):
+async def test_every_connection_is_set_alike(
+    database: Database, pragma: str, value: object
+) -> None:
     async with database.write() as one, database.read() as two, database.read() as three:
         for db in (one, two, three):
             assert await db.fetch_value(f"PRAGMA {pragma}") == value
 
 
-async def test_connections_are_kept_and_their_threads_end_with_them(tmp_path: Path):
+async def test_connections_are_kept_and_their_threads_end_with_them(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     database = Database(f"sqlite:///{tmp_path}/a.db", pool_size=2)
     await database.connect()
@@ -102,7 +108,7 @@ async def test_connections_are_kept_and_their_threads_end_with_them(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]  # the log is folded back
 
 
-async def test_a_new_file_can_be_opened_by_many_at_once(tmp_path: Path):
+async def test_a_new_file_can_be_opened_by_many_at_once(tmp_path: Path) -> None:
     for number in range(10):
         databases = [Database(f"sqlite:///{tmp_path}/{number}.db") for _ in range(6)]
         await asyncio.gather(*(database.connect() for database in databases))
@@ -112,7 +118,7 @@ async def test_a_new_file_can_be_opened_by_many_at_once(tmp_path: Path):
         await asyncio.gather(*(database.disconnect() for database in databases))
 
 
-async def test_times_are_stored_in_one_form_of_one_width(database: Database):
+async def test_times_are_stored_in_one_form_of_one_width(database: Database) -> None:
     noon_in_tashkent = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
     async with database.write() as db:
         await db.execute("CREATE TABLE times (at TIMESTAMPTZ)")
@@ -123,7 +129,7 @@ async def test_times_are_stored_in_one_form_of_one_width(database: Database):
         assert len(await db.fetch_value("SELECT CAST(at AS TEXT) FROM times")) == len(text)
 
 
-async def test_writers_come_in_the_order_in_which_they_asked(database: Database):
+async def test_writers_come_in_the_order_in_which_they_asked(database: Database) -> None:
     order: list[int] = []
 
     async def write(number: int) -> None:
@@ -139,14 +145,14 @@ async def test_writers_come_in_the_order_in_which_they_asked(database: Database)
     assert order == [number for number in range(20) if number != 10]
 
 
-async def test_readers_read_while_somebody_writes(database: Database):
+async def test_readers_read_while_somebody_writes(database: Database) -> None:
     async with database.write() as db:
         await db.execute(INSERT, body=b"")
         assert await asyncio.create_task(count(database)) == 0
     assert await count(database) == 1
 
 
-async def test_a_task_that_writes_is_told_that_it_cannot_begin_again(database: Database):
+async def test_a_task_that_writes_is_told_that_it_cannot_begin_again(database: Database) -> None:
     async with database.write() as db:
         await db.execute(INSERT, body=b"")
         with pytest.raises(RuntimeError, match="writes already"):
@@ -157,7 +163,7 @@ async def test_a_task_that_writes_is_told_that_it_cannot_begin_again(database: D
 
 async def test_another_process_that_writes_is_waited_for_until_the_deadline(
     database: Database, tmp_path: Path
-):
+) -> None:
     hasty = Database(f"sqlite:///{tmp_path}/things.db", deadlines=Deadlines(writer_ms=150))
     await hasty.connect()
     other = sqlite3.connect(tmp_path / "things.db", isolation_level=None)
@@ -178,7 +184,7 @@ async def test_another_process_that_writes_is_waited_for_until_the_deadline(
 
 async def test_a_full_disk_is_unavailable_and_nothing_is_left_of_the_transaction(
     database: Database,
-):
+) -> None:
     async with database.write() as db:
         await db.execute(f"PRAGMA max_page_count = {await db.fetch_value('PRAGMA page_count') + 1}")
     for _ in range(2):
@@ -194,14 +200,14 @@ async def test_a_full_disk_is_unavailable_and_nothing_is_left_of_the_transaction
     assert await count(database) == 1
 
 
-async def test_a_handle_before_connecting_is_refused(tmp_path: Path):
+async def test_a_handle_before_connecting_is_refused(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/a.db")
     with pytest.raises(RuntimeError, match="await connect"):
         async with database.read():
             pass
 
 
-async def test_a_directory_that_cannot_be_made_stops_the_boot_naming_it(tmp_path: Path):
+async def test_a_directory_that_cannot_be_made_stops_the_boot_naming_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     database = Database(f"sqlite:///{tmp_path}/file/a.db")
     with pytest.raises(OSError, match="file"):

@@ -58,7 +58,7 @@ async def tables(database: Database) -> set[str]:
         return {row["name"] for row in await db.fetch_all(sql[database.engine])}
 
 
-async def test_sections_are_applied_once_and_recorded(database: Database):
+async def test_sections_are_applied_once_and_recorded(database: Database) -> None:
     assert await migrate(database, FIRST) == ["0001"]
     assert await migrate(database, FIRST) == []
     assert await migrate(database, FIRST + SECOND) == ["0002"]
@@ -76,7 +76,7 @@ async def test_sections_are_applied_once_and_recorded(database: Database):
         assert all(row["applied_at"] < moment for row in rows)
 
 
-async def test_what_is_outstanding_is_known_without_changing_anything(database: Database):
+async def test_what_is_outstanding_is_known_without_changing_anything(database: Database) -> None:
     async with database.read() as db:
         assert await outstanding(db, FIRST + SECOND) == ["0001", "0002"]
     assert await tables(database) == set()
@@ -85,7 +85,9 @@ async def test_what_is_outstanding_is_known_without_changing_anything(database: 
         assert await outstanding(db, FIRST + SECOND) == ["0002"]
 
 
-async def test_a_section_that_fails_leaves_nothing_and_those_before_it_stay(database: Database):
+async def test_a_section_that_fails_leaves_nothing_and_those_before_it_stay(
+    database: Database,
+) -> None:
     broken = SECOND + "\nCREATE TABLE people (id TEXT);"
     with pytest.raises((asyncpg.DuplicateTableError, sqlite3.OperationalError)):
         await migrate(database, FIRST + broken)
@@ -93,7 +95,7 @@ async def test_a_section_that_fails_leaves_nothing_and_those_before_it_stay(data
     assert await migrate(database, FIRST + SECOND) == ["0002"]
 
 
-async def test_a_changed_section_is_refused_and_better_words_are_not(database: Database):
+async def test_a_changed_section_is_refused_and_better_words_are_not(database: Database) -> None:
     await migrate(database, FIRST + SECOND)
     reworded = FIRST.replace("-- one; or two", "-- a person's id").replace("    id", "  id")
     assert reworded != FIRST
@@ -106,18 +108,18 @@ async def test_a_changed_section_is_refused_and_better_words_are_not(database: D
             await migrate(database, changed + SECOND)
 
 
-async def test_a_section_put_before_applied_ones_is_refused(database: Database):
+async def test_a_section_put_before_applied_ones_is_refused(database: Database) -> None:
     await migrate(database, SECOND.replace("ALTER TABLE people", "-- "))
     with pytest.raises(MigrationError, match=r"Section 0001 \(people\) is older than 0002"):
         await migrate(database, FIRST + SECOND.replace("ALTER TABLE people", "-- "))
 
 
-async def test_several_tasks_apply_each_section_once(database: Database):
+async def test_several_tasks_apply_each_section_once(database: Database) -> None:
     applied = await asyncio.gather(*(migrate(database, FIRST + SECOND) for _ in range(4)))
     assert sorted(number for numbers in applied for number in numbers) == ["0001", "0002"]
 
 
-async def test_two_processes_apply_each_section_once(database_url: str, tmp_path: Path):
+async def test_two_processes_apply_each_section_once(database_url: str, tmp_path: Path) -> None:
     """On SQLite they also create the file and switch it to its write-ahead log at once."""
     many = "".join(
         f"-- section {number:04}: table {number}\nCREATE TABLE t{number} (id TEXT);\n"
@@ -158,7 +160,7 @@ async def test_two_processes_apply_each_section_once(database_url: str, tmp_path
 
 async def test_a_locked_table_stops_a_section_at_its_deadline(
     database: Database, database_url: str
-):
+) -> None:
     """A deploy must not queue all traffic behind a long transaction."""
     await migrate(database, FIRST)
     hasty = Database(database_url, deadlines=Deadlines(lock_ms=100, writer_ms=100))
@@ -179,19 +181,19 @@ async def test_a_locked_table_stops_a_section_at_its_deadline(
         (FIRST + FIRST, "must rise"),
     ],
 )
-def test_a_text_that_is_no_schema_is_refused_with_a_sentence(schema: str, sentence: str):
+def test_a_text_that_is_no_schema_is_refused_with_a_sentence(schema: str, sentence: str) -> None:
     with pytest.raises(MigrationError, match=sentence):
         sections(schema)
 
 
-def test_a_default_of_the_current_time_is_refused():
+def test_a_default_of_the_current_time_is_refused() -> None:
     with pytest.raises(ValueError, match="Bind :now"):
         sections(
             SECOND.replace("seen_at TIMESTAMPTZ", "seen_at TIMESTAMPTZ DEFAULT CURRENT_TIMESTAMP")
         )
 
 
-def test_no_section_builds_an_index_while_readers_are_locked_out():
+def test_no_section_builds_an_index_while_readers_are_locked_out() -> None:
     """Dropping an index does that, until the transaction ends."""
     for section in sections(SCHEMA.read_text()):
         words = section.sql.upper()

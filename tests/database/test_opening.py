@@ -51,7 +51,7 @@ def pooler() -> Iterator[servers.PgBouncer]:
 
 async def test_a_session_through_a_pooler_has_the_deadlines_that_migrate_has_set(
     pooler: servers.PgBouncer, connect: Connect
-):
+) -> None:
     url = await servers.new_database(pooler.url, TABLES)
     await pooler.reconnect()
     database = await connect(url)
@@ -64,7 +64,7 @@ async def test_a_session_through_a_pooler_has_the_deadlines_that_migrate_has_set
 
 async def test_deadlines_that_nobody_has_set_are_missed(
     pooler: servers.PgBouncer, connect: Connect
-):
+) -> None:
     url = await servers.new_database(
         pooler.server.url, TABLES
     )  # on its own, it may set its session
@@ -88,7 +88,9 @@ async def test_deadlines_that_nobody_has_set_are_missed(
     assert remark.verdict != "FAIL"
 
 
-async def test_clients_of_one_connection_share_it(pooler: servers.PgBouncer, connect: Connect):
+async def test_clients_of_one_connection_share_it(
+    pooler: servers.PgBouncer, connect: Connect
+) -> None:
     """Each prepares the same statements, under the same names, on the same connection."""
     url = await servers.new_database(pooler.url, TABLES)
     several = [await connect(url, pool_size=2) for _ in range(3)]
@@ -113,7 +115,7 @@ def old(pooler: servers.PgBouncer) -> bool:
 # --- several hosts --------------------------------------------------------------------------------
 
 
-def test_of_a_url_with_several_hosts_each_is_a_url():
+def test_of_a_url_with_several_hosts_each_is_a_url() -> None:
     assert hosts_of("postgresql://u:p%40@a:1,[::1]:2,c/name?sslmode=require") == [
         "postgresql://u:p%40@a:1/name?sslmode=require",
         "postgresql://u:p%40@[::1]:2/name?sslmode=require",
@@ -129,7 +131,7 @@ def of_hosts(tcp_url: str, *ports: int) -> str:
 
 async def test_a_silent_or_refusing_host_delays_nobody(
     connect: Connect, postgres_server: servers.PostgresServer, postgres_url: str
-):
+) -> None:
     port = urlsplit(postgres_server.tcp_url).port or 0
     tcp_url = urlsplit(postgres_server.tcp_url)._replace(path=urlsplit(postgres_url).path).geturl()
     async with proxy_before("127.0.0.1", port) as silent:

@@ -90,7 +90,7 @@ async def plus(id: str, db: Handle, by: int = 1) -> int:
 
 async def test_one_statement_of_several_goes_in_one_trip_and_each_gets_its_own(
     counters: Database, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     trips = Trips(counters, monkeypatch)
     works = [partial(plus, id, by=n) for n, id in enumerate("abc", 1)]
     assert await in_transaction(counters, works) == [1, 2, 3]
@@ -100,7 +100,7 @@ async def test_one_statement_of_several_goes_in_one_trip_and_each_gets_its_own(
 
 async def test_equal_questions_are_asked_once_and_nobody_shares_the_answer(
     counters: Database, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async def read(id: str, db: Handle) -> Row | None:
         return await db.fetch_one(READ, id=id)
 
@@ -113,7 +113,7 @@ async def test_equal_questions_are_asked_once_and_nobody_shares_the_answer(
 
 async def test_rows_for_many_and_none_go_together_too(
     counters: Database, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     async def two(first: str, second: str, db: Handle) -> None:
         rows = [{"id": first, "value": 7}, {"id": second, "value": 8}]
         await db.execute_many("INSERT INTO counters (id, value) VALUES (:id, :value)", rows)
@@ -126,7 +126,7 @@ async def test_rows_for_many_and_none_go_together_too(
     assert trips.seen[0][1] == 4
 
 
-async def test_the_moment_is_one_for_all_and_locks_are_taken_together(counters: Database):
+async def test_the_moment_is_one_for_all_and_locks_are_taken_together(counters: Database) -> None:
     async def moment(number: int, db: Handle) -> object:
         await db.lock(number, 7)
         return await db.now()
@@ -135,7 +135,7 @@ async def test_the_moment_is_one_for_all_and_locks_are_taken_together(counters: 
     assert len(set(found)) == 1
 
 
-async def test_what_one_raises_undoes_the_others(counters: Database):
+async def test_what_one_raises_undoes_the_others(counters: Database) -> None:
     reached = []
 
     async def breaks(db: Handle) -> int:
@@ -154,7 +154,7 @@ async def test_what_one_raises_undoes_the_others(counters: Database):
     assert reached == []
 
 
-async def test_a_statement_that_fails_undoes_all(counters: Database):
+async def test_a_statement_that_fails_undoes_all(counters: Database) -> None:
     async def twice(db: Handle) -> int:
         await db.execute("INSERT INTO counters (id, value) VALUES (:id, 1)", id="a")
         return 1
@@ -164,7 +164,7 @@ async def test_a_statement_that_fails_undoes_all(counters: Database):
     assert (await values(counters))["b"] == 0
 
 
-async def test_inside_a_savepoint_one_is_alone_and_fails_alone(counters: Database):
+async def test_inside_a_savepoint_one_is_alone_and_fails_alone(counters: Database) -> None:
     async def stumbles(db: Handle) -> int:
         await plus("a", db)
         with pytest.raises(Duplicate):
@@ -191,7 +191,7 @@ async def stumbles_not(db: Handle) -> str:
     return "kept"
 
 
-async def test_hints_follow_the_commit_and_never_what_was_undone(counters: Database):
+async def test_hints_follow_the_commit_and_never_what_was_undone(counters: Database) -> None:
     found: list[str] = []
 
     async def tells(id: str, db: Handle) -> None:
@@ -206,7 +206,7 @@ async def test_hints_follow_the_commit_and_never_what_was_undone(counters: Datab
 
 async def test_when_nobody_knows_whether_it_was_committed_that_is_told(
     postgres_server: servers.PostgresServer, postgres_url: str, counters: Database
-):
+) -> None:
     if counters.engine == "sqlite":
         pytest.skip("SQLite has no connection to cut")
     server = urlsplit(postgres_server.tcp_url)
@@ -222,7 +222,7 @@ async def test_when_nobody_knows_whether_it_was_committed_that_is_told(
     assert (after["a"], after["b"]) == (1, 1)
 
 
-async def test_who_waits_for_something_else_meanwhile_is_waited_for(counters: Database):
+async def test_who_waits_for_something_else_meanwhile_is_waited_for(counters: Database) -> None:
     async def thinks(db: Handle) -> int:
         await asyncio.sleep(0.01)
         return await plus("a", db)
@@ -230,5 +230,5 @@ async def test_who_waits_for_something_else_meanwhile_is_waited_for(counters: Da
     assert await in_transaction(counters, [thinks, partial(plus, "b")]) == [1, 1]
 
 
-async def test_no_work_is_no_trouble(counters: Database):
+async def test_no_work_is_no_trouble(counters: Database) -> None:
     assert await in_transaction(counters, []) == []

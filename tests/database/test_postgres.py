@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Never
 from urllib.parse import quote, urlsplit
 
 import asyncpg
@@ -69,7 +70,7 @@ async def insert(database: Database, id: str) -> None:
 
 async def test_a_lost_answer_to_commit_is_unknown_and_was_committed(
     through: Database, proxy: Proxy, database: Database
-):
+) -> None:
     called: list[int] = []
     for number in range(4):  # with two connections
         proxy.cut_after(b"COMMIT")
@@ -86,7 +87,7 @@ async def test_a_lost_answer_to_commit_is_unknown_and_was_committed(
 
 async def test_a_commit_that_never_arrived_is_unknown_and_was_not_committed(
     through: Database, proxy: Proxy, database: Database
-):
+) -> None:
     for number in range(4):
         proxy.cut_before(b"COMMIT")
         with pytest.raises(CommitUnknown):
@@ -99,7 +100,7 @@ async def test_a_commit_that_never_arrived_is_unknown_and_was_not_committed(
 
 async def test_a_commit_without_an_answer_is_unknown_at_its_deadline(
     through: Database, proxy: Proxy
-):
+) -> None:
     began = time.monotonic()
     with pytest.raises(CommitUnknown):
         async with through.write() as db:
@@ -110,7 +111,9 @@ async def test_a_commit_without_an_answer_is_unknown_at_its_deadline(
     await insert(through, "b")
 
 
-async def test_a_connection_known_to_be_lost_commits_nothing(through: Database, proxy: Proxy):
+async def test_a_connection_known_to_be_lost_commits_nothing(
+    through: Database, proxy: Proxy
+) -> None:
     with pytest.raises(Unavailable) as refusal:
         async with through.write() as db:
             await db.execute(INSERT, id="a")
@@ -119,7 +122,7 @@ async def test_a_connection_known_to_be_lost_commits_nothing(through: Database, 
     assert not isinstance(refusal.value, CommitUnknown)
 
 
-async def test_a_refused_commit_is_known_to_have_failed(connect: Connect):
+async def test_a_refused_commit_is_known_to_have_failed(connect: Connect) -> None:
     """Eight serialization failures in turn, on a pool of two."""
     database = await connect(pool_size=2)
     async with database.write() as db:
@@ -146,7 +149,9 @@ async def test_a_refused_commit_is_known_to_have_failed(connect: Connect):
     await asyncio.gather(*(insert(database, str(number)) for number in range(4)))
 
 
-async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(database: Database):
+async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(
+    database: Database,
+) -> None:
     async with database.write() as db:
         await db.execute("INSERT INTO counters (id, value) VALUES ('a', 0), ('b', 0)")
     both = asyncio.Barrier(2)
@@ -170,7 +175,7 @@ async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(databa
 )
 async def test_what_is_slow_is_ended_by_the_server_and_is_not_silence(
     connect: Connect, timeouts: RequestTimeouts | None
-):
+) -> None:
     victim = await connect(deadlines=SOON)
     with pytest.raises(Unavailable) as refusal:
         async with victim.write(timeouts) as db:
@@ -181,7 +186,7 @@ async def test_what_is_slow_is_ended_by_the_server_and_is_not_silence(
 
 async def test_a_killed_backend_is_unavailable_and_its_error_is_not_masked(
     connect: Connect, database: Database
-):
+) -> None:
     victim = await connect(pool_size=1)
     for while_it_runs in (True, False):
         with pytest.raises(Unavailable) as refusal:
@@ -201,7 +206,7 @@ async def test_a_killed_backend_is_unavailable_and_its_error_is_not_masked(
 
 async def test_a_backend_killed_while_idle_is_replaced_unnoticed(
     connect: Connect, database: Database
-):
+) -> None:
     victim = await connect(pool_size=1)
     async with victim.read() as db:
         pid = await db.fetch_value("SELECT pg_backend_pid()")
@@ -211,7 +216,7 @@ async def test_a_backend_killed_while_idle_is_replaced_unnoticed(
     await insert(victim, "a")
 
 
-async def test_a_begin_that_fails_loses_no_connection(through: Database, proxy: Proxy):
+async def test_a_begin_that_fails_loses_no_connection(through: Database, proxy: Proxy) -> None:
     for _ in range(4):  # with two connections
         proxy.cut_before(b"BEGIN")
         with pytest.raises(Unavailable):
@@ -223,7 +228,7 @@ async def test_a_begin_that_fails_loses_no_connection(through: Database, proxy: 
 
 async def test_a_rollback_without_an_answer_gives_the_connection_up(
     proxy: Proxy, connect: Connect, tcp_url: str
-):
+) -> Never:
     there = urlsplit(tcp_url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
     through = await connect(there, pool_size=1, deadlines=Deadlines(rollback_ms=100))
     began = time.monotonic()
@@ -237,7 +242,9 @@ async def test_a_rollback_without_an_answer_gives_the_connection_up(
     assert await ids(through) == []
 
 
-async def test_a_silent_network_is_unavailable_at_the_deadline(through: Database, proxy: Proxy):
+async def test_a_silent_network_is_unavailable_at_the_deadline(
+    through: Database, proxy: Proxy
+) -> None:
     await insert(through, "a")
     proxy.swallow()
     for _ in range(3):  # the pooled connection, then new ones
@@ -253,7 +260,7 @@ async def test_a_silent_network_is_unavailable_at_the_deadline(through: Database
 @pytest.mark.parametrize("kind", ["read", "statement", "commit"])
 async def test_shorter_timeouts_detect_a_silent_server_sooner(
     proxy: Proxy, connect: Connect, tcp_url: str, kind: str
-):
+) -> None:
     there = urlsplit(tcp_url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
     through = await connect(there, pool_size=1)
     await insert(through, "a")  # the connection is there
@@ -272,7 +279,7 @@ async def test_shorter_timeouts_detect_a_silent_server_sooner(
     await insert(through, "c")
 
 
-async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(connect: Connect):
+async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(connect: Connect) -> None:
     database = await connect(pool_size=2)
     await insert(database, "a")
     taken = "SELECT id FROM things WHERE id = 'a' FOR UPDATE"
@@ -287,7 +294,7 @@ async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(connect: Connec
 
 async def test_a_server_that_is_down_is_unavailable_at_once_and_found_again(
     through: Database, proxy: Proxy
-):
+) -> None:
     await insert(through, "a")
     await proxy.stop()
     for _ in range(4):
@@ -300,7 +307,7 @@ async def test_a_server_that_is_down_is_unavailable_at_once_and_found_again(
     assert await ids(through) == ["a", "c"]
 
 
-async def test_a_process_connects_while_the_server_is_down(connect: Connect, tcp_url: str):
+async def test_a_process_connects_while_the_server_is_down(connect: Connect, tcp_url: str) -> None:
     nowhere = urlsplit(tcp_url)._replace(netloc="postgres@127.0.0.1:1").geturl()
     database = await connect(nowhere)
     with pytest.raises(Unavailable):
@@ -319,7 +326,7 @@ def own_server() -> Iterator[servers.PostgresServer]:
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_a_restarted_server_is_found_again(
     connect: Connect, own_server: servers.PostgresServer, how: str
-):
+) -> None:
     database = await connect(await servers.new_database(own_server.url, TABLES), pool_size=2)
     await asyncio.gather(insert(database, "a"), insert(database, "b"))
     with pytest.raises(Unavailable):
@@ -337,7 +344,7 @@ async def test_a_restarted_server_is_found_again(
 
 async def test_what_is_read_is_confirmed_only_once_the_standby_has_it(
     connect: Connect, own_server: servers.PostgresServer
-):
+) -> None:
     """Whose commit was given up while it waited is seen, and only the primary has it."""
     if not own_server.runs:
         own_server.start()
@@ -377,7 +384,7 @@ async def _have_commits_wait(server: servers.PostgresServer, names: str) -> None
 
 async def test_a_failover_to_a_standby_drops_the_connections_to_it(
     connect: Connect, database: Database, postgres_url: str
-):
+) -> None:
     name = urlsplit(postgres_url).path[1:]
     read_only = f"ALTER DATABASE {name} SET default_transaction_read_only"
     async with database.write() as db:
@@ -397,7 +404,7 @@ async def test_a_failover_to_a_standby_drops_the_connections_to_it(
 
 async def test_too_many_connections_are_unavailable(
     connect: Connect, database: Database, postgres_url: str
-):
+) -> None:
     async with database.write() as db:
         await db.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 1")
         await db.execute("GRANT SELECT ON things TO crowded")
@@ -432,7 +439,7 @@ async def test_too_many_connections_are_unavailable(
 @pytest.mark.parametrize("at_commit", [False, True])
 async def test_what_the_server_says_is_understood(
     database: Database, code: str, expected: type[Exception], at_commit: bool
-):
+) -> None:
     raising = f"BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '{code}'; END"
     with pytest.raises(expected) as refusal:
         async with database.write() as db:
@@ -455,7 +462,7 @@ async def test_what_the_server_says_is_understood(
 # --- locks and sessions ---------------------------------------------------------------------------
 
 
-async def test_a_lock_is_waited_for_until_its_deadline(connect: Connect):
+async def test_a_lock_is_waited_for_until_its_deadline(connect: Connect) -> None:
     database = await connect(deadlines=SOON)
     await insert(database, "a")
     async with database.write() as holder:
@@ -468,7 +475,7 @@ async def test_a_lock_is_waited_for_until_its_deadline(connect: Connect):
         assert 0.1 < time.monotonic() - began < 1
 
 
-async def test_skip_locked_skips(database: Database):
+async def test_skip_locked_skips(database: Database) -> None:
     await asyncio.gather(insert(database, "a"), insert(database, "b"))
     claim = "SELECT id FROM things ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
     async with database.write() as one, database.write() as other:
@@ -476,7 +483,7 @@ async def test_skip_locked_skips(database: Database):
         assert await other.fetch_value(claim) == "b"
 
 
-async def test_a_transaction_left_idle_is_ended_by_the_server(connect: Connect):
+async def test_a_transaction_left_idle_is_ended_by_the_server(connect: Connect) -> None:
     database = await connect(deadlines=Deadlines(idle_in_transaction_ms=50))
     with pytest.raises(Unavailable):
         async with database.write() as db:
@@ -486,7 +493,7 @@ async def test_a_transaction_left_idle_is_ended_by_the_server(connect: Connect):
     assert await ids(database) == []
 
 
-async def test_a_session_has_its_deadlines_and_its_name(database: Database):
+async def test_a_session_has_its_deadlines_and_its_name(database: Database) -> None:
     settings = {
         "application_name": "tidings",
         "statement_timeout": "5s",
@@ -498,7 +505,7 @@ async def test_a_session_has_its_deadlines_and_its_name(database: Database):
             assert await db.fetch_value(f"SHOW {name}") == value
 
 
-async def test_hot_statements_are_prepared_once(connect: Connect):
+async def test_hot_statements_are_prepared_once(connect: Connect) -> None:
     database = await connect(pool_size=1)
     for number in range(5):
         await insert(database, str(number))
@@ -507,7 +514,9 @@ async def test_hot_statements_are_prepared_once(connect: Connect):
         assert await db.fetch_value(prepared, start="INSERT INTO things%") == 1
 
 
-async def test_a_changed_table_under_a_prepared_statement_is_unavailable_once(connect: Connect):
+async def test_a_changed_table_under_a_prepared_statement_is_unavailable_once(
+    connect: Connect,
+) -> None:
     database = await connect(pool_size=1)
     everything = "SELECT * FROM pairs"
     async with database.write() as db:
@@ -525,14 +534,14 @@ async def test_a_changed_table_under_a_prepared_statement_is_unavailable_once(co
             await db.execute("ALTER TABLE pairs DROP COLUMN added")
 
 
-async def test_jsonb_takes_nothing_but_documents(database: Database):
+async def test_jsonb_takes_nothing_but_documents(database: Database) -> None:
     for value in ('{"a": 1}', "text"):
         with pytest.raises(asyncpg.DataError, match="object or an array"):
             async with database.write() as db:
                 await db.execute("INSERT INTO things (id, document) VALUES ('a', :it)", it=value)
 
 
-async def test_a_duplicate_at_commit_is_a_duplicate(database: Database):
+async def test_a_duplicate_at_commit_is_a_duplicate(database: Database) -> None:
     async with database.write() as db:
         await db.execute(
             "CREATE TABLE late (id TEXT CONSTRAINT late_once UNIQUE DEFERRABLE INITIALLY DEFERRED)"
@@ -547,7 +556,7 @@ async def test_a_duplicate_at_commit_is_a_duplicate(database: Database):
             await db.execute("DROP TABLE late")
 
 
-async def test_a_server_that_may_lose_commits_is_told_in_sentences(database: Database):
+async def test_a_server_that_may_lose_commits_is_told_in_sentences(database: Database) -> None:
     assert [sentence.split()[0] for sentence in await database.durability()] == [
         "fsync",
         "synchronous_commit",
@@ -560,7 +569,7 @@ async def test_a_server_that_may_lose_commits_is_told_in_sentences(database: Dat
 
 async def test_a_password_with_every_character_is_decoded(
     connect: Connect, database: Database, postgres_server: servers.PostgresServer, tcp_url: str
-):
+) -> None:
     role, password = '"we/ird @r:ole"', "p:/?#[]@!$&'()*+,;=% ü"
     async with database.write() as db:
         await db.execute(f"CREATE ROLE {role} LOGIN PASSWORD $${password}$$")
@@ -583,7 +592,9 @@ async def test_a_password_with_every_character_is_decoded(
 
 
 @pytest.mark.parametrize("mode", ["require", "verify-full"])
-async def test_an_encrypted_connection_is_insisted_on(connect: Connect, tcp_url: str, mode: str):
+async def test_an_encrypted_connection_is_insisted_on(
+    connect: Connect, tcp_url: str, mode: str
+) -> None:
     database = await connect(f"{tcp_url}?sslmode={mode}")  # the test's server has no certificate
     with pytest.raises(Unavailable) as refusal:
         await ids(database)
@@ -593,11 +604,11 @@ async def test_an_encrypted_connection_is_insisted_on(connect: Connect, tcp_url:
 @pytest.mark.parametrize("mode", ["disable", "prefer"])
 async def test_an_encrypted_connection_is_not_insisted_on(
     connect: Connect, tcp_url: str, mode: str
-):
+) -> None:
     assert await ids(await connect(f"{tcp_url}?sslmode={mode}")) == []
 
 
-def test_an_unknown_sslmode_is_refused_with_a_sentence():
+def test_an_unknown_sslmode_is_refused_with_a_sentence() -> None:
     with pytest.raises(ValueError, match="sslmode must be one of"):
         Database("postgres://host/db?sslmode=yes")
 
@@ -605,7 +616,7 @@ def test_an_unknown_sslmode_is_refused_with_a_sentence():
 # --- the proxy that these tests rest on -----------------------------------------------------------
 
 
-async def test_the_proxy_finds_a_pattern_that_arrives_in_pieces():
+async def test_the_proxy_finds_a_pattern_that_arrives_in_pieces() -> None:
     received: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

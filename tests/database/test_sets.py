@@ -39,11 +39,11 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("INSERT INTO runs SELECT 1", False),
     ],
 )
-def test_what_yields_rows_is_known_by_its_words(sql: str, yields: bool):
+def test_what_yields_rows_is_known_by_its_words(sql: str, yields: bool) -> None:
     assert yields_rows(sql) is yields
 
 
-def test_what_changes_rows_inside_cannot_be_numbered():
+def test_what_changes_rows_inside_cannot_be_numbered() -> None:
     assert numbered("WITH gone AS (DELETE FROM a RETURNING b) SELECT b FROM gone") is None
     assert NUMBER in str(numbered("WITH due AS MATERIALIZED (SELECT 1) SELECT * FROM due"))
 
@@ -82,11 +82,11 @@ def over(sql: str, types: Mapping[str, str] = TEXT, *, held: bool = False) -> Se
         ),
     ],
 )
-def test_a_question_or_a_new_row_is_asked_for_each(sql: str, text: str):
+def test_a_question_or_a_new_row_is_asked_for_each(sql: str, text: str) -> None:
     assert over(sql) == SetStatement(text, ("a", "b"), has_workspace=False)
 
 
-def test_the_workspace_is_one_value_of_the_statement():
+def test_the_workspace_is_one_value_of_the_statement() -> None:
     made = over(
         "SELECT b FROM t WHERE workspace_id = :workspace_id AND a = :a",
         {
@@ -109,7 +109,9 @@ def test_the_workspace_is_one_value_of_the_statement():
         ("UPDATE t SET b = (SELECT 1 FROM u WHERE c = 1), d = :b WHERE a = :a", "UPDATE t", ("a",)),
     ],
 )
-def test_held_rows_are_changed_by_their_places(sql: str, begins: str, keys: tuple[str, ...]):
+def test_held_rows_are_changed_by_their_places(
+    sql: str, begins: str, keys: tuple[str, ...]
+) -> None:
     made = over(sql, held=True)
     assert made is not None
     assert made.text.startswith(begins)
@@ -118,7 +120,7 @@ def test_held_rows_are_changed_by_their_places(sql: str, begins: str, keys: tupl
     assert over(sql) is None
 
 
-def test_rows_that_meet_are_not_one_set():
+def test_rows_that_meet_are_not_one_set() -> None:
     made = over(
         "INSERT INTO t (a, b, c) VALUES (:a, :b, 1) ON CONFLICT (a, c) DO UPDATE SET b = excluded.b"
     )
@@ -143,7 +145,7 @@ def test_rows_that_meet_are_not_one_set():
         "WITH gone AS (DELETE FROM t WHERE a = :a RETURNING a) SELECT a FROM gone WHERE a = :b",
     ],
 )
-def test_what_would_be_another_statement_over_a_set_is_none(sql: str):
+def test_what_would_be_another_statement_over_a_set_is_none(sql: str) -> None:
     assert over(sql, held=True) is None
     assert over(sql) is None
 
@@ -165,7 +167,7 @@ OLDEST = """
 ALL_OF = "SELECT id FROM things WHERE score = :score ORDER BY id"
 
 
-async def test_many_rows_of_every_type_are_inserted_by_one_statement(database: Database):
+async def test_many_rows_of_every_type_are_inserted_by_one_statement(database: Database) -> None:
     made = [
         {
             "id": id,
@@ -186,7 +188,7 @@ async def test_many_rows_of_every_type_are_inserted_by_one_statement(database: D
     ]
 
 
-async def test_each_of_many_queries_has_its_own_rows_in_its_own_order(database: Database):
+async def test_each_of_many_queries_has_its_own_rows_in_its_own_order(database: Database) -> None:
     async with database.write() as db:
         await db.execute_many(
             "INSERT INTO things (id, score) VALUES (:id, :score)",
@@ -213,7 +215,7 @@ KEEP = """
 @pytest.mark.parametrize("ids", ["abc", "aba"])
 async def test_rows_that_are_there_already_are_changed_by_one_statement(
     database: Database, ids: str
-):
+) -> None:
     async with database.write() as db:
         await db.execute_many(KEEP, [{"id": id, "name": f"first {id}", "score": 0} for id in "ab"])
         await db.execute_many(
@@ -227,7 +229,7 @@ async def test_rows_that_are_there_already_are_changed_by_one_statement(
     ]
 
 
-async def test_each_changes_the_row_that_it_holds(database: Database):
+async def test_each_changes_the_row_that_it_holds(database: Database) -> None:
     """Some rows are not there, and some are passed over by what else the statement asks."""
 
     async def change(id: str, by: int, db: Handle) -> list[dict[str, Any]]:

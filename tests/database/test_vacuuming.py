@@ -18,11 +18,11 @@ OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = CAST($1 AS TEXT)::regclas
 
 
 @pytest.mark.parametrize("table", vacuuming.TABLES)
-def test_each_of_them_is_a_table(table: str):
+def test_each_of_them_is_a_table(table: str) -> None:
     assert f"CREATE TABLE {table} (" in SCHEMA
 
 
-async def test_migrate_sets_how_soon(postgres_server: servers.PostgresServer):
+async def test_migrate_sets_how_soon(postgres_server: servers.PostgresServer) -> None:
     url = await servers.new_database(postgres_server.url, SCHEMA)
     connection = await asyncpg.connect(url)
     for table, wanted in vacuuming.TABLES.items():
@@ -32,7 +32,7 @@ async def test_migrate_sets_how_soon(postgres_server: servers.PostgresServer):
     await connection.close()
 
 
-async def test_what_an_operator_has_set_stays(postgres_server: servers.PostgresServer):
+async def test_what_an_operator_has_set_stays(postgres_server: servers.PostgresServer) -> None:
     url = await servers.new_database(postgres_server.url, SCHEMA)
     connection = await asyncpg.connect(url)
     await connection.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_cost_delay)")
@@ -44,7 +44,9 @@ async def test_what_an_operator_has_set_stays(postgres_server: servers.PostgresS
     await connection.close()
 
 
-async def test_nobody_who_reads_or_writes_waits_for_it(postgres_server: servers.PostgresServer):
+async def test_nobody_who_reads_or_writes_waits_for_it(
+    postgres_server: servers.PostgresServer,
+) -> None:
     url = await servers.new_database(postgres_server.url, SCHEMA)
     connection, other = await asyncpg.connect(url), await asyncpg.connect(url)
     await connection.execute("ALTER TABLE jobs RESET (autovacuum_vacuum_threshold)")

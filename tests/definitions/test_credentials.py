@@ -53,7 +53,7 @@ async def everything(process: Process) -> str:
     return repr(rows)
 
 
-async def test_nobody_reads_it_and_no_column_holds_it(cast: Cast, process: Process):
+async def test_nobody_reads_it_and_no_column_holds_it(cast: Cast, process: Process) -> None:
     branch = {"type": "branch", "cases": [TRUE], "else": [{**call(), "id": "deep"}]}
     steps = [
         call(
@@ -86,7 +86,7 @@ async def test_nobody_reads_it_and_no_column_holds_it(cast: Cast, process: Proce
     assert not any("sealed:" in text for text in (*texts, simulated.text))
 
 
-async def test_the_mask_keeps_it_and_makes_no_version(cast: Cast):
+async def test_the_mask_keeps_it_and_makes_no_version(cast: Cast) -> None:
     new = {"name": "W", "state": "ACTIVE", "trigger": WEBHOOK, "steps": [call()]}
     url = f"/workflows/{(await cast.ed.made('/workflows', new))['id']}"
     for same in ({"name": "renamed"}, {"steps": [shown(call())]}, {"steps": [call()]}):
@@ -100,7 +100,7 @@ async def test_the_mask_keeps_it_and_makes_no_version(cast: Cast):
     assert response.json()["version"] == 2
 
 
-async def test_the_mask_leads_it_to_no_other_server_and_makes_none_up(cast: Cast):
+async def test_the_mask_leads_it_to_no_other_server_and_makes_none_up(cast: Cast) -> None:
     new = {"name": "W", "steps": [call()]}
     url = f"/workflows/{(await cast.ed.made('/workflows', new))['id']}"
     for bad in (
@@ -120,7 +120,7 @@ async def test_the_mask_leads_it_to_no_other_server_and_makes_none_up(cast: Cast
 async def test_the_call_carries_it_after_the_mask_was_saved(
     cast: Cast,
     open_process: Process,
-):
+) -> None:
     async with Listener(says(b"{}")) as listener:
         step = ask(listener, headers={"Authorization": CANARY})
         new = {"name": "W", "state": "ACTIVE", "trigger": WEBHOOK, "steps": [step]}

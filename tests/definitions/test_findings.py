@@ -298,7 +298,7 @@ def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("mail_alone")
 async def test_every_defect_is_found_where_it_is(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     mail = await cast.ed.made(
         "/templates", {"name": "M", "channel": "email", "content": {"subject": "s", "html": "h"}}
     )
@@ -344,7 +344,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("code", "case", "pointer"), CASES)
-async def test_a_case_that_fails_is_found(cast: Cast, code: str, case: Any, pointer: str):
+async def test_a_case_that_fails_is_found(cast: Cast, code: str, case: Any, pointer: str) -> None:
     made = await cast.ed.made("/workflows", {"name": "N", "steps": [{"type": "exit"}]})
     path = f"/workflows/{made['id']}"
     await cast.ed.call("PUT", f"{path}{pointer}", json=case)
@@ -352,7 +352,7 @@ async def test_a_case_that_fails_is_found(cast: Cast, code: str, case: Any, poin
         assert [(one["code"], one["pointer"]) for one in answer["findings"]] == [(code, pointer)]
 
 
-def test_there_are_three_defects_for_each_finding():
+def test_there_are_three_defects_for_each_finding() -> None:
     seeded = Counter(
         code
         for seeds in (
@@ -366,14 +366,14 @@ def test_there_are_three_defects_for_each_finding():
     assert seeded.keys() == written
 
 
-def test_the_page_of_findings_has_each_of_them_once():
+def test_the_page_of_findings_has_each_of_them_once() -> None:
     page = Path(__file__).parents[2] / "docs" / "findings.md"
     rows = [line.split("|")[1] for line in page.read_text().splitlines() if line.startswith("| `")]
     shown = Counter(code for row in rows for code in re.findall(r"`(\w+)`", row))
     assert shown == Counter(codes.written([*codes.MACHINE, *codes.BEYOND]))
 
 
-def test_nothing_else_finds():
+def test_nothing_else_finds() -> None:
     """Else its codes would be counted nowhere."""
     finds = {
         path
@@ -384,7 +384,7 @@ def test_nothing_else_finds():
     assert finds <= {*codes.MACHINE, *codes.BEYOND}
 
 
-async def test_marketing_that_shows_its_way_out_and_its_sender_is_not_warned_of(cast: Cast):
+async def test_marketing_that_shows_its_way_out_and_its_sender_is_not_warned_of(cast: Cast) -> None:
     changed = await cast.adam.patch("/settings/workspace", {"postalAddress": "1 Main Street"})
     assert changed.status_code == 200
     stop = {"text": "Spring. Reply STOP to end"}
@@ -397,7 +397,7 @@ async def test_marketing_that_shows_its_way_out_and_its_sender_is_not_warned_of(
 @pytest.mark.parametrize(("length", "is_short"), [(1, True), (12, True), (15, True), (16, False)])
 async def test_a_short_secret_is_warned_of_whenever_it_is_looked_at(
     cast: Cast, length: int, is_short: bool
-):
+) -> None:
     trigger = {**WEBHOOK, "signingSecret": "s" * length}
     made = await cast.ed.made(
         "/workflows", {"name": "N", "trigger": trigger, "steps": [], "state": "ACTIVE"}
@@ -410,7 +410,7 @@ async def test_a_short_secret_is_warned_of_whenever_it_is_looked_at(
         assert ("short_secret" in codes) is is_short
 
 
-async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
+async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast) -> None:
     mine = await cast.ed.made("/workflows", {"name": "M", "state": "ACTIVE"})
     theirs = await cast.ed.made(
         "/workflows",
@@ -424,7 +424,7 @@ async def test_a_loop_of_starts_is_found_wherever_it_closes(cast: Cast):
 
 
 @pytest.mark.usefixtures("mail_alone")
-async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast):
+async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast) -> None:
     trigger = {**BY_ID, "createContact": True, "signingSecret": SHORT}
     shown = await found(cast, [send(templateId="x"), text("sms"), {"type": "wait"}], trigger)
     assert set(shown) == {
@@ -437,7 +437,7 @@ async def test_all_is_answered_at_once_the_warnings_beside_the_errors(cast: Cast
 
 
 @pytest.mark.usefixtures("mail_alone")
-async def test_what_cannot_be_saved_hides_nothing_of_what_cannot_run(cast: Cast):
+async def test_what_cannot_be_saved_hides_nothing_of_what_cannot_run(cast: Cast) -> None:
     """And neither hides a warning that needs no way through the steps."""
     trigger = {**BY_ID, "createContact": True}
     steps = [
@@ -466,7 +466,7 @@ async def test_what_cannot_be_saved_hides_nothing_of_what_cannot_run(cast: Cast)
 
 
 @pytest.mark.usefixtures("mail_alone")
-async def test_what_is_no_definition_hides_nothing_of_its_steps(cast: Cast):
+async def test_what_is_no_definition_hides_nothing_of_its_steps(cast: Cast) -> None:
     """Neither in a new one nor in a change; and a draft is told only what no draft may hold."""
     wrong = [tag("{{ nobody.x }}"), send(templateId="x"), {"type": "wait"}, text("sms")]
     steps = {"/steps/0/tag", "/steps/1/templateId", "/steps/2/duration"}
@@ -491,7 +491,7 @@ async def test_what_is_no_definition_hides_nothing_of_its_steps(cast: Cast):
     assert len((await cast.vic.read("/workflows"))["data"]) == 1
 
 
-async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast):
+async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast) -> None:
     """Where there is nothing to go on with, by that alone."""
     for raw, pointers in (
         (b"[]", [""]),
@@ -506,7 +506,7 @@ async def test_whatever_the_body_is_it_is_answered_in_order(cast: Cast):
         assert [error["pointer"] for error in response.json()["errors"]] == pointers, raw
 
 
-async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast):
+async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast) -> None:
     """Of nodes that were left out no edge can be judged, nor by those that are stored."""
 
     def body(*ids: str, **data: str) -> dict[str, Any]:
@@ -531,7 +531,7 @@ async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast):
 
 async def test_what_is_wrong_with_what_is_stored_is_told_once(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     trigger = {**WEBHOOK, "contactDefaults": {"firstName": "{{trigger.x}}{{trigger.y}}"}}
     made = await cast.ed.made("/workflows", {"name": "N", "trigger": trigger})
     monkeypatch.setattr(template, "TAGS", 1)
@@ -540,14 +540,14 @@ async def test_what_is_wrong_with_what_is_stored_is_told_once(
     assert (refused.status_code, pointers) == (422, ["/trigger/contactDefaults/firstName"])
 
 
-async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast):
+async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast) -> None:
     made = await cast.ed.made("/workflows", {"name": "N", "state": "ACTIVE"})
     refused = await cast.ed.patch(f"/workflows/{made['id']}", {"nam": "M"})
     detail = "Correct the body: /nam: This field is unknown or read-only. Did you mean name?"
     assert (refused.status_code, refused.json()["detail"]) == (422, detail)
 
 
-async def test_whoever_is_found_by_an_address_has_it(cast: Cast):
+async def test_whoever_is_found_by_an_address_has_it(cast: Cast) -> None:
     mail = send(content={"subject": "s", "html": "h"})
     by_phone = {**WEBHOOK, "contactLookup": "phone"}
     assert await found(cast, [mail], WEBHOOK) == []
@@ -555,7 +555,7 @@ async def test_whoever_is_found_by_an_address_has_it(cast: Cast):
         assert await found(cast, [mail], trigger) == [("address_uncertain", "/steps/0/channel")]
 
 
-async def test_a_secret_that_is_kept_is_still_short(cast: Cast):
+async def test_a_secret_that_is_kept_is_still_short(cast: Cast) -> None:
     made = await cast.ed.made(
         "/workflows", {"name": "N", "trigger": {**WEBHOOK, "signingSecret": SHORT}}
     )
@@ -564,7 +564,7 @@ async def test_a_secret_that_is_kept_is_still_short(cast: Cast):
     assert codes == ["does_nothing", "short_secret"]
 
 
-async def test_what_no_body_had_is_told_once_bodies_came(cast: Cast, process: Process):
+async def test_what_no_body_had_is_told_once_bodies_came(cast: Cast, process: Process) -> None:
     steps = [{"type": "add_tag", "tag": "{{ trigger.data.plan }}"}]
     defaults = {"firstName": "{{ trigger.name }}", "tags": ["{{ trigger.gone }}"]}
     made = await cast.ed.made(
@@ -588,7 +588,9 @@ async def test_what_no_body_had_is_told_once_bodies_came(cast: Cast, process: Pr
     ]
 
 
-async def test_bodies_that_were_refused_tell_too_what_senders_send(cast: Cast, process: Process):
+async def test_bodies_that_were_refused_tell_too_what_senders_send(
+    cast: Cast, process: Process
+) -> None:
     """As a rule the first ones are: the path was a guess."""
     trigger = {**WEBHOOK, "contactPath": "email"}
     steps = [{"type": "add_tag", "tag": "{{ trigger.data.plan }}"}]

@@ -23,7 +23,7 @@ from app.store.templates import FiledTemplate
         ("-", "unnamed"),
     ],
 )
-def test_a_key_is_made_of_a_name(name: str, key: str):
+def test_a_key_is_made_of_a_name(name: str, key: str) -> None:
     assert portable.key_of(name) == key
     assert re.fullmatch(portable.KEY, key)
 
@@ -41,13 +41,13 @@ def template(id: str, name: str, key: str | None = None) -> FiledTemplate:
     )
 
 
-def test_no_two_templates_of_a_file_have_the_same_key():
+def test_no_two_templates_of_a_file_have_the_same_key() -> None:
     sent = [template("1", "Hi"), template("2", "hi"), template("3", "Other", "hi-2")]
     keys = portable.keys_of(sent)
     assert keys == {"1": "hi", "2": "hi-3", "3": "hi-2"}
 
 
-def test_many_of_one_name_are_numbered_at_once():
+def test_many_of_one_name_are_numbered_at_once() -> None:
     keys = portable.keys_of([template(f"{number:05}", "Hi") for number in range(10_000)])
     assert (keys["00000"], keys["00001"], keys["09999"]) == ("hi", "hi-2", "hi-10000")
 
@@ -56,7 +56,7 @@ def upper(one: Mention) -> str:
     return one.id.upper()
 
 
-def test_ids_are_renamed_in_steps_and_their_arms_and_not_in_data():
+def test_ids_are_renamed_in_steps_and_their_arms_and_not_in_data() -> None:
     call = {"type": "http_request", "body": [{"templateId": "x"}], "failed": [{"templateId": "y"}]}
     branch = {"type": "branch", "cases": [{"when": {"templateId": "z"}, "steps": [
         {"type": "start_workflow", "workflowId": "w", "data": {"workflowId": "w"}}]}]}  # fmt: skip
@@ -68,7 +68,7 @@ def test_ids_are_renamed_in_steps_and_their_arms_and_not_in_data():
     ]  # fmt: skip
 
 
-def test_ids_are_renamed_in_the_data_of_nodes():
+def test_ids_are_renamed_in_the_data_of_nodes() -> None:
     nodes = [
         {"id": "templateId", "type": "send_message", "data": {"templateId": "x"}},
         {"id": "b", "data": {"automationId": "y", "data": {"automationId": "y"}}},
@@ -96,7 +96,7 @@ def test_ids_are_renamed_in_the_data_of_nodes():
 )
 def test_topics_are_renamed_in_conditions_wherever_they_are(
     path: str, renamed: str, channel: str | None
-):
+) -> None:
     def asked(path: str) -> dict[str, Json]:
         return {"all": [{"not": {"path": path, "op": "exists"}}, {"any": [{"path": path}]}]}
 
@@ -125,11 +125,11 @@ def test_topics_are_renamed_in_conditions_wherever_they_are(
 
 @pytest.mark.parametrize("body", [None, 1, "x", [], {}, {"nodes": 1}, {"nodes": [{"data": 1}]}])
 @pytest.mark.parametrize("shape", ["graph", "steps"])
-def test_what_is_no_definition_stays_as_it_is(shape: str, body: object):
+def test_what_is_no_definition_stays_as_it_is(shape: str, body: object) -> None:
     assert portable.renamed(shape, body, upper) == body
 
 
-def test_a_trigger_is_written_without_what_an_absent_member_means():
+def test_a_trigger_is_written_without_what_an_absent_member_means() -> None:
     stored = {
         "createContact": False,
         "source": "inbound_webhook",

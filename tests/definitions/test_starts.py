@@ -58,7 +58,7 @@ async def make(process: Process, acme: str, email: str, *tags: str) -> str:
     return str(row.id)
 
 
-async def test_a_new_contact_starts_what_waits_for_one(process: Process, acme: str):
+async def test_a_new_contact_starts_what_waits_for_one(process: Process, acme: str) -> None:
     created = await active(process, acme, {"source": "contact_created"})
     vip = await active(process, acme, {"source": "tag_added", "tag": "vip"})
     await active(process, acme, {"source": "manual"})
@@ -69,7 +69,7 @@ async def test_a_new_contact_starts_what_waits_for_one(process: Process, acme: s
     assert body["tag"] == "vip"
 
 
-async def test_a_tag_starts_a_run_when_it_is_new_and_only_then(process: Process, acme: str):
+async def test_a_tag_starts_a_run_when_it_is_new_and_only_then(process: Process, acme: str) -> None:
     vip = await active(process, acme, {"source": "tag_added", "tag": "vip"})
     contact_id = await make(process, acme, "ada@example.com")
     workspace = WorkspaceContext(acme, None, process.vault)
@@ -85,7 +85,7 @@ async def test_a_tag_starts_a_run_when_it_is_new_and_only_then(process: Process,
     assert len(await bodies(process, acme, vip)) == 2
 
 
-async def test_an_event_starts_what_has_its_name(process: Process, acme: str):
+async def test_an_event_starts_what_has_its_name(process: Process, acme: str) -> None:
     paid = await active(process, acme, {"source": "event", "name": "order_paid"})
     await active(process, acme, {"source": "event", "name": "order"})
     contact_id = await make(process, acme, "ada@example.com")
@@ -101,7 +101,7 @@ async def test_an_event_starts_what_has_its_name(process: Process, acme: str):
     assert tags[contact_id] == ["seen-1"]
 
 
-async def test_a_paused_definition_is_not_started(process: Process, acme: str):
+async def test_a_paused_definition_is_not_started(process: Process, acme: str) -> None:
     created = await active(process, acme, {"source": "contact_created"})
     async with process.database.write() as db:
         await db.execute("UPDATE definitions SET state = 'PAUSED'")
@@ -109,7 +109,7 @@ async def test_a_paused_definition_is_not_started(process: Process, acme: str):
     assert await runs_of(process, acme, created) == []
 
 
-async def test_what_is_undone_starts_nothing(process: Process, acme: str):
+async def test_what_is_undone_starts_nothing(process: Process, acme: str) -> None:
     created = await active(process, acme, {"source": "contact_created"})
     try:
         async with process.database.write() as db:
@@ -121,7 +121,9 @@ async def test_what_is_undone_starts_nothing(process: Process, acme: str):
         assert await runs_of(process, acme, created) == []
 
 
-async def test_a_contact_that_the_intake_makes_starts_a_run_as_well(process: Process, acme: str):
+async def test_a_contact_that_the_intake_makes_starts_a_run_as_well(
+    process: Process, acme: str
+) -> None:
     created = await active(process, acme, {"source": "contact_created"})
     run_id = await started(process, acme, TAG)
     [run] = await runs_of(process, acme, created)
@@ -131,7 +133,9 @@ async def test_a_contact_that_the_intake_makes_starts_a_run_as_well(process: Pro
     assert len(await runs_of(process, acme, created)) == 1
 
 
-async def test_an_import_starts_something_only_when_it_is_asked_to(process: Process, acme: str):
+async def test_an_import_starts_something_only_when_it_is_asked_to(
+    process: Process, acme: str
+) -> None:
     created = await active(process, acme, {"source": "contact_created"})
     vip = await active(process, acme, {"source": "tag_added", "tag": "vip"})
 
@@ -159,7 +163,7 @@ async def test_an_import_starts_something_only_when_it_is_asked_to(process: Proc
 # --- runs that start runs -------------------------------------------------------------------------
 
 
-async def test_a_run_starts_another_for_the_same_contact(process: Process, acme: str):
+async def test_a_run_starts_another_for_the_same_contact(process: Process, acme: str) -> None:
     other = await active(process, acme, {"source": "manual"}, TAG)
     start = {"id": "go", "type": "start_workflow", "workflowId": other}
     run_id = await started(process, acme, start | {"data": {"tag": "{{trigger.word}}"}})
@@ -173,7 +177,9 @@ async def test_a_run_starts_another_for_the_same_contact(process: Process, acme:
     assert step.reason_code is None
 
 
-async def test_what_is_not_active_is_not_started_and_the_run_goes_on(process: Process, acme: str):
+async def test_what_is_not_active_is_not_started_and_the_run_goes_on(
+    process: Process, acme: str
+) -> None:
     other = await active(process, acme, {"source": "manual"}, TAG)
     start = {"id": "go", "type": "start_workflow", "workflowId": other}
     run_id = await started(process, acme, start)
@@ -187,7 +193,7 @@ async def test_what_is_not_active_is_not_started_and_the_run_goes_on(process: Pr
 
 async def test_a_chain_that_feeds_itself_ends_after_ten_starts_and_says_so(
     process: Process, acme: str
-):
+) -> None:
     """Each run takes the tag off and puts it on again, which starts the next."""
     again = [
         {"id": "off", "type": "remove_tag", "tag": "vip"},
@@ -203,7 +209,7 @@ async def test_a_chain_that_feeds_itself_ends_after_ten_starts_and_says_so(
     assert reasons == [None] * chains.LONGEST_CHAIN + [Reason.CHAIN_TOO_LONG]
 
 
-async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
+async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str) -> None:
     """Such a loop is refused at activation; this one was there before."""
     first = await active(process, acme, {"source": "manual"}, TAG)
     loop = [{"id": "go", "type": "start_workflow", "workflowId": first}]
@@ -230,7 +236,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str):
 
 async def test_a_root_starts_so_many_runs_and_then_a_step_says_so(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """However the chain branches: by start_workflow, and by what it does to its contact."""
     monkeypatch.setattr(chains, "MOST_OF_ROOT", 30)
     leaf = await active(process, acme, {"source": "manual"}, TAG)
@@ -271,7 +277,7 @@ async def test_a_root_starts_so_many_runs_and_then_a_step_says_so(
 # --- throttle and split, in the database ----------------------------------------------------------
 
 
-async def test_a_throttle_lets_so_many_through_in_any_window(process: Process, acme: str):
+async def test_a_throttle_lets_so_many_through_in_any_window(process: Process, acme: str) -> None:
     throttle = {
         "id": "calm",
         "type": "throttle",

@@ -76,7 +76,7 @@ async def count(database: Database) -> int:
 
 async def test_a_file_of_several_batches_is_stored_and_safe_to_send_again(
     process: Process, acme: str
-):
+) -> None:
     *_, first = await run(process, acme, people(PEOPLE))
     assert first == totals(created=PEOPLE)
     assert await count(process.database) == PEOPLE
@@ -88,7 +88,7 @@ async def test_a_file_of_several_batches_is_stored_and_safe_to_send_again(
     assert await count(process.database) == PEOPLE
 
 
-async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acme: str):
+async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acme: str) -> None:
     data = sheet("a@x.test,A", "bad,B", "b@x.test,", header="email,firstName")
     await run(process, acme, sheet("b@x.test"))
     found = await run(process, acme, data, dry_run=True)
@@ -122,7 +122,7 @@ SEVERAL = """
 @pytest.mark.parametrize("batch", [1, 2, 3, 500])
 async def test_a_dry_run_sees_what_the_batches_before_would_have_made(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, batch: int
-):
+) -> None:
     await run(process, acme, sheet("old@x.test", "older@x.test"))
     monkeypatch.setattr(imports, "BATCH", batch)
     *errors, last = await run(process, acme, SEVERAL, JsonLinesFormat(), dry_run=True)
@@ -140,7 +140,7 @@ OUT = {"subscriptions": {"email": "unsubscribed"}}
 @pytest.mark.parametrize("reason", ["bounced", "complained"])
 async def test_an_opt_out_of_whose_address_bounced_or_complained_is_taken_once(
     process: Process, acme: str, reason: Reason
-):
+) -> None:
     await run(process, acme, sheet(ADA))
     await suppress(process, acme, reason)
     data = sheet(f"{ADA},unsubscribed", header="email,subscriptions.email")
@@ -179,7 +179,7 @@ OPT_OUTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("batch", [1, 2, 500])
 async def test_a_dry_run_counts_opt_outs_as_the_run_does(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, batch: int
-):
+) -> None:
     held = (f"{ADA},", *(f"{n}@old.example,+1415555010{n}" for n in (1, 2, 3)))
     await run(process, acme, sheet(*held, header="email,phone"))
     await suppress(process, acme, "bounced")
@@ -203,7 +203,9 @@ async def test_a_dry_run_counts_opt_outs_as_the_run_does(
     assert [row and row.subscriptions["email"] for row in rows] == ["unsubscribed"] * 3
 
 
-async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(process: Process, acme: str):
+async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(
+    process: Process, acme: str
+) -> None:
     """The old one has bounced since, which is all that the contact shows."""
     await run(process, acme, sheet(f"{ADA},+14155550101", header="email,phone"))
     for reason in ("unsubscribed", "bounced"):
@@ -215,13 +217,15 @@ async def test_a_new_address_from_a_file_does_not_undo_an_opt_out(process: Proce
     assert row.subscriptions == {"email": "unsubscribed"}
 
 
-async def test_a_dry_run_counts_who_comes_again_much_later_once(process: Process, acme: str):
+async def test_a_dry_run_counts_who_comes_again_much_later_once(
+    process: Process, acme: str
+) -> None:
     data = people(PEOPLE) + people(PEOPLE)[6:] + b"p0@x.test\n"
     *_, last = await run(process, acme, data, dry_run=True)
     assert last == {**totals(created=PEOPLE, unchanged=PEOPLE + 1), "dryRun": True}
 
 
-async def test_every_column_lands_where_it_belongs(process: Process, acme: str):
+async def test_every_column_lands_where_it_belongs(process: Process, acme: str) -> None:
     header = (
         "email,phone,firstName,lastName,timezone,locale,tags,metadata.plan,metadata.n,createdAt"
     )
@@ -245,7 +249,9 @@ async def test_every_column_lands_where_it_belongs(process: Process, acme: str):
     assert row.created_at.year > 2020
 
 
-async def test_a_national_number_is_read_with_the_workspace_s_country(process: Process, acme: str):
+async def test_a_national_number_is_read_with_the_workspace_s_country(
+    process: Process, acme: str
+) -> None:
     data = sheet("(415) 555-0100", header="phone")
     assert (await run(process, acme, data))[-1] == totals(failed=1)
     async with process.database.write() as db:
@@ -253,7 +259,7 @@ async def test_a_national_number_is_read_with_the_workspace_s_country(process: P
     assert await run(process, acme, data) == [totals(created=1)]
 
 
-async def test_what_is_wrong_with_a_row_is_told_by_its_number(process: Process, acme: str):
+async def test_what_is_wrong_with_a_row_is_told_by_its_number(process: Process, acme: str) -> None:
     rows = (
         "a@x.test,",
         "nobody,Mars/Olympus",
@@ -295,19 +301,19 @@ async def test_an_id_that_nobody_can_have_fails_its_row_alone(
     format: Callable[[], Format],
     written: Callable[[list[Any]], bytes],
     dry_run: bool,
-):
+) -> None:
     data = written([*ids, "con_nobody"])
     *errors, last = await run(process, acme, data, format(), dry_run=dry_run)
     assert [error["pointer"] for error in errors] == ["/id"] * len(ids)
     assert last == {**totals(created=1, failed=len(ids)), "dryRun": dry_run}
 
 
-async def test_a_quotation_mark_in_a_tag_fails_no_row(process: Process, acme: str):
+async def test_a_quotation_mark_in_a_tag_fails_no_row(process: Process, acme: str) -> None:
     data = sheet('a@x.test,"""vip;lead"', 'b@x.test,"""a;b"";c"', header="email,tags")
     assert await run(process, acme, data) == [totals(created=2)]
 
 
-async def test_so_many_errors_are_listed_and_all_are_counted(process: Process, acme: str):
+async def test_so_many_errors_are_listed_and_all_are_counted(process: Process, acme: str) -> None:
     lines = await run(process, acme, sheet(*["nobody"] * 3_000))
     assert len(lines) == imports.ERRORS + 1
     assert lines[-1] == totals(failed=3_000)
@@ -330,14 +336,14 @@ HEADERS: list[tuple[bytes, list[str]]] = [
 @pytest.mark.parametrize(("data", "pointers"), HEADERS)
 async def test_a_wrong_header_is_refused_with_all_that_is_wrong(
     process: Process, acme: str, data: bytes, pointers: list[str]
-):
+) -> None:
     with pytest.raises(Problem) as raised:
         await run(process, acme, data)
     assert raised.value.code == "invalid"
     assert [error.pointer for error in raised.value.errors] == pointers
 
 
-async def test_a_refused_column_lists_those_that_exist(process: Process, acme: str):
+async def test_a_refused_column_lists_those_that_exist(process: Process, acme: str) -> None:
     with pytest.raises(Problem) as raised:
         await run(process, acme, b"email,Plan\n")
     [error] = raised.value.errors
@@ -363,7 +369,7 @@ async def test_a_file_of_another_tool_is_read_by_a_mapping(
     metadata: dict[str, str],
     encoding: str,
     delimiter: str,
-):
+) -> None:
     data = OTHER_TOOLS.replace(";", delimiter).encode(encoding)
     mapping = {name.replace(";", delimiter): column for name, column in MAPPING.items()}
     format = CsvFormat(Columns(mapping, unknown))
@@ -386,14 +392,14 @@ WRONG_MAPPINGS: list[tuple[dict[str, str], list[str]]] = [
 @pytest.mark.parametrize(("mapping", "pointers"), WRONG_MAPPINGS)
 async def test_a_wrong_mapping_is_refused(
     process: Process, acme: str, mapping: dict[str, str], pointers: list[str]
-):
+) -> None:
     header = b"email,phone\n" if "phone" in mapping else b"email,firstName\n"
     with pytest.raises(Problem) as raised:
         await run(process, acme, header, CsvFormat(Columns(mapping)))
     assert [error.pointer for error in raised.value.errors] == pointers
 
 
-async def test_a_file_whose_rows_fail_is_given_up_and_says_so(process: Process, acme: str):
+async def test_a_file_whose_rows_fail_is_given_up_and_says_so(process: Process, acme: str) -> None:
     """One that opens a quotation in its second line, and goes on for ever."""
     read = 0
 
@@ -415,13 +421,15 @@ async def test_a_file_whose_rows_fail_is_given_up_and_says_so(process: Process, 
     assert read < 1_000_000
 
 
-async def test_a_file_of_blank_lines_ends_early(process: Process, acme: str):
+async def test_a_file_of_blank_lines_ends_early(process: Process, acme: str) -> None:
     lines = await run(process, acme, pieces(b"email\n" + b"\n" * 4_000_000, 4_000_006))
     assert (lines[-1]["type"], lines[-1]["code"]) == ("problem", "invalid")
     assert imports.FAILED <= lines[-1]["failed"] < imports.FAILED + imports.PART_BYTES
 
 
-async def test_a_header_of_very_many_columns_is_refused_at_once(process: Process, acme: str):
+async def test_a_header_of_very_many_columns_is_refused_at_once(
+    process: Process, acme: str
+) -> None:
     """Every other request to this process waits meanwhile."""
     began = time.thread_time()
     with pytest.raises(Problem) as raised:
@@ -430,7 +438,7 @@ async def test_a_header_of_very_many_columns_is_refused_at_once(process: Process
     assert [error.pointer for error in raised.value.errors] == [""]
 
 
-async def test_a_header_has_at_most_so_many_columns(process: Process, acme: str):
+async def test_a_header_has_at_most_so_many_columns(process: Process, acme: str) -> None:
     columns = ["email", *(f"metadata.n{i}" for i in range(imports.COLUMNS - 1))]
     assert await run(process, acme, sheet("a@x.test", header=",".join(columns))) == [
         totals(created=1)
@@ -440,7 +448,9 @@ async def test_a_header_has_at_most_so_many_columns(process: Process, acme: str)
     assert [error.message for error in raised.value.errors] == ["At most 1000 columns."]
 
 
-async def test_rows_that_take_long_to_check_leave_turns_to_others(process: Process, acme: str):
+async def test_rows_that_take_long_to_check_leave_turns_to_others(
+    process: Process, acme: str
+) -> None:
     """However few they are: each is as long as a row may be."""
     turns = while_checked = 0
 
@@ -478,7 +488,7 @@ UNREADABLE: list[bytes] = [
 @pytest.mark.parametrize("data", UNREADABLE)
 async def test_a_header_that_cannot_be_read_is_not_looked_for_further_down(
     process: Process, acme: str, data: bytes
-):
+) -> None:
     with pytest.raises(Problem) as raised:
         await run(process, acme, data)
     assert (raised.value.code, raised.value.detail) == ("invalid", imports.UNREADABLE)
@@ -490,7 +500,7 @@ async def test_a_header_that_cannot_be_read_is_not_looked_for_further_down(
 
 async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_last_line(
     process: Process, acme: str
-):
+) -> None:
     problem = Problem("request_timeout", "Send more.")
     data = b"email\n" + people(600)[6:] + b"nobody\n" * 2
     with pytest.raises(Problem) as raised:
@@ -508,7 +518,7 @@ async def test_what_cuts_it_short_before_a_line_is_raised_and_after_one_is_the_l
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_each_batch_asks_whether_it_may(process: Process, acme: str, dry_run: bool):
+async def test_each_batch_asks_whether_it_may(process: Process, acme: str, dry_run: bool) -> None:
     asked = 0
 
     async def twice() -> None:
@@ -531,7 +541,9 @@ async def test_each_batch_asks_whether_it_may(process: Process, acme: str, dry_r
     assert await count(process.database) == (0 if dry_run else 1_000)
 
 
-async def test_what_is_told_early_fits_into_the_buffers_on_the_way(process: Process, acme: str):
+async def test_what_is_told_early_fits_into_the_buffers_on_the_way(
+    process: Process, acme: str
+) -> None:
     """A client that sends all before it reads must not be waited for."""
     lines = imports.run(
         process,
@@ -548,7 +560,7 @@ async def test_what_is_told_early_fits_into_the_buffers_on_the_way(process: Proc
 
 async def test_a_batch_that_meets_a_lock_is_tried_again(
     process: Process, acme: str, connect: Callable[..., Awaitable[Database]]
-):
+) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's writer waits in turn")
     await run(process, acme, sheet("a@x.test,A", header="email,firstName"))
@@ -580,7 +592,7 @@ class Counting:
 
 async def test_an_exchange_of_addresses_within_a_batch_is_made_one_by_one(
     process: Process, acme: str
-):
+) -> None:
     header = "email,phone"
     await run(process, acme, sheet("a@x.test,+14155550100", "b@x.test,+14155550101", header=header))
     exchange = ("a@x.test,+14155550102", "b@x.test,+14155550100", "a@x.test,+14155550101")
@@ -589,7 +601,7 @@ async def test_an_exchange_of_addresses_within_a_batch_is_made_one_by_one(
 
 async def test_a_database_that_is_away_is_told_as_that(
     process: Process, acme: str, connect: Callable[..., Awaitable[Database]]
-):
+) -> None:
     busy = await connect(pool_size=1, deadlines=Deadlines(acquire_ms=500, writer_ms=100))
     lines = imports.run(
         replace(process, database=busy),
@@ -608,7 +620,7 @@ async def test_a_database_that_is_away_is_told_as_that(
             await asyncio.create_task(first())
 
 
-async def test_whoever_stops_reading_stops_it(process: Process, acme: str):
+async def test_whoever_stops_reading_stops_it(process: Process, acme: str) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:

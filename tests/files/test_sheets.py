@@ -63,7 +63,7 @@ SHEETS: list[tuple[bytes, list[tuple[int, object]]]] = [
 ]
 
 
-def test_blank_lines_beyond_so_many_are_faults():
+def test_blank_lines_beyond_so_many_are_faults() -> None:
     within = b"a,b\n" + b"\r\n" * sheets.BLANK_LINES + b"1,2\n"
     assert values_of(read(Csv, within)) == [["a", "b"], ["1", "2"]]
     beyond = values_of(read(Csv, b"a,b\n" + b"\n" * (sheets.BLANK_LINES + 7) + b"1,2\n"))
@@ -72,7 +72,7 @@ def test_blank_lines_beyond_so_many_are_faults():
 
 def test_lines_within_a_quotation_are_looked_at_only_where_it_may_end(
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     looked, judge = [], sheets._fault
 
     def counted(line: str, delimiter: str) -> str | None:
@@ -87,7 +87,9 @@ def test_lines_within_a_quotation_are_looked_at_only_where_it_may_end(
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1_000])
 @pytest.mark.parametrize(("data", "rows"), SHEETS)
-def test_a_sheet_is_the_same_in_pieces_of_any_size(data: bytes, rows: list[object], size: int):
+def test_a_sheet_is_the_same_in_pieces_of_any_size(
+    data: bytes, rows: list[object], size: int
+) -> None:
     records = read(lambda: Csv("email".__eq__), data, size)
     assert [(one.number, one.fault or one.value) for one in records] == rows
 
@@ -106,7 +108,7 @@ LINES: list[tuple[bytes, list[tuple[int, object]]]] = [
 
 @pytest.mark.parametrize("size", [1, 3, 1_000])
 @pytest.mark.parametrize(("data", "rows"), LINES)
-def test_lines_of_json_are_the_same_in_pieces_of_any_size(data: bytes, rows, size: int):
+def test_lines_of_json_are_the_same_in_pieces_of_any_size(data: bytes, rows, size: int) -> None:
     records = read(JsonLines, data, size)
     assert [record.number for record in records] == [number for number, _ in rows]
     for record, (_, expected) in zip(records, rows, strict=True):
@@ -118,13 +120,13 @@ def test_lines_of_json_are_the_same_in_pieces_of_any_size(data: bytes, rows, siz
 
 
 @pytest.mark.parametrize("size", [1_000, 65_536, 10_000_000])
-def test_a_row_that_grows_too_long_is_told_and_the_next_one_read(size: int):
+def test_a_row_that_grows_too_long_is_told_and_the_next_one_read(size: int) -> None:
     long = b"x" * (sheets.ROW_BYTES * 3)
     assert values_of(read(Csv, b"a\n" + long + b",b\nc\n", size)) == [["a"], sheets.TOO_LONG, ["c"]]
     assert values_of(read(JsonLines, b"{}\n" + long + b"\n{}\n", size)) == [{}, sheets.TOO_LONG, {}]
 
 
-def test_a_row_of_a_cell_that_is_too_long_is_one_fault_and_a_row_of_many_lines_is_none():
+def test_a_row_of_a_cell_that_is_too_long_is_one_fault_and_a_row_of_many_lines_is_none() -> None:
     cell = b'"' + b"line\n" * (sheets.ROW_BYTES // 8) + b'"\n'  # more than csv takes of a cell
     assert values_of(read(Csv, b"a\n" + cell + b"b\n")) == [["a"], sheets.TOO_LONG, ["b"]]
     lines = "line\n" * 20_000
@@ -134,7 +136,7 @@ def test_a_row_of_a_cell_that_is_too_long_is_one_fault_and_a_row_of_many_lines_i
 @pytest.mark.parametrize("size", [15, 65_536])
 def test_lines_that_begin_a_quotation_each_are_looked_at_a_few_times_each(
     size: int, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """Were the rest of the row read with every line, it would be ten thousand times."""
     looked, reader = 0, csv.reader
 
@@ -152,7 +154,7 @@ def test_lines_that_begin_a_quotation_each_are_looked_at_a_few_times_each(
 
 @pytest.mark.parametrize("reader", [Csv, JsonLines])
 @pytest.mark.parametrize("line", [b"x" * 1_000, b'"' + b"x" * 999, b'"\n'])
-def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: bytes):
+def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: bytes) -> None:
     one = reader()
     for _ in range(3_000):
         for record in one.feed(line):
@@ -172,7 +174,7 @@ FORMULAS = tuple("=+-@\t\r\n＝＋－＠")
 
 @pytest.mark.parametrize("start", FORMULAS)
 @pytest.mark.parametrize("before", ["", "'", "''"])
-def test_what_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(start: str, before: str):
+def test_what_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(start: str, before: str) -> None:
     text = f'{before}{start}HYPERLINK("http://evil")'
     [record] = read(Csv, sheets.csv_text([[text]]))
     assert record.value == [f"'{text}"]
@@ -184,14 +186,14 @@ def test_what_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(start: str, b
 )
 def test_what_is_written_is_read_back_and_no_cell_of_it_is_a_formula(
     rows: list[list[str]], size: int
-):
+) -> None:
     records = read(Csv, sheets.csv_text(rows), size)
     assert not any(cell[:1] in FORMULAS for one in records for cell in one.value if cell)
     assert [[sheets.as_written(cell) for cell in one.value] for one in records] == rows
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=9)))
-def test_a_list_in_a_cell_is_read_back(texts: list[str]):
+def test_a_list_in_a_cell_is_read_back(texts: list[str]) -> None:
     texts = [text.strip() for text in texts if text.strip()]
     assert sheets.list_of(sheets.list_text(texts)) == texts
 
@@ -210,5 +212,5 @@ LISTS: list[tuple[str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("cell", "texts"), LISTS)
-def test_a_list_may_be_written_by_anybody(cell: str, texts: list[str]):
+def test_a_list_may_be_written_by_anybody(cell: str, texts: list[str]) -> None:
     assert sheets.list_of(cell) == texts

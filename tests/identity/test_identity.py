@@ -86,7 +86,7 @@ async def refusal(awaitable: Awaitable[object]) -> str:
 # --- registration and sign-in -------------------------------------------------------------------
 
 
-async def test_who_registers_owns_the_new_workspace(process: Process):
+async def test_who_registers_owns_the_new_workspace(process: Process) -> None:
     user, signed = await registered(process)
     member = await identity.authenticate(process, signed.access_token)
     assert (member.role, member.via, member.name) == ("owner", "session", "Olivia")
@@ -95,12 +95,12 @@ async def test_who_registers_owns_the_new_workspace(process: Process):
     assert not member.super_admin
 
 
-async def test_an_address_registers_once_however_it_is_written(process: Process):
+async def test_an_address_registers_once_however_it_is_written(process: Process) -> None:
     await registered(process, "olivia")
     assert await refusal(registered(process, "OLIVIA")) == "conflict"
 
 
-async def test_of_many_who_register_one_address_at_once_one_succeeds(process: Process):
+async def test_of_many_who_register_one_address_at_once_one_succeeds(process: Process) -> None:
     outcomes = await asyncio.gather(
         *(registered(process) for _ in range(5)), return_exceptions=True
     )
@@ -110,14 +110,14 @@ async def test_of_many_who_register_one_address_at_once_one_succeeds(process: Pr
         assert await db.fetch_value("SELECT count(*) FROM workspaces") == 1
 
 
-async def test_a_closed_registration_is_forbidden(process: Process):
+async def test_a_closed_registration_is_forbidden(process: Process) -> None:
     closed = replace(process, settings=replace(process.settings, registration="closed"))
     assert await refusal(registered(closed)) == "forbidden"
 
 
 async def test_sign_in_is_refused_alike_for_an_unknown_address_and_a_wrong_password(
     process: Process,
-):
+) -> None:
     await registered(process)
     refusals = []
     for name, password in (("olivia", "wrong password"), ("nobody", PASSWORD)):
@@ -135,7 +135,9 @@ async def test_sign_in_is_refused_alike_for_an_unknown_address_and_a_wrong_passw
     assert refusals[0].headers == refusals[1].headers
 
 
-async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(process: Process):
+async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(
+    process: Process,
+) -> None:
     user, first = await registered(process, "olivia")
     _, other = await registered(process, "mallory")
     first_id, other_id = first.workspace.id, other.workspace.id
@@ -158,7 +160,7 @@ async def test_sign_in_is_to_the_oldest_membership_or_to_the_one_asked_for(proce
 # --- refresh and sign-out -----------------------------------------------------------------------
 
 
-async def test_a_refresh_gives_new_tokens_of_the_same_session(process: Process):
+async def test_a_refresh_gives_new_tokens_of_the_same_session(process: Process) -> None:
     _, signed = await registered(process)
     renewed = await signing_in.refresh(process, HERE, signed.refresh_token)
     before = await identity.authenticate(process, signed.access_token)
@@ -170,7 +172,7 @@ async def test_a_refresh_gives_new_tokens_of_the_same_session(process: Process):
 @pytest.mark.parametrize("generation", [0, 1, 2])
 async def test_a_refresh_token_of_any_age_used_twice_ends_the_session(
     process: Process, generation: int
-):
+) -> None:
     """Also one that the thief has refreshed past: its owner is the second to show it."""
     _, signed = await registered(process)
     tokens = [signed.refresh_token]
@@ -183,7 +185,7 @@ async def test_a_refresh_token_of_any_age_used_twice_ends_the_session(
     assert await refusal(refused) == "unauthenticated"
 
 
-async def test_of_two_refreshes_at_once_one_succeeds_and_the_session_ends(process: Process):
+async def test_of_two_refreshes_at_once_one_succeeds_and_the_session_ends(process: Process) -> None:
     _, signed = await registered(process)
     outcomes = await asyncio.gather(
         *(signing_in.refresh(process, HERE, signed.refresh_token) for _ in range(2)),
@@ -194,7 +196,7 @@ async def test_of_two_refreshes_at_once_one_succeeds_and_the_session_ends(proces
     assert await refusal(refused) == "unauthenticated"
 
 
-async def test_a_refresh_of_one_session_leaves_the_others_alone(process: Process):
+async def test_a_refresh_of_one_session_leaves_the_others_alone(process: Process) -> None:
     _, signed = await registered(process)
     other = await signed_in(process)
     await signing_in.refresh(process, HERE, signed.refresh_token)
@@ -202,7 +204,7 @@ async def test_a_refresh_of_one_session_leaves_the_others_alone(process: Process
     assert await identity.authenticate(process, other.access_token)
 
 
-async def test_a_session_ends_after_thirty_days(process: Process):
+async def test_a_session_ends_after_thirty_days(process: Process) -> None:
     _, signed = await registered(process)
     await execute(process, "UPDATE sessions SET expires_at = :now")
     assert (
@@ -211,7 +213,7 @@ async def test_a_session_ends_after_thirty_days(process: Process):
     assert await refusal(identity.authenticate(process, signed.access_token)) == "unauthenticated"
 
 
-async def test_signing_out_ends_both_tokens(process: Process):
+async def test_signing_out_ends_both_tokens(process: Process) -> None:
     _, signed = await registered(process)
     member = await identity.authenticate(process, signed.access_token)
     async with process.database.write() as db:
@@ -222,7 +224,7 @@ async def test_signing_out_ends_both_tokens(process: Process):
     )
 
 
-async def test_the_database_holds_no_token_and_no_password(process: Process):
+async def test_the_database_holds_no_token_and_no_password(process: Process) -> None:
     user, signed = await registered(process)
     _, key = await key_of(process, user, signed)
     async with process.database.read() as db:
@@ -252,7 +254,7 @@ async def test_the_database_holds_no_token_and_no_password(process: Process):
         ("DELETE FROM memberships", "unauthenticated"),
     ],
 )
-async def test_a_session_loses_its_force_at_once(process: Process, sql: str, code: str):
+async def test_a_session_loses_its_force_at_once(process: Process, sql: str, code: str) -> None:
     _, signed = await registered(process)
     await execute(process, sql)
     assert await refusal(identity.authenticate(process, signed.access_token)) == code
@@ -266,7 +268,7 @@ async def test_a_session_loses_its_force_at_once(process: Process, sql: str, cod
         ("DELETE FROM memberships", "unauthenticated"),
     ],
 )
-async def test_a_key_loses_its_force_at_once(process: Process, sql: str, code: str):
+async def test_a_key_loses_its_force_at_once(process: Process, sql: str, code: str) -> None:
     _, key = await key_of(process, *await registered(process))
     await execute(process, sql)
     assert await refusal(identity.authenticate(process, key)) == code
@@ -283,7 +285,7 @@ async def test_a_key_loses_its_force_at_once(process: Process, sql: str, code: s
 )
 async def test_a_key_acts_with_its_role_capped_by_its_maker_s(
     process: Process, makers: str, keys: str, effective: str
-):
+) -> None:
     user, signed = await registered(process)
     row, key = await key_of(process, user, signed, keys)
     await execute(process, "UPDATE memberships SET role = :role", role=makers)
@@ -295,7 +297,7 @@ async def test_a_key_acts_with_its_role_capped_by_its_maker_s(
     assert session.role == makers
 
 
-async def test_a_super_admin_is_one_as_a_person_and_never_as_a_key(process: Process):
+async def test_a_super_admin_is_one_as_a_person_and_never_as_a_key(process: Process) -> None:
     user, signed = await registered(process)
     _, key = await key_of(process, user, signed, "owner")
     assert await accounts.grant_super_admin(process, "Olivia@ACME.example")
@@ -303,7 +305,7 @@ async def test_a_super_admin_is_one_as_a_person_and_never_as_a_key(process: Proc
     assert not (await identity.authenticate(process, key)).super_admin
 
 
-async def test_nobody_is_made_super_admin_by_an_unknown_address(process: Process):
+async def test_nobody_is_made_super_admin_by_an_unknown_address(process: Process) -> None:
     await registered(process)
     assert not await accounts.grant_super_admin(process, "nobody@acme.example")
     async with process.database.read() as db:
@@ -356,7 +358,7 @@ def content(part: str) -> dict[str, Any]:
     return decoded
 
 
-async def test_an_access_token_says_who_where_and_until_when(process: Process):
+async def test_an_access_token_says_who_where_and_until_when(process: Process) -> None:
     user, signed = await registered(process)
     header, claims, _ = signed.access_token.split(".")
     kid = process.vault.jwt_keys.keys[0].kid
@@ -368,7 +370,9 @@ async def test_an_access_token_says_who_where_and_until_when(process: Process):
     assert token_of(process, content(claims)) == signed.access_token
 
 
-async def test_a_token_outlives_the_rotation_of_its_key_until_that_is_dropped(process: Process):
+async def test_a_token_outlives_the_rotation_of_its_key_until_that_is_dropped(
+    process: Process,
+) -> None:
     _, signed = await registered(process)
     old = process.settings.secret_keys[0]
     rotated = replace(process, vault=Vault(["new" * 20, old]))
@@ -390,7 +394,9 @@ async def test_a_token_outlives_the_rotation_of_its_key_until_that_is_dropped(pr
     ],
     ids=["past exp", "exp now", "first exp", "future iat", "other sub", "other sid", "other ws"],
 )
-async def test_a_token_that_is_true_of_no_session_now_is_refused(process: Process, change: Claims):
+async def test_a_token_that_is_true_of_no_session_now_is_refused(
+    process: Process, change: Claims
+) -> None:
     _, signed = await registered(process)
     claims = content(signed.access_token.split(".")[1])
     for name, value in change.items():
@@ -399,7 +405,7 @@ async def test_a_token_that_is_true_of_no_session_now_is_refused(process: Proces
     assert await refusal(refused) == "unauthenticated"
 
 
-async def test_an_ongoing_request_outlives_its_token_and_not_its_session(process: Process):
+async def test_an_ongoing_request_outlives_its_token_and_not_its_session(process: Process) -> None:
     _, signed = await registered(process)
     claims = content(signed.access_token.split(".")[1])
     expired = token_of(process, {**claims, "exp": claims["iat"] - 1})
@@ -438,13 +444,15 @@ async def test_an_ongoing_request_outlives_its_token_and_not_its_session(process
     ],
     ids=str,
 )
-async def test_a_token_with_claims_that_we_never_make_is_refused(offline: Process, change: Claims):
+async def test_a_token_with_claims_that_we_never_make_is_refused(
+    offline: Process, change: Claims
+) -> None:
     claims = {name: value for name, value in {**CLAIMS, **change}.items() if value is not None}
     refused = identity.authenticate(offline, token_of(offline, claims))
     assert await refusal(refused) == "unauthenticated"
 
 
-async def test_a_duplicate_claim_needs_our_signature_too(offline: Process):
+async def test_a_duplicate_claim_needs_our_signature_too(offline: Process) -> None:
     header, payload, signature = token_of(offline, CLAIMS).split(".")
     doubled = segment(json.dumps(content(payload))[:-1] + ', "sub": "usr_2"}')
     refused = identity.authenticate(offline, f"{header}.{doubled}.{signature}")
@@ -467,7 +475,7 @@ async def test_a_duplicate_claim_needs_our_signature_too(offline: Process):
 )
 async def test_a_token_that_we_signed_under_another_header_is_refused(
     offline: Process, header: dict[str, Any]
-):
+) -> None:
     ours = offline.vault.jwt_keys.keys[0]
     key = OctKey.import_key({"kty": "oct", "k": ours.as_dict(private=True)["k"]})
     header = {"kid": ours.kid, **header}
@@ -498,7 +506,7 @@ async def test_a_token_that_we_signed_under_another_header_is_refused(
     ids=str,
 )
 @pytest.mark.parametrize("signed", [True, False])
-async def test_a_forged_header_is_refused(offline: Process, header: object, signed: bool):
+async def test_a_forged_header_is_refused(offline: Process, header: object, signed: bool) -> None:
     if isinstance(header, dict):
         header = {"kid": offline.vault.jwt_keys.keys[0].kid, "typ": "at+jwt", **header}
     _, payload, signature = token_of(offline, CLAIMS).split(".")
@@ -532,13 +540,13 @@ MUTATIONS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.timeout(10)  # no request may hang longer; what is quadratic takes more
 @pytest.mark.parametrize("mutation", MUTATIONS)
-async def test_a_damaged_token_is_refused_at_once(offline: Process, mutation: str):
+async def test_a_damaged_token_is_refused_at_once(offline: Process, mutation: str) -> None:
     damaged = MUTATIONS[mutation](token_of(offline, CLAIMS))
     assert await refusal(identity.authenticate(offline, damaged)) == "unauthenticated"
 
 
 @pytest.mark.parametrize("mutation", ["a megabyte more", "a megabyte of header", "a deep header"])
-async def test_no_token_takes_long_to_refuse(offline: Process, mutation: str):
+async def test_no_token_takes_long_to_refuse(offline: Process, mutation: str) -> None:
     """The fastest of some: what else the machine does is not the token's fault."""
     damaged, took = MUTATIONS[mutation](token_of(offline, CLAIMS)), []
     for _ in range(10):
@@ -548,7 +556,7 @@ async def test_no_token_takes_long_to_refuse(offline: Process, mutation: str):
     assert min(took) < 0.01
 
 
-async def test_a_token_with_any_bit_of_its_signature_flipped_is_refused(offline: Process):
+async def test_a_token_with_any_bit_of_its_signature_flipped_is_refused(offline: Process) -> None:
     signed, _, signature = token_of(offline, CLAIMS).rpartition(".")
     raw = int.from_bytes(base64.urlsafe_b64decode(signature + "="), "big")
     for bit in range(256):
@@ -558,7 +566,7 @@ async def test_a_token_with_any_bit_of_its_signature_flipped_is_refused(offline:
         assert await refusal(refused) == "unauthenticated"
 
 
-async def test_a_signature_has_one_spelling(offline: Process):
+async def test_a_signature_has_one_spelling(offline: Process) -> None:
     """The last of its characters has two bits that mean nothing; they must be zero."""
     token = token_of(offline, CLAIMS)
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -567,7 +575,7 @@ async def test_a_signature_has_one_spelling(offline: Process):
         assert await refusal(refused) == "unauthenticated"
 
 
-async def test_no_token_does_the_work_of_another(process: Process):
+async def test_no_token_does_the_work_of_another(process: Process) -> None:
     user, signed = await registered(process)
     _, key = await key_of(process, user, signed)
     for bearer in (signed.refresh_token, process.vault.sign("cursor", b"x"), "A" * 30):
@@ -580,7 +588,7 @@ async def test_no_token_does_the_work_of_another(process: Process):
 # --- API keys -----------------------------------------------------------------------------------
 
 
-def test_a_key_has_the_published_form_and_an_honest_checksum():
+def test_a_key_has_the_published_form_and_an_honest_checksum() -> None:
     alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     keys = [keyring.new_key("production") for _ in range(1000)]
     for key in keys:
@@ -593,7 +601,7 @@ def test_a_key_has_the_published_form_and_an_honest_checksum():
     assert len(set(keys)) == 1000
 
 
-def test_a_key_says_which_environment_it_is_for():
+def test_a_key_says_which_environment_it_is_for() -> None:
     assert keyring.new_key("sandbox").startswith("td_test_")
 
 
@@ -616,18 +624,18 @@ def test_a_key_says_which_environment_it_is_for():
 )
 async def test_a_damaged_key_is_refused_without_a_query(
     offline: Process, damage: Callable[[str], str]
-):
+) -> None:
     damaged = damage(keyring.new_key("sandbox"))
     assert await refusal(identity.authenticate(offline, damaged)) == "unauthenticated"
 
 
-async def test_an_unknown_key_of_the_right_form_is_refused(process: Process):
+async def test_an_unknown_key_of_the_right_form_is_refused(process: Process) -> None:
     await key_of(process, *await registered(process))
     unknown = keyring.new_key("sandbox")
     assert await refusal(identity.authenticate(process, unknown)) == "unauthenticated"
 
 
-async def test_a_key_works_until_the_moment_it_expires(process: Process):
+async def test_a_key_works_until_the_moment_it_expires(process: Process) -> None:
     user, signed = await registered(process)
     async with process.database.read() as db:
         now = await db.now()
@@ -637,7 +645,7 @@ async def test_a_key_works_until_the_moment_it_expires(process: Process):
     assert await refusal(identity.authenticate(process, over)) == "unauthenticated"
 
 
-async def test_the_last_use_of_a_key_is_noted_once_a_minute(process: Process):
+async def test_the_last_use_of_a_key_is_noted_once_a_minute(process: Process) -> None:
     user, signed = await registered(process)
     _, key = await key_of(process, user, signed)
 
@@ -658,7 +666,7 @@ async def test_the_last_use_of_a_key_is_noted_once_a_minute(process: Process):
     assert await last_used() >= first
 
 
-async def test_a_database_that_cannot_note_the_use_does_not_fail_the_call(process: Process):
+async def test_a_database_that_cannot_note_the_use_does_not_fail_the_call(process: Process) -> None:
     user, signed = await registered(process)
     row, key = await key_of(process, user, signed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.identity import roles
 
 
-def test_what_each_role_adds_to_the_one_before_it():
+def test_what_each_role_adds_to_the_one_before_it() -> None:
     added = {}
     below: frozenset[str] = frozenset()
     for role in roles.ROLES:
@@ -50,7 +50,7 @@ def test_what_each_role_adds_to_the_one_before_it():
     }
 
 
-def test_nobody_grants_more_than_they_hold():
+def test_nobody_grants_more_than_they_hold() -> None:
     grants = {
         role: [granted for granted in roles.ROLES if roles.grantable(role, granted)]
         for role in roles.ROLES

@@ -59,7 +59,7 @@ def email(name: str = "ada") -> dict[str, str]:
 @pytest.mark.parametrize("header", ["idempotency_key", "webhook_id"])
 async def test_a_repeat_gets_the_first_ids_whatever_its_body_says(
     process: Process, acme: str, header: str
-):
+) -> None:
     token = await hook(process, acme)
     first = await receive(process, token, email(), **{header: "k"})
     again = await receive(process, token, email("bob"), **{header: "k"})
@@ -71,7 +71,7 @@ async def test_a_repeat_gets_the_first_ids_whatever_its_body_says(
     assert len(await rows(process, "contacts")) == 1
 
 
-async def test_fifty_copies_at_once_are_one_run(process: Process, acme: str):
+async def test_fifty_copies_at_once_are_one_run(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     answers = await asyncio.gather(
         *(receive(process, token, email(f"p{n}"), idempotency_key="k") for n in range(50))
@@ -81,7 +81,7 @@ async def test_fifty_copies_at_once_are_one_run(process: Process, acme: str):
     assert len(await rows(process, "runs")) == len(await rows(process, "contacts")) == 1
 
 
-async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme: str):
+async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger=STRICT)
     async with process.database.write() as db:
         ada = await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
@@ -95,7 +95,9 @@ async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme
     assert await outcomes(receive(process, token, email())) == ["contact_not_found"]
 
 
-async def test_keys_of_two_kinds_and_of_two_definitions_are_apart(process: Process, acme: str):
+async def test_keys_of_two_kinds_and_of_two_definitions_are_apart(
+    process: Process, acme: str
+) -> None:
     one, other = await hook(process, acme), await hook(process, acme)
     answers = [
         await receive(process, one, email(), idempotency_key="k"),
@@ -122,7 +124,7 @@ async def test_keys_of_two_kinds_and_of_two_definitions_are_apart(process: Proce
 )
 async def test_a_value_in_the_body_makes_a_repeat(
     process: Process, acme: str, first: Any, second: Any, same: bool
-):
+) -> None:
     token = await hook(process, acme, trigger=DEDUPED)
     bodies = [
         str({**email(), **one}).replace("'", '"').replace("None", "null").encode()
@@ -133,7 +135,7 @@ async def test_a_value_in_the_body_makes_a_repeat(
     assert (answers[0].run_id == answers[1].run_id) is same
 
 
-async def test_a_sender_s_own_key_counts_before_the_body_s(process: Process, acme: str):
+async def test_a_sender_s_own_key_counts_before_the_body_s(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger=DEDUPED)
     event = {**email(), "order": {"id": 7}}
     first = await receive(process, token, event, idempotency_key="a")
@@ -141,7 +143,7 @@ async def test_a_sender_s_own_key_counts_before_the_body_s(process: Process, acm
     assert first.run_id != second.run_id
 
 
-async def test_a_refused_request_leaves_its_key_free(process: Process, acme: str):
+async def test_a_refused_request_leaves_its_key_free(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger=STRICT)
     assert await outcomes(
         receive(process, token, {}, idempotency_key="k"),
@@ -155,7 +157,7 @@ async def test_a_refused_request_leaves_its_key_free(process: Process, acme: str
 @pytest.mark.parametrize("key", ["", "x" * 256])
 async def test_a_key_that_is_none_is_refused_after_the_body_s_own_faults(
     process: Process, acme: str, key: str
-):
+) -> None:
     token = await hook(process, acme)
     assert await outcomes(
         receive(process, token, b"{", idempotency_key=key),
@@ -167,7 +169,7 @@ async def test_a_key_that_is_none_is_refused_after_the_body_s_own_faults(
     assert first.run_id
 
 
-async def test_an_expired_receipt_is_taken_over_and_swept(process: Process, acme: str):
+async def test_an_expired_receipt_is_taken_over_and_swept(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     first = await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
@@ -205,7 +207,7 @@ ELSEWHERE = {**WEBHOOK, "contactPath": "mail"}
 @pytest.mark.parametrize("since", SINCE)
 async def test_an_event_is_never_judged_by_what_was_remembered_and_is_no_longer_so(
     process: Process, acme: str, since: str
-):
+) -> None:
     token = await hook(process, acme)
     assert isinstance(await receive(process, token, email()), Accepted)
     sql, code = SINCE[since]
@@ -221,7 +223,7 @@ async def test_an_event_is_never_judged_by_what_was_remembered_and_is_no_longer_
     assert len(await rows(process, "runs")) == 1
 
 
-async def test_a_national_number_is_read_by_the_country_of_now(process: Process, acme: str):
+async def test_a_national_number_is_read_by_the_country_of_now(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "phone"})
     found = []
     for country in ("FR", "IT", "FR"):
@@ -237,7 +239,7 @@ async def test_a_national_number_is_read_by_the_country_of_now(process: Process,
 
 async def test_what_was_refused_by_what_is_remembered_is_looked_at_again(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme, trigger=STRICT)
     assert await outcomes(receive(process, token, {"mail": "ada@example.com"})) == [
         "lookup_unresolved"
@@ -259,7 +261,9 @@ async def only_id(process: Process) -> str:
 # --- one transaction for many ---------------------------------------------------------------------
 
 
-async def test_many_events_share_a_transaction_and_each_gets_its_own(process: Process, acme: str):
+async def test_many_events_share_a_transaction_and_each_gets_its_own(
+    process: Process, acme: str
+) -> None:
     rival = await workspace(process, "Rival")
     ours, theirs = await hook(process, acme), await hook(process, rival)
     by_phone = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "phone"})
@@ -283,7 +287,9 @@ async def test_many_events_share_a_transaction_and_each_gets_its_own(process: Pr
     assert len({row["created_at"] for row in made.values()}) < 10  # transactions
 
 
-async def test_a_member_that_breaks_the_batch_hurts_nobody_else(process: Process, acme: str):
+async def test_a_member_that_breaks_the_batch_hurts_nobody_else(
+    process: Process, acme: str
+) -> None:
     """A definition whose version is not pinned: no run can be inserted for it."""
     good, bad = await hook(process, acme), await hook(process, acme)
     async with process.database.write() as db:
@@ -308,7 +314,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
 @pytest.mark.parametrize("change", CHANGES)
 async def test_what_was_changed_while_an_event_was_judged_counts(
     process: Process, acme: str, change: str
-):
+) -> None:
     """Between the look at the target and the insert; who shares the transaction does not notice."""
     stays, goes = await hook(process, acme), await hook(process, acme, trigger=DEDUPED)
     column, value, code = CHANGES[change]
@@ -350,7 +356,7 @@ async def test_what_was_changed_while_an_event_was_judged_counts(
     assert sorted(map(str, found)) == sorted(["None", code, code])
 
 
-async def test_a_sender_that_goes_away_takes_nobody_along(process: Process, acme: str):
+async def test_a_sender_that_goes_away_takes_nobody_along(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     tasks = [asyncio.create_task(receive(process, token, email(f"p{n}"))) for n in range(10)]
     while not await rows(process, "runs"):
@@ -373,7 +379,7 @@ async def test_every_answer_matches_the_database_when_a_commit_is_cut(
     which: Which,
     request: pytest.FixtureRequest,
     tmp_path: Path,
-):
+) -> None:
     if process.database.engine != "postgresql":
         pytest.skip("SQLite has no connection to lose")
     url, redis_url = (request.getfixturevalue(name) for name in ("database_url", "redis_url"))
@@ -394,7 +400,7 @@ async def timed(asked: Awaitable[Accepted]) -> tuple[Accepted | str, float]:
 @pytest.mark.parametrize("where", ["at once", "swallow_before", "swallow_after"])
 async def test_who_waits_while_the_database_says_nothing_is_told_so_soon(
     process: Process, acme: str, where: str, request: pytest.FixtureRequest, tmp_path: Path
-):
+) -> None:
     """Whoever is in a batch, whoever stands in line behind it, and whoever comes later; and when it
     speaks again every answer turns out to have been true."""
     if process.database.engine != "postgresql":
@@ -429,7 +435,7 @@ async def test_who_waits_while_the_database_says_nothing_is_told_so_soon(
 
 async def test_every_request_is_written_down_once_with_what_became_of_it(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme, secret="a shared secret of good length")
     plain = await hook(process, acme, trigger={**STRICT, "dedupePath": "n"})
     async with process.database.write() as db:
@@ -468,7 +474,7 @@ async def test_every_request_is_written_down_once_with_what_became_of_it(
 
 async def test_a_paused_definition_s_owner_is_told_why_and_its_sender_is_not(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme)
     async with process.database.write() as db:
         await db.execute("UPDATE definitions SET state = 'PAUSED'")
@@ -480,7 +486,7 @@ async def test_a_paused_definition_s_owner_is_told_why_and_its_sender_is_not(
     assert "PAUSED" in row["detail"]
 
 
-async def test_what_was_noted_is_shown_to_the_owner(process: Process, acme: str):
+async def test_what_was_noted_is_shown_to_the_owner(process: Process, acme: str) -> None:
     defaults = {"firstName": "{{trigger.x | divided_by: 0}}", "lastName": "Lovelace"}
     token = await hook(process, acme, trigger={**WEBHOOK, "contactDefaults": defaults})
     await receive(process, token, email())
@@ -488,7 +494,7 @@ async def test_what_was_noted_is_shown_to_the_owner(process: Process, acme: str)
     assert row["detail"] == "Left out of the new contact: firstName."
 
 
-async def test_an_erased_contact_s_requests_go_with_it(process: Process, acme: str):
+async def test_an_erased_contact_s_requests_go_with_it(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     kept = await receive(process, token, email("bob"))
     gone = await receive(process, token, email(), idempotency_key="k")
@@ -503,7 +509,7 @@ async def test_an_erased_contact_s_requests_go_with_it(process: Process, acme: s
 
 async def test_a_body_that_no_column_of_text_could_hold_is_written_down(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme)
     assert await outcomes(
         receive(process, token, b'{"email": "\\u0000", "\\ud800": "a@b.example"}'),

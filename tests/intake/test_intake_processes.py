@@ -97,7 +97,7 @@ def statuses(answers: Sequence[Answer]) -> Counter[int]:
 
 def test_copies_that_meet_in_two_processes_are_one_run_though_redis_forgets(
     deployment: Deployment, path: str, redis: servers.RedisServer
-):
+) -> None:
     copies = [
         post(path, f"192.0.2.{n}", {"email": f"p{n}@example.com"}, Idempotency_Key="k")
         for n in range(50)
@@ -113,7 +113,7 @@ def test_copies_that_meet_in_two_processes_are_one_run_though_redis_forgets(
 
 def test_fifty_at_once_for_one_unknown_address_are_one_contact_and_fifty_runs(
     deployment: Deployment, path: str, owner: httpx2.Client
-):
+) -> None:
     answers = asyncio.run(
         send_all(
             deployment.port,
@@ -131,7 +131,7 @@ def test_fifty_at_once_for_one_unknown_address_are_one_contact_and_fifty_runs(
 
 def test_of_a_thousand_at_once_from_one_address_exactly_120_are_taken(
     deployment: Deployment, path: str
-):
+) -> None:
     event = post(path, "203.0.113.1", {"email": "busy@example.com"})
     answers = asyncio.run(send_all(deployment.port, [event] * 1_000))
     assert statuses(answers) == {202: 120, 429: 880}
@@ -141,7 +141,7 @@ def test_of_a_thousand_at_once_from_one_address_exactly_120_are_taken(
 
 def test_without_redis_each_process_counts_and_nothing_breaks(
     deployment: Deployment, path: str, redis: servers.RedisServer
-):
+) -> None:
     redis.stop()
     event = post(path, "203.0.113.2", {"email": "calm@example.com"})
     answers = asyncio.run(send_all(deployment.port, [event] * 600))

@@ -20,7 +20,7 @@ def refusal(trigger: Any, payload: Any) -> str:
     return refused.value.detail
 
 
-def test_a_path_that_would_resolve_is_named_before_one_that_reads_alike():
+def test_a_path_that_would_resolve_is_named_before_one_that_reads_alike() -> None:
     payload = {
         "customer_emails": "none",
         "customer_email_opt_in": True,
@@ -30,17 +30,17 @@ def test_a_path_that_would_resolve_is_named_before_one_that_reads_alike():
     assert detail.endswith("Did you mean data.object.buyer?")
 
 
-def test_of_those_that_would_resolve_the_nearest_comes_first():
+def test_of_those_that_would_resolve_the_nearest_comes_first() -> None:
     payload = {"data": {"owner": "bob@example.com", "object": {"customer_email": "a@b.example"}}}
     detail = refusal(EMAIL, payload)
     assert "data.object.customer_email or data.owner?" in detail
 
 
-def test_when_nothing_would_resolve_what_reads_alike_is_named():
+def test_when_nothing_would_resolve_what_reads_alike_is_named() -> None:
     assert "Did you mean customer_mail?" in refusal(EMAIL, {"customer_mail": "?"})
 
 
-def test_an_empty_body_suggests_nothing():
+def test_an_empty_body_suggests_nothing() -> None:
     assert refusal(EMAIL, {}) == "customer_email leads to nothing in this body."
 
 
@@ -56,11 +56,11 @@ def test_an_empty_body_suggests_nothing():
         ({"contactLookup": "email"}, {"email": "nobody", "e": {"mail": "a@b.example"}}, "e.mail"),
     ],
 )
-def test_each_kind_of_lookup_knows_what_would_do(trigger: Any, payload: Any, named: str):
+def test_each_kind_of_lookup_knows_what_would_do(trigger: Any, payload: Any, named: str) -> None:
     assert refusal(trigger, payload).endswith(f"Did you mean {named}?")
 
 
-def test_only_so_many_are_asked_whether_they_would_do():
+def test_only_so_many_are_asked_whether_they_would_do() -> None:
     asked = []
     document = {f"email{n}": n for n in range(1_000)}
     path.near(document, path.parse("email"), fits=lambda value: bool(asked.append(value)))
@@ -76,11 +76,13 @@ def test_only_so_many_are_asked_whether_they_would_do():
         ({"contactLookup": "email", "dedupePath": "n"}, {"email": "x", "n": "1.5"}, False),
     ],
 )
-def test_numbers_are_read_as_written_where_they_count(trigger: Any, payload: Any, needed: bool):
+def test_numbers_are_read_as_written_where_they_count(
+    trigger: Any, payload: Any, needed: bool
+) -> None:
     assert bool(lookup.numbers(trigger, payload)) is needed
 
 
-def test_a_metadata_field_is_looked_up_as_contacts_keep_it():
+def test_a_metadata_field_is_looked_up_as_contacts_keep_it() -> None:
     trigger = {"contactLookup": "contact_id", "contactPath": "k", "metadataField": "Gro\u0308ße"}
     found = lookup.resolve(trigger, {"k": "u\u0308"}, None)
     assert (found.field, found.key, found.value) == ("Gr\u00f6ße", "\u00fc", "\u00fc")

@@ -42,12 +42,12 @@ CANARY = "sk4Jd8Qm2Xz7Pw1Lr9Vt5Bn3"
         ("x-latin", "caf\xe9", None),
     ],
 )
-def test_headers_are_kept_without_their_secrets(name: str, value: str, kept: str | None):
+def test_headers_are_kept_without_their_secrets(name: str, value: str, kept: str | None) -> None:
     headers = masked([(name.encode(), value.encode("latin-1"))])
     assert headers == {name: value if kept is None else kept}
 
 
-def test_a_header_that_came_twice_is_kept_twice():
+def test_a_header_that_came_twice_is_kept_twice() -> None:
     assert masked([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]) == {"a": "1, 3", "b": "2"}
 
 
@@ -84,7 +84,7 @@ REWRITTEN = json.loads(BODY)
 )
 async def test_the_owner_learns_which_mistake_it_was_and_the_sender_does_not(
     process: Process, acme: str, signatures: list[str], cause: str
-):
+) -> None:
     token = await hook(process, acme, secret=SECRET)
     with pytest.raises(Problem) as refused:
         await webhooks.receive(process, token=token, body=BODY, signatures=signatures)
@@ -96,7 +96,7 @@ async def test_the_owner_learns_which_mistake_it_was_and_the_sender_does_not(
 
 async def test_the_newest_thousand_of_a_definition_are_kept_and_nothing_beyond_a_week(
     process: Process, acme: str
-):
+) -> None:
     tokens = [await hook(process, acme) for _ in range(3)]
     async with process.database.write() as db:
         rows = await db.fetch_all("SELECT id, token FROM definitions")

@@ -48,7 +48,7 @@ async def count(process: Process, table: str) -> int:
 
 async def test_an_accepted_event_is_one_run_with_the_bytes_as_they_came(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme)
     body = b'{"email":"ada@example.com", "price": 1.10,\n "n": 123456789012345678901}'
     accepted = await receive(process, token, body)
@@ -60,14 +60,14 @@ async def test_an_accepted_event_is_one_run_with_the_bytes_as_they_came(
     assert await count(process, "runs") == 1
 
 
-async def test_an_unknown_token_is_not_found(process: Process, acme: str):
+async def test_an_unknown_token_is_not_found(process: Process, acme: str) -> None:
     assert (await refusal(process, "A" * 30, BODY)).code == "not_found"
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "ARCHIVED"])
 async def test_a_definition_that_is_not_active_takes_nothing(
     process: Process, acme: str, state: str
-):
+) -> None:
     token = await hook(process, acme)
     async with process.database.write() as db:
         await db.execute("UPDATE definitions SET state = :state", state=state)
@@ -75,7 +75,7 @@ async def test_a_definition_that_is_not_active_takes_nothing(
     assert await count(process, "runs") == 0
 
 
-async def test_a_suspended_workspace_takes_nothing(process: Process, acme: str):
+async def test_a_suspended_workspace_takes_nothing(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     async with process.database.write() as db:
         await db.execute("UPDATE workspaces SET suspended = TRUE WHERE id = :id", id=acme)
@@ -83,7 +83,9 @@ async def test_a_suspended_workspace_takes_nothing(process: Process, acme: str):
 
 
 @pytest.mark.parametrize("case", [str.lower, str.upper])
-async def test_a_signature_may_be_hex_in_either_case(process: Process, acme: str, case: Any):
+async def test_a_signature_may_be_hex_in_either_case(
+    process: Process, acme: str, case: Any
+) -> None:
     token = await hook(process, acme, secret=SECRET)
     scheme, _, digits = signed(BODY).partition("=")
     assert await receive(process, token, BODY, f"{scheme}={case(digits)}")
@@ -119,32 +121,34 @@ GOOD = signed(BODY)
 )
 async def test_a_signature_that_is_not_exactly_right_is_refused(
     process: Process, acme: str, signatures: list[str]
-):
+) -> None:
     token = await hook(process, acme, secret=SECRET)
     assert (await refusal(process, token, BODY, *signatures)).code == "invalid_signature"
     assert await count(process, "runs") == 0
 
 
-async def test_without_a_secret_a_signature_is_not_looked_at(process: Process, acme: str):
+async def test_without_a_secret_a_signature_is_not_looked_at(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     assert await receive(process, token, BODY, "sha256=nonsense")
 
 
-async def test_the_signature_is_judged_before_the_json(process: Process, acme: str):
+async def test_the_signature_is_judged_before_the_json(process: Process, acme: str) -> None:
     token = await hook(process, acme, secret=SECRET)
     assert (await refusal(process, token, b"{")).code == "invalid_signature"
     assert (await refusal(process, token, b"{", signed(b"{"))).code == "malformed_json"
 
 
 @pytest.mark.parametrize("secret", ["x", "ünïcödé sécret", " spaces around ", "k" * 1_024])
-async def test_the_key_is_the_secret_s_exact_utf_8(process: Process, acme: str, secret: str):
+async def test_the_key_is_the_secret_s_exact_utf_8(
+    process: Process, acme: str, secret: str
+) -> None:
     token = await hook(process, acme, secret=secret)
     assert await receive(process, token, BODY, signed(BODY, secret))
     refused = await refusal(process, token, BODY, signed(BODY, secret + " "))
     assert refused.code == "invalid_signature"
 
 
-async def test_the_secret_is_not_readable_in_the_database(process: Process, acme: str):
+async def test_the_secret_is_not_readable_in_the_database(process: Process, acme: str) -> None:
     await hook(process, acme, secret=SECRET)
     async with process.database.read() as db:
         row = await db.fetch_one("SELECT * FROM definitions")
@@ -185,20 +189,22 @@ async def test_the_secret_is_not_readable_in_the_database(process: Process, acme
 )
 async def test_a_body_that_names_nobody_starts_nothing(
     process: Process, acme: str, body: bytes, code: str
-):
+) -> None:
     token = await hook(process, acme)
     assert (await refusal(process, token, body)).code == code
     assert await count(process, "runs") == await count(process, "contacts") == 0
 
 
-async def test_an_unresolved_lookup_names_the_nearest_paths(process: Process, acme: str):
+async def test_an_unresolved_lookup_names_the_nearest_paths(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "contactPath": "data.customer_email"})
     refused = await refusal(process, token, {"data": {"object": {"customer_email": "a@b.org"}}})
     assert refused.code == "lookup_unresolved"
     assert "data.object.customer_email" in refused.detail
 
 
-async def test_an_unknown_contact_is_not_found_when_creation_is_off(process: Process, acme: str):
+async def test_an_unknown_contact_is_not_found_when_creation_is_off(
+    process: Process, acme: str
+) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "createContact": False})
     assert (await refusal(process, token, BODY)).code == "contact_not_found"
     assert await count(process, "contacts") == 0
@@ -206,7 +212,7 @@ async def test_an_unknown_contact_is_not_found_when_creation_is_off(process: Pro
 
 async def test_the_same_address_in_another_spelling_is_the_same_contact(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme)
     first = await receive(process, token, {"email": "Ada@Example.com"})
     again = await receive(process, token, {"email": "ada@example.COM"})
@@ -214,14 +220,16 @@ async def test_the_same_address_in_another_spelling_is_the_same_contact(
     assert first.run_id != again.run_id
 
 
-async def test_a_number_in_two_spellings_is_one_contact(process: Process, acme: str):
+async def test_a_number_in_two_spellings_is_one_contact(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "phone"})
     first = await receive(process, token, {"phone": "+1 (415) 555-0132"})
     again = await receive(process, token, {"phone": "+14155550132"})
     assert first.contact_id == again.contact_id
 
 
-async def test_a_national_number_is_read_with_the_workspace_s_country(process: Process, acme: str):
+async def test_a_national_number_is_read_with_the_workspace_s_country(
+    process: Process, acme: str
+) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "phone"})
     assert (await refusal(process, token, {"phone": "(415) 555-0132"})).code == "lookup_unresolved"
     async with process.database.write() as db:
@@ -229,7 +237,7 @@ async def test_a_national_number_is_read_with_the_workspace_s_country(process: P
     assert await receive(process, token, {"phone": "(415) 555-0132"})
 
 
-async def test_a_contact_s_own_id_finds_it(process: Process, acme: str):
+async def test_a_contact_s_own_id_finds_it(process: Process, acme: str) -> None:
     async with process.database.write() as db:
         ada = await audience.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
@@ -241,7 +249,7 @@ async def test_a_contact_s_own_id_finds_it(process: Process, acme: str):
     assert (await refusal(process, token, {"contact_id": "con_x"})).code == "contact_not_found"
 
 
-async def test_another_workspace_s_contact_does_not_exist(process: Process, acme: str):
+async def test_another_workspace_s_contact_does_not_exist(process: Process, acme: str) -> None:
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
         theirs = await audience.create(
@@ -257,7 +265,7 @@ async def test_another_workspace_s_contact_does_not_exist(process: Process, acme
 @pytest.mark.parametrize("stored", [981230455, "981230455"])
 async def test_a_metadata_field_matches_as_text(
     process: Process, acme: str, stored: Any, value: Any
-):
+) -> None:
     async with process.database.write() as db:
         first = await audience.create(
             db, WorkspaceContext(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 1}}
@@ -292,14 +300,14 @@ async def test_a_metadata_field_matches_as_text(
 )
 async def test_what_finds_nobody_is_told_with_what_would_help(
     process: Process, acme: str, trigger: Any, expected: str
-):
+) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, **trigger})
     body = {"email": "ada@example.com", "contact_id": "con_x"}
     assert (await refusal(process, token, body)).detail == f"No contact matches {expected}"
 
 
 @pytest.mark.parametrize("value", [True, 1.5, [], {}, "a\u0000b"])
-async def test_what_cannot_be_an_id_is_unresolved(process: Process, acme: str, value: Any):
+async def test_what_cannot_be_an_id_is_unresolved(process: Process, acme: str, value: Any) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
     assert (await refusal(process, token, {"contact_id": value})).code == "lookup_unresolved"
 
@@ -307,7 +315,9 @@ async def test_what_cannot_be_an_id_is_unresolved(process: Process, acme: str, v
 # --- create on miss -----------------------------------------------------------------------------
 
 
-async def test_a_new_contact_gets_the_defaults_rendered_from_the_event(process: Process, acme: str):
+async def test_a_new_contact_gets_the_defaults_rendered_from_the_event(
+    process: Process, acme: str
+) -> None:
     defaults = {
         "firstName": "{{trigger.name}}",
         "lastName": "{{trigger.name | divided_by: 0}}",  # fails, so it is left out
@@ -327,7 +337,7 @@ async def test_a_new_contact_gets_the_defaults_rendered_from_the_event(process: 
     assert tags[accepted.contact_id] == ["lead", "pro"]
 
 
-async def test_a_default_that_no_contact_may_hold_is_left_out(process: Process, acme: str):
+async def test_a_default_that_no_contact_may_hold_is_left_out(process: Process, acme: str) -> None:
     defaults = {"firstName": "{{trigger.name}}", "timezone": "Mars/Olympus"}
     token = await hook(process, acme, trigger={**WEBHOOK, "contactDefaults": defaults})
     accepted = await receive(process, token, {"email": "ada@example.com", "name": "x" * 5_000})
@@ -339,7 +349,7 @@ async def test_a_default_that_no_contact_may_hold_is_left_out(process: Process, 
 
 async def test_fifty_events_at_once_for_one_new_address_make_one_contact(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme)
     spellings = ("ada@example.com", "Ada@Example.com")
     accepted = await asyncio.gather(
@@ -378,7 +388,7 @@ def nothing_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", SLOW)
 async def test_a_body_that_takes_long_is_judged_beside_the_loop(
     process: Process, acme: str, name: str
-):
+) -> None:
     token = await hook(process, acme, trigger={**WEBHOOK, "dedupePath": "n"})
     first = await receive(process, token, SLOW[name])
     again = await receive(process, token, SLOW[name])
@@ -387,14 +397,14 @@ async def test_a_body_that_takes_long_is_judged_beside_the_loop(
 
 @pytest.mark.usefixtures("nothing_slow")
 @pytest.mark.parametrize("end", [b",", b"\xff", b"", b"]}}"])
-async def test_so_is_one_that_is_wrong_at_its_end(process: Process, acme: str, end: bytes):
+async def test_so_is_one_that_is_wrong_at_its_end(process: Process, acme: str, end: bytes) -> None:
     token = await hook(process, acme)
     body = b'{"email":"ada@example.com","a":[%b' % FLOATS[:99_999] + end
     assert (await refusal(process, token, body)).code == "malformed_json"
 
 
 @pytest.mark.usefixtures("nothing_slow")
-async def test_a_refusal_from_beside_the_loop_is_the_same(process: Process, acme: str):
+async def test_a_refusal_from_beside_the_loop_is_the_same(process: Process, acme: str) -> None:
     token = await hook(process, acme)
     problem = await refusal(process, token, SLOW["wide"].replace(b'"email"', b'"emial"'))
     assert problem.code == "lookup_unresolved"

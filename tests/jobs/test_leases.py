@@ -23,7 +23,9 @@ async def due_at(process: Process) -> datetime:
         return due
 
 
-async def test_a_lease_is_kept_for_as_long_as_its_work_stands_in_line(process: Process, acme: str):
+async def test_a_lease_is_kept_for_as_long_as_its_work_stands_in_line(
+    process: Process, acme: str
+) -> None:
     quick = replace(process, settings=replace(process.settings, lease_seconds=1))
     await start(quick, acme)
     [claimed] = await quick.claim("run", [], 10)
@@ -39,7 +41,7 @@ async def test_a_lease_is_kept_for_as_long_as_its_work_stands_in_line(process: P
 
 async def test_a_lease_is_kept_in_every_line_that_a_run_of_a_heavy_workspace_stands_in(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """After each transaction it stands in line again, under the same claim."""
     monkeypatch.setattr(runner, "STEPS_PER_TRANSACTION", 1)
     quick = replace(process, settings=replace(process.settings, lease_seconds=1))
@@ -57,7 +59,7 @@ async def test_a_lease_is_kept_in_every_line_that_a_run_of_a_heavy_workspace_sta
 
 async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(runner, "STEPS_PER_TRANSACTION", 1)
     run_id = await started(process, acme, *[{"type": "add_tag", "tag": "x"}] * 2)
     [claimed] = await process.claim("run", [], 10)
@@ -76,7 +78,9 @@ LOST = CommitUnknown("The answer was lost.")
 AWAY = Unavailable("The database is away.")
 
 
-async def test_what_a_lost_commit_did_is_asked_until_it_is_known(process: Process, acme: str):
+async def test_what_a_lost_commit_did_is_asked_until_it_is_known(
+    process: Process, acme: str
+) -> None:
     await start(process, acme)
     [claimed] = await process.claim("run", [], 10)
     answers = iter([LOST, AWAY, LOST])
@@ -98,7 +102,7 @@ async def test_what_a_lost_commit_did_is_asked_until_it_is_known(process: Proces
 )
 async def test_it_is_asked_no_longer_than_the_lease_is_held(
     process: Process, acme: str, lease_seconds: float, errors: list[Unavailable], raised: Exception
-):
+) -> None:
     """And what surely did nothing is not asked twice."""
     brief = replace(process, settings=replace(process.settings, lease_seconds=lease_seconds))
     await start(process, acme)

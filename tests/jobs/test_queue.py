@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import orjson
 import pytest
@@ -94,17 +94,17 @@ async def settled(queue: Queue) -> None:
     await asyncio.wait_for(queue.close(), SECONDS)
 
 
-async def test_a_hint_is_a_job_with_ids(queue: Queue):
+async def test_a_hint_is_a_job_with_ids(queue: Queue) -> None:
     queue.hint("run", [("ws_1", "run_1")])
     assert await sent(queue) == [("run", [("ws_1", "run_1")])]
 
 
-async def test_a_hint_without_ids_says_that_there_is_work(queue: Queue):
+async def test_a_hint_without_ids_says_that_there_is_work(queue: Queue) -> None:
     queue.hint("message")
     assert await sent(queue) == [("message", [])]
 
 
-async def test_hints_fold_into_one(queue: Queue):
+async def test_hints_fold_into_one(queue: Queue) -> None:
     for n in range(50):
         queue.hint("run", [("ws_1", f"run_{n % 10}")])
         queue.hint("message", [("ws_1", "msg_1")])
@@ -114,7 +114,7 @@ async def test_hints_fold_into_one(queue: Queue):
     ]
 
 
-async def test_what_comes_during_a_trip_folds_into_the_next(queue: Queue):
+async def test_what_comes_during_a_trip_folds_into_the_next(queue: Queue) -> None:
     queue.hint("run", [("ws_1", "run_first")])
     await asyncio.sleep(0)  # the trip has begun
     for n in range(30):
@@ -123,7 +123,7 @@ async def test_what_comes_during_a_trip_folds_into_the_next(queue: Queue):
     assert sorted(len(ids) for _, ids in jobs) == [1, 30]
 
 
-async def test_many_ids_are_told_in_several_jobs(queue: Queue):
+async def test_many_ids_are_told_in_several_jobs(queue: Queue) -> None:
     pairs = [("ws_1", f"run_{n}") for n in range(2 * IDS_PER_HINT + 50)]
     queue.hint("run", pairs)
     jobs = await sent(queue)
@@ -131,7 +131,7 @@ async def test_many_ids_are_told_in_several_jobs(queue: Queue):
     assert sorted(pair for _, ids in jobs for pair in ids) == sorted(pairs)
 
 
-async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue):
+async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue) -> None:
     """Whoever reads Redis learns nothing, and whoever writes there has nothing unpickled."""
     queue.hint("run", [("ws_1", "run_1")])
     await sent(queue)
@@ -144,7 +144,7 @@ async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue):
     assert 0 < await queue.redis.ttl(job_key) <= 60
 
 
-async def test_wakes_are_kept_for_a_while_and_few(queue: Queue):
+async def test_wakes_are_kept_for_a_while_and_few(queue: Queue) -> None:
     for _ in range(WAKES + 9):
         queue.hint("run")
         await settled(queue)
@@ -152,7 +152,7 @@ async def test_wakes_are_kept_for_a_while_and_few(queue: Queue):
     assert 0 < await queue.redis.ttl(WAKE) <= 60
 
 
-async def test_without_redis_every_hint_goes_to_the_pools_of_the_process():
+async def test_without_redis_every_hint_goes_to_the_pools_of_the_process() -> None:
     queue, pool = Queue(connector(settings(None))), Recorder()
     queue.hint("run", [("ws_1", "run_0")])  # nobody works yet: the loop will find it
     queue.pools["run"] = pool
@@ -166,7 +166,7 @@ async def test_without_redis_every_hint_goes_to_the_pools_of_the_process():
 # --- after the commit -----------------------------------------------------------------------------
 
 
-async def test_a_hint_follows_the_commit(queue: Queue, database: Database):
+async def test_a_hint_follows_the_commit(queue: Queue, database: Database) -> None:
     async with database.write() as db:
         queue.due(db, "run", "ws_1", "run_1")
         queue.due(db, "message", "ws_1", "msg_1")
@@ -180,7 +180,7 @@ async def test_a_hint_follows_the_commit(queue: Queue, database: Database):
 @pytest.mark.parametrize("has_redis", [True, False])
 async def test_who_works_in_this_process_is_asked_first(
     queue: Queue, database: Database, has_redis: bool
-):
+) -> None:
     queue, pool = queue if has_redis else Queue(), Recorder()
     queue.pools["run"] = pool
     async with database.write() as db:
@@ -198,7 +198,7 @@ async def test_who_works_in_this_process_is_asked_first(
 
 async def test_others_hear_once_of_all_that_a_worker_has_no_slots_for(
     queue: Queue, database: Database
-):
+) -> None:
     queue.pools["run"] = Recorder()
     for n in range(30):
         async with database.write() as db:
@@ -207,7 +207,7 @@ async def test_others_hear_once_of_all_that_a_worker_has_no_slots_for(
     assert 1 <= len(await sent(queue)) < 10
 
 
-async def test_no_hint_follows_a_rollback(queue: Queue, database: Database):
+async def test_no_hint_follows_a_rollback(queue: Queue, database: Database) -> Never:
     with suppress(ZeroDivisionError):
         async with database.write() as db:
             queue.due(db, "run", "ws_1", "run_1")
@@ -225,7 +225,7 @@ async def queue_to(url: str) -> AsyncIterator[Queue]:
     await queue.close()
 
 
-async def test_without_redis_a_hint_is_dropped_and_redis_left_alone_for_a_while():
+async def test_without_redis_a_hint_is_dropped_and_redis_left_alone_for_a_while() -> None:
     async with queue_to(f"redis://127.0.0.1:{free_port()}/0") as queue:
         assert queue.answering
         queue.hint("run", [("ws_1", "run_1")])
@@ -240,7 +240,9 @@ class Torn(Connection):
         raise RuntimeError("unable to perform operation; the handler is closed")
 
 
-async def test_a_connection_that_is_torn_while_it_is_made_is_silence(own_redis: RedisServer):
+async def test_a_connection_that_is_torn_while_it_is_made_is_silence(
+    own_redis: RedisServer,
+) -> None:
     torn = ConnectionPool(connection_class=Torn, host="127.0.0.1", port=own_redis.port)
     queue = Queue(lambda: ArqRedis(torn))
     queue.hint("run", [("ws_1", "run_1")])
@@ -249,7 +251,7 @@ async def test_a_connection_that_is_torn_while_it_is_made_is_silence(own_redis: 
     await queue.close()
 
 
-async def test_when_redis_is_back_it_is_told_again(own_redis: RedisServer):
+async def test_when_redis_is_back_it_is_told_again(own_redis: RedisServer) -> None:
     async with queue_to(own_redis.url) as queue:
         own_redis.stop()
         queue.hint("run", [("ws_1", "run_lost")])
@@ -263,7 +265,7 @@ async def test_when_redis_is_back_it_is_told_again(own_redis: RedisServer):
         assert ("run", [("ws_1", "run_1")]) in await sent(queue)
 
 
-async def test_a_redis_that_only_listens_holds_nobody_up():
+async def test_a_redis_that_only_listens_holds_nobody_up() -> None:
     async with silence() as port, queue_to(f"redis://127.0.0.1:{port}/0") as queue:
         queue.hint("run")
         await settled(queue)
@@ -286,7 +288,7 @@ async def silence() -> AsyncIterator[int]:
 # --- how Redis is reached -------------------------------------------------------------------------
 
 
-async def test_a_password_may_need_encoding_in_the_url(own_redis: RedisServer):
+async def test_a_password_may_need_encoding_in_the_url(own_redis: RedisServer) -> None:
     queue = Queue(connector(settings(own_redis.url)))
     await queue.redis.config_set("requirepass", "p/w d%é")
     try:
@@ -304,7 +306,7 @@ async def test_a_password_may_need_encoding_in_the_url(own_redis: RedisServer):
 @pytest.mark.parametrize(("verify", "arrives"), [("on", False), ("off", True)])
 async def test_a_certificate_that_nobody_signed_needs_leave(
     own_redis: RedisServer, tmp_path: Path, verify: str, arrives: bool
-):
+) -> None:
     """Heroku's Redis shows one of its own: REDIS_TLS_VERIFY=off says that it may."""
     async with encrypted(own_redis.port, tmp_path) as port:
         url = f"rediss://127.0.0.1:{port}/0"
@@ -361,7 +363,7 @@ def self_signed(directory: Path) -> Path:
     return path
 
 
-def test_what_arq_writes_of_a_job_that_was_gone_is_json_too():
+def test_what_arq_writes_of_a_job_that_was_gone_is_json_too() -> None:
     """It serializes the exception: under FLUSHALL a traceback a job would fill the logs."""
     assert orjson.loads(serialized({"s": False, "r": TimeoutError("gone")})) == {
         "s": False,

@@ -12,14 +12,14 @@ LAB = ROOT / "lab"
 README = (LAB / "README.md").read_text()
 
 
-def test_the_readme_lists_every_target_and_every_decision_once():
+def test_the_readme_lists_every_target_and_every_decision_once() -> None:
     targets = re.findall(r"^([a-z-]+):.*## ", (LAB / "Makefile").read_text(), re.MULTILINE)
     assert sorted(re.findall(r"`make -C lab ([a-z-]+)`", README)) == sorted({*targets} - {"help"})
     there = {path.name for path in (LAB / "decisions").glob("*.md")}
     assert sorted(re.findall(r"\]\(decisions/(\S+)\)", README)) == sorted(there)
 
 
-def test_the_figures_of_the_house_hold():
+def test_the_figures_of_the_house_hold() -> None:
     figures = dict(house.figures(ROOT))
     assert figures["imports that point up"] == figures["banned identifiers"] == 0
     assert figures["rooms"] <= 26

@@ -41,7 +41,7 @@ def utc(text: str) -> datetime:
         ("Pacific/Apia", "2011-12-30T09:00", "2011-12-30T10:00"),
     ],
 )
-def test_a_local_time_is_a_moment(zone, local, expected):
+def test_a_local_time_is_a_moment(zone, local, expected) -> None:
     assert instant(datetime.fromisoformat(local), ZoneInfo(zone)) == utc(expected)
 
 
@@ -59,12 +59,12 @@ def test_a_local_time_is_a_moment(zone, local, expected):
         ("2026-10-24T12:00", "09:00", ["sun"], "2026-10-25T08:00"),
     ],
 )
-def test_the_next_time_of_day_on_an_allowed_day(now, at, days, expected):
+def test_the_next_time_of_day_on_an_allowed_day(now, at, days, expected) -> None:
     moment = next_time(utc(now), time.fromisoformat(at), days, BERLIN)
     assert moment == utc(expected)
 
 
-def test_a_day_that_does_not_exist_is_passed_over():
+def test_a_day_that_does_not_exist_is_passed_over() -> None:
     apia = ZoneInfo("Pacific/Apia")  # went from Thursday 29 to Saturday 31 December 2011
     friday = next_time(utc("2011-12-29T20:00"), time(9), ["fri"], apia)
     assert friday.astimezone(apia).isoformat() == "2012-01-06T09:00:00+14:00"
@@ -88,11 +88,11 @@ def test_a_day_that_does_not_exist_is_passed_over():
         ("", None),
     ],
 )
-def test_text_is_read_as_a_moment_in_a_zone(text, expected):
+def test_text_is_read_as_a_moment_in_a_zone(text, expected) -> None:
     assert calendar.read(text, BERLIN) == (expected and utc(expected))
 
 
-def test_the_first_zone_that_is_known_counts():
+def test_the_first_zone_that_is_known_counts() -> None:
     assert calendar.zone(None, "", "Mars/Olympus", "../etc/passwd", "Europe/Berlin") is BERLIN
     assert calendar.zone("Nowhere").key == "UTC"
 
@@ -123,7 +123,7 @@ def change_near(moment: datetime, zone: ZoneInfo) -> datetime | None:
 @given(zone=zones, moment=moments, minutes=st.integers(-200, 200), at=times, days=some_days)
 def test_around_every_change_the_next_time_is_the_first_that_the_clock_shows(
     zone, moment, minutes, at, days
-):
+) -> None:
     change = change_near(moment, zone)
     assume(change is not None)
     now = change + timedelta(minutes=minutes)
@@ -150,7 +150,7 @@ def test_around_every_change_the_next_time_is_the_first_that_the_clock_shows(
 
 @settings(max_examples=150, deadline=None)
 @given(zone=zones, moment=moments)
-def test_what_the_clock_shows_first_is_that_very_moment(zone, moment):
+def test_what_the_clock_shows_first_is_that_very_moment(zone, moment) -> None:
     moment = moment.replace(microsecond=0)
     local = moment.astimezone(zone)
     there = instant(local.replace(tzinfo=None, fold=0), zone)

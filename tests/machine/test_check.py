@@ -48,7 +48,7 @@ def graph(nodes, edges):
         ("steps", []),
     ],
 )
-def test_a_definition_that_does_nothing_may_run_but_warns(shape, body):
+def test_a_definition_that_does_nothing_may_run_but_warns(shape, body) -> None:
     compiled = check.compile(shape, body)
     assert compiled.program is not None
     assert compiled.program.entry is None
@@ -58,7 +58,7 @@ def test_a_definition_that_does_nothing_may_run_but_warns(shape, body):
     assert not finding.draft
 
 
-def test_a_program_has_no_findings_and_no_trigger():
+def test_a_program_has_no_findings_and_no_trigger() -> None:
     compiled = check.compile("graph", graph([node("a")], []))
     assert compiled.findings == ()
     assert compiled.program.entry == "a"
@@ -86,12 +86,12 @@ def test_a_program_has_no_findings_and_no_trigger():
         ),
     ],
 )
-def test_what_no_path_leads_to_is_an_error(shape, body, pointer):
+def test_what_no_path_leads_to_is_an_error(shape, body, pointer) -> None:
     assert ("unreachable", pointer) in found(shape, body)
     assert check.compile(shape, body).program is None
 
 
-def test_without_a_trigger_nothing_is_called_unreachable():
+def test_without_a_trigger_nothing_is_called_unreachable() -> None:
     assert found("graph", {"nodes": [node("a")]}) == [("no_trigger", "/graph/nodes")]
 
 
@@ -109,7 +109,7 @@ def test_without_a_trigger_nothing_is_called_unreachable():
         ),
     ],
 )
-def test_a_cycle_without_a_wait_is_an_error(nodes, edges):
+def test_a_cycle_without_a_wait_is_an_error(nodes, edges) -> None:
     assert [code for code, _ in found("graph", graph(nodes, edges))] == ["endless"]
 
 
@@ -121,11 +121,11 @@ def test_a_cycle_without_a_wait_is_an_error(nodes, edges):
         ([node("a"), node("b"), wait("w")], [edge("a", "b"), edge("b", "w"), edge("w", "a")]),
     ],
 )
-def test_a_cycle_with_a_wait_may_run(nodes, edges):
+def test_a_cycle_with_a_wait_may_run(nodes, edges) -> None:
     assert found("graph", graph(nodes, edges)) == []
 
 
-def test_an_endless_cycle_is_named_in_the_order_it_is_walked():
+def test_an_endless_cycle_is_named_in_the_order_it_is_walked() -> None:
     nodes = [node("a"), node("b"), node("c")]
     body = graph(nodes, [edge("a", "b"), edge("b", "c"), edge("c", "a")])
     (finding,) = check.compile("graph", body).findings
@@ -133,7 +133,7 @@ def test_an_endless_cycle_is_named_in_the_order_it_is_walked():
     assert {"ab", "bc", "ca"} == {one + two for one, two in pairwise(walked)}
 
 
-def test_every_separate_cycle_is_found():
+def test_every_separate_cycle_is_found() -> None:
     nodes = [node("s", "branch", cases=[{"when": WHEN}]), node("a"), node("b")]
     edges = [edge("s", "a", "case1"), edge("s", "b", "else"), edge("a", "a"), edge("b", "b")]
     assert sorted(found("graph", graph(nodes, edges))) == [
@@ -142,7 +142,7 @@ def test_every_separate_cycle_is_found():
     ]
 
 
-def test_paths_are_judged_only_when_every_node_could_be_read():
+def test_paths_are_judged_only_when_every_node_could_be_read() -> None:
     body = graph([node("a", "teleport", x=1), node("b")], [edge("a", "b")])
     assert found("graph", body) == [("unknown_kind", "/graph/nodes/1/type")]
 
@@ -172,17 +172,19 @@ def test_paths_are_judged_only_when_every_node_could_be_read():
         ),
     ],
 )
-def test_what_is_wrong_within_a_node_hides_nothing_of_where_paths_lead(shape, body, pointers):
+def test_what_is_wrong_within_a_node_hides_nothing_of_where_paths_lead(
+    shape, body, pointers
+) -> None:
     assert [pointer for _, pointer in found(shape, body)] == pointers
 
 
 @pytest.mark.parametrize("duration", [5, "1 hour", None])
-def test_a_wait_that_cannot_be_read_is_not_called_endless(duration):
+def test_a_wait_that_cannot_be_read_is_not_called_endless(duration) -> None:
     body = graph([wait("w", duration), node("a")], [edge("w", "a"), edge("a", "w")])
     assert [pointer for _, pointer in found("graph", body)] == ["/graph/nodes/1/data/duration"]
 
 
-def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports():
+def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports() -> None:
     nodes = [node("s", "branch", cases={"when": WHEN}), node("a")]
     body = graph(nodes, [edge("s", "a", "case1")])
     assert found("graph", body) == [("wrong_type", "/graph/nodes/1/data/cases")]
@@ -201,11 +203,11 @@ def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports():
         ),
     ],
 )
-def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape, body):
+def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape, body) -> None:
     assert {code for code, _ in found(shape, body)} == {"wrong_type"}
 
 
-def test_the_gravest_findings_come_first():
+def test_the_gravest_findings_come_first() -> None:
     body = [{"type": "wait"}, {"type": "wait", "duration": 5}]
     assert found("steps", body) == [
         ("wrong_type", "/steps/1/duration"),
@@ -213,12 +215,12 @@ def test_the_gravest_findings_come_first():
     ]
 
 
-def test_findings_are_bounded():
+def test_findings_are_bounded() -> None:
     body = [{"type": "exit", **{str(number): 1 for number in range(10_000)}}]
     assert len(check.compile("steps", body).findings) == check.MOST_FINDINGS
 
 
-def test_templates_are_listed_with_where_they_are_named():
+def test_templates_are_listed_with_where_they_are_named() -> None:
     body = [SEND, {"type": "wait"}, SEND | {"templateId": "tpl_2", "extra": 1}]
     compiled = check.compile("steps", body)
     assert compiled.program is None
@@ -240,7 +242,7 @@ def test_templates_are_listed_with_where_they_are_named():
         ("graph", lambda inner: {"nodes": [node("a", "branch", cases=[{"when": inner}])]}),
     ],
 )
-def test_nesting_of_any_depth_is_a_finding(shape, wrap, depth):
+def test_nesting_of_any_depth_is_a_finding(shape, wrap, depth) -> None:
     inner = []
     for _ in range(depth):
         inner = {"not": inner} if shape == "graph" else wrap(inner)
@@ -292,7 +294,7 @@ likely = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(shape=st.sampled_from(["graph", "steps"]), body=likely)
-def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body):
+def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body) -> None:
     compiled = check.compile(shape, body)
     errors = [finding for finding in compiled.findings if finding.severity == "error"]
     assert (compiled.program is None) == bool(errors)
@@ -307,7 +309,7 @@ def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body):
 
 
 @given(st.binary(max_size=200))
-def test_nothing_that_the_parser_lets_through_is_too_strange(raw):
+def test_nothing_that_the_parser_lets_through_is_too_strange(raw) -> None:
     try:
         body = document.parse(raw)
     except document.MalformedJson:

@@ -36,7 +36,7 @@ def literal(text):
         (NOON, "2026-11-02T12:00:00Z"),
     ],
 )
-def test_the_same(found, expected):
+def test_the_same(found, expected) -> None:
     assert compare.same(found, expected)
     assert compare.same(expected, found)
 
@@ -63,7 +63,7 @@ def test_the_same(found, expected):
         ("2026-02-30", "2026-03-02"),
     ],
 )
-def test_not_the_same(found, expected):
+def test_not_the_same(found, expected) -> None:
     assert not compare.same(found, expected)
     assert not compare.same(expected, found)
 
@@ -83,7 +83,7 @@ def test_not_the_same(found, expected):
         ("2026-11-02T11:59:59Z", NOON),
     ],
 )
-def test_an_order(less, more):
+def test_an_order(less, more) -> None:
     assert compare.order(less, more) == -1
     assert compare.order(more, less) == 1
     assert compare.order(less, less) == 0
@@ -105,7 +105,7 @@ def test_an_order(less, more):
         ("9" * 4_301, 1),
     ],
 )
-def test_no_order(found, expected):
+def test_no_order(found, expected) -> None:
     assert compare.order(found, expected) is None
     assert compare.order(expected, found) is None
 
@@ -128,7 +128,7 @@ def test_no_order(found, expected):
         (5, 5, False),
     ],
 )
-def test_contains(found, expected, held):
+def test_contains(found, expected, held) -> None:
     assert compare.contains(found, expected) is held
 
 
@@ -144,7 +144,7 @@ def test_contains(found, expected, held):
         ("0001-01-01", False),
     ],
 )
-def test_within_the_last_hour(found, held):
+def test_within_the_last_hour(found, held) -> None:
     assert compare.within_last(found, "PT1H", NOON) is held
 
 
@@ -156,7 +156,7 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-def test_comparing_never_raises_and_an_order_turns_round(found, expected):
+def test_comparing_never_raises_and_an_order_turns_round(found, expected) -> None:
     assert isinstance(compare.same(found, expected), bool)
     assert isinstance(compare.contains(found, expected), bool)
     order = compare.order(found, expected)

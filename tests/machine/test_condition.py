@@ -91,7 +91,7 @@ FALSE = comparison("contact.metadata.plan", "eq", "free")
         ("trigger.created_at", "gt", "2026-11-02T09:00:00Z", True),
     ],
 )
-def test_a_comparison(path, op, value, held):
+def test_a_comparison(path, op, value, held) -> None:
     assert holds(comparison(path, op, value)) is held
 
 
@@ -101,7 +101,7 @@ A_VALUE |= {"before": "2026-11-02", "after": "2026-11-02"}
 
 @pytest.mark.parametrize("op", condition.OPS)
 @pytest.mark.parametrize("path", ["trigger.nope", "trigger.tags[9]", "contact.firstName.x", "run"])
-def test_a_missing_path_is_false_never_an_error(path, op):
+def test_a_missing_path_is_false_never_an_error(path, op) -> None:
     assert not holds(comparison(path, op, A_VALUE.get(op, "x")))
 
 
@@ -116,11 +116,11 @@ def test_a_missing_path_is_false_never_an_error(path, op):
         ({"not": {"all": [TRUE, {"any": [FALSE, {"not": TRUE}]}]}}, True),
     ],
 )
-def test_conditions_combine(raw, held):
+def test_conditions_combine(raw, held) -> None:
     assert holds(raw) is held
 
 
-def test_the_operands_that_decided_are_kept():
+def test_the_operands_that_decided_are_kept() -> None:
     compiled, _ = read({"any": [comparison("trigger.nope", "eq", 1), TRUE, FALSE]})
     verdict = condition.evaluate(compiled, FACTS)
     assert verdict.operands == (
@@ -146,18 +146,18 @@ def test_the_operands_that_decided_are_kept():
         ("now", "2026-11-02T12:00:00.000Z"),
     ],
 )
-def test_an_operand_is_kept_short(path, shown):
+def test_an_operand_is_kept_short(path, shown) -> None:
     compiled, _ = read(comparison(path, "eq", 1))
     assert condition.evaluate(compiled, FACTS).operands[0]["found"] == shown
 
 
-def test_a_record_keeps_the_literal():
+def test_a_record_keeps_the_literal() -> None:
     compiled, _ = read(comparison("trigger.price", "eq", 1))
     operand = condition.evaluate(compiled, FACTS).operands[0]
     assert document.dumps(operand["found"]) == b"1.10"
 
 
-def test_a_long_list_is_kept_by_its_beginning():
+def test_a_long_list_is_kept_by_its_beginning() -> None:
     compiled, _ = read(comparison("trigger.price", "in", list(range(50))))
     operand = condition.evaluate(compiled, FACTS).operands[0]
     assert operand["value"] == [*range(20), "…"]
@@ -188,7 +188,7 @@ def test_a_long_list_is_kept_by_its_beginning():
         (comparison("now", "within_last", 5), "wrong_type", "/when/value"),
     ],
 )
-def test_a_draft_may_not_say(raw, code, pointer):
+def test_a_draft_may_not_say(raw, code, pointer) -> None:
     _, findings = read(raw)
     assert [(finding.code, finding.pointer) for finding in findings] == [(code, pointer)]
     assert findings[0].draft
@@ -208,13 +208,13 @@ def test_a_draft_may_not_say(raw, code, pointer):
         (comparison("now", "within_last", "P1M"), "bad_duration", "/when/value"),
     ],
 )
-def test_a_draft_may_still_lack(raw, code, pointer):
+def test_a_draft_may_still_lack(raw, code, pointer) -> None:
     _, findings = read(raw)
     assert [(finding.code, finding.pointer) for finding in findings] == [(code, pointer)]
     assert not findings[0].draft
 
 
-def test_conditions_stand_at_most_sixteen_deep():
+def test_conditions_stand_at_most_sixteen_deep() -> None:
     deep = TRUE
     for _ in range(condition.DEEPEST - 1):
         deep = {"not": deep}

@@ -30,11 +30,11 @@ def read(channel, raw, **options):
         ("whatsapp", {"contentSid": SID, "variables": {"1": NAME, "2": "x"}}),
     ],
 )
-def test_what_a_channel_can_say_is_kept_as_it_was_written(channel, raw):
+def test_what_a_channel_can_say_is_kept_as_it_was_written(channel, raw) -> None:
     assert read(channel, raw) == (raw, [])
 
 
-def test_empty_parts_are_left_out():
+def test_empty_parts_are_left_out() -> None:
     assert read("sms", {"text": "x"})[0] == {"text": "x"}
     assert read("email", {"subject": "s", "html": "h", "text": "", "preheader": None})[0] == {
         "subject": "s",
@@ -72,7 +72,7 @@ def test_empty_parts_are_left_out():
         ),
     ],
 )
-def test_what_a_channel_cannot_say_is_found_where_it_stands(channel, raw, findings):
+def test_what_a_channel_cannot_say_is_found_where_it_stands(channel, raw, findings) -> None:
     assert read(channel, raw)[1] == findings
 
 
@@ -80,13 +80,13 @@ def test_what_a_channel_cannot_say_is_found_where_it_stands(channel, raw, findin
     "address",
     ["nobody", "@example.com", "a b@example.com", "a@", "Ada <a@example.com>", "a@b, c@d", "a@b\n"],
 )
-def test_an_address_to_reply_to_is_one_unless_liquid_makes_it(address):
+def test_an_address_to_reply_to_is_one_unless_liquid_makes_it(address) -> None:
     raw = {"subject": "s", "html": "h", "replyTo": address}
     findings = [] if address == "a@b\n" else [("bad_address", "/content/replyTo")]
     assert read("email", raw)[1] == findings
 
 
-def test_the_category_stands_in_inline_content_only():
+def test_the_category_stands_in_inline_content_only() -> None:
     raw = {"text": "x", "category": "marketing"}
     assert read("sms", raw, more=content.CATEGORY) == (raw, [])
     assert read("sms", raw)[1] == [("unknown_field", "/content/category")]
@@ -94,7 +94,7 @@ def test_the_category_stands_in_inline_content_only():
     assert read("sms", wrong, more=content.CATEGORY)[1] == [("wrong_type", "/content/category")]
 
 
-def test_without_a_channel_whatever_some_channel_can_say_may_be_written():
+def test_without_a_channel_whatever_some_channel_can_say_may_be_written() -> None:
     raw = {"subject": "s", "text": "t", "contentSid": SID}
     assert read(None, raw) == (raw, [])
     assert read(None, {"colour": "red"})[1] == [("unknown_field", "/content/colour")]
@@ -103,7 +103,7 @@ def test_without_a_channel_whatever_some_channel_can_say_may_be_written():
 # --- rendering ----------------------------------------------------------------------------------
 
 
-def test_only_html_is_escaped():
+def test_only_html_is_escaped() -> None:
     email = content.render("email", {"html": NAME, "subject": NAME, "text": NAME}, FACTS)
     assert email.parts == {
         "subject": "Ada & <Bob>",
@@ -113,7 +113,7 @@ def test_only_html_is_escaped():
     assert content.render("sms", {"text": NAME}, FACTS).parts == {"text": "Ada & <Bob>"}
 
 
-def test_variables_are_rendered_one_by_one_into_json():
+def test_variables_are_rendered_one_by_one_into_json() -> None:
     text = {"contentSid": SID, "variables": {"2": '"{{trigger.name}}"', "1": "{{trigger.no}}"}}
     message = content.render("whatsapp", text, FACTS)
     assert message.parts == {
@@ -123,7 +123,7 @@ def test_variables_are_rendered_one_by_one_into_json():
     assert message.missing == ("trigger.no",)
 
 
-def test_what_the_parts_printed_in_vain_is_named_once_and_no_more_than_a_person_reads():
+def test_what_the_parts_printed_in_vain_is_named_once_and_no_more_than_a_person_reads() -> None:
     text = {"subject": "{{trigger.a}}{{trigger.name}}", "html": "{{trigger.b}}{{trigger.a}}"}
     assert content.render("email", text, FACTS).missing == ("trigger.a", "trigger.b")
     many = {
@@ -133,14 +133,14 @@ def test_what_the_parts_printed_in_vain_is_named_once_and_no_more_than_a_person_
     assert len(content.render("email", many, FACTS).missing) == 100
 
 
-def test_what_cannot_be_rendered_names_its_part():
+def test_what_cannot_be_rendered_names_its_part() -> None:
     with pytest.raises(content.PartError) as caught:
         content.render("sms", {"text": "{{ trigger.name | divided_by: 0 }}"}, FACTS)
     assert caught.value.part == "text"
     assert "line 1" in caught.value.message
 
 
-def test_variables_are_listed_in_the_order_of_the_channel_whatever_order_a_database_gives():
+def test_variables_are_listed_in_the_order_of_the_channel_whatever_order_a_database_gives() -> None:
     parts = {"subject": "{{trigger.b}}{{trigger.a}}", "html": "{{trigger.c}}{{trigger.a}}"}
     turned = dict(reversed(parts.items()))
     assert content.variables("email", parts) == ["trigger.b", "trigger.a", "trigger.c"]
@@ -149,5 +149,5 @@ def test_variables_are_listed_in_the_order_of_the_channel_whatever_order_a_datab
     assert content.variables("whatsapp", named) == ["trigger.a", "trigger.b"]
 
 
-def test_every_channel_has_parts_and_an_address():
+def test_every_channel_has_parts_and_an_address() -> None:
     assert [*content.PARTS] == [*content.ADDRESS_FIELD] == [*content.CHANNELS]

@@ -449,11 +449,11 @@ def found(body: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("code", "body", "pointer"), DEFECTS)
-def test_every_defect_is_found_where_it_is(code: str, body: Any, pointer: str):
+def test_every_defect_is_found_where_it_is(code: str, body: Any, pointer: str) -> None:
     assert (code, pointer) in found(body)
 
 
-def test_there_are_three_defects_for_each_finding():
+def test_there_are_three_defects_for_each_finding() -> None:
     seeded = Counter(code for code, _, _ in DEFECTS)
     written = codes.written(codes.MACHINE)
     assert {code: seeded[code] for code in written if seeded[code] < 3} == {}
@@ -474,7 +474,7 @@ def test_there_are_three_defects_for_each_finding():
         ),
     ],
 )
-def test_why_an_output_may_be_missing_is_told(body: Any, text: str):
+def test_why_an_output_may_be_missing_is_told(body: Any, text: str) -> None:
     compiled = check.compile("steps", body)
     doubted = lint(compiled.program, compiled.parts, addresses=["email"])
     assert [finding.message for finding in doubted] == [text]
@@ -519,7 +519,7 @@ LEAKS = [
 ]
 
 
-def test_ten_starts_on_a_path_are_none_too_many():
+def test_ten_starts_on_a_path_are_none_too_many() -> None:
     apart = [fork(case(*[START] * 10), case(*[START] * 10), otherwise=[START] * 10)]
     round_about = graph(
         [
@@ -536,21 +536,21 @@ def test_ten_starts_on_a_path_are_none_too_many():
 
 
 @pytest.mark.parametrize("body", [*SURE, *([guard] for guard in GUARDS)])
-def test_what_every_path_is_sure_of_is_not_doubted(body: Any):
+def test_what_every_path_is_sure_of_is_not_doubted(body: Any) -> None:
     assert found(body) == []
 
 
 @pytest.mark.parametrize("guard", LEAKS)
-def test_what_some_path_is_not_sure_of_is_doubted(guard: Any):
+def test_what_some_path_is_not_sure_of_is_doubted(guard: Any) -> None:
     assert [code for code, _ in found([guard])] == ["address_uncertain"]
 
 
-def test_without_a_body_nothing_is_known_of_bodies():
+def test_without_a_body_nothing_is_known_of_bodies() -> None:
     compiled = check.compile("steps", [{"type": "add_tag", "tag": "{{ trigger.plan }}"}])
     assert compiled.program is not None
     assert lint(compiled.program, compiled.parts) == []
 
 
-def test_steps_that_share_a_name_are_found_and_stay_two():
+def test_steps_that_share_a_name_are_found_and_stay_two() -> None:
     body = [TAG | {"id": "a"}, TAG | {"id": "b"}, TAG | {"id": "a"}, SEND | {"id": "a"}]
     assert found(body) == [("doubled_id", "/steps/2/id"), ("doubled_id", "/steps/3/id")]

@@ -71,17 +71,17 @@ def compare(shape: check.Shape, body: Any) -> None:
 @QUICK
 @given(samples.mutated(samples.arrays))
 @example([{"type": "add_tag", "tag": ""}])
-def test_steps_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any):
+def test_steps_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any) -> None:
     compare("steps", body)
 
 
 @QUICK
 @given(samples.mutated(samples.graphs()))
-def test_graphs_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any):
+def test_graphs_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any) -> None:
     compare("graph", body)
 
 
-def test_about_half_of_the_samples_can_be_activated():
+def test_about_half_of_the_samples_can_be_activated() -> None:
     """Or the rest would be about nothing."""
     taken: list[bool] = []
 
@@ -96,7 +96,7 @@ def test_about_half_of_the_samples_can_be_activated():
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_the_programs_of_the_tests_are_valid(path: Path):
+def test_the_programs_of_the_tests_are_valid(path: Path) -> None:
     shape: check.Shape = "graph" if ".graph." in path.name else "steps"
     body = json.loads(path.read_text())
     assert faults(shape, body, active=True) == []
@@ -104,7 +104,7 @@ def test_the_programs_of_the_tests_are_valid(path: Path):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_examples_of_the_documentation_are_valid(path: Path):
+def test_the_examples_of_the_documentation_are_valid(path: Path) -> None:
     definition = json.loads(path.read_text())["definition"]
     shape: check.Shape = "graph" if "graph" in definition else "steps"
     assert faults(shape, definition[shape], active=True) == []
@@ -114,11 +114,11 @@ def test_the_examples_of_the_documentation_are_valid(path: Path):
 
 
 @pytest.mark.parametrize(("code", "body", "_pointer"), DEFECTS)
-def test_a_seeded_defect_is_judged_alike(code: str, body: Any, _pointer: str):
+def test_a_seeded_defect_is_judged_alike(code: str, body: Any, _pointer: str) -> None:
     compare("graph" if isinstance(body, dict) else "steps", body)
 
 
-def test_every_code_that_a_schema_can_tell_is_refused_by_it():
+def test_every_code_that_a_schema_can_tell_is_refused_by_it() -> None:
     """Of each such code some seeded defect is not valid either; the others are listed."""
     met: set[str] = set()
     for code, body, _ in DEFECTS:
@@ -142,7 +142,7 @@ def _errors(body: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_the_example_of_a_kind_can_be_activated(name: str):
+def test_the_example_of_a_kind_can_be_activated(name: str) -> None:
     step = {"type": name, **NODES[name].example}
     assert refused(check.compile("steps", [step]).findings, active=True) == set()
     assert faults("steps", [step], active=True) == []
@@ -156,7 +156,7 @@ def test_the_example_of_a_kind_can_be_activated(name: str):
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_kind_says_what_it_is_and_what_each_of_its_members_and_ports_does(name: str):
+def test_a_kind_says_what_it_is_and_what_each_of_its_members_and_ports_does(name: str) -> None:
     kind = NODES[name]
     assert kind.about.endswith(".")
     assert [member for member, one in kind.fields.items() if not one.about.strip()] == []
@@ -165,7 +165,7 @@ def test_a_kind_says_what_it_is_and_what_each_of_its_members_and_ports_does(name
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_the_ports_of_a_kind_are_those_that_its_example_has(name: str):
+def test_the_ports_of_a_kind_are_those_that_its_example_has(name: str) -> None:
     kind = NODES[name]
     config = kind.read(kind.example, Place("", []))
     ports = description.COMPONENTS[f"{description.title(name)}Data"]["x-ports"]
@@ -175,16 +175,16 @@ def test_the_ports_of_a_kind_are_those_that_its_example_has(name: str):
     assert {*ports["ends"], *ports["about"]} <= {*ports["open"], *ports["wired"]}
 
 
-def test_every_operator_says_when_it_holds():
+def test_every_operator_says_when_it_holds() -> None:
     assert [op for op, one in OPS.items() if not one.about] == []
 
 
-def test_every_member_of_a_trigger_belongs_to_a_source_or_to_all():
+def test_every_member_of_a_trigger_belongs_to_a_source_or_to_all() -> None:
     own = {name for source in triggers.SOURCES.values() for name in source.members}
     assert triggers.MEMBERS.keys() == own | {"source", "reentry"}
 
 
-def test_a_reader_and_its_schema_tell_a_time_of_day_alike():
+def test_a_reader_and_its_schema_tell_a_time_of_day_alike() -> None:
     place = Place("", [])
     read = NODES["wait"].fields["time"].read
     schema = jsonschema_rs.Draft202012Validator(written(read.schema, "", active=True))

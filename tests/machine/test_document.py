@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
+from typing import Never
 
 import pytest
 from hypothesis import given, settings
@@ -22,14 +23,14 @@ LITERALS = [
 
 
 @pytest.mark.parametrize("literal", LITERALS)
-def test_a_number_prints_and_is_written_back_as_its_literal(literal):
+def test_a_number_prints_and_is_written_back_as_its_literal(literal) -> None:
     value = document.parse(f'{{"x": [{literal}]}}'.encode())["x"][0]
     assert document.text(value) == literal
     assert str(value) == literal
     assert document.dumps({"x": [value]}) == f'{{"x":[{literal}]}}'.encode()
 
 
-def test_literals_are_numbers():
+def test_literals_are_numbers() -> None:
     total, big, zero, huge = document.parse(b"[1.10, 123456789012345678901, -0, 1e400]")
     endless = document.parse(b"9" * 5_000)
     assert total == 1.1
@@ -75,7 +76,7 @@ def test_literals_are_numbers():
         ('{"a":1}'.encode("utf-32-be"), "line 1"),
     ],
 )
-def test_what_is_not_json_is_refused_with_a_place(body, says):
+def test_what_is_not_json_is_refused_with_a_place(body, says) -> None:
     with pytest.raises(MalformedJson) as caught:
         document.parse(body)
     assert says.lower() in str(caught.value).lower()
@@ -83,12 +84,12 @@ def test_what_is_not_json_is_refused_with_a_place(body, says):
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"true", b" \t\r\n{} "])
-def test_any_json_value_is_parsed(body):
+def test_any_json_value_is_parsed(body) -> None:
     assert document.parse(body) == json.loads(body)
 
 
 @pytest.mark.parametrize("read", [document.parse, document.skim])
-def test_a_byte_order_mark_is_skipped(read):
+def test_a_byte_order_mark_is_skipped(read) -> None:
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
@@ -107,7 +108,7 @@ def _nested(depth, opening="[", closing="]"):
         b"[" + b"[]," * 100_000 + b"[]]",
     ],
 )
-def test_nesting_to_128_is_parsed_and_brackets_in_strings_do_not_count(body):
+def test_nesting_to_128_is_parsed_and_brackets_in_strings_do_not_count(body) -> None:
     assert document.parse(body) == json.loads(body)
 
 
@@ -124,12 +125,12 @@ def test_nesting_to_128_is_parsed_and_brackets_in_strings_do_not_count(body):
         b'["\\"",' + _nested(128) + b"]",
     ],
 )
-def test_deeper_nesting_is_refused_before_it_costs_anything(body):
+def test_deeper_nesting_is_refused_before_it_costs_anything(body) -> None:
     with pytest.raises(MalformedJson, match="nested deeper than 128 levels"):
         document.parse(body)
 
 
-def test_of_doubled_keys_the_last_wins_however_it_is_spelled():
+def test_of_doubled_keys_the_last_wins_however_it_is_spelled() -> None:
     assert document.parse(b'{"email":"a","\\u0065mail":"b"}') == {"email": "b"}
 
 
@@ -144,7 +145,7 @@ def test_of_doubled_keys_the_last_wins_however_it_is_spelled():
         ('"\uffff\u202e\u0301"'.encode(), "\uffff\u202e\u0301", '"\uffff\u202e\u0301"'.encode()),
     ],
 )
-def test_what_cannot_be_printed_is_a_replacement_character(body, printed, written):
+def test_what_cannot_be_printed_is_a_replacement_character(body, printed, written) -> None:
     value = document.parse(body)
     assert document.text(value) == printed
     assert document.dumps(value) == written
@@ -154,7 +155,7 @@ def test_what_cannot_be_printed_is_a_replacement_character(body, printed, writte
     "key",
     ["__proto__", "constructor", "__class__", "$where", "$ref", "a.b", " ", "", "0", "__globals__"],
 )
-def test_every_key_is_plain_data(key):
+def test_every_key_is_plain_data(key) -> None:
     body = json.dumps({key: {key: 1}}, separators=(",", ":")).encode()
     assert document.dumps(document.parse(body)) == body
 
@@ -177,18 +178,18 @@ def test_every_key_is_plain_data(key):
         ),
     ],
 )
-def test_values_print_as_people_read_them(value, printed):
+def test_values_print_as_people_read_them(value, printed) -> None:
     assert document.text(value) == printed
 
 
-def test_times_are_written_in_utc_and_need_a_zone():
+def test_times_are_written_in_utc_and_need_a_zone() -> None:
     moment = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
     assert document.dumps({"now": moment}) == b'{"now":"2026-11-02T09:00:00.000Z"}'
     with pytest.raises(TypeError):
         document.dumps({"now": moment.replace(tzinfo=None)})
 
 
-def test_mappings_and_strings_of_any_class_are_written():
+def test_mappings_and_strings_of_any_class_are_written() -> None:
     class Words(str):
         __slots__ = ()
 
@@ -197,12 +198,12 @@ def test_mappings_and_strings_of_any_class_are_written():
     assert document.dumps({"a": Words("b")}) == b'{"a":"b"}'
 
 
-def test_what_is_not_json_is_not_written():
+def test_what_is_not_json_is_not_written() -> None:
     with pytest.raises(TypeError):
         document.dumps({"a": object()})
 
 
-def test_results_beyond_64_bits_are_written():
+def test_results_beyond_64_bits_are_written() -> None:
     assert document.dumps({"a": [2**64 + 1]}) == b'{"a":[18446744073709551617]}'
 
 
@@ -226,7 +227,7 @@ def test_results_beyond_64_bits_are_written():
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_a_merge_patch_changes_only_what_it_names(target, patch, merged):
+def test_a_merge_patch_changes_only_what_it_names(target, patch, merged) -> None:
     before = json.dumps(target)
     assert document.merge(target, patch) == merged
     assert json.dumps(target) == before
@@ -252,21 +253,21 @@ DOCUMENTS = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(DOCUMENTS)
-def test_writing_and_parsing_again_changes_nothing(source):
+def test_writing_and_parsing_again_changes_nothing(source) -> None:
     written = document.dumps(document.parse(source.encode()))
     assert document.dumps(document.parse(written)) == written
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(NUMBERS, max_size=8))
-def test_lists_of_numbers_come_back_to_the_letter(literals):
+def test_lists_of_numbers_come_back_to_the_letter(literals) -> None:
     body = f"[{','.join(literals)}]".encode()
     assert document.dumps(document.parse(body)) == body
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=60), st.text('{}[]",:0123456789.eE+-\\ utfalsn', max_size=40)))
-def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_it(body):
+def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_it(body) -> None:
     body = body.encode() if isinstance(body, str) else body
     try:
         expected = json.loads(body.decode(), parse_constant=_refuse)
@@ -277,7 +278,7 @@ def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_i
         assert document.parse(body) == expected
 
 
-def _refuse(name):
+def _refuse(name) -> Never:
     raise ValueError(name)
 
 
@@ -299,6 +300,6 @@ HANG = pytest.mark.timeout(10)  # the longest that any body may take; what is qu
     ],
     ids=["digits", "negative", "fraction", "deep", "wide", "keys", "key", "escapes"],
 )
-def test_no_megabyte_hangs(body):
+def test_no_megabyte_hangs(body) -> None:
     with suppress(MalformedJson):
         document.parse(body)

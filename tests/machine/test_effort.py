@@ -23,12 +23,12 @@ def burn(seconds: float) -> None:
         effort.is_exhausted()
 
 
-def test_work_that_takes_longer_than_its_budget_is_ended():
+def test_work_that_takes_longer_than_its_budget_is_ended() -> None:
     with pytest.raises(effort.Exceeded):
         effort.attempt(0.01, lambda: burn(0.1))
 
 
-def test_a_garbage_collection_in_its_midst_is_not_counted():
+def test_a_garbage_collection_in_its_midst_is_not_counted() -> None:
     kept = [[n] for n in range(100_000)]  # noqa: F841  what the collector walks through
     seconds = collect() / 2
     assert effort.attempt(seconds, lambda: (collect(), effort.is_exhausted())[1]) is False

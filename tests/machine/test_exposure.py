@@ -36,7 +36,7 @@ def found(**config: Any) -> list[str]:
         ("https://[a.test/?token=x", []),
     ],
 )
-def test_a_url_is_read_as_a_server_would(url: str, names: list[str]):
+def test_a_url_is_read_as_a_server_would(url: str, names: list[str]) -> None:
     assert found(url=url) == names
 
 
@@ -53,12 +53,12 @@ def test_a_url_is_read_as_a_server_would(url: str, names: list[str]):
         ([{"privateKey": "x"}], ["privateKey"]),
     ],
 )
-def test_a_body_is_read_member_by_member(body: Any, names: list[str]):
+def test_a_body_is_read_member_by_member(body: Any, names: list[str]) -> None:
     assert found(body=body) == names
 
 
 @pytest.mark.parametrize("part", ["a", "a ", "a:", "{% raw %}{{", "a=b&", '"'])
-def test_no_text_is_read_twice(part: str):
+def test_no_text_is_read_twice(part: str) -> None:
     """Else this would take minutes."""
     body = Liquid(part * (200_000 // len(part)), template.parse("any"))
     began = time.process_time()

@@ -40,7 +40,7 @@ def place() -> Place:
         ("P99999999W", timedelta(weeks=99_999_999)),
     ],
 )
-def test_a_duration_has_its_length(text, length):
+def test_a_duration_has_its_length(text, length) -> None:
     assert parse_duration(text) == length
 
 
@@ -71,39 +71,39 @@ def test_a_duration_has_its_length(text, length):
         "1 hour",
     ],
 )
-def test_other_text_is_not_a_duration(text):
+def test_other_text_is_not_a_duration(text) -> None:
     assert parse_duration(text) is None
 
 
-def test_a_duration_over_the_longest_stops_an_activation():
+def test_a_duration_over_the_longest_stops_an_activation() -> None:
     at = place()
     assert lasting(timedelta(days=366))("P367D", at) is None
     assert at.findings == [Finding("bad_duration", "/steps/0", "This may be at most 366 days.")]
 
 
-def test_a_pointer_escapes_what_rfc_6901_reserves():
+def test_a_pointer_escapes_what_rfc_6901_reserves() -> None:
     assert place().at("a/b~c", 3).pointer == "/steps/0/a~1b~0c/3"
 
 
-def test_half_a_surrogate_pair_can_still_be_answered():
+def test_half_a_surrogate_pair_can_still_be_answered() -> None:
     at = place().at("\ud800")
     at.refuse("x", quote("\udfff"))
     assert (at.pointer + at.findings[0].message).encode()
 
 
-def test_a_quotation_is_short():
+def test_a_quotation_is_short() -> None:
     assert quote("x" * 1_000) == f"“{'x' * 59}…”"
 
 
 @pytest.mark.parametrize("empty", [None, ""])
-def test_an_empty_box_counts_as_absent(empty):
+def test_an_empty_box_counts_as_absent(empty) -> None:
     at = place()
     fields = {"tag": Field(line, "Say which tag."), "note": Field(line)}
     assert read_object({"tag": empty, "note": empty}, fields, at) == {}
     assert at.findings == [Finding("missing", "/steps/0/tag", "Say which tag.")]
 
 
-def test_an_unknown_field_is_refused_by_name():
+def test_an_unknown_field_is_refused_by_name() -> None:
     at = place()
     read_object({"tga": 1}, {"tag": Field(line)}, at)
     message = "There is no field “tga”; known fields are tag."
@@ -111,27 +111,27 @@ def test_an_unknown_field_is_refused_by_name():
 
 
 @pytest.mark.parametrize("raw", [None, [], "text", 5, True])
-def test_only_an_object_has_fields(raw):
+def test_only_an_object_has_fields(raw) -> None:
     at = place()
     assert read_object(raw, {"tag": Field(line)}, at) == {}
     assert [finding.code for finding in at.findings] == ["wrong_type"]
 
 
 @pytest.mark.parametrize("raw", [5, [], "two\nlines", "\0", "\ud800", "x" * 201])
-def test_a_line_is_short_printable_text(raw):
+def test_a_line_is_short_printable_text(raw) -> None:
     at = place()
     assert line(raw, at) is None
     assert [finding.draft for finding in at.findings] == [True]
 
 
 @pytest.mark.parametrize("raw", ["pigeon", 5, ["email"], {"email": 1}])
-def test_a_choice_is_one_of_its_options(raw):
+def test_a_choice_is_one_of_its_options(raw) -> None:
     at = place()
     assert choice("email", "sms")(raw, at) is None
     assert at.findings[0].message == "This must be one of email, sms."
 
 
-def test_liquid_that_does_not_parse_is_refused_with_line_and_column():
+def test_liquid_that_does_not_parse_is_refused_with_line_and_column() -> None:
     at = place()
     assert liquid("one\n{{ contact.email", at) is None
     (finding,) = at.findings
@@ -139,13 +139,13 @@ def test_liquid_that_does_not_parse_is_refused_with_line_and_column():
     assert "line 2" in finding.message
 
 
-def test_two_texts_are_equal_when_their_sources_are():
+def test_two_texts_are_equal_when_their_sources_are() -> None:
     at = place()
     assert liquid("a {{ now }}", at) == liquid("a {{ now }}", at)
     assert liquid("a {{ now }}", at) != liquid("b {{ now }}", at)
 
 
-def test_an_object_where_text_is_due_is_refused():
+def test_an_object_where_text_is_due_is_refused() -> None:
     at = place()
     assert liquid({}, at) is None
     assert [(finding.code, finding.draft) for finding in at.findings] == [("wrong_type", True)]

@@ -30,14 +30,14 @@ TRIGGER = {"id": "t", "type": "trigger", "position": {"x": 0, "y": 0}, "data": {
 SPLIT = node("b", "branch", cases=[{"port": "yes", "when": {"path": "now", "op": "exists"}}])
 
 
-def test_the_trigger_is_not_in_the_program_but_says_where_it_begins():
+def test_the_trigger_is_not_in_the_program_but_says_where_it_begins() -> None:
     outline, findings = compile({"nodes": [TRIGGER, node("a")], "edges": [edge("t", "a")]})
     assert findings == []
     assert outline.entries == ("a",)
     assert [part.node.id for part in outline.parts] == ["a"]
 
 
-def test_a_port_leads_where_its_edge_does():
+def test_a_port_leads_where_its_edge_does() -> None:
     outline, findings = compile(
         {
             "nodes": [TRIGGER, SPLIT, node("a"), node("z")],
@@ -48,12 +48,12 @@ def test_a_port_leads_where_its_edge_does():
     assert outline.parts[0].node.exits == {"yes": "a", "else": "z"}
 
 
-def test_a_finding_in_data_points_into_the_body():
+def test_a_finding_in_data_points_into_the_body() -> None:
     body = {"nodes": [TRIGGER, node("a", duration="soon")], "edges": [edge("t", "a")]}
     assert errors(body) == [("bad_duration", "/graph/nodes/1/data/duration")]
 
 
-def test_what_an_editor_keeps_beside_data_is_its_own():
+def test_what_an_editor_keeps_beside_data_is_its_own() -> None:
     body = {
         "nodes": [{**TRIGGER, "selected": 1, "measured": [], "style": {"\0": None}}],
         "edges": [],
@@ -63,7 +63,7 @@ def test_what_an_editor_keeps_beside_data_is_its_own():
 
 
 @pytest.mark.parametrize("body", [{}, {"nodes": [], "edges": []}, {"nodes": None}])
-def test_an_empty_graph_is_a_graph(body):
+def test_an_empty_graph_is_a_graph(body) -> None:
     outline, findings = compile(body)
     assert (outline.entries, outline.parts, findings) == ((), (), [])
 
@@ -99,12 +99,12 @@ def test_an_empty_graph_is_a_graph(body):
         ),
     ],
 )
-def test_a_draft_may_not_be(body, code, pointer):
+def test_a_draft_may_not_be(body, code, pointer) -> None:
     refused = [finding for finding in compile(body)[1] if finding.draft]
     assert [(finding.code, finding.pointer) for finding in refused] == [(code, pointer)]
 
 
-def test_an_unknown_kind_is_answered_with_the_known_ones():
+def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
     (finding,) = compile({"nodes": [TRIGGER, node("a", "teleport", x=1)]})[1]
     kinds = ", ".join(("trigger", *NODES))
     assert finding.message == f"There is no kind “teleport”; the kinds are {kinds}."
@@ -166,11 +166,11 @@ def test_an_unknown_kind_is_answered_with_the_known_ones():
         ),
     ],
 )
-def test_what_stops_an_activation(nodes, edges, expected):
+def test_what_stops_an_activation(nodes, edges, expected) -> None:
     assert errors({"nodes": nodes, "edges": edges}) == expected
 
 
-def test_a_default_port_can_be_doubled_by_a_named_one():
+def test_a_default_port_can_be_doubled_by_a_named_one() -> None:
     when = {"path": "now", "op": "exists"}
     cases = [{"port": "case2", "when": when}, {"when": when}]
     body = {"nodes": [TRIGGER, node("b", "branch", cases=cases)]}
@@ -178,6 +178,6 @@ def test_a_default_port_can_be_doubled_by_a_named_one():
 
 
 @pytest.mark.parametrize(("name", "item", "most"), [("nodes", TRIGGER, 500), ("edges", {}, 1_000)])
-def test_a_graph_has_its_size(name, item, most):
+def test_a_graph_has_its_size(name, item, most) -> None:
     assert "too_many" not in dict(errors({name: [item] * most}))
     assert errors({name: [item] * (most + 1)}) == [("too_many", f"/graph/{name}")]

@@ -21,7 +21,7 @@ from app.machine.http_fields import FIELD_NAME, UNSENDABLE
         ("X-Ördnung", False),
     ],
 )
-def test_a_field_name_is_a_token(name: str, is_one: bool):
+def test_a_field_name_is_a_token(name: str, is_one: bool) -> None:
     assert bool(FIELD_NAME.fullmatch(name)) == is_one
 
 
@@ -38,5 +38,5 @@ def test_a_field_name_is_a_token(name: str, is_one: bool):
         ("\u0100", False),
     ],
 )
-def test_a_field_value_holds_no_control_characters(value: str, is_sendable: bool):
+def test_a_field_value_holds_no_control_characters(value: str, is_sendable: bool) -> None:
     assert (UNSENDABLE.search(value) is None) == is_sendable

@@ -42,7 +42,7 @@ def case(path, op, value, **port):
     return {"when": {"path": path, "op": op, "value": value}, **port}
 
 
-def test_a_branch_takes_the_first_case_that_holds():
+def test_a_branch_takes_the_first_case_that_holds() -> None:
     outcome = enter(
         "branch",
         cases=[
@@ -84,7 +84,7 @@ def test_a_branch_takes_the_first_case_that_holds():
     }
 
 
-def test_a_branch_where_no_case_holds_says_why_it_went_on():
+def test_a_branch_where_no_case_holds_says_why_it_went_on() -> None:
     outcome = enter("branch", cases=[case("trigger.nope", "eq", 1)])
     assert (outcome.port, outcome.code) == ("else", Reason.CONDITION_FALSE)
     assert outcome.output["cases"][0]["operands"][0]["holds"] is False
@@ -93,7 +93,7 @@ def test_a_branch_where_no_case_holds_says_why_it_went_on():
 @pytest.mark.parametrize(
     ("kind", "effect"), [("add_tag", AddTag("pro-83.40")), ("remove_tag", RemoveTag("pro-83.40"))]
 )
-def test_a_tag_is_rendered_and_trimmed(kind, effect):
+def test_a_tag_is_rendered_and_trimmed(kind, effect) -> None:
     outcome = enter(kind, tag=" {{trigger.plan}}-{{trigger.total}} ")
     assert (outcome.port, outcome.effects, outcome.code) == ("next", (effect,), None)
     assert outcome.output == {"tag": "pro-83.40"}
@@ -107,49 +107,49 @@ def test_a_tag_is_rendered_and_trimmed(kind, effect):
         ("{{trigger.blank}}", {"tag": ""}),
     ],
 )
-def test_an_empty_tag_changes_nothing_and_goes_on(kind, tag, output):
+def test_an_empty_tag_changes_nothing_and_goes_on(kind, tag, output) -> None:
     outcome = enter(kind, tag=tag)
     assert (outcome.status, outcome.port) == ("COMPLETED", "next")
     assert (outcome.effects, outcome.code) == ((), Reason.TAG_EMPTY)
     assert outcome.output == output
 
 
-def test_an_exit_leaves_by_no_port_and_says_why():
+def test_an_exit_leaves_by_no_port_and_says_why() -> None:
     outcome = enter("exit", reason="Not for us.")
     assert (outcome.status, outcome.port) == ("COMPLETED", None)
     assert outcome.detail == "Not for us."
 
 
 @pytest.mark.parametrize("kind", NODES)
-def test_every_kind_refuses_a_field_that_it_does_not_have(kind):
+def test_every_kind_refuses_a_field_that_it_does_not_have(kind) -> None:
     assert ("unknown_field", "/typo", True) in findings(kind, {"typo": 1})
 
 
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("data", [None, [], "x", 5])
-def test_every_kind_is_configured_by_an_object(kind, data):
+def test_every_kind_is_configured_by_an_object(kind, data) -> None:
     assert ("wrong_type", "", True) in findings(kind, data)
 
 
 @pytest.mark.parametrize("kind", sorted(set(NODES) - {"exit"}))
-def test_every_kind_but_exit_says_what_it_needs(kind):
+def test_every_kind_but_exit_says_what_it_needs(kind) -> None:
     found = findings(kind, {})
     assert {code for code, _, _ in found} == {"missing"}
     assert not any(draft for _, _, draft in found)
 
 
-def test_the_reason_of_an_exit_is_rendered_on_one_line():
+def test_the_reason_of_an_exit_is_rendered_on_one_line() -> None:
     outcome = enter("exit", reason="Plan {{trigger.plan}},\n {{trigger.nope}} done")
     assert (outcome.detail, outcome.code) == ("Plan pro, done", None)
     assert outcome.output == {"missing": ["trigger.nope"]}
 
 
-def test_an_exit_whose_reason_fails_ends_the_run_all_the_same():
+def test_an_exit_whose_reason_fails_ends_the_run_all_the_same() -> None:
     outcome = enter("exit", reason="{{ trigger.plan | divided_by: 0 }}")
     assert (outcome.status, outcome.port) == ("COMPLETED", None)
     assert outcome.code == Reason.TEMPLATE_ERROR
 
 
-def test_only_what_always_waits_lets_a_walk_go_round():
+def test_only_what_always_waits_lets_a_walk_go_round() -> None:
     resting = {kind for kind, row in NODES.items() if row.waits({"duration": timedelta(1)})}
     assert resting == {"wait", "wait_for"}

@@ -33,14 +33,14 @@ def at(text: str) -> datetime:
         ("2026-03-12", {"timezone": "contact", "time": "09:00"}, "2026-03-12T09:00:00+00:00"),
     ],
 )
-def test_a_date_is_shifted_by_days_of_the_calendar(value: str, trigger: Any, moment: str):
+def test_a_date_is_shifted_by_days_of_the_calendar(value: str, trigger: Any, moment: str) -> None:
     contact = {"metadata": {"renewsAt": value}, "timezone": "Europe/Lisbon"}
     found = occasions.of_date({"field": "metadata.renewsAt", **trigger}, contact, NEW_YORK)
     assert found == at(moment)
 
 
 @pytest.mark.parametrize("value", [None, "", "soon", 5, True, "2026-02-30", "9999-12-31"])
-def test_what_is_no_date_has_no_occasion(value: Any):
+def test_what_is_no_date_has_no_occasion(value: Any) -> None:
     trigger = {"field": "metadata.renewsAt", "offset": "P9D"}
     assert occasions.of_date(trigger, {"metadata": {"renewsAt": value}}, "UTC") is None
     assert occasions.of_date(trigger, {"metadata": {}}, "UTC") is None
@@ -82,7 +82,9 @@ def test_what_is_no_date_has_no_occasion(value: Any):
         ),
     ],
 )
-def test_a_schedule_goes_by_the_clock_on_the_wall(trigger: Any, after: str, moments: list[Any]):
+def test_a_schedule_goes_by_the_clock_on_the_wall(
+    trigger: Any, after: str, moments: list[Any]
+) -> None:
     moment: datetime | None = at(after)
     for expected in moments:
         assert moment is not None
@@ -90,7 +92,7 @@ def test_a_schedule_goes_by_the_clock_on_the_wall(trigger: Any, after: str, mome
         assert moment == (expected and at(expected))
 
 
-def test_every_day_of_decades_comes_once():
+def test_every_day_of_decades_comes_once() -> None:
     moment: datetime | None = at("2024-01-01T00:00:00Z")
     trigger = {"cron": "0 9 * * *", "timezone": "UTC"}
     for _ in range(60):
@@ -110,7 +112,7 @@ def test_every_day_of_decades_comes_once():
         *("0 9 * * monday", "-1 9 * * *", "0 9 1,,2 * *"),
     ],
 )
-def test_a_line_of_cron_that_means_nothing_is_refused(line: str):
+def test_a_line_of_cron_that_means_nothing_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"\.$"):
         occasions.check_cron(line)
 
@@ -124,6 +126,6 @@ def test_a_line_of_cron_that_means_nothing_is_refused(line: str):
         *("FREQ=DAILY\nFREQ=DAILY", "FREQ=DAILY;X=1", "RRULE:FREQ=DAILY"),
     ],
 )
-def test_a_rule_that_means_nothing_is_refused(rule: str):
+def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=r"\.$"):
         occasions.check_rule(rule)

@@ -39,7 +39,7 @@ from app.machine.path import MISSING, BadPath, Path
         ("a" * 512, ("a" * 512,)),
     ],
 )
-def test_a_path_is_read_into_keys_and_indexes(text, segments):
+def test_a_path_is_read_into_keys_and_indexes(text, segments) -> None:
     assert path.parse(text).segments == segments
 
 
@@ -53,13 +53,13 @@ def test_a_path_is_read_into_keys_and_indexes(text, segments):
         *("a" * 513, ".".join("a" * 33), "[0]" * 33),
     ],
 )
-def test_what_is_not_a_path_is_refused_with_a_sentence(text):
+def test_what_is_not_a_path_is_refused_with_a_sentence(text) -> None:
     with pytest.raises(BadPath) as caught:
         path.parse(text)
     assert str(caught.value).endswith(".")
 
 
-def test_the_sentence_says_where_and_how():
+def test_the_sentence_says_where_and_how() -> None:
     with pytest.raises(BadPath, match=r"from character 6, '\[-1\]\.a': write data\.items\[0\]"):
         path.parse("items[-1].a")
 
@@ -89,7 +89,7 @@ DOCUMENT = {
         ("a.b", [{"c": 1}, [True]]),
     ],
 )
-def test_a_path_finds_what_is_there_and_null_is_there(text, found):
+def test_a_path_finds_what_is_there_and_null_is_there(text, found) -> None:
     assert path.parse(text).find(DOCUMENT) == found
 
 
@@ -101,26 +101,26 @@ def test_a_path_finds_what_is_there_and_null_is_there(text, found):
         *("__class__", "a.__class__", "a.keys", "list.__len__", "size.real", "constructor"),
     ],
 )
-def test_a_path_that_leads_nowhere_finds_missing(text):
+def test_a_path_that_leads_nowhere_finds_missing(text) -> None:
     assert path.parse(text).find(DOCUMENT) is MISSING
 
 
 @pytest.mark.parametrize("segment", [-1, True, False])
-def test_no_index_is_negative_or_a_truth_value(segment):
+def test_no_index_is_negative_or_a_truth_value(segment) -> None:
     assert Path(("list", segment)).find(DOCUMENT) is MISSING
 
 
 @pytest.mark.parametrize("stranger", [SimpleNamespace(a=1), UserList([1]), "abc", 5, None])
-def test_attributes_and_foreign_sequences_are_not_followed(stranger):
+def test_attributes_and_foreign_sequences_are_not_followed(stranger) -> None:
     assert path.parse("a").find(stranger) is MISSING
     assert path.parse("[0]").find(stranger) is MISSING
 
 
-def test_any_mapping_may_be_the_document():
+def test_any_mapping_may_be_the_document() -> None:
     assert path.parse("a.b").find(MappingProxyType({"a": MappingProxyType({"b": 1})})) == 1
 
 
-def test_a_path_is_parsed_once():
+def test_a_path_is_parsed_once() -> None:
     assert path.parse("once.only") is path.parse("once.only")
 
 
@@ -130,14 +130,14 @@ INDEXES = st.integers(0, 10**6)
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(KEYS, INDEXES), min_size=1, max_size=6))
-def test_every_path_can_be_written_and_read_again(segments):
+def test_every_path_can_be_written_and_read_again(segments) -> None:
     written = Path(tuple(segments))
     assert path.parse(str(written)) == written
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=20), st.text('ab.[]"0123\\ ', max_size=20)))
-def test_whatever_is_read_is_written_as_the_same_path(text):
+def test_whatever_is_read_is_written_as_the_same_path(text) -> None:
     try:
         found = path.parse(text)
     except BadPath:
@@ -149,7 +149,7 @@ def test_whatever_is_read_is_written_as_the_same_path(text):
 @given(
     st.dictionaries(KEYS, st.lists(st.dictionaries(KEYS, st.integers(), max_size=2), max_size=3))
 )
-def test_near_names_only_paths_that_exist(document):
+def test_near_names_only_paths_that_exist(document) -> None:
     for text in path.near(document, path.parse("email"), limit=5):
         assert path.parse(text).find(document) is not MISSING
 
@@ -170,17 +170,17 @@ def test_near_names_only_paths_that_exist(document):
         ({"contactId": "x", "content": "y"}, "contact_id", "contactId"),
     ],
 )
-def test_near_names_the_likeliest_path_first(document, wanted, nearest):
+def test_near_names_the_likeliest_path_first(document, wanted, nearest) -> None:
     assert path.near(document, path.parse(wanted))[0] == nearest
 
 
-def test_near_leaves_out_what_cannot_be_looked_up():
+def test_near_leaves_out_what_cannot_be_looked_up() -> None:
     document = {"email": 5, "emails": [], "email2": None, "email3": "", "email4": {}, "other": "x"}
     assert path.near(document, path.parse("email")) == ["other"]
     assert path.near(5, path.parse("email")) == []
 
 
-def test_near_gives_as_many_as_asked():
+def test_near_gives_as_many_as_asked() -> None:
     document = {f"email{n}": "x" for n in range(10)}
     assert len(path.near(document, path.parse("email"))) == 3
     assert len(path.near(document, path.parse("email"), limit=5)) == 5
@@ -197,12 +197,12 @@ def test_near_gives_as_many_as_asked():
     ],
     ids=["wide", "square", "long", "key"],
 )
-def test_near_does_bounded_work_on_a_hostile_document(document):
+def test_near_does_bounded_work_on_a_hostile_document(document) -> None:
     found = path.near(document, path.parse("e" * 500))
     assert len(found) <= 3
 
 
-def test_near_looks_no_deeper_than_a_path_may_be():
+def test_near_looks_no_deeper_than_a_path_may_be() -> None:
     document = {"x": "here"}
     for _ in range(100):
         document = {"a": document}

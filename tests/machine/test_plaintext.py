@@ -41,7 +41,7 @@ from app.machine.plaintext import plain_text
         ("<![if mso]>x<![endif]>", "x"),
     ],
 )
-def test_markup_becomes_text(markup, text):
+def test_markup_becomes_text(markup, text) -> None:
     # Blank lines between blocks are a matter of taste; the lines are not.
     def lines(text):
         return [line for line in text.split("\n") if line]
@@ -49,7 +49,7 @@ def test_markup_becomes_text(markup, text):
     assert lines(plain_text(markup)) == lines(text)
 
 
-def test_paragraphs_are_one_blank_line_apart():
+def test_paragraphs_are_one_blank_line_apart() -> None:
     assert plain_text("<div><p>One</p></div>\n\n<table><tr><td><p>Two</p>") == "One\n\nTwo"
 
 
@@ -61,7 +61,7 @@ def test_paragraphs_are_one_blank_line_apart():
         "<style>", "<![", "</", " ", "\n", "<a href=", '="', "<body ",
     ],
 )  # fmt: skip
-def test_hostile_markup_takes_no_longer_than_its_length_allows(piece):
+def test_hostile_markup_takes_no_longer_than_its_length_allows(piece) -> None:
     """A quadratic reading of a quarter of a megabyte takes minutes."""
     plain_text(f"<a {piece}" + piece * (262_144 // len(piece)))
     plain_text(piece * (262_144 // len(piece)))

@@ -22,7 +22,7 @@ def twin(path):
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.name.partition(".")[0])
-def test_both_shapes_are_the_same_program(path):
+def test_both_shapes_are_the_same_program(path) -> None:
     graph, steps = compiled(path), compiled(twin(path))
     assert [finding for finding in graph.findings if finding.severity == "error"] == []
     assert graph.program is not None
@@ -32,12 +32,12 @@ def test_both_shapes_are_the_same_program(path):
     ]
 
 
-def test_no_array_is_without_its_graph():
+def test_no_array_is_without_its_graph() -> None:
     arrays = set(Path(__file__).with_name("programs").glob("*.steps.json"))
     assert arrays == {twin(path) for path in PAIRS}
 
 
-def test_the_pairs_use_every_kind_and_differ_from_each_other():
+def test_the_pairs_use_every_kind_and_differ_from_each_other() -> None:
     programs = [compiled(path).program for path in PAIRS]
     kinds = {node.kind for program in programs for node in program.nodes.values()}
     assert kinds == set(NODES)

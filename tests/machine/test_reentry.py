@@ -33,12 +33,12 @@ RUNNING = Entry("run_2", NOON + DAY, is_running=True)
 )
 def test_the_newest_run_that_stands_in_the_way_is_found(
     policy: Any, entries: list[Entry], at: datetime, obstacle: Entry | None
-):
+) -> None:
     assert reentry.obstacle(policy, entries, at) == obstacle
 
 
 @pytest.mark.parametrize("policy", ["always", "once", "not_while_running", {"after": "PT36H"}])
-def test_a_policy_is_kept_as_it_is_written(policy: Any):
+def test_a_policy_is_kept_as_it_is_written(policy: Any) -> None:
     assert reentry.read(policy) == policy
 
 
@@ -50,6 +50,6 @@ def test_a_policy_is_kept_as_it_is_written(policy: Any):
         {"after": "P7D", "also": 1},
     ],
 )
-def test_any_other_is_refused_in_a_sentence(policy: Any):
+def test_any_other_is_refused_in_a_sentence(policy: Any) -> None:
     with pytest.raises(ValueError, match=r"\.$"):
         reentry.read(policy)

@@ -20,7 +20,7 @@ def places(*bodies: Any) -> dict[str, sample.Place]:
     return {place.path: place for place in sample.read(parsed).places()}
 
 
-def test_a_path_says_what_is_there_and_how_often():
+def test_a_path_says_what_is_there_and_how_often() -> None:
     found = places(
         {"customer": {"email": "new@example.com", "age": None}, "paid": True},
         {"customer": {"email": "old@example.com", "age": 5}},
@@ -35,7 +35,7 @@ def test_a_path_says_what_is_there_and_how_often():
     assert (found["paid"].types, found["paid"].presence) == (["boolean"], 0.25)
 
 
-def test_the_items_of_an_array_are_shown_as_one():
+def test_the_items_of_an_array_are_shown_as_one() -> None:
     items = [{"sku": "A", "price": 1.5}, {"sku": "B", "price": None, "gift": True}]
     found = places({"items": items, "tags": ["a", "b"]}, {"items": items[:1], "tags": []})
     assert list(found) == ["tags[0]", "items[0].sku", "items[0].price", "items[1].gift", "tags"]
@@ -44,7 +44,7 @@ def test_the_items_of_an_array_are_shown_as_one():
     assert (found["tags[0]"].presence, found["tags"].types) == (0.5, ["array"])
 
 
-def test_the_fields_of_a_form_are_shown_each():
+def test_the_fields_of_a_form_are_shown_each() -> None:
     def form(*answers: Any) -> Any:
         labels = ("Name", "Email", "Seats")
         fields = [{"label": f, "value": a} for f, a in zip(labels, answers, strict=True)]
@@ -57,12 +57,12 @@ def test_the_fields_of_a_form_are_shown_each():
     assert found["fields[1].value"].example == "ada@example.com"
 
 
-def test_keys_that_need_it_are_quoted():
+def test_keys_that_need_it_are_quoted() -> None:
     found = places({"a.b": {"c d": 1}, "": 2, 'q"': 3, "$id": 4, "ü": 5})
     assert list(found) == ['[""]', 'q"', "$id", "ü", '["a.b"]["c d"]']
 
 
-def test_an_example_keeps_its_literal_and_is_cut_when_it_is_long():
+def test_an_example_keeps_its_literal_and_is_cut_when_it_is_long() -> None:
     body = b'{"price": 1.10, "id": 123456789012345678901, "text": "%s", "n": %s}'
     parsed = document.parse(body % (b"x" * 1_000, b"7" * 1_000))
     found = {place.path: place.example for place in sample.read([parsed]).places()}
@@ -72,20 +72,20 @@ def test_an_example_keeps_its_literal_and_is_cut_when_it_is_long():
     assert found["n"] == "7" * 199 + "…"
 
 
-def test_what_is_common_is_told_for_every_item():
+def test_what_is_common_is_told_for_every_item() -> None:
     bodies = [{"a": [{"b": n}, {"b": n}]} for n in range(10)] + [{"a": [{"b": 0}]}]
     common = {str(path): len(values) for path, values in sample.read(bodies).common(0.9)}
     assert common == {"a[0].b": 11, "a[1].b": 10}
 
 
-def test_of_nothing_there_is_nothing_to_tell():
+def test_of_nothing_there_is_nothing_to_tell() -> None:
     assert sample.read([]).places() == []
     assert sample.read([{}]).places() == []
     assert list(sample.read([]).common(0.9)) == []
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in PAYLOADS.glob("*.json")))
-def test_every_path_of_a_real_body_leads_to_its_example(name: str):
+def test_every_path_of_a_real_body_leads_to_its_example(name: str) -> None:
     body = document.parse((PAYLOADS / f"{name}.json").read_bytes())
     found = sample.read([body]).places()
     assert found
@@ -105,11 +105,11 @@ def test_every_path_of_a_real_body_leads_to_its_example(name: str):
     ],
     ids=["wide", "square", "long", "key"],
 )
-def test_a_hostile_body_costs_no_more_than_a_small_one(body: Any):
+def test_a_hostile_body_costs_no_more_than_a_small_one(body: Any) -> None:
     assert len(sample.read([body] * 50).places()) <= sample.PATHS
 
 
-def test_nothing_is_told_deeper_than_a_path_may_lead():
+def test_nothing_is_told_deeper_than_a_path_may_lead() -> None:
     deep: Any = 1
     for _ in range(100):
         deep = {"a": deep}
@@ -127,7 +127,7 @@ JSON = st.recursive(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=3), min_size=1, max_size=3))
-def test_every_path_told_is_one_that_a_trigger_takes_and_leads_somewhere(bodies):
+def test_every_path_told_is_one_that_a_trigger_takes_and_leads_somewhere(bodies) -> None:
     for place in sample.read(bodies).places():
         found = path.parse(place.path)
         there = [found.find(body) is not path.MISSING for body in bodies]

@@ -93,22 +93,22 @@ def of_a_step(name: str) -> str:
     [of_a_log, of_the_audit_trail, of_a_request_that_came, of_a_definition, of_a_step],
 )
 @pytest.mark.usefixtures("undisturbed")
-def test_what_is_called_like_a_credential_is_shown_nowhere(shown: Shown):
+def test_what_is_called_like_a_credential_is_shown_nowhere(shown: Shown) -> None:
     assert [name for name in NAMES if CANARY in shown(name)] == []
     assert [name for name in HARMLESS if CANARY not in shown(name)] == []
 
 
-def test_a_name_is_judged_by_its_words():
+def test_a_name_is_judged_by_its_words() -> None:
     assert [name for name in NAMES if not is_secret_name(name)] == []
     assert [name for name in HARMLESS if is_secret_name(name)] == []
 
 
-def test_whatever_is_warned_of_is_hidden_too():
+def test_whatever_is_warned_of_is_hidden_too() -> None:
     warned = [name for name in NAMES if is_credential_name(name)]
     assert {"authorization", "token", "secret", "password", "x-api-key"} <= set(warned)
     assert [name for name in HARMLESS if is_credential_name(name)] == []
 
 
-def test_no_secret_is_named_without_a_hint():
+def test_no_secret_is_named_without_a_hint() -> None:
     """The log looks for these first."""
     assert [name for name in NAMES if not any(hint in name.lower() for hint in HINTS)] == []

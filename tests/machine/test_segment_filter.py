@@ -73,20 +73,20 @@ def filtered(raw: Any) -> segment_filter.Filter:
         ({"not": {"any": [{"segmentId": "seg_1"}, {"event": "return"}]}}, True),
     ],
 )
-def test_a_filter_is_judged_for_one_contact(raw: Any, held: bool):
+def test_a_filter_is_judged_for_one_contact(raw: Any, held: bool) -> None:
     facts = {**FACTS, "segments": {"seg_1": filtered({"not": VIP}).condition}}
     verdict = condition.evaluate(filtered(raw).condition, facts)
     assert verdict.holds is held
     assert verdict.operands
 
 
-def test_the_verdict_names_what_was_counted():
+def test_the_verdict_names_what_was_counted() -> None:
     verdict = condition.evaluate(filtered({"event": "order"}).condition, FACTS)
     [operand] = verdict.operands
     assert operand == {"event": "order", "op": "gte", "value": 1, "found": 2, "holds": True}
 
 
-def test_a_long_past_is_not_judged_on_the_event_loop():
+def test_a_long_past_is_not_judged_on_the_event_loop() -> None:
     many = {**FACTS, "events": FACTS["events"] * 20_000}
     match = {"all": [{**LARGE, "value": number} for number in range(40)]}
     asked = filtered({"event": "order", "match": match}).condition
@@ -129,13 +129,13 @@ def test_a_long_past_is_not_judged_on_the_event_loop():
         ({"segmentId": ""}, "/filter/segmentId", "missing"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_its_place(raw: Any, pointer: str, code: str):
+def test_what_cannot_be_asked_is_refused_in_its_place(raw: Any, pointer: str, code: str) -> None:
     found, findings = read(raw)
     assert found is None
     assert (findings[0].pointer, findings[0].code) == (pointer, code)
 
 
-def test_a_filter_says_what_it_names():
+def test_a_filter_says_what_it_names() -> None:
     raw = {
         "any": [
             {"segmentId": "seg_1"},
@@ -204,5 +204,5 @@ def test_a_filter_says_what_it_names():
         ({"run": "completed", "definitionId": "wfl_1"}, "has completed wfl_1"),
     ],
 )
-def test_a_filter_reads_as_a_sentence(raw: Any, words: str):
+def test_a_filter_reads_as_a_sentence(raw: Any, words: str) -> None:
     assert prose(filtered(raw).condition, {"seg_1": "Gold"}) == words

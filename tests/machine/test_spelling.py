@@ -27,11 +27,11 @@ FIELDS = ["email", "phone", "firstName", "lastName", "timezone", "locale", "meta
         ("\u540d\u524d", None),
     ],
 )
-def test_the_nearest_word_is_found_if_any_is_near(word: str, near: str | None):
+def test_the_nearest_word_is_found_if_any_is_near(word: str, near: str | None) -> None:
     assert spelling.nearest(word, FIELDS) == near
 
 
-def test_of_no_words_none_is_near():
+def test_of_no_words_none_is_near() -> None:
     assert spelling.nearest("email", []) is None
     assert spelling.hint("email", []) == ""
     assert spelling.hint("emial", FIELDS) == " Did you mean email?"

@@ -61,16 +61,16 @@ def go(program, state, facts=FACTS):
     return step(program, state, Go(), facts)
 
 
-def test_a_run_begins_at_the_entry():
+def test_a_run_begins_at_the_entry() -> None:
     assert start(program(tag("a"), tag("b"))) == State(at="a")
 
 
-def test_a_program_that_does_nothing_completes_at_once():
+def test_a_program_that_does_nothing_completes_at_once() -> None:
     nothing = program()
     assert go(nothing, start(nothing)) == Step(State(at=None), (Finish("COMPLETED"),), None)
 
 
-def test_a_pure_node_is_recorded_and_the_run_stands_before_the_next():
+def test_a_pure_node_is_recorded_and_the_run_stands_before_the_next() -> None:
     two = program(tag("a"), tag("b"))
     result = go(two, start(two))
     assert result.state == State(at="b", visits={"a": 1}, since_wait=1)
@@ -78,21 +78,21 @@ def test_a_pure_node_is_recorded_and_the_run_stands_before_the_next():
     assert result.record == Record("a", "add_tag", 1, "COMPLETED", port="next", output={"tag": "x"})
 
 
-def test_a_port_that_leads_nowhere_ends_the_run_after_its_effects():
+def test_a_port_that_leads_nowhere_ends_the_run_after_its_effects() -> None:
     one = program(tag("a"))
     result = go(one, start(one))
     assert result.effects == (AddTag("x"), Finish("COMPLETED"))
     assert result.state.at is None
 
 
-def test_an_exit_ends_the_run_with_its_reason():
+def test_an_exit_ends_the_run_with_its_reason() -> None:
     left = program({"type": "exit", "id": "x", "reason": "Not for us."})
     result = go(left, start(left))
     assert result.effects == (Finish("COMPLETED", detail="Not for us."),)
     assert result.record == Record("x", "exit", 1, "COMPLETED", detail="Not for us.")
 
 
-def test_a_wait_holds_the_run_until_it_is_woken():
+def test_a_wait_holds_the_run_until_it_is_woken() -> None:
     waiting = program(wait("w"), tag("a"))
     held = go(waiting, start(waiting))
     assert held.effects == (WaitUntil(NOON + timedelta(hours=1)),)
@@ -105,7 +105,7 @@ def test_a_wait_holds_the_run_until_it_is_woken():
     assert woken.effects == ()
 
 
-def test_a_message_holds_the_run_until_its_outcome_is_known():
+def test_a_message_holds_the_run_until_its_outcome_is_known() -> None:
     sending = program(send("s"), tag("a", "{{steps.s.status}}"))
     held = go(sending, start(sending))
     assert held.effects == (Send("s", 1, "email", "tpl_1", None, None),)
@@ -117,7 +117,7 @@ def test_a_message_holds_the_run_until_its_outcome_is_known():
     assert go(sending, sent.state).effects[0] == AddTag("SENT")
 
 
-def test_a_resend_stays_in_the_node():
+def test_a_resend_stays_in_the_node() -> None:
     sending = program(send("s", onUnknown="resend"))
     held = go(sending, start(sending))
     again = step(sending, held.state, Delivered("UNKNOWN", "msg_1"), FACTS)
@@ -127,7 +127,7 @@ def test_a_resend_stays_in_the_node():
     assert again.record.visit == 1
 
 
-def test_a_failed_node_ends_the_run_and_can_be_entered_again():
+def test_a_failed_node_ends_the_run_and_can_be_entered_again() -> None:
     sending = program(send("s", onFailure="stop"), tag("a"))
     held = go(sending, start(sending))
     event = Delivered("FAILED", "msg_1", code="provider_rejected")
@@ -141,7 +141,7 @@ def test_a_failed_node_ends_the_run_and_can_be_entered_again():
     assert retried.effects == (Send("s", 2, "email", "tpl_1", None, None),)
 
 
-def test_a_template_that_fails_ends_a_run_whose_node_has_no_policy():
+def test_a_template_that_fails_ends_a_run_whose_node_has_no_policy() -> None:
     broken = program(tag("a", "{{ trigger.email | divided_by: 0 }}"), tag("b"))
     result = go(broken, start(broken))
     (finish,) = result.effects
@@ -151,7 +151,7 @@ def test_a_template_that_fails_ends_a_run_whose_node_has_no_policy():
     assert result.state.at == "a"
 
 
-def test_a_known_reason_comes_with_its_sentence():
+def test_a_known_reason_comes_with_its_sentence() -> None:
     when = {"path": "trigger.nope", "op": "exists"}
     asking = program({"type": "branch", "id": "b", "cases": [{"when": when, "steps": [tag("a")]}]})
     record = go(asking, start(asking)).record
@@ -178,13 +178,13 @@ DELIVERED = Delivered("SENT", "msg_1")
         (State(at="s"), DELIVERED),
     ],
 )
-def test_an_event_that_nothing_waits_for_changes_nothing(state, event):
+def test_an_event_that_nothing_waits_for_changes_nothing(state, event) -> None:
     assert step(MIXED, state, event, FACTS) == Step(state, (), None)
 
 
 @pytest.mark.parametrize("waiting", [True, False])
 @pytest.mark.parametrize("node", ["gone", "odd"])
-def test_a_place_that_is_not_in_the_program_ends_the_run(node, waiting):
+def test_a_place_that_is_not_in_the_program_ends_the_run(node, waiting) -> None:
     odd = Program("odd", {"odd": Node("odd", "teleport", {}, {})})
     result = step(odd, State(at=node, waiting=waiting), Go(), FACTS)
     assert result.effects == (
@@ -203,7 +203,7 @@ ROUND = Program(
 )
 
 
-def test_a_run_may_not_visit_a_thousand_and_one_nodes_between_two_waits():
+def test_a_run_may_not_visit_a_thousand_and_one_nodes_between_two_waits() -> None:
     state = State(at="b")
     for _ in range(MOST_BETWEEN_WAITS):
         result = go(ROUND, state)
@@ -214,7 +214,7 @@ def test_a_run_may_not_visit_a_thousand_and_one_nodes_between_two_waits():
     assert (result.record.node_id, result.record.visit) == ("b", MOST_BETWEEN_WAITS + 1)
 
 
-def test_a_wait_begins_the_count_anew_but_not_the_count_in_all():
+def test_a_wait_begins_the_count_anew_but_not_the_count_in_all() -> None:
     state = State(at="w", visits={"b": MOST_VISITS - 1}, since_wait=MOST_BETWEEN_WAITS - 1)
     held = go(ROUND, state)
     assert held.record.status == "WAITING"
@@ -223,13 +223,13 @@ def test_a_wait_begins_the_count_anew_but_not_the_count_in_all():
     assert go(ROUND, woken.state).record.code == Reason.VISIT_LIMIT
 
 
-def test_a_delivery_does_not_begin_the_count_anew():
+def test_a_delivery_does_not_begin_the_count_anew() -> None:
     sending = program(send("s"), tag("a"))
     held = go(sending, State(at="s", since_wait=7))
     assert step(sending, held.state, DELIVERED, FACTS).state.since_wait == 8
 
 
-def test_what_newer_code_wrote_into_a_state_is_passed_over():
+def test_what_newer_code_wrote_into_a_state_is_passed_over() -> None:
     body = {**State(at="a", since_wait=3).to_json(), "mood": "good"}
     assert State.from_json(body) == State(at="a", since_wait=3)
 
@@ -319,7 +319,9 @@ def stored(state):
 
 @settings(max_examples=100, deadline=None)
 @given(body=arrays, statuses=outcomes)
-def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(body, statuses):
+def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(
+    body, statuses
+) -> None:
     compiled = check.compile("steps", body)
     assert compiled.program is not None, compiled.findings
     assert compiled.program == check.compile("steps", body).program
@@ -342,7 +344,9 @@ def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(
     kinds=st.lists(st.sampled_from(["add_tag", "wait", "branch", "exit"]), min_size=1, max_size=6),
     wires=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(0, 5)), max_size=12),
 )
-def test_every_checked_graph_ends_or_waits_within_as_many_steps_as_it_has_nodes(kinds, wires):
+def test_every_checked_graph_ends_or_waits_within_as_many_steps_as_it_has_nodes(
+    kinds, wires
+) -> None:
     data = {
         "add_tag": {"tag": "x"},
         "wait": {"duration": "PT1H"},
@@ -383,7 +387,7 @@ def test_every_checked_graph_ends_or_waits_within_as_many_steps_as_it_has_nodes(
         assert state.waiting or state.at is None
 
 
-def test_the_facts_of_a_run_are_not_changed_by_stepping():
+def test_the_facts_of_a_run_are_not_changed_by_stepping() -> None:
     facts = {**FACTS, "steps": {"s": {"status": "OLD"}}}
     before = document.dumps(facts)
     go(MIXED, start(MIXED), facts)

@@ -39,16 +39,16 @@ def branch(id, *arms, **more):
     return {"type": "branch", "id": id, "cases": cases, **more}
 
 
-def test_the_next_step_is_the_following_one():
+def test_the_next_step_is_the_following_one() -> None:
     assert exits([tag("a"), tag("b")]) == {"a": {"next": "b"}, "b": {}}
 
 
-def test_a_run_begins_at_the_first_step():
+def test_a_run_begins_at_the_first_step() -> None:
     assert compile([tag("a"), tag("b")])[0].entries == ("a",)
     assert compile([])[0].entries == ()
 
 
-def test_arms_join_at_the_step_after():
+def test_arms_join_at_the_step_after() -> None:
     body = [branch("s", [tag("a")], [tag("b"), tag("c")], **{"else": [tag("d")]}), tag("z")]
     assert exits(body) == {
         "s": {"case1": "a", "case2": "b", "else": "d"},
@@ -60,7 +60,7 @@ def test_arms_join_at_the_step_after():
     }
 
 
-def test_an_arm_inside_an_arm_joins_outside_both():
+def test_an_arm_inside_an_arm_joins_outside_both() -> None:
     body = [branch("s", [branch("i", [tag("a")])]), tag("z")]
     assert exits(body) == {
         "s": {"case1": "i", "else": "z"},
@@ -71,25 +71,25 @@ def test_an_arm_inside_an_arm_joins_outside_both():
 
 
 @pytest.mark.parametrize("empty", [{}, {"else": []}, {"else": None}])
-def test_an_arm_with_nothing_in_it_goes_on(empty):
+def test_an_arm_with_nothing_in_it_goes_on(empty) -> None:
     assert exits([branch("s", [], **empty), tag("z")])["s"] == {"case1": "z", "else": "z"}
 
 
-def test_a_failed_arm_joins_too():
+def test_a_failed_arm_joins_too() -> None:
     body = [send("s", failed=[tag("a")]), tag("z")]
     assert exits(body) == {"s": {"next": "z", "failed": "a"}, "a": {"next": "z"}, "z": {}}
 
 
 @pytest.mark.parametrize("empty", [{}, {"failed": []}, {"failed": None}])
-def test_a_failed_arm_with_nothing_in_it_is_not_wired(empty):
+def test_a_failed_arm_with_nothing_in_it_is_not_wired(empty) -> None:
     assert exits([send("s", **empty), tag("z")])["s"] == {"next": "z"}
 
 
-def test_nothing_follows_an_exit():
+def test_nothing_follows_an_exit() -> None:
     assert exits([tag("a"), {"type": "exit", "id": "x"}]) == {"a": {"next": "x"}, "x": {}}
 
 
-def test_a_step_without_an_id_is_named_by_its_path():
+def test_a_step_without_an_id_is_named_by_its_path() -> None:
     body = [tag(), branch(None, [tag(), tag()], **{"else": [tag()]}), send("", failed=[tag()])]
     body[1].pop("id")
     body[2].pop("id")
@@ -127,7 +127,7 @@ def test_a_step_without_an_id_is_named_by_its_path():
         ([{}], ("unknown_kind", "/steps/0/type")),
     ],
 )
-def test_a_draft_may_not_be(body, expected):
+def test_a_draft_may_not_be(body, expected) -> None:
     findings = compile(body)[1]
     assert [(finding.code, finding.pointer) for finding in findings] == [expected]
     assert findings[0].draft
@@ -144,7 +144,7 @@ def test_a_draft_may_not_be(body, expected):
         ([{"type": "branch", "cases": []}], ("missing", "/steps/0/cases")),
     ],
 )
-def test_what_stops_an_activation(body, expected):
+def test_what_stops_an_activation(body, expected) -> None:
     findings = compile(body)[1]
     assert [(finding.code, finding.pointer) for finding in findings] == [expected]
     assert not findings[0].draft
@@ -157,14 +157,14 @@ def nested(depth):
     return body
 
 
-def test_arms_stand_at_most_sixteen_deep():
+def test_arms_stand_at_most_sixteen_deep() -> None:
     assert errors(nested(16)) == []
     (finding,) = compile(nested(17))[1]
     assert (finding.code, finding.draft) == ("too_deep", True)
     assert finding.pointer == "/steps" + "/0/cases/0/steps" * 17
 
 
-def test_steps_are_counted_in_all_arms():
+def test_steps_are_counted_in_all_arms() -> None:
     assert errors([tag()] * 499 + [branch("s", [])]) == []
     assert errors([tag()] * 499 + [branch("s", [tag()], [tag()])]) == [("too_many", "/steps")]
     assert errors([{}] * 100_000) == [("too_many", "/steps")]

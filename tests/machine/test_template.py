@@ -69,7 +69,7 @@ def missing(source):
         ("a\r\nb", "a\r\nb"),
     ],
 )
-def test_a_value_prints_as_it_was_sent(source, printed):
+def test_a_value_prints_as_it_was_sent(source, printed) -> None:
     assert text(source) == printed
 
 
@@ -92,7 +92,7 @@ def test_a_value_prints_as_it_was_sent(source, printed):
         ("{{ 10 | divided_by: 4 }} {{ 10 | divided_by: 4.0 | round: 1 }}", "2 2.5"),
     ],
 )
-def test_literals_count_and_compare_as_numbers(source, printed):
+def test_literals_count_and_compare_as_numbers(source, printed) -> None:
     assert text(source) == printed
 
 
@@ -119,7 +119,7 @@ def test_literals_count_and_compare_as_numbers(source, printed):
         ("}} %} { { x { % {", "}} %} { { x { % {"),
     ],
 )
-def test_tags_work(source, printed):
+def test_tags_work(source, printed) -> None:
     assert text(source) == printed
 
 
@@ -136,7 +136,7 @@ ODD_KEYS = [
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_every_path_reads_the_same_here_as_elsewhere(key):
+def test_every_path_reads_the_same_here_as_elsewhere(key) -> None:
     facts = {"trigger": {key: {key: [{key: "found"}]}}}
     where = path.Path(("trigger", key, key, 0, key))
     source = f"{{{{{where}}}}} {{% if {where}=='found' %}}{{{{ {where}|upcase }}}}{{% endif %}}"
@@ -148,7 +148,7 @@ def test_every_path_reads_the_same_here_as_elsewhere(key):
 @pytest.mark.parametrize(
     "text", ["$id", "@type", "a!b", "a'b", 'a"b', "xml:lang", "a%b{c", "2fa.0"]
 )
-def test_paths_of_bare_keys_are_read_as_they_are_written(text):
+def test_paths_of_bare_keys_are_read_as_they_are_written(text) -> None:
     segments = path.parse(f"trigger.{text}").segments
     assert template.parse(f"{{{{trigger.{text}}}}}").paths == (segments,)
 
@@ -169,7 +169,7 @@ def test_paths_of_bare_keys_are_read_as_they_are_written(text):
         ("{{ 'trigger.items.size' }}{{ \"trigger.and\" }}", "trigger.items.sizetrigger.and"),
     ],
 )
-def test_keys_that_liquid_reserves_are_keys(source, printed):
+def test_keys_that_liquid_reserves_are_keys(source, printed) -> None:
     assert text(source) == printed
 
 
@@ -181,7 +181,7 @@ def test_keys_that_liquid_reserves_are_keys(source, printed):
         ("{{trigger.word.size}}", "10"),
     ],
 )
-def test_arrays_keep_the_properties_of_liquid(source, printed):
+def test_arrays_keep_the_properties_of_liquid(source, printed) -> None:
     assert text(source) == printed
 
 
@@ -193,7 +193,7 @@ def test_arrays_keep_the_properties_of_liquid(source, printed):
         *("trigger.word[0]", "trigger.list.0", "trigger.items[0]", "trigger.null.x", "run.id"),
     ],
 )
-def test_what_leads_nowhere_prints_nothing_and_is_noted(where):
+def test_what_leads_nowhere_prints_nothing_and_is_noted(where) -> None:
     rendered = template.parse(f"[{{{{ {where} }}}}]").render(FACTS)
     assert rendered == template.Rendered("[]", (where,))
 
@@ -217,11 +217,11 @@ def test_what_leads_nowhere_prints_nothing_and_is_noted(where):
         ("{% capture a %}{{trigger.x}}{% endcapture %}", "", ("trigger.x",)),
     ],
 )
-def test_only_what_was_printed_for_nothing_is_noted(source, printed, noted):
+def test_only_what_was_printed_for_nothing_is_noted(source, printed, noted) -> None:
     assert template.parse(source).render(FACTS) == template.Rendered(printed, noted)
 
 
-def test_a_template_tells_what_it_reads():
+def test_a_template_tells_what_it_reads() -> None:
     source = """{{contact.firstName | default: trigger.name}} {{trigger.items[0].size}}
     {% assign a = trigger["any key"] %}{{a.b}}{% for i in trigger.list %}{{i.x}}{{forloop.index}}
     {% endfor %}{{trigger.list[trigger.index].name}}{{contact.firstName}}
@@ -286,21 +286,21 @@ def test_a_template_tells_what_it_reads():
         ("{{ " + "9" * 5_000 + " }}", "4300", 1, 3),
     ],
 )
-def test_what_cannot_work_is_refused_with_line_and_column(source, says, line, column):
+def test_what_cannot_work_is_refused_with_line_and_column(source, says, line, column) -> None:
     with pytest.raises(TemplateError) as caught:
         template.parse(source)
     assert says in caught.value.message
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
-def test_roots_can_be_fewer():
+def test_roots_can_be_fewer() -> None:
     roots = frozenset({"trigger"})
     assert text("{{trigger.or}}", roots=roots) == "OR"
     with pytest.raises(TemplateError, match="a template reads trigger "):
         template.parse("{{contact.email}}", roots=roots)
 
 
-def test_a_template_is_parsed_once_for_text_and_once_for_html():
+def test_a_template_is_parsed_once_for_text_and_once_for_html() -> None:
     assert template.parse("{{trigger.a}}") is template.parse("{{trigger.a}}")
     assert template.parse("{{trigger.a}}") is not template.parse("{{trigger.a}}", html=True)
 
@@ -324,7 +324,7 @@ def test_a_template_is_parsed_once_for_text_and_once_for_html():
         ("{{ trigger.word | escape: environment: 1 }}", "The template failed on this data"),
     ],
 )
-def test_a_failing_filter_fails_the_render_and_says_where(source, says):
+def test_a_failing_filter_fails_the_render_and_says_where(source, says) -> None:
     with pytest.raises(RenderError) as caught:
         template.parse(source).render(FACTS)
     assert says in caught.value.message
@@ -376,7 +376,7 @@ MEGABYTE = {
     ],
 )
 @pytest.mark.parametrize("html", [False, True])
-def test_no_template_takes_for_ever_or_much_memory(source, html):
+def test_no_template_takes_for_ever_or_much_memory(source, html) -> None:
     parsed = template.parse(source, html=html)
     with pytest.raises(RenderError, match=r"most|more|longer|grows|digits"):
         parsed.render(MEGABYTE)
@@ -400,7 +400,7 @@ def test_no_template_takes_for_ever_or_much_memory(source, html):
         "{{ trigger" + ".a" * 30_000 + " }}",
     ],
 )
-def test_huge_arguments_do_not_hang(source):
+def test_huge_arguments_do_not_hang(source) -> None:
     parsed = template.parse(source)
     parsed.render(MEGABYTE)
 
@@ -423,7 +423,7 @@ def test_huge_arguments_do_not_hang(source):
     ],
     ids=lambda source: f"{source[:20].strip()}…",
 )
-def test_no_source_hangs_its_reader(source):
+def test_no_source_hangs_its_reader(source) -> None:
     with pytest.raises(TemplateError):
         template.parse(source)
 
@@ -449,11 +449,11 @@ def test_no_source_hangs_its_reader(source):
         ("{{'<<b>script>' | strip_html}}", "&lt;script&gt;"),
     ],
 )
-def test_html_escapes_values_once_and_leaves_the_template_alone(source, printed):
+def test_html_escapes_values_once_and_leaves_the_template_alone(source, printed) -> None:
     assert text(source, html=True) == printed
 
 
-def test_text_escapes_nothing():
+def test_text_escapes_nothing() -> None:
     assert text("{{trigger.html}}") == TRIGGER["html"]
 
 
@@ -485,7 +485,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("first", FILTERS)
-def test_no_filter_lets_a_payload_write_html(first):
+def test_no_filter_lets_a_payload_write_html(first) -> None:
     evil = "<script>x</script>\"'&lt;img&gt;%3Cb%3E"
     facts = {"trigger": {"evil": evil, "list": [evil, {evil: evil}]}}
     for second in FILTERS:
@@ -501,7 +501,7 @@ def test_no_filter_lets_a_payload_write_html(first):
                 assert not re.search("[<>\"']", printed.replace("<br />", "")), source
 
 
-def _piped(name):
+def _piped(name) -> str:
     argument = ARGUMENTS.get(name)
     return f" | {name}" if argument is None else f" | {name}: {argument}"
 
@@ -541,11 +541,11 @@ def _piped(name):
         ("{{ empty }}{{ blank }}{{ nil }}", ""),
     ],
 )
-def test_filters_work_on_what_senders_send(source, printed):
+def test_filters_work_on_what_senders_send(source, printed) -> None:
     assert text(source) == printed
 
 
-def test_no_clock_but_the_runs_is_read():
+def test_no_clock_but_the_runs_is_read() -> None:
     assert template.parse("{{ 'now' | date: '%Y' }}[{{ now }}]").render({}).text == "now[]"
 
 
@@ -571,14 +571,14 @@ VALUES = st.recursive(
 
 @settings(max_examples=500, deadline=None)
 @given(SOURCES, VALUES, st.booleans())
-def test_nothing_but_the_two_errors_comes_out(source, value, html):
+def test_nothing_but_the_two_errors_comes_out(source, value, html) -> None:
     with suppress(TemplateError, RenderError):
         template.parse(source, html=html).render({"trigger": value})
 
 
 @settings(max_examples=300, deadline=None)
 @given(VALUES, st.sampled_from(sorted(FILTERS)), st.booleans())
-def test_no_value_breaks_a_filter_otherwise(value, name, html):
+def test_no_value_breaks_a_filter_otherwise(value, name, html) -> None:
     source = f"{{{{ trigger{_piped(name).replace('evil', 'a')} }}}}"
     with suppress(RenderError):
         template.parse(source, html=html).render({"trigger": value})
@@ -586,5 +586,5 @@ def test_no_value_breaks_a_filter_otherwise(value, name, html):
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=30).filter(lambda source: "{{" not in source and "{%" not in source))
-def test_text_without_markup_is_itself(source):
+def test_text_without_markup_is_itself(source) -> None:
     assert template.parse(source).render({}).text == document.text(source)

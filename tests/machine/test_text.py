@@ -23,14 +23,14 @@ from app.machine.text import encodable, is_line, is_storable, replace_unstorable
     ],
     ids=range(10),
 )
-def test_what_text_may_hold(text: str, storable: bool, line: bool):
+def test_what_text_may_hold(text: str, storable: bool, line: bool) -> None:
     assert (is_storable(text), is_line(text)) == (storable, line)
     assert (replace_unstorable(text) == text) == storable
 
 
-def test_what_cannot_be_stored_is_replaced_character_by_character():
+def test_what_cannot_be_stored_is_replaced_character_by_character() -> None:
     assert replace_unstorable("a\0b\ud83d\ude00c") == "a\ufffdb\ufffd\ufffdc"
 
 
-def test_what_cannot_be_encoded_is_escaped():
+def test_what_cannot_be_encoded_is_escaped() -> None:
     assert encodable("a\0\ud83d\u00e9") == "a\0\\ud83d\u00e9"

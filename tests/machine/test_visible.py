@@ -36,7 +36,7 @@ LINK = f'<a href="{URL}">Unsubscribe</a>'
         f'<a href="{URL}" href="x">out</a>',
     ],
 )
-def test_a_link_that_a_reader_sees_is_seen(markup: str):
+def test_a_link_that_a_reader_sees_is_seen(markup: str) -> None:
     assert shows_link(markup, URL)
 
 
@@ -84,7 +84,7 @@ def test_a_link_that_a_reader_sees_is_seen(markup: str):
         f"&lt;a href={URL}&gt;out&lt;/a&gt;",
     ],
 )
-def test_a_link_that_nobody_sees_does_not_count(markup: str):
+def test_a_link_that_nobody_sees_does_not_count(markup: str) -> None:
     assert not shows_link(markup, URL)
 
 
@@ -95,7 +95,7 @@ PIECES = (
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_half_a_megabyte_of_anything_takes_no_time(piece: str):
+def test_half_a_megabyte_of_anything_takes_no_time(piece: str) -> None:
     began = time.monotonic()
     shows_link(piece * (500_000 // len(piece)) + LINK, URL)
     assert time.monotonic() - began < 10.0

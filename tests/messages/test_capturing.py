@@ -24,7 +24,9 @@ async def captured(process: Process) -> list[Row]:
         return await db.fetch_all("SELECT * FROM captured_messages")
 
 
-async def test_a_message_is_sent_in_the_transaction_of_its_intent(process: Process, acme: str):
+async def test_a_message_is_sent_in_the_transaction_of_its_intent(
+    process: Process, acme: str
+) -> None:
     job = await claimed(process, acme)
     assert await process.batches.run(delivery.intend_some, process, job) is None
     [attempt] = await attempts(process, acme)
@@ -36,7 +38,7 @@ async def test_a_message_is_sent_in_the_transaction_of_its_intent(process: Proce
     assert [run.kind for run in await process.claim("run", [], 10)] == ["run"]  # it goes on
 
 
-async def test_a_fault_that_waits_is_met_by_a_call(process: Process, acme: str):
+async def test_a_fault_that_waits_is_met_by_a_call(process: Process, acme: str) -> None:
     job = await claimed(process, acme)
     async with process.database.write() as db:
         await db.execute(
@@ -54,7 +56,9 @@ async def test_a_fault_that_waits_is_met_by_a_call(process: Process, acme: str):
     assert attempt.status == "UNKNOWN"
 
 
-async def test_what_takes_long_to_compose_is_captured_by_a_call(process: Process, acme: str):
+async def test_what_takes_long_to_compose_is_captured_by_a_call(
+    process: Process, acme: str
+) -> None:
     long = {"subject": "Hello", "html": "x" * capturing.MAX_AT_ONCE}
     job = await claimed(process, acme, {**SEND_HELLO, "content": long})
     assert await process.batches.run(delivery.intend_some, process, job) is not None

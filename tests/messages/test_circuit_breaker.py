@@ -79,7 +79,7 @@ async def circuit(process: Process) -> Row | None:
 @pytest.mark.parametrize("error", [THROTTLED, AWAY, BARRED, SILENT], ids=lambda error: error.code)
 async def test_after_some_failures_in_a_row_the_others_are_held_back(
     process: Process, acme: str, error: SendError
-):
+) -> None:
     process, provider, _ = provided(process, error)
     await order(process, acme, 20)
     while claimed := await process.claim("message", [], 1):
@@ -90,7 +90,7 @@ async def test_after_some_failures_in_a_row_the_others_are_held_back(
     assert last["reason_detail"].startswith("Waiting: the provider")
 
 
-async def test_who_waits_says_for_what_and_until_when(process: Process, acme: str):
+async def test_who_waits_says_for_what_and_until_when(process: Process, acme: str) -> None:
     busy = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "429", retry_after_seconds=90)
     process, provider, _ = provided(process, busy)
     await order(process, acme, 2)
@@ -108,7 +108,9 @@ async def test_who_waits_says_for_what_and_until_when(process: Process, acme: st
     assert timedelta(seconds=80) < at - datetime.now(at.tzinfo) <= timedelta(seconds=90)
 
 
-async def test_when_its_time_has_come_one_asks_and_the_others_follow(process: Process, acme: str):
+async def test_when_its_time_has_come_one_asks_and_the_others_follow(
+    process: Process, acme: str
+) -> None:
     process, provider, state = provided(process, THROTTLED)
     await order(process, acme, 40)
     while claimed := await process.claim("message", [], 1):
@@ -139,7 +141,7 @@ async def its_time_comes(process: Process) -> None:
         await db.execute("UPDATE provider_troubles SET ask_at = :now")
 
 
-async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: str):
+async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: str) -> None:
     process, _, state = provided(process, THROTTLED)
     await order(process, acme, 10)
     while claimed := await process.claim("message", [], 1):
@@ -154,7 +156,7 @@ async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: 
 
 async def test_a_message_that_the_provider_does_not_like_stops_no_other(
     process: Process, acme: str
-):
+) -> None:
     """A mailbox that is full says 452 each time; the messages to others go out."""
 
     async def full(message: Message) -> Receipt:
@@ -172,7 +174,7 @@ async def test_a_message_that_the_provider_does_not_like_stops_no_other(
 @pytest.mark.parametrize(("error", "failures"), [(THROTTLED, 1), (None, None)])
 async def test_an_outcome_that_comes_late_counts_as_well(
     process: Process, acme: str, error: SendError | None, failures: int | None
-):
+) -> None:
     """What is given up meanwhile was answered all the same."""
 
     async def oversleep(message: Message) -> Receipt:
@@ -194,7 +196,7 @@ async def test_an_outcome_that_comes_late_counts_as_well(
     assert (known and known["failures"]) == failures
 
 
-async def test_mail_about_accounts_waits_for_no_list_s_circuit(process: Process, acme: str):
+async def test_mail_about_accounts_waits_for_no_list_s_circuit(process: Process, acme: str) -> None:
     process, provider, state = provided(process, AWAY)
     await order(process, acme, 20)
     await settle(process)
@@ -212,7 +214,7 @@ async def test_mail_about_accounts_waits_for_no_list_s_circuit(process: Process,
     assert await circuit(process) == known  # nor does it say anything of that
 
 
-async def test_each_workspace_has_a_circuit_of_its_own(process: Process, acme: str):
+async def test_each_workspace_has_a_circuit_of_its_own(process: Process, acme: str) -> None:
     rival = await cast_module.workspace(process, "Rival")
 
     async def only_acme_is_throttled(message: Message) -> Receipt:
@@ -228,7 +230,7 @@ async def test_each_workspace_has_a_circuit_of_its_own(process: Process, acme: s
     assert await statuses(process) == {"QUEUED": 10, "SENT": 10}
 
 
-async def test_another_provider_does_not_inherit_the_circuit(process: Process, acme: str):
+async def test_another_provider_does_not_inherit_the_circuit(process: Process, acme: str) -> None:
     throttled, _, _ = provided(process, THROTTLED)
     await order(process, acme, 10)
     await settle(throttled)
@@ -246,7 +248,7 @@ async def test_another_provider_does_not_inherit_the_circuit(process: Process, a
 )
 async def test_each_kind_of_failure_is_retried_for_a_time_of_its_own(
     process: Process, acme: str, error: SendError, patience: timedelta
-):
+) -> None:
     process, _, state = provided(process, error)
     await order(process, acme)
     await settle(process)
@@ -276,7 +278,7 @@ async def turn_back(process: Process, by: timedelta) -> None:
 
 async def test_the_figures_tell_how_many_workspaces_wait(
     process: Process, acme: str, client: httpx2.AsyncClient
-):
+) -> None:
     throttled, _, _ = provided(process, THROTTLED)
     await order(process, acme, 10)
     await settle(throttled)
@@ -289,7 +291,7 @@ async def test_the_figures_tell_how_many_workspaces_wait(
     )
 
 
-def test_messages_say_what_they_wait_for():
+def test_messages_say_what_they_wait_for() -> None:
     at = datetime.fromisoformat("2026-11-22T02:03:04+00:00")
     assert circuit_breaker.explain(OpenCircuit("provider_throttled", at)) == (
         "Waiting: the provider throttles until 2026-11-22T02:03:04.000Z."

@@ -17,7 +17,7 @@ NUMBERS = {"US": "+14155550132", "CA": "+14165550132", "JM": "+18765550132", "DE
 )
 def test_a_reply_arrives_by_sender_and_region(
     process: Process, monkeypatch: pytest.MonkeyPatch, replies: Replies, to: set[str]
-):
+) -> None:
     channel = process.channels["sms"]
     monkeypatch.setattr(type(channel), "replies", replies)
     assert {at for at, one in NUMBERS.items() if composing._takes_replies(channel, one)} == to

@@ -112,7 +112,7 @@ async def steps_of(process: Process, acme: str, run_id: str) -> list[runs.RunSte
         return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
 
 
-async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: str):
+async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: str) -> None:
     process, provider = with_provider(process, accepts)
     run_id = await start(process, acme)
     await settle(process)
@@ -128,7 +128,7 @@ async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: s
 
 async def test_what_the_content_printed_in_vain_is_noted_in_the_step_and_the_attempt(
     process: Process, acme: str
-):
+) -> None:
     doubts = [SendError("unknown", Reason.OUTCOME_UNKNOWN, "No answer.")]
 
     async def recover(message: Message) -> Receipt:
@@ -151,7 +151,9 @@ async def test_what_the_content_printed_in_vain_is_noted_in_the_step_and_the_att
         assert "missing" not in ended
 
 
-async def test_the_intent_is_committed_before_the_provider_is_called(process: Process, acme: str):
+async def test_the_intent_is_committed_before_the_provider_is_called(
+    process: Process, acme: str
+) -> None:
     seen: list[str] = []
 
     async def look(message: Message) -> Receipt:
@@ -167,7 +169,7 @@ async def test_the_intent_is_committed_before_the_provider_is_called(process: Pr
 
 async def test_what_was_surely_not_accepted_is_tried_again_under_the_same_key(
     process: Process, acme: str
-):
+) -> None:
     answers = [
         SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused."),
         SendError("not_accepted", Reason.PROVIDER_THROTTLED, "Slow down.", retry_after_seconds=90),
@@ -197,7 +199,9 @@ async def test_what_was_surely_not_accepted_is_tried_again_under_the_same_key(
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
-async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process, acme: str):
+async def test_a_provider_that_stays_away_for_a_day_is_given_up(
+    process: Process, acme: str
+) -> None:
     away = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
     process, _ = with_provider(process, refuses(away))
     run_id = await start(process, acme)
@@ -221,7 +225,7 @@ async def test_a_provider_that_stays_away_for_a_day_is_given_up(process: Process
 )
 async def test_a_refusal_for_good_is_never_tried_again(
     process: Process, acme: str, policy: dict[str, str], status: str
-):
+) -> None:
     no = SendError("rejected", Reason.PROVIDER_REJECTED, "550 no such user")
     process, provider = with_provider(process, refuses(no))
     run_id = await start(process, acme, {**SEND_HELLO, **policy})
@@ -234,7 +238,9 @@ async def test_a_refusal_for_good_is_never_tried_again(
     assert await run_status(process, acme, run_id) == status
 
 
-async def test_an_uncertain_outcome_is_unknown_and_not_sent_again(process: Process, acme: str):
+async def test_an_uncertain_outcome_is_unknown_and_not_sent_again(
+    process: Process, acme: str
+) -> None:
     lost = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
     process, provider = with_provider(process, refuses(lost))
     run_id = await start(process, acme)
@@ -249,7 +255,7 @@ async def test_an_uncertain_outcome_is_unknown_and_not_sent_again(process: Proce
 
 async def test_on_unknown_resend_makes_new_attempts_under_new_keys_and_then_stops(
     process: Process, acme: str
-):
+) -> None:
     lost = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
     process, provider = with_provider(process, refuses(lost))
     run_id = await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
@@ -262,7 +268,7 @@ async def test_on_unknown_resend_makes_new_attempts_under_new_keys_and_then_stop
 
 async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
     process: Process, acme: str
-):
+) -> None:
     """The report commits after the run has read UNKNOWN: nothing is to be sent again, and nobody
     else would wake the run."""
     lost = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
@@ -302,7 +308,7 @@ async def orphaned(process: Process, acme: str) -> str:
     return run_id
 
 
-async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str):
+async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str) -> None:
     """The intent is there and its outcome is not: nobody can tell, so nobody sends again."""
     process, provider = with_provider(process, accepts)
     run_id = await orphaned(process, acme)
@@ -315,7 +321,7 @@ async def test_a_send_whose_worker_died_is_unknown(process: Process, acme: str):
 
 async def test_what_was_given_back_is_not_intended_by_the_batch_that_it_still_stood_in(
     process: Process, acme: str
-):
+) -> None:
     """A worker that ends gives back what it has not sent; its batch has its turn after that."""
     process, provider = with_provider(process, accepts)
     await start(process, acme)
@@ -333,7 +339,7 @@ async def test_what_was_given_back_is_not_intended_by_the_batch_that_it_still_st
     assert attempt.status == "SENT"
 
 
-async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str):
+async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str) -> None:
     """Two thirds of a lease without the database: another may begin, so this one has stopped."""
     quick = replace(process, settings=replace(process.settings, lease_seconds=1))
     called, cut = asyncio.Event(), asyncio.Event()
@@ -358,7 +364,9 @@ async def test_a_lost_lease_cuts_the_call_off(process: Process, acme: str):
         await sending
 
 
-async def test_who_slept_through_a_lease_sends_nothing_beside_the_next(process: Process, acme: str):
+async def test_who_slept_through_a_lease_sends_nothing_beside_the_next(
+    process: Process, acme: str
+) -> None:
     process, provider = with_provider(process, accepts)
     run_id = await start(process, acme)
     [run] = await process.claim("run", [], 10)
@@ -377,7 +385,7 @@ async def test_who_slept_through_a_lease_sends_nothing_beside_the_next(process: 
 
 async def test_an_erasure_that_was_answered_is_obeyed_by_every_later_intent(
     process: Process, acme: str
-):
+) -> None:
     """The intent waits for an erasure under way, and then finds nobody to write to."""
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's one writer makes every transaction wait for every other")
@@ -407,7 +415,7 @@ LOST = SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
 )
 async def test_a_refusal_that_comes_late_settles_what_was_given_up(
     process: Process, acme: str, error: SendError, status: str
-):
+) -> None:
     """It surely did not arrive. The run has gone on, so it is not tried again either."""
 
     async def oversleep(_message: Message) -> Receipt:
@@ -439,7 +447,9 @@ async def opted_out(process: Process) -> list[str]:
         return [row["reason"] for row in await db.fetch_all("SELECT reason FROM suppressions")]
 
 
-async def test_what_nobody_can_know_late_either_stays_as_it_was(process: Process, acme: str):
+async def test_what_nobody_can_know_late_either_stays_as_it_was(
+    process: Process, acme: str
+) -> None:
     async def oversleep(_message: Message) -> Receipt:
         await given_up(process)
         raise LOST
@@ -454,7 +464,7 @@ async def test_what_nobody_can_know_late_either_stays_as_it_was(process: Process
 
 async def test_what_was_not_accepted_before_anybody_gave_up_is_tried_again(
     process: Process, acme: str
-):
+) -> None:
     claimed: list[Job] = []
 
     async def oversleep(_message: Message) -> Receipt:
@@ -480,7 +490,7 @@ async def test_what_was_not_accepted_before_anybody_gave_up_is_tried_again(
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
-async def test_a_refusal_says_nothing_of_a_later_try(process: Process, acme: str):
+async def test_a_refusal_says_nothing_of_a_later_try(process: Process, acme: str) -> None:
     """The answer to the COMMIT that recorded it was lost, and it is recorded again, long after."""
     process, _ = with_provider(process, accepts)
     await start(process, acme)
@@ -499,7 +509,9 @@ async def test_a_refusal_says_nothing_of_a_later_try(process: Process, acme: str
     assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
 
 
-async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(process: Process, acme: str):
+async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(
+    process: Process, acme: str
+) -> None:
     process, _ = with_provider(process, accepts)
     await start(process, acme)
     [run] = await process.claim("run", [], 10)
@@ -511,7 +523,9 @@ async def test_a_refusal_of_a_second_call_says_nothing_of_the_first(process: Pro
     assert (attempt.status, attempt.reason_code) == ("UNKNOWN", Reason.WORKER_LOST)
 
 
-async def test_an_opt_out_that_is_heard_after_a_newer_attempt_holds(process: Process, acme: str):
+async def test_an_opt_out_that_is_heard_after_a_newer_attempt_holds(
+    process: Process, acme: str
+) -> None:
     process, _ = with_provider(process, accepts)
     await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
     [run] = await process.claim("run", [], 10)
@@ -558,7 +572,7 @@ async def hesitating(
 
 async def test_a_receipt_that_comes_late_settles_what_was_given_up(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
         run_id = await start(process, acme)
         through, sending, channel = await hesitating(process, receiver)
@@ -585,7 +599,7 @@ async def test_a_receipt_that_comes_late_settles_what_was_given_up(
 
 async def test_a_receipt_that_waits_for_whoever_gives_up_keeps_what_that_wrote(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     """The two race: the receipt's transaction waits for the one that says UNKNOWN."""
     async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
         await start(process, acme)
@@ -605,7 +619,7 @@ async def test_a_receipt_that_waits_for_whoever_gives_up_keeps_what_that_wrote(
 
 async def test_an_outcome_that_waits_for_a_report_keeps_what_that_wrote(
     process: Process, acme: str
-):
+) -> None:
     run_id = await start(process, acme)
     await runner.move(process, (await process.claim("run", [], 10))[0])
     [claimed] = await process.claim("message", [], 10)
@@ -633,7 +647,7 @@ async def test_an_outcome_that_waits_for_a_report_keeps_what_that_wrote(
 
 async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
         run_id = await start(process, acme)
         through, sending, channel = await hesitating(process, receiver)
@@ -653,7 +667,7 @@ async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
 
 async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     async with Receiver(tmp_path / "ledger", script=[HESITATE]) as receiver:
         await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
         through, sending, channel = await hesitating(process, receiver)
@@ -671,7 +685,7 @@ async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(
     assert (first.status, second.status) == ("UNKNOWN", "SENT")
 
 
-async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: str):
+async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: str) -> None:
     quick = replace(process, settings=replace(process.settings, lease_seconds=1))
     gate = asyncio.Event()
 
@@ -702,7 +716,7 @@ async def test_a_slow_provider_does_not_cost_the_lease(process: Process, acme: s
 )
 async def test_a_message_that_cannot_be_made_says_why_and_calls_nobody(
     process: Process, acme: str, step: dict[str, object], code: Reason
-):
+) -> None:
     process, provider = with_provider(process, accepts)
     run_id = await start(process, acme, step)
     await settle(process)
@@ -713,7 +727,7 @@ async def test_a_message_that_cannot_be_made_says_why_and_calls_nobody(
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
-async def test_an_address_that_is_none_fails_the_message(process: Process, acme: str):
+async def test_an_address_that_is_none_fails_the_message(process: Process, acme: str) -> None:
     process, provider = with_provider(process, accepts)
     await start(process, acme, {**SEND_HELLO, "to": "{{trigger.word}}"})
     await settle(process)
@@ -752,7 +766,7 @@ async def cut_once(proxy: Proxy) -> None:
 
 async def test_an_orphan_whose_settlement_was_not_answered_is_still_not_sent(
     proxied: tuple[Process, Proxy], process: Process, acme: str
-):
+) -> None:
     """It was SENDING when it was claimed: that intent is not ours, however often we look."""
     through, provider = with_provider(proxied[0], accepts)
     await orphaned(process, acme)
@@ -770,7 +784,7 @@ async def test_an_orphan_whose_settlement_was_not_answered_is_still_not_sent(
 
 async def test_an_intent_whose_commit_was_not_answered_is_still_carried_out(
     proxied: tuple[Process, Proxy], process: Process, acme: str
-):
+) -> None:
     through, provider = with_provider(proxied[0], accepts)
     await start(process, acme)
     [run] = await process.claim("run", [], 10)
@@ -786,7 +800,7 @@ async def test_an_intent_whose_commit_was_not_answered_is_still_carried_out(
 
 async def test_an_outcome_whose_commit_was_not_answered_stands(
     proxied: tuple[Process, Proxy], process: Process, acme: str
-):
+) -> None:
     async def cut_what_follows(message: Message) -> Receipt:
         cutting.append(asyncio.create_task(cut_once(proxied[1])))
         await asyncio.sleep(0.01)
@@ -804,7 +818,7 @@ async def test_an_outcome_whose_commit_was_not_answered_stands(
 
 async def test_an_outcome_waits_for_a_database_that_went_away_during_the_call(
     proxied: tuple[Process, Proxy], process: Process, acme: str
-):
+) -> None:
     async def lose_the_database(message: Message) -> Receipt:
         await proxied[1].stop()
         asyncio.get_running_loop().call_later(1, lambda: back.append(restart()))

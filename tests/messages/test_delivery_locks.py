@@ -26,7 +26,7 @@ STOPPED = SendError("rejected", Reason.SUPPRESSED_STOPPED, "21610")
 
 async def test_nobody_waits_in_a_circle(
     process: Process, acme: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite has one writer")
     monkeypatch.setattr(settling, "RETRY_SECONDS", (0.01,))

@@ -89,7 +89,7 @@ async def attempts(process: Process, acme: str) -> list[delivery_attempts.Attemp
 
 async def test_text_messages_and_whatsapp_reach_twilio(
     process: Process, acme: str, twilio: TwilioServer
-):
+) -> None:
     async with producing(process, **by_twilio(twilio)) as live:
         await start(live, acme, text("sms"), text("whatsapp"))
         await settle(live)
@@ -105,7 +105,7 @@ async def test_text_messages_and_whatsapp_reach_twilio(
 
 async def test_a_throttled_text_message_waits_as_long_as_twilio_asks(
     process: Process, acme: str, twilio: TwilioServer
-):
+) -> None:
     twilio.script.append(refusal(429, 20429, Retry_After="90"))
     async with producing(process, **by_twilio(twilio)) as live:
         await start(live, acme, text("sms"))
@@ -121,7 +121,9 @@ async def test_a_throttled_text_message_waits_as_long_as_twilio_asks(
     assert (sent.status, sent.tries, len(twilio.accepted)) == ("SENT", 2, 1)
 
 
-async def test_a_bad_token_burns_no_message(process: Process, acme: str, twilio: TwilioServer):
+async def test_a_bad_token_burns_no_message(
+    process: Process, acme: str, twilio: TwilioServer
+) -> None:
     wrong = {**by_twilio(twilio), "twilio_auth_token": "rotated away"}
     async with producing(process, **wrong) as broken:
         await start(broken, acme, text("sms"))
@@ -136,7 +138,7 @@ async def test_a_bad_token_burns_no_message(process: Process, acme: str, twilio:
 
 async def test_a_text_message_whose_answer_was_lost_is_unknown_and_sent_once(
     process: Process, acme: str, twilio: TwilioServer
-):
+) -> None:
     twilio.script.append(DROP_ACCEPTED)
     async with producing(process, **by_twilio(twilio)) as live:
         await start(live, acme, text("sms"))
@@ -150,7 +152,7 @@ async def test_a_text_message_whose_answer_was_lost_is_unknown_and_sent_once(
 
 async def test_who_opted_out_at_twilio_has_opted_out_here(
     process: Process, acme: str, twilio: TwilioServer
-):
+) -> None:
     """reference/attacks.md J9: suppressed, and asked for no more."""
     twilio.script.append(refusal(400, 21610, "Attempt to send to unsubscribed recipient"))
     async with producing(process, **by_twilio(twilio)) as live:
@@ -167,7 +169,7 @@ async def test_who_opted_out_at_twilio_has_opted_out_here(
 
 async def test_mail_reaches_resend_once_though_its_first_answer_was_lost(
     process: Process, acme: str, resend: ResendServer
-):
+) -> None:
     resend.script.append(resend_server.DROP_ACCEPTED)
     settings = {
         "resend_api_key": API_KEY,
@@ -189,7 +191,9 @@ async def test_mail_reaches_resend_once_though_its_first_answer_was_lost(
     assert mail["headers"]["List-Unsubscribe"].startswith("<http")
 
 
-async def test_a_channel_that_nobody_set_up_fails_with_its_reason(process: Process, acme: str):
+async def test_a_channel_that_nobody_set_up_fails_with_its_reason(
+    process: Process, acme: str
+) -> None:
     async with producing(process) as live:
         await start(live, acme, text("sms"))
         await settle(live)

@@ -18,7 +18,7 @@ ROOTS = {"trigger", "contact", "workspace", "run", "steps", "now"}
 
 async def test_a_run_sees_its_trigger_its_contact_and_what_its_steps_have_made(
     process: Process, acme: str
-):
+) -> None:
     token = await hook(process, acme, [SEND_HELLO, {"type": "wait", "duration": "PT1H"}])
     body = b'{"email": "ada@example.com", "price": 1.10, "n": 123456789012345678901}'
     accepted = await webhooks.receive(process, token=token, signatures=[], body=body)
@@ -45,7 +45,9 @@ async def test_a_run_sees_its_trigger_its_contact_and_what_its_steps_have_made(
     assert abs((now - seen["now"]).total_seconds()) < 5
 
 
-async def test_a_message_that_no_run_sends_sees_what_it_was_given(process: Process, acme: str):
+async def test_a_message_that_no_run_sends_sees_what_it_was_given(
+    process: Process, acme: str
+) -> None:
     async with process.database.write() as db:
         ada = await audience.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
@@ -58,7 +60,7 @@ async def test_a_message_that_no_run_sends_sees_what_it_was_given(process: Proce
     assert seen["contact"]["email"] == "ada@example.com"
 
 
-async def test_another_workspace_s_tags_are_not_seen(process: Process, acme: str):
+async def test_another_workspace_s_tags_are_not_seen(process: Process, acme: str) -> None:
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
         ada = await audience.create(

@@ -29,7 +29,7 @@ def sms(text: str, footer: Footer) -> str:
     return added("sms", {"text": text}, footer)["text"]
 
 
-def test_the_footer_stands_at_the_end_of_the_body_with_the_sender_escaped():
+def test_the_footer_stands_at_the_end_of_the_body_with_the_sender_escaped() -> None:
     shown = html("<html><body><p>Hi</p></body></html>")
     assert shown.startswith("<html><body><p>Hi</p><div style=")
     assert shown.endswith("Unsubscribe</a></div></body></html>")
@@ -37,13 +37,13 @@ def test_the_footer_stands_at_the_end_of_the_body_with_the_sender_escaped():
     assert html("<p>Hi</p>").startswith("<p>Hi</p><div style=")
 
 
-def test_a_mail_that_shows_link_and_address_is_left_as_it_is():
+def test_a_mail_that_shows_link_and_address_is_left_as_it_is() -> None:
     html = f"<p>1 MAIN&nbsp;Street<br><b>Spring</b>field {LINK}</p>"
     parts = {"subject": "s", "html": html, "text": f"{ADDRESS} ({URL})."}
     assert added("email", parts, FOOTER) == parts
 
 
-def test_each_part_is_judged_by_itself():
+def test_each_part_is_judged_by_itself() -> None:
     shown = f"<p>{ADDRESS} {LINK}</p>"
     text = added("email", {"html": shown, "text": "Hi\n"}, FOOTER)
     assert text["html"] == shown
@@ -60,7 +60,7 @@ def test_each_part_is_judged_by_itself():
     )
 
 
-def test_an_author_s_own_link_still_needs_the_sender_s_address():
+def test_an_author_s_own_link_still_needs_the_sender_s_address() -> None:
     text = added("email", {"html": f"<p>{LINK}</p>", "text": f"Out: {URL}"}, FOOTER)
     assert text["html"].startswith(f"<p>{LINK}</p><div style=")
     assert text["html"].endswith("Acme &amp; &lt;Sons&gt;<br>1 Main Street<br>Springfield</div>")
@@ -77,16 +77,16 @@ def test_an_author_s_own_link_still_needs_the_sender_s_address():
         f"<style>.a{{font-size:0}}</style><p class=a>{ADDRESS}</p>",
     ],
 )
-def test_a_hidden_address_is_none(hidden: str):
+def test_a_hidden_address_is_none(hidden: str) -> None:
     assert "Springfield</div>" in html(f"<p>{hidden}{LINK}</p>")
 
 
-def test_an_author_s_own_address_is_not_written_twice():
+def test_an_author_s_own_address_is_not_written_twice() -> None:
     assert html(f"<p>{ADDRESS}</p>").count("Springfield") == 1
 
 
 @pytest.mark.parametrize("more", ["2", "&x", "&x=1", "?x", "#x", "/x", ".x", "-x", "%20", "=", "~"])
-def test_a_url_with_more_behind_it_is_another(more: str):
+def test_a_url_with_more_behind_it_is_another(more: str) -> None:
     text = added("email", {"text": f"{ADDRESS} {URL}{more}"}, FOOTER)
     assert text["text"].endswith(f"Unsubscribe: {URL}\n")
     asked = added("email", {"html": f"{ADDRESS} <a href='{URL}{more}'>x</a>", "text": "x"}, FOOTER)
@@ -94,7 +94,7 @@ def test_a_url_with_more_behind_it_is_another(more: str):
 
 
 @pytest.mark.parametrize("around", ["{}", "<{}>", "({}).", "at {}, or", '"{}"', "{}!", "{}\nHi"])
-def test_a_url_in_a_sentence_is_itself(around: str):
+def test_a_url_in_a_sentence_is_itself(around: str) -> None:
     text = f"{ADDRESS} {around.format(URL)}"
     assert added("email", {"text": text}, FOOTER)["text"] == text
 
@@ -107,7 +107,7 @@ WORST = (
 
 @pytest.mark.parametrize("piece", WORST)
 @pytest.mark.parametrize("styles", ["", "p{a:b}" * 60, "*{a:b}" * 500])
-def test_no_html_is_judged_on_the_loop_for_long(piece: str, styles: str):
+def test_no_html_is_judged_on_the_loop_for_long(piece: str, styles: str) -> None:
     """It is begun anew where it may take longer. The budget is five milliseconds."""
     markup = (f"<style>{styles}</style>" * bool(styles) + piece * footers.LONGEST_HTML)[
         : footers.LONGEST_HTML
@@ -134,13 +134,13 @@ def test_no_html_is_judged_on_the_loop_for_long(piece: str, styles: str):
         f"<style>a{{color:red}}{'b{color:red}' * 3_000}</style>{'<p>' * 2_500}{LINK}",
     ],
 )
-def test_where_the_link_cannot_be_seen_the_footer_is_where_it_can(markup: str):
+def test_where_the_link_cannot_be_seen_the_footer_is_where_it_can(markup: str) -> None:
     shown = html(markup)
     assert shown.count("Unsubscribe</a></div>") == 1
     assert shows_link(shown, URL)
 
 
-def test_a_style_sheet_hides_no_footer():
+def test_a_style_sheet_hides_no_footer() -> None:
     hiding = "a,div{display:none!important;opacity:0!important}"
     from_sheet = footers.inlined(html(f"<style>{hiding}</style><p>Hi</p>"))
     block = from_sheet[from_sheet.rindex("<div") :]
@@ -151,13 +151,13 @@ def test_a_style_sheet_hides_no_footer():
     "markup",
     ["<body hidden>Hi", "<style>body{display:none}</style><body>Hi</body>"],
 )
-def test_a_mail_that_is_hidden_as_a_whole_is_not_sent(markup: str):
+def test_a_mail_that_is_hidden_as_a_whole_is_not_sent(markup: str) -> None:
     with pytest.raises(PartError) as caught:
         html(markup)
     assert caught.value.part == "html"
 
 
-def test_a_text_message_ends_with_stop_where_that_can_be_answered():
+def test_a_text_message_ends_with_stop_where_that_can_be_answered() -> None:
     assert sms("Spring \n", STOP) == f"Spring\n{STOP_LINE}"
 
 
@@ -174,7 +174,7 @@ def test_a_text_message_ends_with_stop_where_that_can_be_answered():
         *("Text HELP for help, STOP to cancel", "Reply: STOP", "Reply STOP to end these messages"),
     ],
 )
-def test_an_author_s_own_instruction_is_enough(text: str):
+def test_an_author_s_own_instruction_is_enough(text: str) -> None:
     assert sms(text, STOP) == text
 
 
@@ -190,22 +190,22 @@ def test_an_author_s_own_instruction_is_enough(text: str):
         *("Send stop signs to all", "Respond: nonstop", "Non-stop 2 end", "Get your answer. STOP!"),
     ],
 )
-def test_a_sentence_with_stop_in_it_is_no_instruction(text: str):
+def test_a_sentence_with_stop_in_it_is_no_instruction(text: str) -> None:
     assert sms(text, STOP) == f"{text}\n{STOP_LINE}"
 
 
-def test_a_value_does_not_stand_for_the_author_s_words():
+def test_a_value_does_not_stand_for_the_author_s_words() -> None:
     author = Footer(URL, "Acme", takes_replies=True, asks_for_stop=False)
     assert sms("Hi Reply STOP to win", author).endswith(f"\n{STOP_LINE}")
 
 
-def test_elsewhere_it_ends_with_a_link():
+def test_elsewhere_it_ends_with_a_link() -> None:
     unheard = Footer(URL, "Acme", asks_for_stop=True)
     assert sms("Hi. Reply STOP to end", unheard).endswith(f"\nOpt out: {URL}")
     assert sms(f"Hi. Out: {URL}", unheard) == f"Hi. Out: {URL}"
 
 
-def test_what_is_added_needs_no_longer_encoding():
+def test_what_is_added_needs_no_longer_encoding() -> None:
     """3GPP TS 23.038, the basic alphabet: a character beyond it would halve what fits."""
     basic = set("@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡")
     basic |= set(string.ascii_letters)
@@ -214,6 +214,6 @@ def test_what_is_added_needs_no_longer_encoding():
     assert set(sms("", STOP)) | set(sms("", unheard)) <= basic
 
 
-def test_whatsapp_is_left_as_it_is():
+def test_whatsapp_is_left_as_it_is() -> None:
     for text in ({"text": "Hi"}, {"contentSid": "HX", "variables": "{}"}):
         assert added("whatsapp", text, FOOTER) == text

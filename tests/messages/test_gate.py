@@ -56,7 +56,9 @@ HELD = ("QUEUED", "quiet_hours")
 # --- quiet hours ----------------------------------------------------------------------------------
 
 
-async def test_marketing_waits_for_the_morning_and_the_rest_does_not(cast: Cast, process: Process):
+async def test_marketing_waits_for_the_morning_and_the_rest_does_not(
+    cast: Cast, process: Process
+) -> None:
     await setting(cast, quietHours=NIGHT)
     set_clock(process, EVENING)
     contact_id = await ada(cast)
@@ -77,7 +79,9 @@ async def test_marketing_waits_for_the_morning_and_the_rest_does_not(cast: Cast,
     assert (await shown(cast, news))["until"] is None
 
 
-async def test_an_opt_out_in_the_night_ends_the_mail_of_the_morning(cast: Cast, process: Process):
+async def test_an_opt_out_in_the_night_ends_the_mail_of_the_morning(
+    cast: Cast, process: Process
+) -> None:
     await setting(cast, quietHours=NIGHT)
     set_clock(process, EVENING)
     contact_id = await ada(cast)
@@ -91,7 +95,7 @@ async def test_an_opt_out_in_the_night_ends_the_mail_of_the_morning(cast: Cast, 
     assert await outcome(cast, news) == ("SUPPRESSED", "suppressed_unsubscribed")
 
 
-async def test_what_would_wait_too_long_is_not_sent(cast: Cast, process: Process):
+async def test_what_would_wait_too_long_is_not_sent(cast: Cast, process: Process) -> None:
     await setting(cast, quietHours={**NIGHT, "maxWait": "PT2H"})
     set_clock(process, EVENING)
     news = await ordered(cast, await ada(cast))
@@ -105,7 +109,7 @@ async def test_what_would_wait_too_long_is_not_sent(cast: Cast, process: Process
     assert await outcome(cast, late) == ("SUPPRESSED", "suppressed_max_wait")
 
 
-async def test_a_run_waits_with_its_message_and_says_why(cast: Cast, process: Process):
+async def test_a_run_waits_with_its_message_and_says_why(cast: Cast, process: Process) -> None:
     await setting(cast, quietHours=NIGHT)
     set_clock(process, EVENING)
     step = {"id": "news", "type": "send_message", "channel": "email", "content": NEWS}
@@ -127,7 +131,7 @@ async def test_a_run_waits_with_its_message_and_says_why(cast: Cast, process: Pr
 # --- sendAt ---------------------------------------------------------------------------------------
 
 
-async def test_a_message_leaves_at_its_time(cast: Cast, process: Process):
+async def test_a_message_leaves_at_its_time(cast: Cast, process: Process) -> None:
     contact_id = await ada(cast)
     set_clock(process, EVENING)
     at = EVENING + timedelta(days=2)
@@ -145,7 +149,7 @@ async def test_a_message_leaves_at_its_time(cast: Cast, process: Process):
     assert (await shown(cast, later))["content"]["subject"] == "Hello Ada"  # as they are then
 
 
-async def test_a_job_that_was_made_anew_sends_nothing_early(cast: Cast, process: Process):
+async def test_a_job_that_was_made_anew_sends_nothing_early(cast: Cast, process: Process) -> None:
     """A sweep makes what is lost due at once."""
     set_clock(process, EVENING)
     at = EVENING + timedelta(days=2)
@@ -159,7 +163,9 @@ async def test_a_job_that_was_made_anew_sends_nothing_early(cast: Cast, process:
     assert await outcome(cast, later) == SENT
 
 
-async def test_a_time_too_far_ahead_is_refused_and_a_past_one_is_now(cast: Cast, process: Process):
+async def test_a_time_too_far_ahead_is_refused_and_a_past_one_is_now(
+    cast: Cast, process: Process
+) -> None:
     contact_id = await ada(cast)
     far = {"channel": "email", "contactId": contact_id, "content": HELLO}
     refused = await cast.ed.post("/messages", {**far, "sendAt": "2199-01-01T00:00:00Z"})
@@ -174,7 +180,7 @@ async def test_a_time_too_far_ahead_is_refused_and_a_past_one_is_now(cast: Cast,
 CAPPED = ("SUPPRESSED", "suppressed_capped")
 
 
-async def test_a_contact_gets_no_more_marketing_than_the_cap(cast: Cast, process: Process):
+async def test_a_contact_gets_no_more_marketing_than_the_cap(cast: Cast, process: Process) -> None:
     await setting(cast, frequencyCap={"limit": 2, "window": "P7D"})
     set_clock(process, EVENING)
     contact_id, other = await ada(cast), await ada(cast, email="bob@example.com")
@@ -195,7 +201,7 @@ async def test_a_contact_gets_no_more_marketing_than_the_cap(cast: Cast, process
     assert await outcome(cast, again) == SENT
 
 
-async def test_a_cap_may_be_of_one_channel(cast: Cast, process: Process):
+async def test_a_cap_may_be_of_one_channel(cast: Cast, process: Process) -> None:
     await setting(cast, frequencyCap={"limit": 1, "window": "P1D", "channel": "email"})
     contact_id = await ada(cast, phone="+14155550132")
     text = {"text": "News", "category": "marketing"}
@@ -206,7 +212,9 @@ async def test_a_cap_may_be_of_one_channel(cast: Cast, process: Process):
     assert sorted([await outcome(cast, one) for one in mails], key=str) == [SENT, CAPPED]
 
 
-async def test_two_workers_at_once_do_not_both_send_the_last_one(cast: Cast, process: Process):
+async def test_two_workers_at_once_do_not_both_send_the_last_one(
+    cast: Cast, process: Process
+) -> None:
     await setting(cast, frequencyCap={"limit": 1, "window": "P1D"})
     contact_id = await ada(cast)
     news = [await ordered(cast, contact_id) for _ in range(4)]
@@ -216,7 +224,7 @@ async def test_two_workers_at_once_do_not_both_send_the_last_one(cast: Cast, pro
     assert sorted(outcomes, key=str) == [SENT, CAPPED, CAPPED, CAPPED]
 
 
-async def test_what_was_not_sent_does_not_count(cast: Cast, process: Process):
+async def test_what_was_not_sent_does_not_count(cast: Cast, process: Process) -> None:
     await setting(cast, frequencyCap={"limit": 1, "window": "P1D"})
     contact_id = await ada(cast)
     fault = {"kind": "fail", "count": 1}
@@ -232,7 +240,7 @@ async def test_what_was_not_sent_does_not_count(cast: Cast, process: Process):
 # --- what a workspace may set ---------------------------------------------------------------------
 
 
-async def test_what_is_set_is_shown_and_null_removes_it(cast: Cast):
+async def test_what_is_set_is_shown_and_null_removes_it(cast: Cast) -> None:
     await setting(cast, quietHours=NIGHT, frequencyCap={"limit": 3, "window": "P7D"})
     read = await cast.vic.read("/settings/workspace")
     assert read["frequencyCap"] == {"limit": 3, "window": "P7D", "channel": None}
@@ -262,7 +270,7 @@ async def test_what_is_set_is_shown_and_null_removes_it(cast: Cast):
         ({"quietHours": {**NIGHT, "timezone": "Europe/Berlin"}}, "/quietHours/timezone"),
     ],
 )
-async def test_what_cannot_be_set_is_refused(cast: Cast, given: Any, pointer: str):
+async def test_what_cannot_be_set_is_refused(cast: Cast, given: Any, pointer: str) -> None:
     refused = await cast.adam.patch("/settings/workspace", given)
     assert refused.status_code == 422
     assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
@@ -298,7 +306,7 @@ def noting(query: Any, sent: list[str]) -> Any:
 
 async def test_who_sets_nothing_makes_no_statement_for_it(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     set_clock(process, EVENING)
     contact_id = await ada(cast)
     plain = await statements_of(cast, process, monkeypatch, await ordered(cast, contact_id))

@@ -58,7 +58,7 @@ def people(count: int, name: str = "p") -> list[str]:
 )
 async def test_one_full_mailbox_holds_up_nobody_else(
     cast: Cast, process: Process, tmp_path: Path, reply: str
-):
+) -> None:
     full = people(6, "full")
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt |= dict.fromkeys(full, reply)
@@ -84,7 +84,7 @@ async def test_one_full_mailbox_holds_up_nobody_else(
 
 async def test_a_server_that_puts_off_nearly_everybody_is_left_alone_for_a_while(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = "450 4.7.1 Rate limit exceeded"
         ids = await order(cast, *people(12))
@@ -109,7 +109,7 @@ async def test_a_server_that_puts_off_nearly_everybody_is_left_alone_for_a_while
 
 async def test_who_is_deferred_for_three_days_is_given_up(
     cast: Cast, process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(settling, "RETRY_SECONDS", (100 * 3_600,))
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = "452 4.2.2 Mailbox full"
@@ -130,7 +130,7 @@ async def test_who_is_deferred_for_three_days_is_given_up(
 @pytest.mark.parametrize("status", ["5.1.1", "5.1.10", "5.2.1"])
 async def test_the_dead_are_written_to_once(
     cast: Cast, process: Process, tmp_path: Path, status: str, at: str
-):
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     async with served(process, tmp_path / "ledger") as (receiver, through):
         getattr(receiver, at)["ada@example.com"] = f"550 {status} Gone"
@@ -151,7 +151,7 @@ async def test_the_dead_are_written_to_once(
 
 async def test_a_bounced_message_is_sent_again_once_its_address_is_off_the_list(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
         [id] = await order(cast, "ada@example.com")
@@ -172,7 +172,7 @@ async def test_a_bounced_message_is_sent_again_once_its_address_is_off_the_list(
 
 async def test_the_fifth_time_in_a_row_that_a_mailbox_is_full_is_once_too_often(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         for refused in (True, True, True, True, False, True, True, True, True, True):
             receiver.at_rcpt = {"*": "552 5.2.2 Mailbox full"} if refused else {}
@@ -189,7 +189,7 @@ async def test_the_fifth_time_in_a_row_that_a_mailbox_is_full_is_once_too_often(
 @pytest.mark.parametrize("reply", ["550 No", "550 Mailbox unavailable", "553 Blocked by policy"])
 async def test_a_refusal_that_gives_no_reason_never_suppresses(
     cast: Cast, process: Process, tmp_path: Path, reply: str
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = reply
         for _ in range(6):
@@ -201,7 +201,9 @@ async def test_a_refusal_that_gives_no_reason_never_suppresses(
     assert await suppressed(cast) == []
 
 
-async def test_words_that_leave_no_doubt_are_enough(cast: Cast, process: Process, tmp_path: Path):
+async def test_words_that_leave_no_doubt_are_enough(
+    cast: Cast, process: Process, tmp_path: Path
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = "550 Recipient address rejected: User unknown"
         await order(cast, "ada@example.com")
@@ -212,7 +214,7 @@ async def test_words_that_leave_no_doubt_are_enough(cast: Cast, process: Process
 @pytest.mark.parametrize("reply", ["550 5.7.1 Blocked", "554 5.6.0 Bad content", "554 No"])
 async def test_policy_and_content_say_nothing_of_the_address(
     cast: Cast, process: Process, tmp_path: Path, reply: str
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_end["*"] = reply
         ids = await order(cast, *people(6))
@@ -238,7 +240,7 @@ async def dead_of(cast: Cast, receiver: Receiver, through: Process, alive: int, 
 
 async def test_up_to_one_in_twenty_are_their_own_fault(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         await dead_of(cast, receiver, through, alive=57, dead=3)
         while await refusals.undo_batch(process):
@@ -248,7 +250,7 @@ async def test_up_to_one_in_twenty_are_their_own_fault(
 
 async def test_of_fewer_than_fifty_nothing_is_said_of_the_server(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         await dead_of(cast, receiver, through, alive=0, dead=49)
         await refusals.undo_batch(process)
@@ -257,7 +259,7 @@ async def test_of_fewer_than_fifty_nothing_is_said_of_the_server(
 
 async def test_a_server_that_refuses_more_is_at_fault_and_all_is_undone(
     cast: Cast, process: Process, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     caplog.set_level("WARNING", "app.messages")
     ada = await cast.ed.made("/contacts", {"email": "dead0@example.com"})
     async with served(process, tmp_path / "ledger") as (receiver, through):
@@ -297,7 +299,7 @@ async def test_a_server_that_refuses_more_is_at_fault_and_all_is_undone(
 
 async def test_workers_that_judge_at_once_suppress_nobody_for_good(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     """However the refusals of eight workers fall together."""
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
@@ -318,7 +320,7 @@ async def test_workers_that_judge_at_once_suppress_nobody_for_good(
 
 async def test_one_workspace_s_dead_say_nothing_of_another_s(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
         await order(cast, *people(60, "dead"))
@@ -332,7 +334,7 @@ async def test_one_workspace_s_dead_say_nothing_of_another_s(
 
 async def test_a_suppression_by_somebody_else_is_not_undone(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
         await order(cast, "dead0@example.com")

@@ -43,18 +43,24 @@ def codes(results: list[Result]) -> list[str]:
     return [one.code for one in results if isinstance(one, SendError)]
 
 
-async def test_one_in_twenty_of_fifty_is_no_fault_and_one_more_is(process: Process, acme: Provider):
+async def test_one_in_twenty_of_fifty_is_no_fault_and_one_more_is(
+    process: Process, acme: Provider
+) -> None:
     assert await judged(process, acme, *[TAKEN] * 57, *[DEAD] * 3) == [Reason.BOUNCED_HARD] * 3
     assert await judged(process, acme, DEAD) == [Reason.RECIPIENTS_REFUSED]
 
 
-async def test_a_server_for_which_everybody_is_full_is_at_fault(process: Process, acme: Provider):
+async def test_a_server_for_which_everybody_is_full_is_at_fault(
+    process: Process, acme: Provider
+) -> None:
     """The fifth time in a row it would suppress them all."""
     assert await judged(process, acme, *[SOFT] * 49) == [Reason.BOUNCED_SOFT] * 49
     assert await judged(process, acme, SOFT, DEAD) == [Reason.RECIPIENTS_REFUSED] * 2
 
 
-async def test_a_server_that_puts_off_most_recipients_throttles(process: Process, acme: Provider):
+async def test_a_server_that_puts_off_most_recipients_throttles(
+    process: Process, acme: Provider
+) -> None:
     deferred, throttled = Reason.RECIPIENT_DEFERRED, Reason.PROVIDER_THROTTLED
     assert await judged(process, acme, *[TAKEN] * 5, *[PUT_OFF] * 5) == [deferred] * 5
     assert await judged(process, acme, PUT_OFF, LATER) == [throttled, deferred]
@@ -62,12 +68,14 @@ async def test_a_server_that_puts_off_most_recipients_throttles(process: Process
     assert await judged(process, acme, TAKEN, TAKEN, PUT_OFF) == [deferred]
 
 
-async def test_of_fewer_than_ten_it_is_theirs(process: Process, acme: Provider):
+async def test_of_fewer_than_ten_it_is_theirs(process: Process, acme: Provider) -> None:
     assert await judged(process, acme, *[PUT_OFF] * 9) == [Reason.RECIPIENT_DEFERRED] * 9
     assert await judged(process, acme, PUT_OFF) == [Reason.PROVIDER_THROTTLED]
 
 
-async def test_a_recipient_that_is_put_off_again_is_no_other_one(process: Process, acme: Provider):
+async def test_a_recipient_that_is_put_off_again_is_no_other_one(
+    process: Process, acme: Provider
+) -> None:
     again = Outcome(acme, PUT_OFF, is_first=False)
     async with process.database.write() as db:
         found = await refusals.judge(db, [again] * 30)
@@ -76,7 +84,7 @@ async def test_a_recipient_that_is_put_off_again_is_no_other_one(process: Proces
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer
-async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: Provider):
+async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: Provider) -> None:
     """What is counted is locked at the end alone."""
     async with process.database.write() as db:
         found = await refusals.judge(db, [Outcome(acme, TAKEN)])
@@ -87,19 +95,19 @@ async def test_who_only_sends_waits_for_nobody_who_does(process: Process, acme: 
         assert (await refused_recipients.counted(db, **named(acme))).recipients == 2
 
 
-async def test_a_deferral_is_no_recipient(process: Process, acme: Provider):
+async def test_a_deferral_is_no_recipient(process: Process, acme: Provider) -> None:
     found = await judged(process, acme, *[LATER] * 100, DEAD, DEAD, DEAD)
     assert found[100:] == ([Reason.BOUNCED_HARD] * 3)
 
 
-async def test_who_refuses_nobody_at_once_is_not_counted(process: Process, acme: Provider):
+async def test_who_refuses_nobody_at_once_is_not_counted(process: Process, acme: Provider) -> None:
     assert await judged(process, None, *[DEAD] * 60) == [Reason.BOUNCED_HARD] * 60
     async with process.database.read() as db:
         counted = await refused_recipients.counted(db, **named(acme))
     assert counted == refused_recipients.Counted(recipients=0, dead=0, put_off=0)
 
 
-async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Provider):
+async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Provider) -> None:
     assert await judged(process, acme, *[DEAD] * 49) == [Reason.BOUNCED_HARD] * 49
     async with process.database.write() as db:
         await db.execute("UPDATE recipient_counts SET minute = minute - 10")
@@ -108,7 +116,7 @@ async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Pr
         assert (await refused_recipients.counted(db, **named(acme))).recipients == 21
 
 
-async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provider):
+async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provider) -> None:
     """And sees what they have counted, though they had not committed when it began."""
     await judged(process, acme, *[TAKEN] * 47)
     async with process.database.write() as db:
@@ -122,7 +130,9 @@ async def test_a_refusal_waits_for_who_is_judging(process: Process, acme: Provid
     assert await waiting == [Reason.RECIPIENTS_REFUSED]
 
 
-async def test_what_was_suppressed_before_the_window_stays(process: Process, acme: Provider):
+async def test_what_was_suppressed_before_the_window_stays(
+    process: Process, acme: Provider
+) -> None:
     key = named(acme)
     async with process.database.write() as db:
         for id in ("sup_old", "sup_new"):

@@ -80,11 +80,13 @@ ff0e::1 2600:1f00::5efe:7f00:1 2600:1f00::200:5efe:a00:1 4000::1
 """.split()  # noqa: SIM905 - sixty in quotation marks would not be read
 
 
-def test_there_are_sixty_forbidden_targets():
+def test_there_are_sixty_forbidden_targets() -> None:
     assert len(set(FORBIDDEN)) >= 60
 
 
-async def test_an_address_that_leads_inward_is_refused_before_a_packet_leaves(egress: Egress):
+async def test_an_address_that_leads_inward_is_refused_before_a_packet_leaves(
+    egress: Egress,
+) -> None:
     for address in FORBIDDEN:
         host = f"[{address}]" if ":" in address else address
         failure = await egress.call(Request("GET", f"http://{host}/"))
@@ -99,7 +101,7 @@ async def test_an_address_that_leads_inward_is_refused_before_a_packet_leaves(eg
      "172.32.0.0", "192.0.1.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
      "2606:4700:4700::1111", "2001:200::1", "2a00:1450:4001::5efe", "::ffff:1.1.1.1"],
 )  # fmt: skip
-def test_their_public_neighbours_are_not(egress: Egress, address: str):
+def test_their_public_neighbours_are_not(egress: Egress, address: str) -> None:
     assert egress.may_reach(address, 443)
 
 
@@ -113,7 +115,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("port", ["", "{port}"])
-async def test_no_spelling_of_loopback_reaches_it(egress: Egress, spelling: str, port: str):
+async def test_no_spelling_of_loopback_reaches_it(egress: Egress, spelling: str, port: str) -> None:
     async with Listener() as listener:
         authority, hash_, rest = spelling.partition("#")
         with_port = f":{listener.port}" if port else ""
@@ -134,7 +136,7 @@ async def test_no_spelling_of_loopback_reaches_it(egress: Egress, spelling: str,
         ["::ffff:10.0.0.1"],
     ],
 )
-async def test_a_name_with_one_address_that_leads_inward_is_refused(found: list[str]):
+async def test_a_name_with_one_address_that_leads_inward_is_refused(found: list[str]) -> None:
     egress = Egress(resolve=named(sly_example=found))
     failure = await egress.call(Request("GET", "http://sly.example/"))
     assert isinstance(failure, Failure)
@@ -142,7 +144,7 @@ async def test_a_name_with_one_address_that_leads_inward_is_refused(found: list[
     await egress.close()
 
 
-async def test_a_thousand_rebinding_names_reach_only_what_was_judged():
+async def test_a_thousand_rebinding_names_reach_only_what_was_judged() -> None:
     """The first answer is harmless, every later one is not: it is asked for once a call."""
     asked = count()
 
@@ -162,7 +164,7 @@ async def test_a_thousand_rebinding_names_reach_only_what_was_judged():
 
 
 @pytest.mark.parametrize("port", [22, 25, 5432, 6379, 9200, 65535])
-def test_on_the_internet_only_ports_of_the_web_are_open(egress: Egress, port: int):
+def test_on_the_internet_only_ports_of_the_web_are_open(egress: Egress, port: int) -> None:
     assert not egress.may_reach("1.1.1.1", port)
     assert egress.may_reach("1.1.1.1", 443)
     assert egress.may_reach("1.1.1.1")  # an SMTP client chooses its own
@@ -182,20 +184,20 @@ def test_on_the_internet_only_ports_of_the_web_are_open(egress: Egress, port: in
 )
 async def test_a_network_is_opened_by_name_and_nothing_beside_it(
     allow: str, address: str, reached: bool
-):
+) -> None:
     egress = Egress([ip_network(allow)])
     assert egress.may_reach(address, 80) is reached
     await egress.close()
 
 
 @pytest.mark.parametrize("scheme", ["file", "gopher", "ftp", "data", "unix", "javascript", "ws"])
-def test_only_http_is_spoken(scheme: str):
+def test_only_http_is_spoken(scheme: str) -> None:
     with pytest.raises(InvalidTarget, match="https://"):
         parse_url(f"{scheme}://example.com/")
 
 
 @pytest.mark.parametrize("status", ["301", "302", "303", "307", "308"])
-async def test_a_redirect_is_an_answer_and_never_followed(opened: Egress, status: str):
+async def test_a_redirect_is_an_answer_and_never_followed(opened: Egress, status: str) -> None:
     async with Listener() as inner:
         async with Listener(says(status=f"{status} Go", Location=inner.url)) as listener:
             answer = await opened.call(Request("POST", listener.url))
@@ -204,7 +206,7 @@ async def test_a_redirect_is_an_answer_and_never_followed(opened: Egress, status
         assert inner.connections == 0
 
 
-async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch):
+async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Listener() as proxy, Listener() as listener:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
@@ -217,7 +219,7 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
 # --- what goes out --------------------------------------------------------------------------------
 
 
-async def test_a_request_goes_out_as_it_was_made(opened: Egress):
+async def test_a_request_goes_out_as_it_was_made(opened: Egress) -> None:
     async with Listener() as listener:
         url = f"{listener.url.replace('//', '//ada:s%40cret@')}/a%20b?q=1"
         request = Request("PUT", url, [("X-Word", "tea"), ("Content-Type", "text/plain")], b"hot")
@@ -248,7 +250,7 @@ async def test_a_request_goes_out_as_it_was_made(opened: Egress):
 )
 async def test_no_header_begins_another_or_frames_the_request(
     opened: Egress, name: str, value: str
-):
+) -> None:
     async with Listener() as listener:
         failure = await opened.call(Request("GET", listener.url, [(name, value)]))
         assert isinstance(failure, Failure)
@@ -256,7 +258,7 @@ async def test_no_header_begins_another_or_frames_the_request(
         assert listener.connections == 0
 
 
-async def test_credentials_are_in_no_log_record_or_repr(opened: Egress):
+async def test_credentials_are_in_no_log_record_or_repr(opened: Egress) -> None:
     output = io.StringIO()
     environ = {"LOG_LEVEL": "debug", "SECRET_KEY": "a secret key that only the tests have"}
     logs.configure(Settings.from_environ(environ), stream=output)
@@ -343,21 +345,21 @@ async def _hang_up(_asked: Asked, writer: asyncio.StreamWriter) -> None:
         says(gzip.compress(b"x" * 100_000_000), Content_Encoding="gzip"),
     ],
 )
-async def test_of_an_endless_answer_the_beginning_is_kept(opened: Egress, respond: Respond):
+async def test_of_an_endless_answer_the_beginning_is_kept(opened: Egress, respond: Respond) -> None:
     async with Listener(respond) as listener:
         answer = await opened.call(Request("GET", listener.url))
     assert isinstance(answer, Answer)
     assert (answer.body, answer.truncated) == (b"x" * KEPT_BYTES, True)
 
 
-async def test_of_an_answer_in_crumbs_the_beginning_is_kept(opened: Egress):
+async def test_of_an_answer_in_crumbs_the_beginning_is_kept(opened: Egress) -> None:
     async with Listener(_one_byte_chunks) as listener:
         answer = await opened.call(Request("GET", listener.url))
     assert isinstance(answer, Answer)
     assert (answer.body, answer.truncated) == (b"x" * MOST_PIECES, True)
 
 
-async def test_a_few_interim_answers_are_passed_over(opened: Egress):
+async def test_a_few_interim_answers_are_passed_over(opened: Egress) -> None:
     async def respond(_asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntea")
@@ -369,7 +371,7 @@ async def test_a_few_interim_answers_are_passed_over(opened: Egress):
     assert answer.body == b"tea"
 
 
-async def test_what_was_packed_unasked_is_unpacked(opened: Egress):
+async def test_what_was_packed_unasked_is_unpacked(opened: Egress) -> None:
     async with Listener(says(gzip.compress(b"tea"), Content_Encoding="gzip")) as listener:
         answer = await opened.call(Request("GET", listener.url))
     assert isinstance(answer, Answer)
@@ -393,7 +395,7 @@ async def test_what_was_packed_unasked_is_unpacked(opened: Egress):
 )
 async def test_a_server_that_misbehaves_costs_no_more_than_its_time(
     opened: Egress, respond: Respond, code: str
-):
+) -> None:
     seconds = 0.4 if code == "timeout" else 10.0  # on a busy machine, bad answers take their time
     async with Listener(respond) as listener:
         failure = await opened.call(Request("POST", listener.url, timeout_seconds=seconds))
@@ -402,13 +404,13 @@ async def test_a_server_that_misbehaves_costs_no_more_than_its_time(
     assert "SSH" not in failure.detail
 
 
-async def test_nobody_there_is_surely_not_sent(opened: Egress):
+async def test_nobody_there_is_surely_not_sent(opened: Egress) -> None:
     failure = await opened.call(Request("POST", f"http://127.0.0.1:{free_port()}/"))
     assert isinstance(failure, Failure)
     assert (failure.code, failure.sent) == ("connect_failed", False)
 
 
-async def test_a_name_server_that_is_silent_is_surely_not_sent():
+async def test_a_name_server_that_is_silent_is_surely_not_sent() -> None:
     async def silent(_host: str) -> Sequence[str]:
         await asyncio.Event().wait()
         return []
@@ -420,7 +422,7 @@ async def test_a_name_server_that_is_silent_is_surely_not_sent():
     await egress.close()
 
 
-async def test_the_next_address_of_a_name_is_tried_when_one_is_down():
+async def test_the_next_address_of_a_name_is_tried_when_one_is_down() -> None:
     async with Listener(host="127.0.0.1") as listener:
         egress = Egress(LOOPBACK, resolve=named(two_example=["127.0.0.9", "127.0.0.1"]))
         answer = await egress.call(Request("GET", f"http://two.example:{listener.port}/"))
@@ -467,7 +469,7 @@ def self_signed(path: Path, name: str, *, expired: bool = False) -> Path:
 )
 async def test_a_server_must_prove_its_name(
     tmp_path: Path, name: str, expired: bool, trusted: bool, secure: bool
-):
+) -> None:
     certificate = self_signed(tmp_path / "certificate.pem", name, expired=expired)
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serving.load_cert_chain(certificate)
@@ -484,7 +486,7 @@ async def test_a_server_must_prove_its_name(
         assert (outcome.code, outcome.sent) == ("tls_failed", False)
 
 
-async def test_an_old_protocol_is_not_spoken(tmp_path: Path):
+async def test_an_old_protocol_is_not_spoken(tmp_path: Path) -> None:
     certificate = self_signed(tmp_path / "certificate.pem", "api.example")
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     old.load_cert_chain(certificate)
@@ -501,7 +503,7 @@ async def test_an_old_protocol_is_not_spoken(tmp_path: Path):
     assert outcome.code == "tls_failed"
 
 
-def test_loopback_is_loopback():
+def test_loopback_is_loopback() -> None:
     """The tests above talk to loopback, which is what the guard would refuse."""
     assert ip_address("127.0.0.1") in LOOPBACK[0]
     assert not Egress().may_reach("127.0.0.1", 80)
@@ -523,7 +525,7 @@ def test_loopback_is_loopback():
 )
 async def test_a_mail_server_inward_or_at_a_strange_port_is_not_dialled(
     found: list[str], port: int
-):
+) -> None:
     async def resolve(_host: str) -> list[str]:
         return found
 
@@ -534,7 +536,7 @@ async def test_a_mail_server_inward_or_at_a_strange_port_is_not_dialled(
     assert not any(address in str(refused.value) for address in found)
 
 
-async def test_a_mail_server_is_dialled_at_the_address_that_was_judged():
+async def test_a_mail_server_is_dialled_at_the_address_that_was_judged() -> None:
     asked: list[str] = []
 
     async def resolve(host: str) -> list[str]:

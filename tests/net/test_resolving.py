@@ -47,7 +47,9 @@ async def give_up(resolver: Resolver, host: str, owner: str) -> None:
             await resolver.resolve(host, owner)
 
 
-async def test_slow_names_of_one_workspace_leave_the_others_their_threads(servers, resolver):
+async def test_slow_names_of_one_workspace_leave_the_others_their_threads(
+    servers, resolver
+) -> None:
     slow = (give_up(resolver, f"slow{n}.test", "ws_a") for n in range(2 * THREADS))
     await asyncio.gather(*slow)
     assert servers.asked.total() == OF_ONE
@@ -55,7 +57,7 @@ async def test_slow_names_of_one_workspace_leave_the_others_their_threads(server
         assert await resolver.resolve("quick.test", "ws_b") == ["192.0.2.1"]
 
 
-async def test_slow_names_of_many_workspaces_leave_the_others_a_reserve(servers, resolver):
+async def test_slow_names_of_many_workspaces_leave_the_others_a_reserve(servers, resolver) -> None:
     hostile = THREADS // OF_ONE
     slow = (give_up(resolver, f"slow{n}.test", f"ws_{n % hostile}") for n in range(2 * THREADS))
     await asyncio.gather(*slow)
@@ -64,7 +66,7 @@ async def test_slow_names_of_many_workspaces_leave_the_others_a_reserve(servers,
         assert await resolver.resolve("quick.test", "ws_other") == ["192.0.2.1"]
 
 
-async def test_a_name_is_asked_for_once_however_many_want_it(servers, resolver):
+async def test_a_name_is_asked_for_once_however_many_want_it(servers, resolver) -> None:
     wanting = [
         asyncio.create_task(resolver.resolve("slow.test", f"ws_{n}")) for n in range(2 * THREADS)
     ]
@@ -74,7 +76,7 @@ async def test_a_name_is_asked_for_once_however_many_want_it(servers, resolver):
     assert servers.asked["slow.test"] == 1
 
 
-async def test_a_thread_that_came_back_is_there_for_the_next_name(servers, resolver):
+async def test_a_thread_that_came_back_is_there_for_the_next_name(servers, resolver) -> None:
     await asyncio.gather(*(give_up(resolver, f"slow{n}.test", "ws_a") for n in range(3)))
     waiting = asyncio.create_task(resolver.resolve("quick.test", "ws_a"))
     await asyncio.sleep(0.1)
@@ -84,14 +86,16 @@ async def test_a_thread_that_came_back_is_there_for_the_next_name(servers, resol
         assert await waiting == ["192.0.2.1"]
 
 
-async def test_a_name_that_is_unknown_is_told_to_all_who_ask(resolver):
+async def test_a_name_that_is_unknown_is_told_to_all_who_ask(resolver) -> None:
     found = await asyncio.gather(
         *(resolver.resolve("unknown.test", "ws_a") for _ in range(5)), return_exceptions=True
     )
     assert [type(one) for one in found] == [OSError] * 5
 
 
-async def test_twenty_slow_calls_of_one_workspace_fail_no_call_of_another(servers, monkeypatch):
+async def test_twenty_slow_calls_of_one_workspace_fail_no_call_of_another(
+    servers, monkeypatch
+) -> None:
     egress = Egress()
     monkeypatch.setattr(egress, "_resolver", Resolver(servers))
     slow = [
@@ -109,7 +113,9 @@ async def test_twenty_slow_calls_of_one_workspace_fail_no_call_of_another(server
     await egress.close()
 
 
-async def test_slow_mail_servers_of_one_workspace_fail_no_call_of_another(servers, monkeypatch):
+async def test_slow_mail_servers_of_one_workspace_fail_no_call_of_another(
+    servers, monkeypatch
+) -> None:
     egress = Egress()
     monkeypatch.setattr(egress, "_resolver", Resolver(servers))
 

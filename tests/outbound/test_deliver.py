@@ -83,7 +83,7 @@ def verified(secret: str, asked: Asked) -> Any:
 # --- what arrives ---------------------------------------------------------------------------------
 
 
-async def test_an_event_arrives_signed(open_process: Process, acme: str):
+async def test_an_event_arrives_signed(open_process: Process, acme: str) -> None:
     async with Listener(says({"taken": True})) as listener:
         _, secret = await endpoint(open_process, acme, f"{listener.url}/hook?a=1")
         await tell(open_process, acme, {"messageId": "msg_1", "n": 1})
@@ -106,7 +106,7 @@ async def test_an_event_arrives_signed(open_process: Process, acme: str):
 
 async def test_an_endpoint_hears_of_what_it_wants_and_nobody_else_does(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener() as listener:
         await tell(open_process, acme)  # while nobody listens
         await endpoint(open_process, acme, f"{listener.url}/some", ["run.failed"])
@@ -119,7 +119,9 @@ async def test_an_endpoint_hears_of_what_it_wants_and_nobody_else_does(
     assert received == [("/all", "message.sent"), *[("/all", "run.failed")] * 2, *some]
 
 
-async def test_after_a_rotation_both_secrets_verify_for_a_day(open_process: Process, acme: str):
+async def test_after_a_rotation_both_secrets_verify_for_a_day(
+    open_process: Process, acme: str
+) -> None:
     async with Listener() as listener:
         id, old = await endpoint(open_process, acme, listener.url)
         new = standard_webhooks.new_secret()
@@ -146,7 +148,7 @@ async def test_after_a_rotation_both_secrets_verify_for_a_day(open_process: Proc
         verified(old, after)
 
 
-async def test_nothing_of_a_secret_stands_in_the_database(process: Process, acme: str):
+async def test_nothing_of_a_secret_stands_in_the_database(process: Process, acme: str) -> None:
     _, secret = await endpoint(process, acme, "https://hooks.example")
     async with process.database.read() as db:
         kept = str(await db.fetch_all("SELECT * FROM event_endpoints"))
@@ -159,7 +161,7 @@ async def test_nothing_of_a_secret_stands_in_the_database(process: Process, acme
 
 async def test_what_is_not_taken_is_tried_ten_times_over_three_days(
     open_process: Process, acme: str
-):
+) -> None:
     waits = []
     async with Listener(says(b"no\0pe", status="500 Oh")) as listener:
         id, _ = await endpoint(open_process, acme, listener.url)
@@ -182,7 +184,7 @@ async def test_what_is_not_taken_is_tried_ten_times_over_three_days(
     assert (await endpoint_of(open_process, id))["disabled_reason"] is None
 
 
-async def test_a_receiver_that_asks_for_patience_gets_it(open_process: Process, acme: str):
+async def test_a_receiver_that_asks_for_patience_gets_it(open_process: Process, acme: str) -> None:
     async with Listener(says(status="429 Slow down", Retry_After="120")) as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -196,7 +198,7 @@ async def test_a_receiver_that_asks_for_patience_gets_it(open_process: Process, 
 @pytest.mark.parametrize("status", ["301 Go", "302 Go", "307 Go", "308 Go"])
 async def test_a_redirect_is_a_failure_and_not_followed(
     open_process: Process, acme: str, status: str
-):
+) -> None:
     async with Listener() as inner, Listener(says(status=status, Location=inner.url)) as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -206,7 +208,7 @@ async def test_a_redirect_is_a_failure_and_not_followed(
     assert (row["status"], row["response_status"]) == ("QUEUED", int(status[:3]))
 
 
-async def test_410_disables_the_endpoint_at_once(open_process: Process, acme: str):
+async def test_410_disables_the_endpoint_at_once(open_process: Process, acme: str) -> None:
     async with Listener(says(status="410 Gone")) as listener:
         id, _ = await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme, {}, {})
@@ -221,7 +223,7 @@ async def test_410_disables_the_endpoint_at_once(open_process: Process, acme: st
 
 async def test_five_days_of_failure_disable_it_and_a_success_starts_anew(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener(NOT_NOW) as listener:
         id, _ = await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -250,7 +252,9 @@ async def test_five_days_of_failure_disable_it_and_a_success_starts_anew(
 # --- crashes --------------------------------------------------------------------------------------
 
 
-async def test_a_worker_that_lost_its_lease_writes_nothing(open_process: Process, acme: str):
+async def test_a_worker_that_lost_its_lease_writes_nothing(
+    open_process: Process, acme: str
+) -> None:
     async def oversleep(asked: Asked, writer: asyncio.StreamWriter) -> None:
         listener.respond = says({"from": "the second"})
         await later(open_process, "event_attempt", 60)
@@ -270,7 +274,7 @@ async def test_a_worker_that_lost_its_lease_writes_nothing(open_process: Process
 
 async def test_a_try_cut_off_by_the_end_of_the_process_is_made_again(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener(never) as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -286,7 +290,7 @@ async def test_a_try_cut_off_by_the_end_of_the_process_is_made_again(
 
 async def test_an_attempt_that_kills_its_worker_every_time_is_set_aside(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -299,7 +303,9 @@ async def test_an_attempt_that_kills_its_worker_every_time_is_set_aside(
     assert (row["status"], row["reason_code"]) == ("FAILED", "poisoned")
 
 
-async def test_an_event_is_undone_with_the_change_that_it_tells_of(process: Process, acme: str):
+async def test_an_event_is_undone_with_the_change_that_it_tells_of(
+    process: Process, acme: str
+) -> None:
     await endpoint(process, acme, "https://hooks.example")
 
     async def told_and_undone() -> None:
@@ -314,7 +320,7 @@ async def test_an_event_is_undone_with_the_change_that_it_tells_of(process: Proc
 
 async def test_what_is_on_its_way_to_a_removed_endpoint_is_dropped(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener() as listener:
         id, _ = await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -327,7 +333,7 @@ async def test_what_is_on_its_way_to_a_removed_endpoint_is_dropped(
 
 async def test_a_suspended_workspace_tells_nobody_until_it_is_resumed(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -340,7 +346,7 @@ async def test_a_suspended_workspace_tells_nobody_until_it_is_resumed(
         assert listener.connections == 1
 
 
-async def test_a_deleted_workspace_tells_nobody(open_process: Process, acme: str):
+async def test_a_deleted_workspace_tells_nobody(open_process: Process, acme: str) -> None:
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
@@ -354,7 +360,7 @@ async def test_a_deleted_workspace_tells_nobody(open_process: Process, acme: str
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_no_endpoint_leads_inward(process: Process, acme: str):
+async def test_no_endpoint_leads_inward(process: Process, acme: str) -> None:
     """Whatever address it is, nobody is connected to, and the record does not say who is there."""
     for address in FORBIDDEN:
         host = f"[{address}]" if ":" in address else address
@@ -372,7 +378,7 @@ async def test_no_endpoint_leads_inward(process: Process, acme: str):
     assert {row["response_excerpt"] for row in rows} == {None}
 
 
-async def test_a_chain_of_events_ends_like_any_other(open_process: Process, acme: str):
+async def test_a_chain_of_events_ends_like_any_other(open_process: Process, acme: str) -> None:
     """A workflow that is started by what is told of its own runs: the header comes with each."""
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url, ["run.completed"])
@@ -397,7 +403,7 @@ async def test_a_chain_of_events_ends_like_any_other(open_process: Process, acme
 
 async def test_what_a_run_does_to_a_contact_is_told_with_its_depth(
     open_process: Process, acme: str
-):
+) -> None:
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url, ["contact.updated"])
         steps = [{"type": "update_contact", "set": {"firstName": "Ada"}}]

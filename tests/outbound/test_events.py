@@ -31,7 +31,7 @@ async def types(process: Process) -> list[str]:
     return [type for type, _ in await recorded(process)]
 
 
-async def test_the_life_of_a_contact_is_told(cast: Cast, process: Process):
+async def test_the_life_of_a_contact_is_told(cast: Cast, process: Process) -> None:
     await listening(cast.adam)
     contact = (await cast.ed.made("/contacts", {"email": ADA, "tags": ["lead"]}))["id"]
     await cast.ed.patch(f"/contacts/{contact}", {"firstName": "Ada"})
@@ -60,7 +60,9 @@ async def test_the_life_of_a_contact_is_told(cast: Cast, process: Process):
     assert ADA not in str(received)
 
 
-async def test_what_an_import_makes_is_told_and_a_dry_run_is_not(cast: Cast, process: Process):
+async def test_what_an_import_makes_is_told_and_a_dry_run_is_not(
+    cast: Cast, process: Process
+) -> None:
     await listening(cast.adam)
     csv = {"content": "email\na@x.test\nb@x.test\n", "headers": {"Content-Type": "text/csv"}}
     await cast.ed.call("POST", "/contacts/import?dryRun=true", **csv)
@@ -68,7 +70,7 @@ async def test_what_an_import_makes_is_told_and_a_dry_run_is_not(cast: Cast, pro
     assert await types(process) == ["contact.created"] * 2
 
 
-async def test_a_run_and_its_message_are_told(cast: Cast, process: Process):
+async def test_a_run_and_its_message_are_told(cast: Cast, process: Process) -> None:
     await listening(cast.adam)
     token = await hook(process, cast.ed.workspace_id)
     accepted = (await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": ADA})).json()
@@ -99,7 +101,7 @@ async def test_a_run_and_its_message_are_told(cast: Cast, process: Process):
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_failed_run_and_a_failed_message_are_told_with_their_reasons(
     cast: Cast, process: Process, database_url: str
-):
+) -> None:
     await listening(cast.adam)
     fails = {"type": "update_contact", "set": {"firstName": "{{ 'x' | divided_by: 0 }}"}}
     token = await hook(process, cast.ed.workspace_id, [fails], trigger=WEBHOOK)
@@ -115,20 +117,22 @@ async def test_a_failed_run_and_a_failed_message_are_told_with_their_reasons(
     assert received["message.failed"]["reason"] == "template_error"
 
 
-async def test_mail_about_accounts_is_nobody_s_event(cast: Cast, process: Process):
+async def test_mail_about_accounts_is_nobody_s_event(cast: Cast, process: Process) -> None:
     await listening(cast.adam)
     await cast.adam.made("/memberships/invitations", {"email": ADA, "role": "viewer"})
     await settle(process)
     assert await recorded(process) == []
 
 
-async def test_nothing_is_written_down_where_nobody_wants_to_hear(cast: Cast, process: Process):
+async def test_nothing_is_written_down_where_nobody_wants_to_hear(
+    cast: Cast, process: Process
+) -> None:
     await cast.adam.made("/event-endpoints", {"url": "http://localhost", "types": ["run.failed"]})
     await listening(cast.mallory)
     await cast.ed.made("/contacts", {"email": ADA})
     assert await recorded(process) == []
 
 
-def test_the_kinds_of_events_are_those_of_the_contract():
+def test_the_kinds_of_events_are_those_of_the_contract() -> None:
     assert set(get_args(events.Type)) == events.TYPES
     assert len(events.TYPES) == 14

@@ -65,7 +65,7 @@ async def failure(channel: EmailChannel, **content) -> SendError:
 # --- accepted -------------------------------------------------------------------------------------
 
 
-async def test_an_accepted_message_is_once_in_the_ledger_under_its_key(channel, receiver):
+async def test_an_accepted_message_is_once_in_the_ledger_under_its_key(channel, receiver) -> None:
     receipt = await channel.send(letter(key="f00d"))
     (received,) = receiver.received
     assert received.message_key == "f00d"
@@ -74,7 +74,7 @@ async def test_an_accepted_message_is_once_in_the_ledger_under_its_key(channel, 
     assert receipt.provider_message_id == "2.0.0 Ok: queued as 1"
 
 
-async def test_what_arrives_is_what_was_written(channel, receiver):
+async def test_what_arrives_is_what_was_written(channel, receiver) -> None:
     html = "<p>Grüße, Ada</p>\n.\n..dots\n" + "long " * 400
     await channel.send(letter(html=html, text=".\n.leading\nlast .", subject="Grüße"))
     (received,) = receiver.received
@@ -86,7 +86,7 @@ async def test_what_arrives_is_what_was_written(channel, receiver):
     assert text_read == [".", ".leading", "last ."]
 
 
-async def test_a_body_cannot_end_its_message_and_begin_another(channel, receiver):
+async def test_a_body_cannot_end_its_message_and_begin_another(channel, receiver) -> None:
     """SMTP smuggling: every spelling of a dot on its own line, and a dialogue after it."""
     ends = ["\r\n.\r\n", "\n.\n", "\r.\r", "\n.\r\n", "\r\n.\r", "\r\n\x00.\r\n"]
     body = "".join(f"{end}MAIL FROM:<a@x.test>\r\nRCPT TO:<eve@evil.test>\r\nDATA" for end in ends)
@@ -102,26 +102,26 @@ async def test_a_body_cannot_end_its_message_and_begin_another(channel, receiver
 @pytest.mark.parametrize(
     "to", ["ada@acme.test>\r\nRCPT TO:<eve@evil.test", "ada@acme.test,eve@evil.test", "x"]
 )
-async def test_a_recipient_that_is_not_one_address_is_never_dialled(channel, receiver, to):
+async def test_a_recipient_that_is_not_one_address_is_never_dialled(channel, receiver, to) -> None:
     error = await failure(channel, to=to)
     assert (error.outcome, error.code) == ("rejected", "invalid_address")
     assert receiver.sessions == 0
 
 
-async def test_a_header_that_would_forge_another_is_never_sent(channel, receiver):
+async def test_a_header_that_would_forge_another_is_never_sent(channel, receiver) -> None:
     error = await failure(channel, subject="=?utf-8?q?a=0ABcc:_eve@evil.test?=")
     assert (error.outcome, error.code) == ("rejected", "template_error")
     assert receiver.sessions == 0
 
 
-async def test_a_local_part_outside_ascii_travels_when_the_server_can(channel, receiver):
+async def test_a_local_part_outside_ascii_travels_when_the_server_can(channel, receiver) -> None:
     await channel.send(letter(to="zoë@münchen.test"))
     (received,) = receiver.received
     assert received.recipients == ("zoë@xn--mnchen-3ya.test",)
     assert "To: zoë@xn--mnchen-3ya.test".encode() in received.raw
 
 
-async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(ledger):
+async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(ledger) -> None:
     async with Receiver(ledger, smtputf8=False) as receiver, connected(receiver.url) as channel:
         error = await failure(channel, to="zoë@acme.test")
         await channel.send(letter(to="ada@münchen.test"))
@@ -151,7 +151,7 @@ async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(led
 )
 async def test_a_failure_says_whether_the_server_may_have_the_message(
     ledger, behaviour, outcome, code, in_ledger
-):
+) -> None:
     async with (
         Receiver(ledger, script=[behaviour]) as receiver,
         connected(receiver.url, end_of_data_seconds=0.5) as channel,
@@ -164,7 +164,7 @@ async def test_a_failure_says_whether_the_server_may_have_the_message(
         assert receiver.received[-1].message_key == "next"
 
 
-async def test_the_servers_own_words_are_in_the_detail(ledger):
+async def test_the_servers_own_words_are_in_the_detail(ledger) -> None:
     async with (
         Receiver(ledger, script=[receivers.REFUSE_RECIPIENT]) as receiver,
         connected(receiver.url) as channel,
@@ -176,7 +176,7 @@ async def test_the_servers_own_words_are_in_the_detail(ledger):
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_connection_lost_before_the_dot_leaves_no_doubt(
     ledger: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
-):
+) -> None:
     """The message is larger than what the kernel buffers, so the dot was never handed over."""
 
     async def send() -> SendError:
@@ -191,7 +191,7 @@ def test_a_connection_lost_before_the_dot_leaves_no_doubt(
     assert (error.outcome, error.code) == ("not_accepted", "provider_unreachable")
 
 
-async def test_nobody_listening_is_surely_not_accepted():
+async def test_nobody_listening_is_surely_not_accepted() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         async with connected(f"smtp://127.0.0.1:{taken.getsockname()[1]}") as channel:
@@ -199,7 +199,7 @@ async def test_nobody_listening_is_surely_not_accepted():
     assert (error.outcome, error.code) == ("not_accepted", "provider_unreachable")
 
 
-async def test_a_name_that_does_not_resolve_is_surely_not_accepted():
+async def test_a_name_that_does_not_resolve_is_surely_not_accepted() -> None:
     async with connected("smtp://mail.invalid:25") as channel:
         error = await failure(channel)
     assert (error.outcome, error.code) == ("not_accepted", "provider_unreachable")
@@ -235,13 +235,15 @@ async def speaking(*lines: bytes) -> AsyncIterator[tuple[str, asyncio.Event]]:
         ((b"220 hi", b"250 hi", b"530 sign in first"), "not_accepted", "provider_misconfigured"),
     ],
 )  # fmt: skip
-async def test_a_server_that_fails_before_the_message_does_not_have_it(lines, outcome, code):
+async def test_a_server_that_fails_before_the_message_does_not_have_it(
+    lines, outcome, code
+) -> None:
     async with speaking(*lines) as (url, _), connected(url, reply_seconds=0.2) as channel:
         error = await failure(channel)
     assert (error.outcome, error.code) == (outcome, code)
 
 
-async def test_who_hangs_up_on_a_connection_that_was_judged_is_told_of_in_words():
+async def test_who_hangs_up_on_a_connection_that_was_judged_is_told_of_in_words() -> None:
     async def dial(host: str, port: int) -> socket.socket:
         connection = socket.create_connection((host, port))
         connection.setblocking(False)
@@ -256,7 +258,7 @@ async def test_who_hangs_up_on_a_connection_that_was_judged_is_told_of_in_words(
     assert all(one.startswith("Error connecting to 127.0.0.1: ") for one in (found.message, shown))
 
 
-async def test_a_send_that_is_cancelled_before_the_dot_was_not_accepted():
+async def test_a_send_that_is_cancelled_before_the_dot_was_not_accepted() -> None:
     async with speaking(b"220 hi", b"250 hi") as (url, silent), connected(url) as channel:
         sending = asyncio.create_task(channel.send(letter()))
         await silent.wait()
@@ -266,7 +268,7 @@ async def test_a_send_that_is_cancelled_before_the_dot_was_not_accepted():
     assert (caught.value.outcome, caught.value.code) == ("not_accepted", "provider_unreachable")
 
 
-async def test_a_send_that_is_cancelled_after_the_dot_is_unknown(ledger):
+async def test_a_send_that_is_cancelled_after_the_dot_is_unknown(ledger) -> None:
     async with (
         Receiver(ledger, script=[receivers.STALL]) as receiver,
         connected(receiver.url) as channel,
@@ -281,7 +283,7 @@ async def test_a_send_that_is_cancelled_after_the_dot_is_unknown(ledger):
     assert receiver.received == []
 
 
-async def test_a_deadline_around_a_send_still_learns_the_outcome(ledger):
+async def test_a_deadline_around_a_send_still_learns_the_outcome(ledger) -> None:
     async with (
         Receiver(ledger, script=[receivers.STALL]) as receiver,
         connected(receiver.url) as channel,
@@ -295,14 +297,14 @@ async def test_a_deadline_around_a_send_still_learns_the_outcome(ledger):
 # --- sessions -------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_used_again(channel, receiver):
+async def test_a_session_is_used_again(channel, receiver) -> None:
     for number in range(3):
         await channel.send(letter(key=f"k{number}"))
     assert [received.message_key for received in receiver.received] == ["k0", "k1", "k2"]
     assert receiver.sessions == 1
 
 
-async def test_sends_at_once_do_not_wait_for_each_other(channel, receiver):
+async def test_sends_at_once_do_not_wait_for_each_other(channel, receiver) -> None:
     await asyncio.gather(*(channel.send(letter(key=f"k{number}")) for number in range(12)))
     assert {received.message_key for received in receiver.received} == {
         f"k{number}" for number in range(12)
@@ -310,7 +312,7 @@ async def test_sends_at_once_do_not_wait_for_each_other(channel, receiver):
     assert receiver.sessions == 12
 
 
-async def test_a_session_that_the_server_ended_meanwhile_is_replaced(channel, receiver):
+async def test_a_session_that_the_server_ended_meanwhile_is_replaced(channel, receiver) -> None:
     await channel.send(letter(key="first"))
     await receiver.disconnect()
     await channel.send(letter(key="second"))
@@ -319,7 +321,9 @@ async def test_a_session_that_the_server_ended_meanwhile_is_replaced(channel, re
 
 
 @pytest.mark.parametrize("end", [receivers.GOODBYE, receivers.HANG_UP])
-async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(channel, receiver, end):
+async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(
+    channel, receiver, end
+) -> None:
     receiver.script.extend([receivers.ACCEPT, end])
     await channel.send(letter(key="first"))
     await channel.send(letter(key="second"))
@@ -327,7 +331,7 @@ async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(channel, re
     assert receiver.sessions == 2
 
 
-async def test_a_fresh_session_that_fails_is_not_tried_again(channel, receiver):
+async def test_a_fresh_session_that_fails_is_not_tried_again(channel, receiver) -> None:
     receiver.script.extend([receivers.ACCEPT, receivers.HANG_UP, receivers.HANG_UP])
     await channel.send(letter())
     error = await failure(channel)
@@ -335,7 +339,7 @@ async def test_a_fresh_session_that_fails_is_not_tried_again(channel, receiver):
     assert receiver.sessions == 2
 
 
-async def test_an_idle_session_is_ended(receiver):
+async def test_an_idle_session_is_ended(receiver) -> None:
     async with connected(receiver.url, idle_seconds=0.05) as channel:
         await channel.send(letter())
         await receiver.left_alone()
@@ -343,7 +347,7 @@ async def test_an_idle_session_is_ended(receiver):
     assert receiver.sessions == 2
 
 
-async def test_closing_ends_every_session(channel, receiver):
+async def test_closing_ends_every_session(channel, receiver) -> None:
     await asyncio.gather(*(channel.send(letter(key=f"k{number}")) for number in range(6)))
     await channel.close()
     await receiver.left_alone()
@@ -398,7 +402,9 @@ def trusting(certificate: Path) -> ssl.SSLContext:
     ("option", "encrypted"),
     [("", True), ("?starttls=auto", True), ("?starttls=required", True), ("?starttls=off", False)],
 )
-async def test_starttls_is_taken_when_it_is_offered(ledger, serving, trusting, option, encrypted):
+async def test_starttls_is_taken_when_it_is_offered(
+    ledger, serving, trusting, option, encrypted
+) -> None:
     async with (
         Receiver(ledger, tls_context=serving) as receiver,
         connected(receiver.url + option, tls_context=trusting) as channel,
@@ -408,7 +414,7 @@ async def test_starttls_is_taken_when_it_is_offered(ledger, serving, trusting, o
         assert [received.encrypted for received in receiver.received] == [encrypted]
 
 
-async def test_starttls_that_is_required_and_not_offered_stops_the_send(receiver, trusting):
+async def test_starttls_that_is_required_and_not_offered_stops_the_send(receiver, trusting) -> None:
     url = receiver.url + "?starttls=required"
     async with connected(url, tls_context=trusting) as channel:
         error = await failure(channel)
@@ -431,7 +437,7 @@ async def elsewhere(port: int, *, user: str = "", query: str = "") -> AsyncItera
 
 
 @pytest.mark.parametrize("query", ["", "?starttls=auto", "?starttls=required"])
-async def test_no_password_travels_when_the_offer_of_tls_was_taken_out(ledger, query):
+async def test_no_password_travels_when_the_offer_of_tls_was_taken_out(ledger, query) -> None:
     async with (
         Receiver(ledger, login=("ada", "right")) as receiver,
         elsewhere(receiver.port, user="ada:right@", query=query) as channel,
@@ -447,7 +453,7 @@ async def test_no_password_travels_when_the_offer_of_tls_was_taken_out(ledger, q
     ("user", "query", "warned"),
     [("ada:right@", "?starttls=off", True), ("", "", True), ("", "?starttls=off", False)],
 )
-async def test_whoever_says_so_sends_without_tls(ledger, user, query, warned):
+async def test_whoever_says_so_sends_without_tls(ledger, user, query, warned) -> None:
     login = ("ada", "right") if user else None
     async with (
         Receiver(ledger, login=login) as receiver,
@@ -459,7 +465,7 @@ async def test_whoever_says_so_sends_without_tls(ledger, user, query, warned):
     assert [(one.severity, one.code) for one in faults] == [("warning", "tls")] * warned
 
 
-async def test_a_password_goes_to_this_machine_as_before(ledger):
+async def test_a_password_goes_to_this_machine_as_before(ledger) -> None:
     async with Receiver(ledger, login=("ada", "right")) as receiver:
         for host in ("127.0.0.1", "localhost"):
             url = f"smtp://ada:right@{host}:{receiver.port}"
@@ -468,7 +474,7 @@ async def test_a_password_goes_to_this_machine_as_before(ledger):
         assert len(receiver.received) == 2
 
 
-async def test_smtps_is_encrypted_from_the_first_octet(ledger, serving, trusting):
+async def test_smtps_is_encrypted_from_the_first_octet(ledger, serving, trusting) -> None:
     async with (
         Receiver(ledger, tls_context=serving, implicit_tls=True) as receiver,
         connected(f"smtps://127.0.0.1:{receiver.port}", tls_context=trusting) as channel,
@@ -480,7 +486,9 @@ async def test_smtps_is_encrypted_from_the_first_octet(ledger, serving, trusting
 
 
 @pytest.mark.parametrize("implicit", [False, True])
-async def test_a_certificate_that_nobody_vouches_for_stops_the_send(ledger, serving, implicit):
+async def test_a_certificate_that_nobody_vouches_for_stops_the_send(
+    ledger, serving, implicit
+) -> None:
     async with Receiver(ledger, tls_context=serving, implicit_tls=implicit) as receiver:
         scheme = "smtps" if implicit else "smtp"
         async with connected(f"{scheme}://127.0.0.1:{receiver.port}") as channel:
@@ -491,7 +499,7 @@ async def test_a_certificate_that_nobody_vouches_for_stops_the_send(ledger, serv
 
 async def test_a_connection_lost_before_the_dot_leaves_no_doubt_inside_tls(
     ledger, serving, trusting
-):
+) -> None:
     async with (
         Receiver(ledger, tls_context=serving, script=[receivers.CLOSE_BEFORE_DOT]) as receiver,
         connected(receiver.url, tls_context=trusting) as channel,
@@ -500,7 +508,7 @@ async def test_a_connection_lost_before_the_dot_leaves_no_doubt_inside_tls(
     assert error.outcome == "not_accepted"
 
 
-async def test_credentials_are_percent_decoded(ledger):
+async def test_credentials_are_percent_decoded(ledger) -> None:
     async with Receiver(ledger, login=("ada@acme.test", "p:/?#[]@ %")) as receiver:
         url = f"smtp://ada%40acme.test:p%3A%2F%3F%23%5B%5D%40%20%25@127.0.0.1:{receiver.port}"
         async with connected(url) as channel:
@@ -508,7 +516,7 @@ async def test_credentials_are_percent_decoded(ledger):
         assert len(receiver.received) == 1
 
 
-async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger):
+async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger) -> None:
     """Messages must not fail for good because a setting is wrong for an hour."""
     async with (
         Receiver(ledger, login=("ada", "right")) as receiver,
@@ -536,12 +544,12 @@ async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger):
         ("smtp://u:p@[::1]:2525?starttls=required", "::1", 2525, "required"),
     ],
 )
-def test_a_url_names_the_server(url, host, port, tls):
+def test_a_url_names_the_server(url, host, port, tls) -> None:
     server = Server.parse(url)
     assert (server.host, server.port, server.tls) == (host, port, tls)
 
 
-async def test_of_a_connection_alone_nothing_is_said_about_a_message():
+async def test_of_a_connection_alone_nothing_is_said_about_a_message() -> None:
     channel = EmailChannel(f"smtp://127.0.0.1:{free_port()}?starttls=off", "hello@acme.test")
     [fault] = await channel.verify()
     await channel.close()

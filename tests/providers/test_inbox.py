@@ -33,7 +33,7 @@ def failing_with(error: BaseException) -> Inbox:
     return Inbox(capture, SENDER)
 
 
-async def test_a_message_is_captured_with_everything_that_is_known_of_it():
+async def test_a_message_is_captured_with_everything_that_is_known_of_it() -> None:
     channel, captured = inbox()
     receipt = await channel.send(
         letter(key="f00d", subject="Grüße", html="<p>Hi</p>", fromName="Zoë", preheader="Psst")
@@ -65,7 +65,7 @@ async def test_a_message_is_captured_with_everything_that_is_known_of_it():
     assert receipt.provider_message_id == "<f00d@acme.test>"
 
 
-async def test_what_is_captured_is_what_production_would_send(tmp_path: Path):
+async def test_what_is_captured_is_what_production_would_send(tmp_path: Path) -> None:
     message = letter(
         subject="Grüße, =?utf-8?q?Ada?=",
         html='<h1>Hi</h1><a href="https://x.test">Go</a>',
@@ -97,7 +97,7 @@ async def test_what_is_captured_is_what_production_would_send(tmp_path: Path):
         ({"to": "ada@acme.test,eve@evil.test"}, "invalid_address"),
     ],
 )
-async def test_what_production_would_refuse_is_refused(content, code):
+async def test_what_production_would_refuse_is_refused(content, code) -> None:
     channel, captured = inbox()
     with pytest.raises(SendError) as caught:
         await channel.send(letter(**content))
@@ -113,18 +113,20 @@ async def test_what_production_would_refuse_is_refused(content, code):
         (asyncio.CancelledError(), "unknown", "outcome_unknown"),
     ],
 )
-async def test_a_database_that_fails_says_whether_the_message_may_be_there(error, outcome, code):
+async def test_a_database_that_fails_says_whether_the_message_may_be_there(
+    error, outcome, code
+) -> None:
     with pytest.raises(SendError) as caught:
         await failing_with(error).send(letter())
     assert (caught.value.outcome, caught.value.code) == (outcome, code)
 
 
-async def test_a_fault_of_ours_is_not_dressed_up_as_the_providers():
+async def test_a_fault_of_ours_is_not_dressed_up_as_the_providers() -> None:
     with pytest.raises(ZeroDivisionError):
         await failing_with(ZeroDivisionError()).send(letter())
 
 
-def test_the_sandbox_says_that_a_repeat_is_harmless_for_longer_than_anything_lives():
+def test_the_sandbox_says_that_a_repeat_is_harmless_for_longer_than_anything_lives() -> None:
     assert (Inbox.capabilities.idempotency_key_ttl_seconds or 0) > 50 * 365 * 86_400
     assert "message_key" in {field.name for field in fields(Captured)}
 
@@ -138,7 +140,7 @@ def test_the_sandbox_says_that_a_repeat_is_harmless_for_longer_than_anything_liv
 )
 async def test_a_text_message_is_captured_as_its_provider_would_get_it(
     content: dict[str, str], text: str
-):
+) -> None:
     captured: list[Captured] = []
 
     async def capture(one: Captured) -> None:

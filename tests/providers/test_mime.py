@@ -38,29 +38,29 @@ def refused(**content) -> SendError:
 # --- what is there --------------------------------------------------------------------------------
 
 
-def test_a_mail_has_exactly_the_headers_that_it_needs():
+def test_a_mail_has_exactly_the_headers_that_it_needs() -> None:
     assert parsed().keys() == ALWAYS
 
 
 @pytest.mark.parametrize("part", PARTS["email"])
-def test_every_part_that_a_template_may_have_reaches_the_mail(part):
+def test_every_part_that_a_template_may_have_reaches_the_mail(part) -> None:
     sent = compose(letter(**{part: "some@words.test"}), ACME)
     assert "some@words.test" in f"{sent.headers} {sent.text} {sent.html}"
 
 
-def test_further_headers_come_only_when_asked_for():
+def test_further_headers_come_only_when_asked_for() -> None:
     mail = parsed(replyTo="help@acme.test", headers={"List-Unsubscribe": "<https://x.test/u/1>"})
     assert set(mail.keys()) == {*ALWAYS, "Reply-To", "List-Unsubscribe"}
     assert mail["Reply-To"] == "help@acme.test"
     assert mail["List-Unsubscribe"] == "<https://x.test/u/1>"
 
 
-def test_the_message_id_is_the_key_at_the_senders_domain_on_every_try():
+def test_the_message_id_is_the_key_at_the_senders_domain_on_every_try() -> None:
     first, second = parsed(key="f00d"), parsed(key="f00d")
     assert first["Message-ID"] == second["Message-ID"] == "<f00d@acme.test>"
 
 
-def test_a_long_list_unsubscribe_stays_on_one_line():
+def test_a_long_list_unsubscribe_stays_on_one_line() -> None:
     """Folded, it breaks signatures and some readers."""
     link = f"<https://x.test/u/{'t' * 400}>"
     assert (
@@ -69,7 +69,7 @@ def test_a_long_list_unsubscribe_stays_on_one_line():
     )
 
 
-def test_the_plainest_alternative_comes_first():
+def test_the_plainest_alternative_comes_first() -> None:
     mail = parsed(html="<p>Hi <b>Ada</b></p>", text="Hi, Ada")
     text, markup = mail.iter_parts()
     assert mail.get_content_type() == "multipart/alternative"
@@ -79,18 +79,18 @@ def test_the_plainest_alternative_comes_first():
 
 
 @pytest.mark.parametrize("text", [None, ""])
-def test_text_that_is_absent_is_derived(text):
+def test_text_that_is_absent_is_derived(text) -> None:
     mail = parsed(html='<p>Hi</p><a href="https://x.test">Go</a>', text=text)
     assert mail.get_body(("plain",)).get_content().split() == ["Hi", "Go", "(https://x.test)"]
 
 
-def test_a_mail_without_html_has_one_part():
+def test_a_mail_without_html_has_one_part() -> None:
     mail = parsed(html=None, text="Only words")
     assert mail.get_content_type() == "text/plain"
     assert mail.get_content().strip() == "Only words"
 
 
-def test_what_is_kept_is_what_is_sent():
+def test_what_is_kept_is_what_is_sent() -> None:
     mail = compose(letter(html="<p>Grüße</p>", subject="Grüße", fromName="Zoë"), ACME)
     sent = message_from_bytes(mail.encode(), policy=policy.default)
     assert sent.get_body(("html",)).get_content().strip() == mail.html
@@ -113,7 +113,7 @@ def test_what_is_kept_is_what_is_sent():
         ({"fromName": "a long name that goes on and on " * 4}, None),
     ],
 )
-def test_the_sender_is_the_contents_else_the_default(content, sender):
+def test_the_sender_is_the_contents_else_the_default(content, sender) -> None:
     mail = parsed(**content)
     (mailbox,) = mail["From"].addresses
     if sender is None:
@@ -124,7 +124,7 @@ def test_the_sender_is_the_contents_else_the_default(content, sender):
 
 
 @pytest.mark.parametrize("text", ["", "acme.test", "a@b@c", "Acme", "A <a@x.test\nBcc:y@z>"])
-def test_a_default_sender_that_is_no_address_is_refused_in_words(text):
+def test_a_default_sender_that_is_no_address_is_refused_in_words(text) -> None:
     with pytest.raises(ValueError, match="not a sender: write it as"):
         Sender.parse(text)
 
@@ -149,12 +149,12 @@ TRICKS = [
 
 @pytest.mark.parametrize("trick", TRICKS, ids=ascii)
 @pytest.mark.parametrize("part", ["subject", "fromName", "fromEmail", "replyTo"])
-def test_a_control_character_is_refused_before_and_after_decoding(part, trick):
+def test_a_control_character_is_refused_before_and_after_decoding(part, trick) -> None:
     assert refused(**{part: trick}).code == "template_error"
 
 
 @pytest.mark.parametrize("value", BREAKS, ids=ascii)
-def test_white_space_and_line_breaks_become_one_space(value):
+def test_white_space_and_line_breaks_become_one_space(value) -> None:
     mail = compose(letter(subject=value, fromName=value, preheader=value), ACME)
     [*words] = value.split()
     assert (mail.subject, mail.headers["From"].split(" <")[0].strip('"')) == (" ".join(words),) * 2
@@ -166,28 +166,28 @@ def test_white_space_and_line_breaks_become_one_space(value):
 
 @pytest.mark.parametrize("value", BREAKS, ids=ascii)
 @pytest.mark.parametrize("part", ["fromEmail", "replyTo"])
-def test_an_address_of_two_lines_is_refused(part, value):
+def test_an_address_of_two_lines_is_refused(part, value) -> None:
     assert refused(**{part: value}).code == "template_error"
 
 
 @pytest.mark.parametrize("trick", [*BREAKS, *TRICKS], ids=ascii)
-def test_a_further_header_is_checked_likewise(trick):
+def test_a_further_header_is_checked_likewise(trick) -> None:
     assert refused(headers={"List-Unsubscribe": trick}).code == "template_error"
 
 
 @pytest.mark.parametrize(
     "name", ["Bcc", "bcc", "To", "Content-Type", "Resent-To", "Bcc: x\r\nX", "X Y", "", "Zoë"]
 )
-def test_a_further_header_cannot_be_one_of_ours(name):
+def test_a_further_header_cannot_be_one_of_ours(name) -> None:
     assert refused(headers={name: "eve@evil.test"}).code == "template_error"
 
 
 @pytest.mark.parametrize("value", ["x" * 2_000, "naïve"])
-def test_a_further_header_must_fit_on_a_line_as_it_is(value):
+def test_a_further_header_must_fit_on_a_line_as_it_is(value) -> None:
     assert refused(headers={"X-Note": value}).code == "template_error"
 
 
-def test_an_endless_subject_is_refused():
+def test_an_endless_subject_is_refused() -> None:
     assert refused(subject="x" * 2_001).code == "template_error"
 
 
@@ -208,7 +208,7 @@ def test_an_endless_subject_is_refused():
     ],
     ids=ascii,
 )  # fmt: skip
-def test_a_recipient_is_exactly_one_address(to):
+def test_a_recipient_is_exactly_one_address(to) -> None:
     assert refused(to=to).code == "invalid_address"
 
 
@@ -223,7 +223,7 @@ def test_a_recipient_is_exactly_one_address(to):
         ("zoë@acme.test", "zoë@acme.test", True),
     ],
 )
-def test_a_recipient_travels_with_its_domain_in_ascii(to, travels, utf8):
+def test_a_recipient_travels_with_its_domain_in_ascii(to, travels, utf8) -> None:
     mail = compose(letter(to=to), ACME)
     assert (str(mail.recipient), mail.needs_smtputf8) == (travels, utf8)
     assert f"To: {travels}\r\n" in mail.head
@@ -241,7 +241,7 @@ def decoded(value: str) -> str:
 @example(subject="=?utf-8?q?literally?=", name="=?utf-8?b?eA==?=")
 @example(subject="  two  spaces  ", name=" , ; <x@y.test> ")
 @example(subject="word " * 100, name="x" * 300)
-def test_any_printable_subject_and_name_are_read_back_exactly(subject, name):
+def test_any_printable_subject_and_name_are_read_back_exactly(subject, name) -> None:
     raw = compose(letter(subject=subject, fromName=name), ACME).encode()
     mail = message_from_bytes(raw, policy=policy.compat32)
     assert mail.keys() == ALWAYS
@@ -258,7 +258,7 @@ def spaced(text: str) -> str:
 @given(subject=PRINTABLE, name=PRINTABLE)
 @example(subject="word " * 100, name="word " * 50)
 @example(subject="x" * 70, name="y" * 57)
-def test_a_header_is_folded_where_it_is_too_long_and_only_there(subject, name):
+def test_a_header_is_folded_where_it_is_too_long_and_only_there(subject, name) -> None:
     mail = compose(letter(subject=subject, fromName=name), ACME)
     for line in mail.head.split("\r\n"):
         assert len(line) <= 78
@@ -281,7 +281,7 @@ def test_a_header_is_folded_where_it_is_too_long_and_only_there(subject, name):
         ("Grüße", "Zoë", "From: =?utf-8?b?Wm/Dqw==?= <hello@acme.test>\r\n"),
     ],
 )
-def test_what_fits_is_on_one_line(subject, name, expected):
+def test_what_fits_is_on_one_line(subject, name, expected) -> None:
     assert expected in compose(letter(subject=subject, fromName=name), ACME).head
 
 
@@ -289,7 +289,7 @@ def test_what_fits_is_on_one_line(subject, name, expected):
 
 
 @given(st.text(max_size=2_000))
-def test_any_body_travels_in_short_ascii_lines_and_is_read_back(text):
+def test_any_body_travels_in_short_ascii_lines_and_is_read_back(text) -> None:
     mail = compose(letter(text=text or "-", html=f"<p>{text}</p>"), ACME)
     raw = mail.encode()
     lines = raw.split(b"\r\n")
@@ -313,19 +313,19 @@ def unix(text: str) -> str:
         ("你好" * 50, "base64"),
     ],
 )  # fmt: skip
-def test_the_encoding_is_the_shorter_one(text, encoding):
+def test_the_encoding_is_the_shorter_one(text, encoding) -> None:
     mail = parsed(html=None, text=text)
     assert mail["Content-Transfer-Encoding"] == encoding
     assert mail.get_content().strip() == text
 
 
-def test_what_is_no_character_is_replaced():
+def test_what_is_no_character_is_replaced() -> None:
     """JSON can spell NUL and halves of surrogate pairs; PostgreSQL and UTF-8 cannot."""
     mail = compose(letter(text="a\x00b\ud83dc", html="<p>\x00</p>"), ACME)
     assert (mail.text, mail.html) == ("a\ufffdb\ufffdc", "<p>\ufffd</p>")
 
 
-def test_no_text_can_end_its_part():
+def test_no_text_can_end_its_part() -> None:
     """A boundary holds `=_`, which quoted-printable never does."""
     mail = compose(letter(text="--=_0123abcd--\r\n\r\nx", html="<p>--=_0123abcd</p>"), ACME)
     read = message_from_bytes(mail.encode(), policy=policy.default)
@@ -341,7 +341,7 @@ def test_no_text_can_end_its_part():
         ("<p>Hi</p>", ""),
     ],
 )
-def test_a_preheader_is_hidden_at_the_top_of_the_body(markup, before):
+def test_a_preheader_is_hidden_at_the_top_of_the_body(markup, before) -> None:
     mail = compose(letter(html=markup, preheader="50 % <off> & more"), ACME)
     assert mail.html is not None
     assert mail.html.startswith(f'{before}<div style="display:none')

@@ -43,7 +43,7 @@ async def refused(server: ResendServer, message: Message | None = None) -> SendE
     return caught.value
 
 
-async def test_a_mail_is_what_the_api_takes(server: ResendServer):
+async def test_a_mail_is_what_the_api_takes(server: ResendServer) -> None:
     message = letter(
         key="f00d",
         subject="Grüße",
@@ -90,7 +90,7 @@ async def test_a_mail_is_what_the_api_takes(server: ResendServer):
 )
 async def test_what_would_make_another_header_is_not_even_sent(
     server: ResendServer, content: dict[str, str]
-):
+) -> None:
     error = await refused(server, letter(**content))
     assert (error.outcome, error.code) == ("rejected", "template_error")
     assert server.asked == []
@@ -114,7 +114,7 @@ async def test_what_would_make_another_header_is_not_even_sent(
 )
 async def test_every_error_says_whether_resend_may_have_the_mail(
     server: ResendServer, status: int, name: str, outcome: str, reason: str
-):
+) -> None:
     server.script.append(refusal(status, name, "Because.", Retry_After="9"))
     error = await refused(server)
     assert (error.outcome, error.code, error.retry_after_seconds) == (outcome, reason, 9)
@@ -134,7 +134,7 @@ async def test_every_error_says_whether_resend_may_have_the_mail(
 )
 async def test_what_is_in_doubt_is_asked_again_with_the_key_and_counts_once(
     server: ResendServer, behaviour: object
-):
+) -> None:
     server.script.append(behaviour)
     id = await sent(server, letter(key="f00d"))
     assert list(server.accepted) == [id]
@@ -145,7 +145,7 @@ async def test_what_is_in_doubt_is_asked_again_with_the_key_and_counts_once(
 
 async def test_a_doubt_that_stays_is_unknown_even_when_the_last_try_was_surely_not_accepted(
     server: ResendServer,
-):
+) -> None:
     server.script.extend([DROP_ACCEPTED, refusal(500, "application_error"), refusal(503, "away")])
     error = await refused(server)
     assert (error.outcome, error.code) == ("unknown", "outcome_unknown")
@@ -153,7 +153,7 @@ async def test_a_doubt_that_stays_is_unknown_even_when_the_last_try_was_surely_n
     assert len(server.asked) == 3
 
 
-async def test_other_words_under_the_same_key_are_unknown(server: ResendServer):
+async def test_other_words_under_the_same_key_are_unknown(server: ResendServer) -> None:
     """A try before, of an hour ago perhaps, said something else, and may have been accepted."""
     await sent(server, letter(key="f00d", subject="Hello"))
     error = await refused(server, letter(key="f00d", subject="Hello, Ada"))
@@ -161,7 +161,7 @@ async def test_other_words_under_the_same_key_are_unknown(server: ResendServer):
     assert len(server.accepted) == 1
 
 
-async def test_a_send_that_is_cut_off_is_unknown_and_not_tried_again(server: ResendServer):
+async def test_a_send_that_is_cut_off_is_unknown_and_not_tried_again(server: ResendServer) -> None:
     server.script.append(STALL)
     sending = asyncio.create_task(refused(server))
     async with asyncio.timeout(10):
@@ -172,7 +172,9 @@ async def test_a_send_that_is_cut_off_is_unknown_and_not_tried_again(server: Res
     assert len(server.asked) == 1
 
 
-async def test_a_sender_of_a_domain_that_is_not_verified_waits_for_its_owner(server: ResendServer):
+async def test_a_sender_of_a_domain_that_is_not_verified_waits_for_its_owner(
+    server: ResendServer,
+) -> None:
     with pytest.raises(SendError) as caught:
         await sent(server, letter(), sender="hello@other.test")
     assert (caught.value.outcome, caught.value.code) == ("not_accepted", "provider_misconfigured")

@@ -45,7 +45,7 @@ def read(body: bytes, headers: dict[str, str] | None = None) -> Any:
 )
 def test_every_event_says_what_became_of_the_mail(
     kind: str, more: dict[str, Any], became: tuple[str | None, str | None]
-):
+) -> None:
     report = read(event(kind, MAIL, **more))
     assert isinstance(report, Report)
     assert (report.became.status, report.became.code) == became
@@ -56,31 +56,31 @@ def test_every_event_says_what_became_of_the_mail(
     )
 
 
-def test_its_copies_share_an_id():
+def test_its_copies_share_an_id() -> None:
     body = event("email.sent", MAIL)
     assert read(body, signed(body, id="msg_1")).id == "msg_1"
 
 
 @pytest.mark.parametrize("kind", ["email.opened", "email.clicked", "contact.created", "x"])
-def test_other_events_are_none_of_our_business(kind: str):
+def test_other_events_are_none_of_our_business(kind: str) -> None:
     assert read(event(kind, MAIL)) is None
 
 
 @pytest.mark.parametrize("tags", [None, "x", [], {"workspace": 1, "attempt": 2}, [{"name": 1}]])
-def test_a_mail_that_was_not_ours_is_none_of_our_business(tags: Any):
+def test_a_mail_that_was_not_ours_is_none_of_our_business(tags: Any) -> None:
     assert read(event("email.sent", MAIL, tags=tags)) is None
 
 
-def test_tags_of_former_times_are_read():
+def test_tags_of_former_times_are_read() -> None:
     assert read(event("email.sent", MAIL, tags=MAIL["tags"])).attempt_id == "att_1"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b'{"type": 1}', b'{"type": "email.sent"}'])
-def test_what_is_signed_and_no_event_is_nothing(body: bytes):
+def test_what_is_signed_and_no_event_is_nothing(body: bytes) -> None:
     assert read(body) is None
 
 
-def test_what_is_signed_and_no_json_is_said_to_be_none():
+def test_what_is_signed_and_no_json_is_said_to_be_none() -> None:
     with pytest.raises(MalformedJson):
         read(b"{")
 
@@ -94,6 +94,6 @@ NOW = int(time.time())
     [{}, {**signed(BODY), "svix-id": "another"}, signed(BODY, at=NOW - 400)],
     ids=range(3),
 )
-def test_what_is_not_signed_with_svix_s_headers_is_not_read(headers: dict[str, str]):
+def test_what_is_not_signed_with_svix_s_headers_is_not_read(headers: dict[str, str]) -> None:
     with pytest.raises(Unsigned):
         resend_events.read(WEBHOOK_SECRET, headers, BODY, datetime.now(UTC))

@@ -86,7 +86,7 @@ def of(reply: str, stage: Stage) -> Verdict | None:
 
 
 @pytest.mark.parametrize(("reply", "expected"), AT_RCPT)
-def test_what_is_said_to_rcpt(reply: str, expected: Verdict):
+def test_what_is_said_to_rcpt(reply: str, expected: Verdict) -> None:
     assert of(reply, "recipient") is expected
 
 
@@ -105,7 +105,7 @@ def test_what_is_said_to_rcpt(reply: str, expected: Verdict):
         ("421 4.3.2 Closing", THROTTLED),
     ],
 )
-def test_what_is_said_to_the_data(reply: str, expected: Verdict):
+def test_what_is_said_to_the_data(reply: str, expected: Verdict) -> None:
     assert of(reply, "data") is expected
 
 
@@ -118,15 +118,15 @@ def test_what_is_said_to_the_data(reply: str, expected: Verdict):
         ("530 5.7.0 x", MISCONFIGURED),
     ],
 )
-def test_to_mail_nothing_is_said_of_a_recipient(reply: str, expected: Verdict):
+def test_to_mail_nothing_is_said_of_a_recipient(reply: str, expected: Verdict) -> None:
     assert of(reply, "sender") is expected
 
 
-def test_what_refuses_nothing_is_no_verdict():
+def test_what_refuses_nothing_is_no_verdict() -> None:
     assert [of(f"{code} x", "recipient") for code in (100, 250, 354, 399, 600)] == [None] * 5
 
 
-def test_every_status_has_an_entry():
+def test_every_status_has_an_entry() -> None:
     """However new its subject is."""
     for code in (450, 550):
         for subject in (*range(12), 999):

@@ -105,7 +105,7 @@ def taken_by_stripe(header: str) -> bool:
 
 
 @pytest.mark.parametrize("case", HEADERS)
-def test_a_signature_is_judged_as_stripes_own_library_judges_it(case: str):
+def test_a_signature_is_judged_as_stripes_own_library_judges_it(case: str) -> None:
     made, taken = HEADERS[case]
     header = made(int(time.time()))
     assert taken_by_stripe(header) == taken
@@ -113,11 +113,11 @@ def test_a_signature_is_judged_as_stripes_own_library_judges_it(case: str):
 
 
 @pytest.mark.parametrize("case", STRICTER)
-def test_we_are_stricter_about_times_and_characters(case: str):
+def test_we_are_stricter_about_times_and_characters(case: str) -> None:
     assert refused_as(BODY, STRICTER[case](int(time.time()))) == "invalid_signature"
 
 
-def test_two_headers_are_as_bad_as_none():
+def test_two_headers_are_as_bad_as_none() -> None:
     now = int(time.time())
     assert refused_as(BODY, right(now), right(now)) == "invalid_signature"
     with pytest.raises(Problem):
@@ -144,18 +144,20 @@ def test_two_headers_are_as_bad_as_none():
         (b"[]", None),
     ],
 )
-def test_an_event_names_the_customer_or_is_none_of_our_business(body: bytes, about: str | None):
+def test_an_event_names_the_customer_or_is_none_of_our_business(
+    body: bytes, about: str | None
+) -> None:
     assert event_id(body) == about
 
 
-def test_a_test_never_counts_in_live_mode():
+def test_a_test_never_counts_in_live_mode() -> None:
     live = event("invoice.paid", {"customer": "cus_1"}, livemode=True)
     for key in ("sk_live_1", "rk_live_1"):
         assert event_id(BODY, by=hearing(key)) is None
         assert event_id(live, by=hearing(key)) == "cus_1"
 
 
-def test_what_is_signed_but_no_json_is_malformed():
+def test_what_is_signed_but_no_json_is_malformed() -> None:
     assert refused_as(b"{", signature(b"{")) == "malformed_json"
 
 
@@ -184,7 +186,9 @@ def of_the_library(server: StripeServer) -> dict[str, Any]:
     return {"url": session.url, "found": list(found.data)}
 
 
-async def test_we_ask_in_the_words_of_stripes_own_library(server: StripeServer, stripe: Stripe):
+async def test_we_ask_in_the_words_of_stripes_own_library(
+    server: StripeServer, stripe: Stripe
+) -> None:
     read = await asyncio.to_thread(of_the_library, server)
     assert read["url"].startswith(server.url)
     theirs, server.forms[:] = list(server.forms), []
@@ -207,7 +211,7 @@ async def bought(server: StripeServer, stripe: Stripe, plan: str = "scale") -> s
 
 async def test_a_customer_is_made_once_however_often_it_is_asked(
     server: StripeServer, stripe: Stripe
-):
+) -> None:
     made = await asyncio.gather(*(stripe.customer("ws_1") for _ in range(5)))
     assert len(server.customers) == 1
     assert set(made) == set(server.customers)
@@ -215,7 +219,7 @@ async def test_a_customer_is_made_once_however_often_it_is_asked(
 
 async def test_a_lower_plan_is_held_back_until_the_period_ends(
     server: StripeServer, stripe: Stripe
-):
+) -> None:
     customer_id, now = await bought(server, stripe), datetime.now(UTC)
     scale = await stripe.subscription(customer_id, NO_SUBSCRIPTION, now)
     assert (scale.plan, scale.next_plan, scale.status) == ("scale", None, "active")
@@ -233,7 +237,7 @@ async def test_a_lower_plan_is_held_back_until_the_period_ends(
 
 async def test_whoever_pays_twice_keeps_the_higher_plan_and_pays_for_it_alone(
     server: StripeServer, stripe: Stripe
-):
+) -> None:
     await bought(server, stripe, "scale")
     customer_id, now = await bought(server, stripe, "growth"), datetime.now(UTC)
     subscriptions = await asyncio.gather(
@@ -246,7 +250,9 @@ async def test_whoever_pays_twice_keeps_the_higher_plan_and_pays_for_it_alone(
 
 
 @pytest.mark.parametrize("status", ["incomplete", "incomplete_expired", "unpaid", "paused"])
-async def test_what_is_not_paid_is_worth_nothing(server: StripeServer, stripe: Stripe, status: str):
+async def test_what_is_not_paid_is_worth_nothing(
+    server: StripeServer, stripe: Stripe, status: str
+) -> None:
     customer_id = await bought(server, stripe)
     server.newest(server.subscriptions)["status"] = status
     assert (
@@ -257,7 +263,7 @@ async def test_what_is_not_paid_is_worth_nothing(server: StripeServer, stripe: S
 
 async def test_a_price_of_former_times_is_worth_the_plan_it_was_sold_as(
     server: StripeServer, stripe: Stripe
-):
+) -> None:
     customer_id, now = await bought(server, stripe), datetime.now(UTC)
     subscription = server.newest(server.subscriptions)
     subscription["items"]["data"][0]["price"]["id"] = "price_of_last_year"
@@ -267,7 +273,7 @@ async def test_a_price_of_former_times_is_worth_the_plan_it_was_sold_as(
     assert await stripe.subscription(customer_id, known, now) == known  # not ours to judge
 
 
-async def test_a_plan_without_a_price_cannot_be_bought(stripe: Stripe):
+async def test_a_plan_without_a_price_cannot_be_bought(stripe: Stripe) -> None:
     with pytest.raises(Problem) as refused:
         await stripe.checkout(order("cus_1", "enterprise"), datetime.now(UTC))
     assert refused.value.code == "billing_not_configured"
@@ -276,7 +282,7 @@ async def test_a_plan_without_a_price_cannot_be_bought(stripe: Stripe):
 
 async def test_a_stripe_that_is_away_or_refuses_is_unavailable_and_tells_no_secret(
     server: StripeServer, stripe: Stripe, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     server.down = True
     with pytest.raises(Unavailable):
         await stripe.customer("ws_1")

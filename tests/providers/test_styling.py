@@ -15,27 +15,27 @@ from tests.receivers import letter
 SHEET = "<style>p{color:red} a:hover{color:green} @media print{p{color:black}}</style>"
 
 
-def test_a_style_sheet_is_written_into_the_elements_it_names():
+def test_a_style_sheet_is_written_into_the_elements_it_names() -> None:
     assert '<p style="color: red;">Hi</p>' in inlined(f"<html>{SHEET}<body><p>Hi</p>")
 
 
-def test_what_an_element_cannot_say_stays_in_the_style_sheet():
+def test_what_an_element_cannot_say_stays_in_the_style_sheet() -> None:
     made = inlined(f"<html>{SHEET}<body><p>Hi</p>")
     assert "a:hover" in made
     assert "@media print" in made
     assert made.count("color:red") == 0
 
 
-def test_an_elements_own_style_wins():
+def test_an_elements_own_style_wins() -> None:
     assert 'style="color: blue"' in inlined(f'{SHEET}<p style="color: blue">Hi</p>')
 
 
 @pytest.mark.parametrize("markup", ["<p>Hi", "", "<p style='x'>&nbsp;</p>", "plain & simple"])
-def test_without_a_style_sheet_not_a_character_changes(markup):
+def test_without_a_style_sheet_not_a_character_changes(markup) -> None:
     assert inlined(markup) == markup
 
 
-def test_a_mail_is_sent_with_its_styles_in_its_elements_and_its_text_without_them():
+def test_a_mail_is_sent_with_its_styles_in_its_elements_and_its_text_without_them() -> None:
     sent = compose(
         letter(html=f"{SHEET}<p>Grüße</p>", preheader="Soon"), Sender.parse("a@acme.test")
     )
@@ -46,7 +46,7 @@ def test_a_mail_is_sent_with_its_styles_in_its_elements_and_its_text_without_the
     assert text.strip() == "Grüße"
 
 
-def test_no_style_sheet_is_fetched():
+def test_no_style_sheet_is_fetched() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mail.css"
@@ -85,7 +85,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_no_document_costs_much(what):
+def test_no_document_costs_much(what) -> None:
     """A crash here would take the worker with it."""
     began = time.process_time()
     made = inlined(HOSTILE[what])

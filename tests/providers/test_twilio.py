@@ -61,7 +61,7 @@ async def refused(server: TwilioServer, message: Message | None = None, **more: 
     return caught.value
 
 
-async def test_a_text_message_is_what_the_messages_api_takes(server: TwilioServer):
+async def test_a_text_message_is_what_the_messages_api_takes(server: TwilioServer) -> None:
     sid = await sent(server, text(), callback_url="https://tidings.test/v1/callbacks/twilio/t")
     assert server.accepted == {
         sid: {
@@ -74,7 +74,7 @@ async def test_a_text_message_is_what_the_messages_api_takes(server: TwilioServe
     }
 
 
-async def test_a_messaging_service_takes_the_senders_place(server: TwilioServer):
+async def test_a_messaging_service_takes_the_senders_place(server: TwilioServer) -> None:
     await sent(server, text(), sender=SERVICE)
     [form] = server.accepted.values()
     assert form == {
@@ -84,7 +84,9 @@ async def test_a_messaging_service_takes_the_senders_place(server: TwilioServer)
     }
 
 
-async def test_whatsapp_is_a_prefix_and_approved_content_has_variables(server: TwilioServer):
+async def test_whatsapp_is_a_prefix_and_approved_content_has_variables(
+    server: TwilioServer,
+) -> None:
     approved = {"contentSid": "HX" + "1" * 32, "variables": '{"1":"Ada"}'}
     await sent(server, text("whatsapp", **approved))
     [form] = server.accepted.values()
@@ -121,7 +123,7 @@ async def test_whatsapp_is_a_prefix_and_approved_content_has_variables(server: T
 )
 async def test_every_error_says_whether_twilio_may_have_the_message(
     server: TwilioServer, status: int, code: int, outcome: str, reason: str
-):
+) -> None:
     server.script.append(refusal(status, code, "Because.\r\nOf this."))
     error = await refused(server)
     assert (error.outcome, error.code) == (outcome, reason)
@@ -129,7 +131,7 @@ async def test_every_error_says_whether_twilio_may_have_the_message(
     assert server.accepted == {}
 
 
-async def test_a_pause_that_is_asked_for_is_told(server: TwilioServer):
+async def test_a_pause_that_is_asked_for_is_told(server: TwilioServer) -> None:
     server.script.append(refusal(429, 20429, Retry_After="7"))
     assert (await refused(server)).retry_after_seconds == 7
     server.script.append(refusal(429, 20429, Retry_After="86400"))
@@ -138,7 +140,9 @@ async def test_a_pause_that_is_asked_for_is_told(server: TwilioServer):
     assert (await refused(server)).retry_after_seconds is None
 
 
-async def test_a_wrong_token_is_our_settings_fault_and_stands_in_no_sentence(server: TwilioServer):
+async def test_a_wrong_token_is_our_settings_fault_and_stands_in_no_sentence(
+    server: TwilioServer,
+) -> None:
     account = Account(SID, "a wrong token", NUMBER)
     async with api.client() as client:
         with pytest.raises(SendError) as caught:
@@ -148,14 +152,14 @@ async def test_a_wrong_token_is_our_settings_fault_and_stands_in_no_sentence(ser
 
 
 @pytest.mark.parametrize("behaviour", [DROP, DROP_ACCEPTED, HTML])
-async def test_without_a_clear_answer_nobody_knows(server: TwilioServer, behaviour: str):
+async def test_without_a_clear_answer_nobody_knows(server: TwilioServer, behaviour: str) -> None:
     server.script.append(behaviour)
     error = await refused(server)
     assert (error.outcome, error.code) == ("unknown", "outcome_unknown")
     assert len(server.asked) == 1  # and it is not asked twice
 
 
-async def test_a_send_that_is_cut_off_says_on_which_side_it_was(server: TwilioServer):
+async def test_a_send_that_is_cut_off_says_on_which_side_it_was(server: TwilioServer) -> None:
     server.script.append(STALL)
     sending = asyncio.create_task(refused(server))
     async with asyncio.timeout(10):
@@ -168,7 +172,7 @@ async def test_a_send_that_is_cut_off_says_on_which_side_it_was(server: TwilioSe
     )
 
 
-async def test_a_provider_that_is_away_has_nothing(server: TwilioServer):
+async def test_a_provider_that_is_away_has_nothing(server: TwilioServer) -> None:
     await server.listener.stop()
     error = await refused(server)
     assert (error.outcome, error.code) == ("not_accepted", "provider_unreachable")
@@ -178,5 +182,5 @@ async def test_a_provider_that_is_away_has_nothing(server: TwilioServer):
     ("sender", "replies"),
     [(NUMBER, "all"), ("40404", "all"), ("MG" + "0" * 32, "american"), ("Acme", "none")],
 )
-def test_which_senders_can_be_answered(sender: str, replies: str):
+def test_which_senders_can_be_answered(sender: str, replies: str) -> None:
     assert Twilio(httpx2.AsyncClient(), "sms", Account(SID, TOKEN, sender)).replies == replies

@@ -19,7 +19,7 @@ def read(form: dict[str, str], url: str = URL) -> object:
     return twilio_callbacks.read(TOKEN, url, [twilio_server.signature(url, form)], body)
 
 
-def test_the_signature_is_that_of_twilio_s_own_libraries():
+def test_the_signature_is_that_of_twilio_s_own_libraries() -> None:
     """Their vector."""
     form = {
         "CallSid": "CA1234567890ABCDE",
@@ -48,7 +48,7 @@ def test_the_signature_is_that_of_twilio_s_own_libraries():
 )
 def test_every_status_says_what_became_of_the_message(
     status: str, code: str, became: tuple[str, str | None]
-):
+) -> None:
     report = read({"MessageSid": "SM1", "MessageStatus": status, "ErrorCode": code})
     assert isinstance(report, Report)
     assert (report.became.status, report.became.code) == became
@@ -59,7 +59,7 @@ def test_every_status_says_what_became_of_the_message(
     )
 
 
-def test_a_status_that_is_not_known_or_has_no_reference_is_none_of_our_business():
+def test_a_status_that_is_not_known_or_has_no_reference_is_none_of_our_business() -> None:
     assert read({"MessageSid": "SM1", "MessageStatus": "of next year"}) is None
     assert read({"MessageSid": "SM1", "MessageStatus": "sent"}, "https://tidings.test/x") is None
 
@@ -81,7 +81,7 @@ def test_a_status_that_is_not_known_or_has_no_reference_is_none_of_our_business(
         ),
     ],
 )
-def test_what_people_write_is_read(form: dict[str, str], text: Inbound):
+def test_what_people_write_is_read(form: dict[str, str], text: Inbound) -> None:
     assert read(form) == text
 
 
@@ -104,6 +104,6 @@ RIGHT = twilio_server.signature(URL, FORM)
         (URL, [RIGHT], ""),
     ],
 )
-def test_what_nobody_signed_is_not_read(url: str, signatures: list[str], body: str):
+def test_what_nobody_signed_is_not_read(url: str, signatures: list[str], body: str) -> None:
     with pytest.raises(Unsigned):
         twilio_callbacks.read(TOKEN, url, signatures, body.encode())

@@ -14,7 +14,7 @@ from app.process import Process
 from tests.cast import client as cast_client
 
 
-async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.AsyncClient):
+async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.AsyncClient) -> None:
     response = await client.get("/account?anything=at-all")
     assert response.status_code == 200
     [script] = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
@@ -26,7 +26,7 @@ async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.Asyn
     assert "://" not in response.text
 
 
-async def test_it_leads_to_the_console_where_there_is_one(process: Process):
+async def test_it_leads_to_the_console_where_there_is_one(process: Process) -> None:
     for console in (True, False):
         settings = replace(process.settings, console=console)
         async with cast_client(replace(process, settings=settings)) as client:
@@ -37,12 +37,12 @@ async def test_it_leads_to_the_console_where_there_is_one(process: Process):
 LINKED = [kind for kind in account_mail.LETTERS if kind != "owner_invitation"]
 
 
-async def test_it_knows_every_letter(client: httpx2.AsyncClient):
+async def test_it_knows_every_letter(client: httpx2.AsyncClient) -> None:
     page = (await client.get("/account")).text
     assert re.findall(r"^  (\w+): {$", page, re.MULTILINE) == LINKED
 
 
-async def test_it_posts_to_paths_that_exist(client: httpx2.AsyncClient):
+async def test_it_posts_to_paths_that_exist(client: httpx2.AsyncClient) -> None:
     page = (await client.get("/account")).text
     paths = re.findall(r'path: "([\w/]+)"', page)
     assert len(paths) == len(LINKED)

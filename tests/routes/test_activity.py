@@ -22,7 +22,9 @@ async def happened(cast: Cast, process: Process, events: int) -> str:
     return str(sent.json()["contactId"])
 
 
-async def test_runs_and_messages_stand_in_the_order_of_their_making(cast: Cast, process: Process):
+async def test_runs_and_messages_stand_in_the_order_of_their_making(
+    cast: Cast, process: Process
+) -> None:
     contact_id = await happened(cast, process, 3)
     page = await cast.vic.read(f"/contacts/{contact_id}/activity")
     assert page["nextCursor"] is None
@@ -39,7 +41,9 @@ async def test_runs_and_messages_stand_in_the_order_of_their_making(cast: Cast, 
     assert message["message"] == {k: v for k, v in shown.items() if k != "content"}
 
 
-async def test_what_a_contact_did_stands_before_what_it_started(cast: Cast, process: Process):
+async def test_what_a_contact_did_stands_before_what_it_started(
+    cast: Cast, process: Process
+) -> None:
     trigger = {"source": "event", "name": "order_paid"}
     await cast.ed.made("/workflows", {"name": "Paid", "state": "ACTIVE", "trigger": trigger})
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
@@ -70,7 +74,7 @@ async def walked(cast: Cast, contact_id: str, limit: int) -> list[Any]:
     return seen
 
 
-async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Process):
+async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Process) -> None:
     contact_id = await happened(cast, process, 3)
     whole = (await cast.vic.read(f"/contacts/{contact_id}/activity"))["data"]
     for limit in (1, 2, 5):
@@ -80,7 +84,7 @@ async def test_pages_of_an_activity_follow_each_other(cast: Cast, process: Proce
 @pytest.mark.parametrize("gone", ["runs", "messages"])
 async def test_pages_go_on_behind_what_was_removed_while_they_were_read(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, gone: str
-):
+) -> None:
     """Retention removes a kind after the ids were read, and before the rows are."""
     contact_id = await happened(cast, process, 3)
     whole = (await cast.vic.read(f"/contacts/{contact_id}/activity"))["data"]
@@ -94,7 +98,7 @@ async def test_pages_go_on_behind_what_was_removed_while_they_were_read(
         assert await walked(cast, contact_id, limit) == kept, limit
 
 
-async def test_an_activity_may_be_of_a_time(cast: Cast, process: Process):
+async def test_an_activity_may_be_of_a_time(cast: Cast, process: Process) -> None:
     """Compared is what is shown."""
     url = f"/contacts/{await happened(cast, process, 2)}"
     await cast.ed.post(f"{url}/events", {"name": "seen"})
@@ -107,7 +111,7 @@ async def test_an_activity_may_be_of_a_time(cast: Cast, process: Process):
             assert found == [item for item in whole if holds(item["createdAt"])]
 
 
-async def test_a_contact_to_whom_nothing_happened_has_none(cast: Cast):
+async def test_a_contact_to_whom_nothing_happened_has_none(cast: Cast) -> None:
     made = await cast.ed.made("/contacts", {"email": "ada@x.test"})
     url = f"/contacts/{made['id']}/activity"
     assert await cast.vic.read(url) == {"data": [], "nextCursor": None}

@@ -43,14 +43,14 @@ async def failed(cast: Cast, process: Process) -> None:
     await settle(process)
 
 
-async def test_only_a_super_admin_s_own_session_may(cast: Cast, root: Person):
+async def test_only_a_super_admin_s_own_session_may(cast: Cast, root: Person) -> None:
     assert (await root.get("/admin/stats")).status_code == 200
     for person in (cast.olivia, cast.mallory):  # a key, even that of a super-admin
         response = await person.get("/admin/stats")
         assert (response.status_code, response.json()["code"]) == (403, "forbidden")
 
 
-async def test_workspaces_and_users_are_found_by_how_they_begin(cast: Cast, root: Person):
+async def test_workspaces_and_users_are_found_by_how_they_begin(cast: Cast, root: Person) -> None:
     every = (await root.read("/admin/workspaces"))["data"]
     assert {one["name"] for one in every} >= {"Acme", "Rival"}
     [acme] = (await root.read("/admin/workspaces?q=acm"))["data"]
@@ -60,7 +60,7 @@ async def test_workspaces_and_users_are_found_by_how_they_begin(cast: Cast, root
     assert (vic["id"], vic["workspaces"]) == (cast.vic.user_id, 1)
 
 
-async def test_who_belongs_where_is_found_from_both_sides(cast: Cast, root: Person):
+async def test_who_belongs_where_is_found_from_both_sides(cast: Cast, root: Person) -> None:
     mine = f"/admin/users?workspaceId={cast.olivia.workspace_id}"
     acme = {cast.olivia.email, cast.adam.email, cast.ed.email, cast.vic.email}
     assert {one["email"] for one in (await root.read(mine))["data"]} == acme
@@ -74,7 +74,7 @@ async def test_who_belongs_where_is_found_from_both_sides(cast: Cast, root: Pers
 
 async def test_runs_and_attempts_of_all_workspaces_are_listed_by_any_status(
     cast: Cast, root: Person, process: Process
-):
+) -> None:
     await failed(cast, process)
     tokens = [await hook(process, who.workspace_id) for who in (cast.ed, cast.mallory)]
     for token in tokens:
@@ -107,12 +107,12 @@ async def test_runs_and_attempts_of_all_workspaces_are_listed_by_any_status(
     assert (await root.read(f"/admin/runs?createdBefore={later}"))["data"] == every[1:]
 
 
-def test_every_status_is_read():
+def test_every_status_is_read() -> None:
     assert get_args(RunStatus) == store.RUN_STATUSES
     assert set(get_args(AttemptStatus)) == set(store.ATTEMPT_STATUSES)
 
 
-async def test_the_trails_of_all_are_one_list(cast: Cast, root: Person):
+async def test_the_trails_of_all_are_one_list(cast: Cast, root: Person) -> None:
     await cast.ed.made("/contacts", {"email": "ada@x.test"})
     await cast.mallory.made("/contacts", {"email": "ada@x.test"})
     entries = (await root.read("/admin/audit-logs?action=contact.created"))["data"]
@@ -122,7 +122,7 @@ async def test_the_trails_of_all_are_one_list(cast: Cast, root: Person):
     assert [entry["workspaceId"] for entry in (await root.read(url))["data"]] == listed[1:]
 
 
-async def test_a_page_follows_the_other(cast: Cast, root: Person):
+async def test_a_page_follows_the_other(cast: Cast, root: Person) -> None:
     first = await root.read("/admin/workspaces?limit=1")
     second = await root.read(f"/admin/workspaces?limit=1&cursor={first['nextCursor']}")
     names = {page["data"][0]["name"] for page in (first, second)}
@@ -132,7 +132,7 @@ async def test_a_page_follows_the_other(cast: Cast, root: Person):
 
 async def test_a_suspended_workspace_takes_says_and_sends_nothing(
     cast: Cast, root: Person, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     url = f"/v1/webhooks/in/{await hook(process, cast.ed.workspace_id)}"
     event = {"email": "ada@x.test"}
     assert (await client.post(url, json=event)).status_code == 202  # its message is still to go
@@ -153,12 +153,12 @@ async def test_a_suspended_workspace_takes_says_and_sends_nothing(
 
 async def test_a_suspension_is_answered_once_nobody_sends_by_what_was_so_before(
     cast: Cast, root: Person, process: Process
-):
+) -> None:
     path = f"/admin/workspaces/{cast.ed.workspace_id}/suspend"
     await waits_for_an_intent(cast, process, lambda: root.post(path))
 
 
-async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, root: Person):
+async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, root: Person) -> None:
     """What is the person's own and the operator's is not barred, and all else is, at once."""
     mine = f"/admin/workspaces/{root.workspace_id}"
     assert (await root.post(f"{mine}/suspend")).json()["suspended"]
@@ -180,7 +180,9 @@ async def test_who_suspends_their_own_workspace_is_not_locked_out(cast: Cast, ro
     assert (await root.post("/auth/logout")).status_code == 204
 
 
-async def test_in_health_all_invariants_are_zero(cast: Cast, root: Person, process: Process):
+async def test_in_health_all_invariants_are_zero(
+    cast: Cast, root: Person, process: Process
+) -> None:
     await failed(cast, process)
     found = await root.read("/admin/invariants")
     assert found.pop("healthy") is True
@@ -190,7 +192,7 @@ async def test_in_health_all_invariants_are_zero(cast: Cast, root: Person, proce
     assert (stats["workspaces"], stats["activeDefinitions"], stats["dueRuns"]) == (2, 1, 0)
 
 
-async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process):
+async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process) -> None:
     token = await hook(process, cast.ed.workspace_id)
     await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
     async with process.database.write() as db:
@@ -203,7 +205,7 @@ async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process
 @kinds
 async def test_work_of_every_kind_that_nobody_does_shows(
     cast: Cast, root: Person, process: Process, kind: Kind
-):
+) -> None:
     id = await founded(process.database)
     await due(process.database, id, 1, kind=kind, since=timedelta(hours=1))
     found = await root.read("/admin/invariants")
@@ -216,7 +218,7 @@ async def test_work_of_every_kind_that_nobody_does_shows(
 @kinds
 async def test_a_row_without_its_job_and_a_job_without_its_row_show(
     cast: Cast, root: Person, process: Process, kind: Kind
-):
+) -> None:
     id = await founded(process.database)
     [row_id] = await due(process.database, id, 1, kind=kind, since=timedelta(minutes=-10))
     found = await root.read("/admin/invariants")
@@ -229,7 +231,7 @@ async def test_a_row_without_its_job_and_a_job_without_its_row_show(
 
 async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
     cast: Cast, root: Person, process: Process
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id)
     await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
     [row] = await process.claim("run", [], 10)
@@ -245,7 +247,7 @@ async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
 
 async def test_an_orphan_is_found_behind_any_number_of_others_or_said_to_be_left(
     cast: Cast, root: Person, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(store, "RUNS_AT_ONCE", 2)
     for person in (cast.ed, cast.mallory):
         token = await hook(process, person.workspace_id)
@@ -267,7 +269,7 @@ async def test_an_orphan_is_found_behind_any_number_of_others_or_said_to_be_left
 
 async def test_no_orphan_is_passed_over_because_runs_end_meanwhile(
     cast: Cast, root: Person, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id)
     for name in "abcde":
         await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": f"{name}@x.test"})
@@ -296,7 +298,7 @@ async def an_hour_ago(process: Process):
 # --- how much -------------------------------------------------------------------------------------
 
 
-async def test_an_operator_limits_what_a_workspace_sends_in_a_day(cast: Cast, root: Person):
+async def test_an_operator_limits_what_a_workspace_sends_in_a_day(cast: Cast, root: Person) -> None:
     url = f"/admin/workspaces/{cast.olivia.workspace_id}"
     read = await root.get(url)
     assert read.json()["dailyLimit"] is None
@@ -314,7 +316,7 @@ async def test_an_operator_limits_what_a_workspace_sends_in_a_day(cast: Cast, ro
 
 
 @pytest.mark.parametrize("limit", [-1, 1_000_000_000, 1.5, "many", True])
-async def test_a_limit_that_is_none_is_named(cast: Cast, root: Person, limit: object):
+async def test_a_limit_that_is_none_is_named(cast: Cast, root: Person, limit: object) -> None:
     url = f"/admin/workspaces/{cast.olivia.workspace_id}"
     response = await root.patch(url, {"dailyLimit": limit})
     assert response.status_code == 422

@@ -28,7 +28,7 @@ ONE_ENGINE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @ONE_ENGINE
 async def test_no_other_secret_of_ours_is_a_bearer(
     cast: Cast, process: Process, token_to: Letter, database_url: str
-):
+) -> None:
     await cast.adam.made("/memberships/invitations", {"email": "eve@example.com", "role": "admin"})
     async with visiting(process) as client:
         await client.post("/auth/password/forgot", json={"email": cast.ed.email})
@@ -60,7 +60,7 @@ async def test_no_other_secret_of_ours_is_a_bearer(
 @pytest.mark.parametrize("parameter", ["api_key", "access_token", "token", "key", "authorization"])
 async def test_a_key_in_a_query_string_opens_nothing_and_is_not_logged(
     cast: Cast, parameter: str, records: Records, database_url: str
-):
+) -> None:
     response = await cast.client.get(f"/contacts?{parameter}={cast.olivia.key}")
     assert response.status_code == 401
     assert [line["path"] for line in records() if line["event"] == "request"] == ["/contacts"]
@@ -71,7 +71,7 @@ async def test_a_key_in_a_query_string_opens_nothing_and_is_not_logged(
 @pytest.mark.parametrize("where", ["jku", "x5u", "jwk"])
 async def test_nobody_asks_where_a_token_says_that_its_key_is(
     cast: Cast, process: Process, where: str, database_url: str
-):
+) -> None:
     own = process.vault.jwt_keys.keys[0]
     mallory = OctKey.import_key({"kty": "oct", "k": "bWFsbG9yeSdzIG93biBrZXksIGxvbmcgZW5vdWdo"})
     keys = {"keys": [mallory.as_dict(private=True)]}
@@ -101,7 +101,7 @@ NOT_THERE = [
 
 
 @ONE_ENGINE
-async def test_there_is_no_other_door(cast: Cast, database_url: str):
+async def test_there_is_no_other_door(cast: Cast, database_url: str) -> None:
     """No debug page, no old version, and one spelling of every path, also for an owner."""
     answers = {path: (await cast.olivia.get(path)).status_code for path in NOT_THERE}
     assert answers == dict.fromkeys(NOT_THERE, 404)
@@ -120,7 +120,7 @@ OVERRIDES = [
 
 
 @ONE_ENGINE
-async def test_no_header_makes_a_request_another_one(cast: Cast, database_url: str):
+async def test_no_header_makes_a_request_another_one(cast: Cast, database_url: str) -> None:
     made = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     for headers in OVERRIDES:
         for method in ("GET", "POST"):
@@ -157,7 +157,7 @@ SOUGHT = [
 @ONE_ENGINE
 async def test_no_filter_no_search_and_no_export_finds_a_rival_s(
     cast: Cast, process: Process, database_url: str
-):
+) -> None:
     ada = {"email": "ada@example.com", "phone": "+4915112345678", "lastName": "Lovelace"}
     contact = await cast.ed.made(
         "/contacts", {**ada, "tags": ["lead"], "metadata": {"plan": "pro"}}
@@ -197,7 +197,7 @@ async def test_no_filter_no_search_and_no_export_finds_a_rival_s(
 )
 async def test_a_definition_is_no_larger_than_anybody_reads(
     cast: Cast, steps: list[Any], status: int, pointer: str | None, database_url: str
-):
+) -> None:
     for state in ("DRAFT", "ACTIVE"):
         refused = await cast.ed.post("/workflows", {"name": "W", "state": state, "steps": steps})
         assert refused.status_code == status, refused.text
@@ -209,7 +209,7 @@ async def test_a_definition_is_no_larger_than_anybody_reads(
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_what_is_taken_away_in_one_process_is_gone_in_the_other(
     cast: Cast, process: Process, database_url: str
-):
+) -> None:
     """Which has seen each of them before, and remembers none."""
 
     async def signed_in(visitor: httpx2.AsyncClient, person: Person) -> dict[str, str]:
@@ -252,7 +252,9 @@ async def test_what_is_taken_away_in_one_process_is_gone_in_the_other(
 AT_ONCE = 20  # all wait for one row: more, on a machine with no time for us, would wait too long
 
 
-async def test_many_changes_at_once_end_in_one_state_that_is_told_alike_everywhere(cast: Cast):
+async def test_many_changes_at_once_end_in_one_state_that_is_told_alike_everywhere(
+    cast: Cast,
+) -> None:
     steps = [{"id": "out", "type": "exit"}]
     workflow = await cast.ed.made("/workflows", {"name": "W", "trigger": WEBHOOK, "steps": steps})
     contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})

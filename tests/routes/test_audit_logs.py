@@ -216,7 +216,7 @@ def shape(act: str) -> str:
     )
 
 
-def test_every_route_that_changes_something_is_looked_at():
+def test_every_route_that_changes_something_is_looked_at() -> None:
     mutating = {
         re.sub(r"\{\w+(:path)?\}", "{}", f"{endpoint.method} {endpoint.path}")
         for endpoint in ROUTES
@@ -228,7 +228,7 @@ def test_every_route_that_changes_something_is_looked_at():
     assert not looked_at & left_out
 
 
-async def test_an_act_leaves_one_entry(cast: Cast, process: Process):
+async def test_an_act_leaves_one_entry(cast: Cast, process: Process) -> None:
     olivia, ids = cast.olivia, {}
     for act, body, action in ACTS:
         before = len(await trail(olivia))
@@ -267,7 +267,9 @@ def filled(value: Any, ids: Mapping[str, str]) -> Any:
             return value
 
 
-async def test_a_refused_event_that_is_retried_leaves_one_entry(cast: Cast, process: Process):
+async def test_a_refused_event_that_is_retried_leaves_one_entry(
+    cast: Cast, process: Process
+) -> None:
     made = await cast.olivia.made("/workflows", {**DEFINITION, "steps": []})
     url = httpx2.URL(made["trigger"]["webhookUrl"]).path
     assert (await cast.client.post(url, json={"email": "ada@x.test"})).status_code == 404
@@ -280,7 +282,7 @@ async def test_a_refused_event_that_is_retried_leaves_one_entry(cast: Cast, proc
     assert [entry["action"] for entry in await trail(cast.olivia)] == listed
 
 
-async def test_refused_and_repeated_calls_leave_none(cast: Cast):
+async def test_refused_and_repeated_calls_leave_none(cast: Cast) -> None:
     headers = {"Idempotency-Key": "once"}
     for _ in range(2):
         await cast.olivia.post("/contacts", {"email": "a@x.test"}, headers=headers)
@@ -289,7 +291,9 @@ async def test_refused_and_repeated_calls_leave_none(cast: Cast):
     assert [entry["action"] for entry in await trail(cast.olivia)] == ["contact.created"]
 
 
-async def test_an_erased_contact_is_forgotten_in_the_trail_too(cast: Cast, process: Process):
+async def test_an_erased_contact_is_forgotten_in_the_trail_too(
+    cast: Cast, process: Process
+) -> None:
     contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
     await chain.seal(process)
     await cast.ed.delete(f"/contacts/{contact['id']}")
@@ -299,7 +303,9 @@ async def test_an_erased_contact_is_forgotten_in_the_trail_too(cast: Cast, proce
     assert entries[1]["changes"] is None
 
 
-async def test_the_trail_can_be_filtered_exported_and_verified(cast: Cast, process: Process):
+async def test_the_trail_can_be_filtered_exported_and_verified(
+    cast: Cast, process: Process
+) -> None:
     contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
     await cast.adam.made("/templates", {"name": "T", "channel": "email", "content": HELLO})
     [made, _] = reversed(await trail(cast.olivia))
@@ -330,7 +336,7 @@ async def actions(process: Process, workspace_id: str) -> list[str]:
 
 async def test_the_life_of_an_account_is_in_the_trail(
     visitor: httpx2.AsyncClient, process: Process, token_to: Letter
-):
+) -> None:
     new = {"email": "eve@x.test", "password": PASSWORD, "name": "Eve", "workspaceName": "Eve's"}
     made = (await visitor.post("/auth/register", json=new)).json()
     home = made["workspace"]["id"]
@@ -365,7 +371,7 @@ async def test_the_life_of_an_account_is_in_the_trail(
 
 async def test_members_come_change_and_go_in_the_trail(
     cast: Cast, visitor: httpx2.AsyncClient, process: Process, token_to: Letter
-):
+) -> None:
     await cast.olivia.post("/memberships", {"email": "eve@x.test", "role": "viewer"})
     given = {"token": await token_to("eve@x.test"), "name": "Eve", "password": PASSWORD}
     joined = (await visitor.post("/memberships/invitations/accept", json=given)).json()

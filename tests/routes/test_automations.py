@@ -53,7 +53,7 @@ async def drawn(person: Person) -> dict[str, Any]:
     return made
 
 
-async def test_a_new_automation_is_a_draft_answered_whole_with_where_it_is(cast: Cast):
+async def test_a_new_automation_is_a_draft_answered_whole_with_where_it_is(cast: Cast) -> None:
     response = await cast.ed.post(AUTOMATIONS, {"name": "Empty"})
     made = response.json()
     assert (response.status_code, made["state"], made["version"]) == (201, "DRAFT", 0)
@@ -72,7 +72,7 @@ def without_trigger(response: httpx2.Response) -> bytes:
     return response.content.replace(shown, b"{}")
 
 
-async def test_the_editor_s_own_keys_and_numbers_come_back_as_they_were_saved(cast: Cast):
+async def test_the_editor_s_own_keys_and_numbers_come_back_as_they_were_saved(cast: Cast) -> None:
     made = await drawn(cast.ed)
     url = f"{AUTOMATIONS}/{made['id']}"
     assert DRAWN in without_trigger(await cast.vic.get(url))
@@ -87,7 +87,7 @@ async def test_the_editor_s_own_keys_and_numbers_come_back_as_they_were_saved(ca
     assert b'"viewport"' not in shown
 
 
-async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast):
+async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast) -> None:
     made = await drawn(cast.ed)
     url = f"{AUTOMATIONS}/{made['id']}"
     start = node("t", "trigger")
@@ -117,7 +117,7 @@ async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast):
     assert await cast.ed.read(url) == made
 
 
-async def test_what_a_draft_may_lack_is_named_when_it_is_activated(cast: Cast):
+async def test_what_a_draft_may_lack_is_named_when_it_is_activated(cast: Cast) -> None:
     start, stop = node("t", "trigger"), node("x", "exit")
     for graph, wrong in (
         ({"nodes": [stop]}, ["/graph/nodes"]),
@@ -157,7 +157,7 @@ async def test_what_a_draft_may_lack_is_named_when_it_is_activated(cast: Cast):
 
 async def test_an_active_graph_walks_and_a_changed_one_is_a_new_version(
     cast: Cast, process: Process
-):
+) -> None:
     made = await drawn(cast.ed)
     url = f"{AUTOMATIONS}/{made['id']}"
     active = (await cast.ed.patch(url, {"state": "ACTIVE"})).json()
@@ -180,7 +180,7 @@ async def test_an_active_graph_walks_and_a_changed_one_is_a_new_version(
 
 async def test_a_deleted_automation_is_hidden_and_its_runs_stay_readable(
     cast: Cast, process: Process
-):
+) -> None:
     made = await drawn(cast.ed)
     url = f"{AUTOMATIONS}/{made['id']}"
     active = (await cast.ed.patch(url, {"state": "ACTIVE"})).json()
@@ -205,7 +205,7 @@ async def test_a_deleted_automation_is_hidden_and_its_runs_stay_readable(
     assert listed["id"] == run["id"]
 
 
-async def test_lists_leave_out_the_graph_and_filter_by_state_and_name(cast: Cast):
+async def test_lists_leave_out_the_graph_and_filter_by_state_and_name(cast: Cast) -> None:
     held, other = await drawn(cast.ed), await cast.ed.made(AUTOMATIONS, {"name": "Other"})
     await cast.ed.patch(f"{AUTOMATIONS}/{held['id']}", {"state": "ACTIVE"})
     await cast.ed.made("/workflows", {"name": "Held"})
@@ -221,7 +221,7 @@ async def test_lists_leave_out_the_graph_and_filter_by_state_and_name(cast: Cast
         assert all("graph" not in one for one in listed)
 
 
-async def test_a_workflow_is_no_automation(cast: Cast):
+async def test_a_workflow_is_no_automation(cast: Cast) -> None:
     workflow = await cast.ed.made("/workflows", {"name": "W"})
     url = f"{AUTOMATIONS}/{workflow['id']}"
     for response in (await cast.ed.get(url), await cast.ed.delete(url)):

@@ -75,7 +75,9 @@ async def end_period(process: Process, person: Person) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_new_workspace_has_the_free_plan_and_sees_what_there_is(olivia: Person, cast: Cast):
+async def test_a_new_workspace_has_the_free_plan_and_sees_what_there_is(
+    olivia: Person, cast: Cast
+) -> None:
     await cast.ed.made("/contacts", {"email": "ada@example.com"})
     plan = await plan_of(cast.vic)
     assert (plan["plan"], plan["status"], plan["nextPlan"]) == ("starter", "active", None)
@@ -94,7 +96,9 @@ async def test_a_new_workspace_has_the_free_plan_and_sees_what_there_is(olivia: 
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_audit_feed_opens_with_the_plan(olivia: Person, cast: Cast, process: Process):
+async def test_the_audit_feed_opens_with_the_plan(
+    olivia: Person, cast: Cast, process: Process
+) -> None:
     for path in ("/audit-logs", "/audit-logs/verify", "/audit-logs/export"):
         for person, code in ((cast.ed, "forbidden"), (cast.adam, "plan_required")):
             refused = await person.get(path)
@@ -115,7 +119,9 @@ async def begun(person: Person, plan: str = "growth") -> str:
     return urlsplit(made["checkoutUrl"]).path
 
 
-async def test_a_plan_is_paid_for_at_the_sandboxs_own_till(olivia: Person, process: Process):
+async def test_a_plan_is_paid_for_at_the_sandboxs_own_till(
+    olivia: Person, process: Process
+) -> None:
     checkout_page = await begun(olivia)
     page = await olivia.client.get(checkout_page)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -144,12 +150,12 @@ async def test_a_plan_is_paid_for_at_the_sandboxs_own_till(olivia: Person, proce
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_way_to_the_till_is_a_secret_of_the_log(olivia: Person):
+async def test_the_way_to_the_till_is_a_secret_of_the_log(olivia: Person) -> None:
     assert masked(await begun(olivia)) == "/sandbox/checkouts/***"
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_whoever_cancels_has_not_paid(olivia: Person):
+async def test_whoever_cancels_has_not_paid(olivia: Person) -> None:
     checkout_page = await begun(olivia)
     for _ in range(2):
         gone = await olivia.client.post(f"{checkout_page}/cancel")
@@ -159,7 +165,7 @@ async def test_whoever_cancels_has_not_paid(olivia: Person):
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_till_that_is_old_or_none_is_not_found(olivia: Person, process: Process):
+async def test_a_till_that_is_old_or_none_is_not_found(olivia: Person, process: Process) -> None:
     checkout_page = await begun(olivia)
     async with process.database.write() as db:
         await db.execute("UPDATE checkouts SET expires_at = :now")
@@ -187,21 +193,21 @@ async def test_a_till_that_is_old_or_none_is_not_found(olivia: Person, process: 
 )
 async def test_what_it_costs_and_where_it_leads_is_not_for_clients_to_say(
     olivia: Person, changed: Mapping[str, Any], pointer: str
-):
+) -> None:
     refused = await olivia.post("/billing/checkout", {**WANTED, **changed})
     assert refused.status_code == 422
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_only_a_higher_plan_is_sold(olivia: Person):
+async def test_only_a_higher_plan_is_sold(olivia: Person) -> None:
     await olivia.client.post(f"{await begun(olivia, 'scale')}/complete")
     for plan in ("growth", "scale"):
         refused = await olivia.post("/billing/checkout", {**WANTED, "plan": plan})
         assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
-async def test_two_tills_at_once_end_in_the_higher_plan(olivia: Person):
+async def test_two_tills_at_once_end_in_the_higher_plan(olivia: Person) -> None:
     tills = [await begun(olivia, plan) for plan in ("scale", "growth", "growth")]
     paid = await asyncio.gather(
         *(olivia.client.post(f"{checkout_page}/complete") for checkout_page in tills)
@@ -214,7 +220,7 @@ async def test_two_tills_at_once_end_in_the_higher_plan(olivia: Person):
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_higher_plan_has_to_be_paid(olivia: Person):
+async def test_a_higher_plan_has_to_be_paid(olivia: Person) -> None:
     refused = await olivia.patch("/billing/plan", {"plan": "growth"})
     assert (refused.status_code, refused.json()["code"]) == (402, "payment_required")
     assert (await olivia.patch("/billing/plan", {"plan": "gold"})).status_code == 422
@@ -223,7 +229,7 @@ async def test_a_higher_plan_has_to_be_paid(olivia: Person):
 
 async def test_a_lower_plan_comes_when_the_period_ends(
     olivia: Person, process: Process, cast: Cast
-):
+) -> None:
     await olivia.client.post(f"{await begun(olivia)}/complete")
     before = await plan_of(olivia)
     lowered = (await olivia.patch("/billing/plan", {"plan": "starter"})).json()
@@ -246,7 +252,9 @@ async def test_a_lower_plan_comes_when_the_period_ends(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_the_operator_gives_to_all_cannot_be_lowered(olivia: Person, process: Process):
+async def test_what_the_operator_gives_to_all_cannot_be_lowered(
+    olivia: Person, process: Process
+) -> None:
     settings = replace(process.settings, default_plan="scale")
     async with casting.client(replace(process, settings=settings)) as client:
         person = replace(olivia, client=client)
@@ -256,7 +264,7 @@ async def test_what_the_operator_gives_to_all_cannot_be_lowered(olivia: Person, 
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_without_a_provider_nothing_is_sold(olivia: Person, process: Process):
+async def test_without_a_provider_nothing_is_sold(olivia: Person, process: Process) -> None:
     async with visiting(replace(process, billing=None, stripe=None)) as client:
         person = replace(olivia, client=client)
         for path, body in (("/billing/checkout", WANTED), (WEBHOOK, {})):
@@ -308,7 +316,7 @@ def updated(server: StripeServer, kind: str = "updated") -> bytes:
 
 async def test_a_plan_is_paid_for_through_stripe(
     buyer: Person, server: StripeServer, shop: Process
-):
+) -> None:
     checkout = await buyer.made("/billing/checkout", WANTED)
     session = server.newest(server.sessions)
     assert checkout["checkoutUrl"] == session["url"]
@@ -329,7 +337,7 @@ async def test_a_plan_is_paid_for_through_stripe(
 
 async def test_whoever_asks_again_with_the_same_key_is_led_to_the_same_till(
     buyer: Person, server: StripeServer, shop: Process
-):
+) -> None:
     async def ask(**changed: str) -> httpx2.Response:
         headers = {"Idempotency-Key": "k"}
         return await buyer.post("/billing/checkout", {**WANTED, **changed}, headers=headers)
@@ -358,7 +366,7 @@ async def test_whoever_asks_again_with_the_same_key_is_led_to_the_same_till(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_of_two_who_buy_at_once_for_the_first_time_neither_is_refused(
     buyer: Person, server: StripeServer
-):
+) -> None:
     """Both make Stripe's customer of the workspace, under one key, which Stripe refuses while it is
     in use."""
     server.collides = True
@@ -370,7 +378,7 @@ async def test_of_two_who_buy_at_once_for_the_first_time_neither_is_refused(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_is_not_signed_changes_nothing(buyer: Person, server: StripeServer):
+async def test_what_is_not_signed_changes_nothing(buyer: Person, server: StripeServer) -> None:
     body = await paid(buyer, server)
     for header in (signature(body, secret="whsec_other"), signature(body, at=1), "", "t=1,v0=1"):
         refused = await notify(buyer, body, **{"Stripe-Signature": header})
@@ -381,7 +389,9 @@ async def test_what_is_not_signed_changes_nothing(buyer: Person, server: StripeS
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_session_that_was_not_paid_changes_nothing(buyer: Person, server: StripeServer):
+async def test_a_session_that_was_not_paid_changes_nothing(
+    buyer: Person, server: StripeServer
+) -> None:
     await buyer.made("/billing/checkout", WANTED)
     body = server.pay(server.newest(server.sessions)["id"], status="incomplete")
     assert (await notify(buyer, body)).status_code == 200
@@ -392,7 +402,7 @@ async def test_a_session_that_was_not_paid_changes_nothing(buyer: Person, server
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_others_bought_is_ignored(buyer: Person, server: StripeServer):
+async def test_what_others_bought_is_ignored(buyer: Person, server: StripeServer) -> None:
     body = await paid(buyer, server)
     strangers = [
         event("customer.subscription.updated", {"customer": "cus_of_another_shop"}),
@@ -408,7 +418,7 @@ async def test_what_others_bought_is_ignored(buyer: Person, server: StripeServer
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_order_of_events_does_not_matter(buyer: Person, server: StripeServer):
+async def test_the_order_of_events_does_not_matter(buyer: Person, server: StripeServer) -> None:
     body = await paid(buyer, server)
     created, before = updated(server, "created"), updated(server)
     assert (await notify(buyer, before)).status_code == 200
@@ -420,7 +430,9 @@ async def test_the_order_of_events_does_not_matter(buyer: Person, server: Stripe
         assert (plan["plan"], plan["renewsAt"]) == ("starter", None)
 
 
-async def test_an_answer_that_was_overtaken_is_not_stored(buyer: Person, server: StripeServer):
+async def test_an_answer_that_was_overtaken_is_not_stored(
+    buyer: Person, server: StripeServer
+) -> None:
     """One event is heard, and what Stripe says to it comes late: meanwhile all is cancelled."""
     await notify(buyer, await paid(buyer, server, "growth"))
     server.newest(server.subscriptions)["status"] = "past_due"
@@ -436,7 +448,9 @@ async def test_an_answer_that_was_overtaken_is_not_stored(buyer: Person, server:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_whoever_pays_for_more_no_longer_pays_for_less(buyer: Person, server: StripeServer):
+async def test_whoever_pays_for_more_no_longer_pays_for_less(
+    buyer: Person, server: StripeServer
+) -> None:
     await notify(buyer, await paid(buyer, server, "growth"))
     await notify(buyer, await paid(buyer, server, "scale"))
     assert (await plan_of(buyer))["plan"] == "scale"
@@ -445,7 +459,9 @@ async def test_whoever_pays_for_more_no_longer_pays_for_less(buyer: Person, serv
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_plan_is_lowered_through_stripe(buyer: Person, server: StripeServer, shop: Process):
+async def test_a_plan_is_lowered_through_stripe(
+    buyer: Person, server: StripeServer, shop: Process
+) -> None:
     await notify(buyer, await paid(buyer, server, "scale"))
     before = await plan_of(buyer)
     lowered = (await buyer.patch("/billing/plan", {"plan": "growth"})).json()
@@ -465,7 +481,7 @@ async def test_a_plan_is_lowered_through_stripe(buyer: Person, server: StripeSer
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_stripe_that_is_away_changes_nothing_and_is_asked_again(
     buyer: Person, server: StripeServer
-):
+) -> None:
     await notify(buyer, await paid(buyer, server, "scale"))
     server.newest(server.subscriptions)["status"] = "canceled"
     server.down = True
@@ -483,7 +499,7 @@ async def test_a_stripe_that_is_away_changes_nothing_and_is_asked_again(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_nobody_pays_for_a_workspace_that_is_gone(
     buyer: Person, server: StripeServer, shop: Process
-):
+) -> None:
     await notify(buyer, await paid(buyer, server))
     wrong = await buyer.delete("/settings/workspace", json={"name": "Another"})
     assert (wrong.status_code, server.live()) == (422, [PRICES["growth"]])
@@ -498,7 +514,7 @@ async def test_nobody_pays_for_a_workspace_that_is_gone(
 
 async def test_a_workspace_whose_plan_was_ended_goes_whatever_changed_meanwhile(
     buyer: Person, server: StripeServer
-):
+) -> None:
     """Refused then, it would be left without the plan that somebody has paid for."""
     await notify(buyer, await paid(buyer, server))
     tag = (await buyer.get("/settings/workspace")).headers["etag"]
@@ -536,12 +552,14 @@ PRODUCTION = {
         ({"DEFAULT_PLAN": "gold"}, "DEFAULT_PLAN"),
     ],
 )
-def test_a_setting_that_cannot_be_right_stops_the_start(given: Mapping[str, str], word: str):
+def test_a_setting_that_cannot_be_right_stops_the_start(
+    given: Mapping[str, str], word: str
+) -> None:
     with pytest.raises(ConfigError, match=word):
         Settings.from_environ({**PRODUCTION, **given})
 
 
-def test_stripes_secrets_are_masked():
+def test_stripes_secrets_are_masked() -> None:
     secrets = {"STRIPE_SECRET_KEY": "sk_live_canary", "STRIPE_WEBHOOK_SECRET": "whsec_canary"}
     settings = Settings.from_environ({**PRODUCTION, **secrets})
     assert {"sk_live_canary", "whsec_canary"} <= set(settings.secrets())

@@ -32,7 +32,7 @@ async def person(cast: Cast, name: str, **given: Any) -> str:
     return str(made["id"])
 
 
-async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast):
+async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast) -> None:
     made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z", perMinute=600)
     assert made["state"] == "DRAFT"
     assert made["reason"] is None
@@ -76,7 +76,7 @@ async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast
 )
 async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
     cast: Cast, given: dict[str, Any], pointer: str
-):
+) -> None:
     new = {"name": "Summer", "templateId": await template(cast), "tag": "vip", **given}
     refused = await cast.ed.post("/broadcasts", new)
     assert refused.status_code == 422, refused.text
@@ -84,7 +84,7 @@ async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
     assert (await cast.vic.read("/broadcasts"))["data"] == []
 
 
-async def test_editors_write_broadcasts_and_admins_send_them(cast: Cast):
+async def test_editors_write_broadcasts_and_admins_send_them(cast: Cast) -> None:
     made = await broadcast(cast)
     path = f"/broadcasts/{made['id']}"
     for act in ("schedule", "pause", "resume", "cancel"):
@@ -95,7 +95,7 @@ async def test_editors_write_broadcasts_and_admins_send_them(cast: Cast):
         assert (await cast.adam.post(f"{path}/{act}")).status_code == 409
 
 
-async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(cast: Cast):
+async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(cast: Cast) -> None:
     ada = await person(cast, "ada", firstName="Ada")
     bob = await person(cast, "bob", firstName="Bob")
     eve = await person(cast, "eve")
@@ -126,7 +126,7 @@ async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(ca
 
 async def test_a_count_that_is_cut_short_says_how_many_it_looked_at(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(audiences, "COUNT_SECONDS", 0)
     monkeypatch.setattr(audiences, "COUNT_WALK", 2)
     for name in ("ada", "bob", "eve"):
@@ -141,7 +141,7 @@ async def test_a_count_that_is_cut_short_says_how_many_it_looked_at(
 
 async def test_a_segment_that_is_being_deleted_is_no_audience_any_more(
     cast: Cast, process: Process
-):
+) -> None:
     segment = await cast.ed.made("/segments", {"name": "S", "filter": VIP})
     new = {"name": "B", "segmentId": segment["id"], "templateId": await template(cast)}
     async with process.database.write() as db:
@@ -155,7 +155,7 @@ async def test_a_segment_that_is_being_deleted_is_no_audience_any_more(
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/segmentId"]
 
 
-async def test_transactional_content_reaches_those_who_unsubscribed(cast: Cast):
+async def test_transactional_content_reaches_those_who_unsubscribed(cast: Cast) -> None:
     eve = await person(cast, "eve")
     await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
     made = await broadcast(cast, templateId=await template(cast, category="transactional"))
@@ -163,7 +163,9 @@ async def test_transactional_content_reaches_those_who_unsubscribed(cast: Cast):
     assert preview["audience"]["reachable"] == 1
 
 
-async def test_marketing_on_a_topic_reaches_those_who_agreed_to_it(cast: Cast, process: Process):
+async def test_marketing_on_a_topic_reaches_those_who_agreed_to_it(
+    cast: Cast, process: Process
+) -> None:
     topic = await cast.ed.made("/topics", {"name": "News", "channels": ["email"]})
     ada, eve = await person(cast, "ada"), await person(cast, "eve")
     yes = {"channel": "email", "state": "subscribed", "source": "form"}
@@ -183,7 +185,7 @@ async def test_marketing_on_a_topic_reaches_those_who_agreed_to_it(cast: Cast, p
     assert captured["contactId"] == ada
 
 
-async def test_a_frozen_segment_is_who_was_in_it(cast: Cast, process: Process):
+async def test_a_frozen_segment_is_who_was_in_it(cast: Cast, process: Process) -> None:
     """Not who fits its filter now."""
     ada, bob = await person(cast, "ada"), await person(cast, "bob")
     segment = await cast.ed.made("/segments", {"name": "Then", "filter": VIP, "kind": "frozen"})
@@ -200,7 +202,7 @@ async def test_a_frozen_segment_is_who_was_in_it(cast: Cast, process: Process):
     assert {one["contactId"]: one["status"] for one in sent} == {ada: "SENT", bob: "SENT"}
 
 
-async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast):
+async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast) -> None:
     segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
     made = await broadcast(cast, segmentId=segment["id"])
     for path in (f"/segments/{segment['id']}", f"/templates/{made['templateId']}"):
@@ -213,7 +215,7 @@ async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast):
 
 async def test_a_test_goes_to_one_address_and_leaves_the_broadcast_as_it_is(
     cast: Cast, process: Process
-):
+) -> None:
     made = await broadcast(cast)
     ada = await person(cast, "ada", firstName="Ada")
     path = f"/broadcasts/{made['id']}"
@@ -226,7 +228,7 @@ async def test_a_test_goes_to_one_address_and_leaves_the_broadcast_as_it_is(
     assert [one["pointer"] for one in wrong.json()["errors"]] == ["/to", "/contactId"]
 
 
-async def test_an_editor_to_whom_it_is_given_sends_broadcasts(cast: Cast):
+async def test_an_editor_to_whom_it_is_given_sends_broadcasts(cast: Cast) -> None:
     await person(cast, "ada")
     made = await broadcast(cast)
     members = (await cast.adam.read("/memberships"))["data"]

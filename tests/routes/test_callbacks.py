@@ -145,7 +145,7 @@ async def service(
         yield Service(live, client, acme, twilio, resend)
 
 
-async def test_a_callback_has_at_most_256_kib(service: Service):
+async def test_a_callback_has_at_most_256_kib(service: Service) -> None:
     url = providers.operators_url(
         service.process.settings.base_url, service.process.vault, "resend"
     )
@@ -157,7 +157,7 @@ async def test_a_callback_has_at_most_256_kib(service: Service):
 # --- what became of messages ----------------------------------------------------------------------
 
 
-async def test_a_text_message_is_delivered_and_a_late_sent_undoes_nothing(service: Service):
+async def test_a_text_message_is_delivered_and_a_late_sent_undoes_nothing(service: Service) -> None:
     sid, form = await service.texted()
     delivered = await service.status(sid, form, "delivered")
     assert (delivered.status, delivered.provider_message_id) == ("DELIVERED", sid)
@@ -168,14 +168,16 @@ async def test_a_text_message_is_delivered_and_a_late_sent_undoes_nothing(servic
         assert await db.fetch_value("SELECT status FROM messages") == "DELIVERED"
 
 
-async def test_copies_count_once(service: Service):
+async def test_copies_count_once(service: Service) -> None:
     sid, form = await service.texted()
     await asyncio.gather(*(service.status(sid, form, "delivered") for _ in range(20)))
     attempt = await service.attempt()
     assert [one["status"] for one in attempt.events] == ["SENDING", "SENT", "DELIVERED"]
 
 
-async def test_what_is_unknown_is_resolved_though_its_sid_was_never_learned(service: Service):
+async def test_what_is_unknown_is_resolved_though_its_sid_was_never_learned(
+    service: Service,
+) -> None:
     service.twilio.script.append(DROP_ACCEPTED)
     sid, form = await service.texted()
     assert (await service.attempt()).status == "UNKNOWN"
@@ -187,7 +189,7 @@ async def test_what_is_unknown_is_resolved_though_its_sid_was_never_learned(serv
 
 async def test_a_report_that_overtakes_the_answer_counts_and_the_run_goes_on(
     service: Service, process: Process
-):
+) -> None:
     """Twilio may tell of a message before its own answer has arrived."""
     service.twilio.script.append(twilio_server.STALL)
     await start(service.process, service.acme, text("sms"))
@@ -208,7 +210,9 @@ async def test_a_report_that_overtakes_the_answer_counts_and_the_run_goes_on(
         assert await db.fetch_value("SELECT status FROM runs") == "COMPLETED"
 
 
-async def test_a_try_that_was_taken_for_lost_and_was_delivered_is_not_made_again(service: Service):
+async def test_a_try_that_was_taken_for_lost_and_was_delivered_is_not_made_again(
+    service: Service,
+) -> None:
     service.twilio.script.append(twilio_server.refusal(503, 20503))
     await start(service.process, service.acme, text("sms"))
     await settle(service.process)
@@ -224,7 +228,7 @@ async def test_a_try_that_was_taken_for_lost_and_was_delivered_is_not_made_again
     assert len(service.twilio.asked) == 1
 
 
-async def test_mail_is_delivered_and_complained_of(service: Service):
+async def test_mail_is_delivered_and_complained_of(service: Service) -> None:
     mail = await service.mailed()
     assert (await service.hear("email.delivered", mail)).status == "DELIVERED"
     complained = await service.hear("email.complained", mail)
@@ -234,7 +238,7 @@ async def test_mail_is_delivered_and_complained_of(service: Service):
     assert (await service.attempt()).status == "COMPLAINED"
 
 
-async def test_a_hard_bounce_suppresses_and_says_why(service: Service):
+async def test_a_hard_bounce_suppresses_and_says_why(service: Service) -> None:
     mail = await service.mailed()
     bounced = await service.hear(
         "email.bounced", mail, bounce={"type": "Permanent", "message": "No such\r\nmailbox"}
@@ -248,7 +252,9 @@ async def test_a_hard_bounce_suppresses_and_says_why(service: Service):
     assert len(service.resend.accepted) == before
 
 
-async def test_five_soft_bounces_in_a_row_suppress_and_copies_do_not_count(service: Service):
+async def test_five_soft_bounces_in_a_row_suppress_and_copies_do_not_count(
+    service: Service,
+) -> None:
     soft = {"bounce": {"type": "Transient", "message": "Mailbox full"}}
     for number in range(5):
         assert await service.reasons() == []
@@ -259,7 +265,7 @@ async def test_five_soft_bounces_in_a_row_suppress_and_copies_do_not_count(servi
     assert await service.reasons() == [("email", "bounced")]
 
 
-async def test_a_delivery_in_between_begins_the_count_anew(service: Service):
+async def test_a_delivery_in_between_begins_the_count_anew(service: Service) -> None:
     for bounces in (True, True, True, True, False, True, True, True, True):
         mail = await service.mailed()
         if bounces:
@@ -269,14 +275,16 @@ async def test_a_delivery_in_between_begins_the_count_anew(service: Service):
     assert await service.reasons() == []
 
 
-async def test_a_number_that_does_not_exist_is_suppressed(service: Service):
+async def test_a_number_that_does_not_exist_is_suppressed(service: Service) -> None:
     sid, form = await service.texted()
     await service.status(sid, form, "undelivered", ErrorCode="30005")
     assert (await service.attempt()).status == "BOUNCED"
     assert await service.reasons() == [("sms", "bounced")]
 
 
-async def test_nothing_of_an_erased_contact_is_written_down_again(service: Service, cast: Cast):
+async def test_nothing_of_an_erased_contact_is_written_down_again(
+    service: Service, cast: Cast
+) -> None:
     mail = await service.mailed()
     async with service.process.database.write() as db:
         await db.execute("UPDATE messages SET to_address = NULL")  # as an erasure does
@@ -297,7 +305,7 @@ async def test_nothing_of_an_erased_contact_is_written_down_again(service: Servi
 )
 async def test_the_list_does_not_say_whom_a_letter_about_an_account_went_to(
     service: Service, kind: str, times: int, more: Mapping[str, Any]
-):
+) -> None:
     wanted = create.Order(
         service.acme, "email", None, "ada@example.com", None, HELLO, account_mail="invitation"
     )
@@ -311,7 +319,7 @@ async def test_the_list_does_not_say_whom_a_letter_about_an_account_went_to(
     assert rows == [{"address": None, "reason": kind.removeprefix("email.")}]
 
 
-async def test_an_older_attempt_says_nothing_about_the_message(service: Service):
+async def test_an_older_attempt_says_nothing_about_the_message(service: Service) -> None:
     service.twilio.script.append(DROP_ACCEPTED)
     sid, form = await service.texted()
     first = await service.attempt()
@@ -328,7 +336,7 @@ async def test_an_older_attempt_says_nothing_about_the_message(service: Service)
 # --- who is believed ------------------------------------------------------------------------------
 
 
-async def test_forged_callbacks_change_nothing(service: Service):
+async def test_forged_callbacks_change_nothing(service: Service) -> None:
     """reference/attacks.md K7."""
     sid, form = await service.texted()
     url = form["StatusCallback"]
@@ -358,18 +366,20 @@ async def test_forged_callbacks_change_nothing(service: Service):
         "/v1/callbacks/stripe/" + "A" * 30,
     ],
 )
-async def test_an_unknown_token_leads_nowhere(service: Service, path: str):
+async def test_an_unknown_token_leads_nowhere(service: Service, path: str) -> None:
     assert (await service.client.post(path, content="a=b")).status_code == 404
 
 
-async def test_a_token_is_good_for_its_own_provider_alone(service: Service):
+async def test_a_token_is_good_for_its_own_provider_alone(service: Service) -> None:
     for made_for, asked in (("twilio", "resend"), ("resend", "twilio")):
         token = providers.operators_token(service.process.vault, made_for)
         response = await service.client.post(f"/v1/callbacks/{asked}/{token}", content="a=b")
         assert response.status_code == 404
 
 
-async def test_a_workspace_s_own_secret_reaches_no_other_workspace(service: Service, cast: Cast):
+async def test_a_workspace_s_own_secret_reaches_no_other_workspace(
+    service: Service, cast: Cast
+) -> None:
     """Mallory knows the secrets of her own account, and signs what she likes with them."""
     sid, form = await service.texted()
     made = await put(cast.mallory, "sms", {**TWILIO, "authToken": "mallorys"})
@@ -389,7 +399,7 @@ async def test_a_workspace_s_own_secret_reaches_no_other_workspace(service: Serv
     assert await service.reasons() == []
 
 
-async def test_an_old_secret_dies_with_the_change(service: Service, cast: Cast):
+async def test_an_old_secret_dies_with_the_change(service: Service, cast: Cast) -> None:
     made = (await put(cast.mallory, "sms", {**TWILIO, "authToken": "old"})).json()
     payload = {"MessageSid": "SM", "MessageStatus": "sent"}
     assert (await service.tell(made["callbackUrl"], payload, token="old")).status_code == 200
@@ -400,7 +410,7 @@ async def test_an_old_secret_dies_with_the_change(service: Service, cast: Cast):
     assert (await service.tell(made["callbackUrl"], payload, token="new")).status_code == 404
 
 
-async def test_without_a_webhook_secret_nothing_can_be_told(service: Service, cast: Cast):
+async def test_without_a_webhook_secret_nothing_can_be_told(service: Service, cast: Cast) -> None:
     deaf = {name: value for name, value in RESEND.items() if name != "webhookSecret"}
     url = (await put(cast.mallory, "email", deaf)).json()["callbackUrl"]
     body = event("email.sent", await service.mailed())
@@ -412,7 +422,7 @@ async def test_without_a_webhook_secret_nothing_can_be_told(service: Service, ca
 # --- what people write back -----------------------------------------------------------------------
 
 
-async def test_stop_start_and_help_by_text_message(service: Service):
+async def test_stop_start_and_help_by_text_message(service: Service) -> None:
     """reference/attacks.md J8: one confirmation, and the way back."""
     await service.texted()
     assert "reply STOP" in await service.says("Help", sid="SM1")
@@ -430,7 +440,7 @@ async def test_stop_start_and_help_by_text_message(service: Service):
     assert len(service.twilio.accepted) == before + 1
 
 
-async def test_a_copy_of_an_old_start_opts_nobody_in_again(service: Service):
+async def test_a_copy_of_an_old_start_opts_nobody_in_again(service: Service) -> None:
     """Twilio's signature holds for ever."""
     await service.texted()
     await service.says("STOP", sid="SM1")
@@ -440,14 +450,14 @@ async def test_a_copy_of_an_old_start_opts_nobody_in_again(service: Service):
     assert await service.reasons() == [("sms", "stopped")]
 
 
-async def test_whatsapp_is_its_own_channel(service: Service):
+async def test_whatsapp_is_its_own_channel(service: Service) -> None:
     await start(service.process, service.acme, text("whatsapp"))
     await settle(service.process)
     await service.says("STOP", From=f"whatsapp:{PHONE}")
     assert await service.reasons() == [("whatsapp", "stopped")]
 
 
-async def test_what_twilio_has_answered_is_heeded_and_not_answered_again(service: Service):
+async def test_what_twilio_has_answered_is_heeded_and_not_answered_again(service: Service) -> None:
     await service.texted()
     assert "<Message>" not in await service.says("ARRET", OptOutType="STOP")
     assert await service.reasons() == [("sms", "stopped")]
@@ -455,7 +465,7 @@ async def test_what_twilio_has_answered_is_heeded_and_not_answered_again(service
 
 async def test_a_copy_of_a_stop_waits_for_what_is_being_sent(
     service: Service, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     await service.texted()
     await start(service.process, service.acme, text("sms"))
     [run] = await service.process.claim("run", [], 10)
@@ -481,7 +491,7 @@ async def test_a_copy_of_a_stop_waits_for_what_is_being_sent(
 
 async def test_a_number_that_many_share_carries_a_stop_to_all_who_wrote_from_it(
     service: Service, cast: Cast
-):
+) -> None:
     await service.texted()
     theirs = cast.mallory.workspace_id
     await start(service.process, theirs, text("sms"))
@@ -499,7 +509,7 @@ async def test_a_number_that_many_share_carries_a_stop_to_all_who_wrote_from_it(
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_a_stop_is_carried_to_all_however_many_they_are(
     service: Service, cast: Cast, monkeypatch: pytest.MonkeyPatch, page: int, at_once: bool
-):
+) -> None:
     monkeypatch.setattr(callbacks, "SHARING", page)
     others = [f"ws_{number}" for number in range(4)]
     hash = providers.shared_hash(service.process, "sms", PHONE)
@@ -528,7 +538,7 @@ async def test_a_stop_is_carried_to_all_however_many_they_are(
 
 async def test_to_a_workspace_s_own_number_it_is_said_to_the_workspace_alone(
     service: Service, cast: Cast
-):
+) -> None:
     await service.texted()
     made = await put(cast.mallory, "sms", {**TWILIO, "authToken": TOKEN})
     await service.says("STOP", url=made.json()["callbackUrl"])
@@ -539,14 +549,14 @@ async def test_to_a_workspace_s_own_number_it_is_said_to_the_workspace_alone(
 
 async def test_whoever_is_no_number_and_whoever_was_not_written_to_is_answered_nothing(
     service: Service,
-):
+) -> None:
     assert "<Message>" not in await service.says("STOP", From="12345")
     assert "<Message>" not in await service.says("STOP", From="Bank")
     assert "<Message>" not in await service.says("STOP")
     assert await service.reasons() == []
 
 
-async def test_the_reply_is_words_and_no_markup(service: Service):
+async def test_the_reply_is_words_and_no_markup(service: Service) -> None:
     async with service.process.database.write() as db:
         await db.execute("UPDATE workspaces SET name = '<Dial>A & B</Dial>'")
     await service.texted()
@@ -556,7 +566,7 @@ async def test_the_reply_is_words_and_no_markup(service: Service):
 # --- who else hears of it -------------------------------------------------------------------------
 
 
-async def test_whoever_hears_of_events_is_told(service: Service, cast: Cast):
+async def test_whoever_hears_of_events_is_told(service: Service, cast: Cast) -> None:
     async with service.process.database.write() as db:
         await event_endpoints.insert(
             db,

@@ -85,7 +85,7 @@ async def resend() -> AsyncIterator[ResendServer]:
 )
 async def test_credentials_are_taken_and_never_shown(
     cast: Cast, process: Process, channel: str, given: dict[str, Any], shown: dict[str, Any]
-):
+) -> None:
     response = await put(cast.adam, channel, given)
     assert response.status_code == 200, response.text
     read = await cast.vic.get(f"/settings/channels/{channel}")
@@ -101,7 +101,7 @@ async def test_credentials_are_taken_and_never_shown(
     assert not any(canary in answer for canary in CANARIES)
 
 
-async def test_a_provider_that_tells_has_an_address_to_tell_at_and_keeps_it(cast: Cast):
+async def test_a_provider_that_tells_has_an_address_to_tell_at_and_keeps_it(cast: Cast) -> None:
     first = (await put(cast.adam, "sms", TWILIO)).json()
     url = httpx2.URL(first["callbackUrl"])
     assert url.path.startswith("/v1/callbacks/twilio/")
@@ -148,14 +148,14 @@ async def test_a_provider_that_tells_has_an_address_to_tell_at_and_keeps_it(cast
 )
 async def test_what_no_provider_takes_is_refused_with_every_place(
     cast: Cast, channel: str, given: dict[str, Any], pointers: list[str]
-):
+) -> None:
     response = await put(cast.adam, channel, given)
     assert response.status_code == 422, response.text
     assert sorted(error["pointer"] for error in response.json()["errors"]) == pointers
     assert (await cast.vic.get(f"/settings/channels/{channel}")).status_code == 404
 
 
-async def test_what_is_not_there_is_not_found(cast: Cast):
+async def test_what_is_not_there_is_not_found(cast: Cast) -> None:
     for method, path in (
         ("GET", "email"),
         ("DELETE", "email"),
@@ -168,7 +168,7 @@ async def test_what_is_not_there_is_not_found(cast: Cast):
     assert (await put(cast.adam, "pigeon", SMTP)).status_code == 404
 
 
-async def test_a_stale_revision_is_refused(cast: Cast):
+async def test_a_stale_revision_is_refused(cast: Cast) -> None:
     assert (await put(cast.adam, "sms", TWILIO, headers={"If-Match": '"1"'})).status_code == 412
     await put(cast.adam, "sms", TWILIO)
     assert (await put(cast.adam, "sms", TWILIO, headers={"If-Match": '"1"'})).status_code == 200
@@ -179,7 +179,9 @@ async def test_a_stale_revision_is_refused(cast: Cast):
     assert gone.status_code == 204
 
 
-async def test_whoever_wants_to_make_it_does_not_change_it_nor_the_other_way_round(cast: Cast):
+async def test_whoever_wants_to_make_it_does_not_change_it_nor_the_other_way_round(
+    cast: Cast,
+) -> None:
     """RFC 9110 §13.1.1 and §13.1.2."""
     change, make = {"If-Match": "*"}, {"If-None-Match": "*"}
     assert (await put(cast.adam, "sms", TWILIO, headers=change)).status_code == 412
@@ -191,14 +193,14 @@ async def test_whoever_wants_to_make_it_does_not_change_it_nor_the_other_way_rou
     assert (await put(cast.adam, "sms", TWILIO, headers=change)).headers["etag"] == '"2"'
 
 
-async def test_another_workspace_sees_none_of_it(cast: Cast):
+async def test_another_workspace_sees_none_of_it(cast: Cast) -> None:
     await put(cast.adam, "sms", TWILIO)
     assert (await cast.mallory.get("/settings/channels/sms")).status_code == 404
     assert (await cast.mallory.delete("/settings/channels/sms")).status_code == 404
     assert (await cast.vic.get("/settings/channels/sms")).status_code == 200
 
 
-async def test_a_sender_of_another_domain_needs_its_own_provider_and_keeps_it(cast: Cast):
+async def test_a_sender_of_another_domain_needs_its_own_provider_and_keeps_it(cast: Cast) -> None:
     """reference/attacks.md J12."""
     foreign = {"sender": {"fromEmail": "hello@acme.test"}}
     assert (await cast.adam.patch("/settings/workspace", foreign)).status_code == 422
@@ -210,7 +212,9 @@ async def test_a_sender_of_another_domain_needs_its_own_provider_and_keeps_it(ca
     assert (await cast.adam.delete("/settings/channels/email")).status_code == 204
 
 
-async def test_credentials_open_after_the_secret_key_was_rotated(cast: Cast, process: Process):
+async def test_credentials_open_after_the_secret_key_was_rotated(
+    cast: Cast, process: Process
+) -> None:
     await put(cast.adam, "sms", TWILIO)
     old = process.settings.secret_keys[0]
     async with process.database.write() as db:
@@ -227,7 +231,7 @@ async def test_credentials_open_after_the_secret_key_was_rotated(cast: Cast, pro
 
 async def test_an_activation_knows_the_workspace_s_own_channels(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.delitem(process.channels, "whatsapp")  # type: ignore[arg-type]  # it is a dict
     workflow = {"name": "W", "state": "ACTIVE", "trigger": BY_PHONE, "steps": [text("whatsapp")]}
     codes = lambda made: {one["code"] for one in made["findings"]}  # noqa: E731
@@ -241,7 +245,7 @@ async def test_an_activation_knows_the_workspace_s_own_channels(
 
 async def test_messages_go_out_by_the_workspace_s_own_from_the_answer_on(
     cast: Cast, process: Process, twilio: TwilioServer
-):
+) -> None:
     own = {**TWILIO, "authToken": TOKEN, "from": "+15005550001"}
     async with producing(process, **by_twilio(twilio)) as live:
         token = await hook(live, cast.adam.workspace_id, [text("sms")], trigger=BY_PHONE)
@@ -266,7 +270,7 @@ async def test_messages_go_out_by_the_workspace_s_own_from_the_answer_on(
 
 async def test_each_channel_says_by_whom_it_goes_out(
     cast: Cast, process: Process, twilio: TwilioServer
-):
+) -> None:
     async def ways(member: Person) -> list[tuple[Any, ...]]:
         listed = (await member.read("/settings/channels"))["data"]
         return [tuple(one.values()) for one in listed]
@@ -290,7 +294,7 @@ async def test_each_channel_says_by_whom_it_goes_out(
 
 async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
     cast: Cast, process: Process, twilio: TwilioServer
-):
+) -> None:
     async with producing(process, **by_twilio(twilio)) as live:
         await put(cast.adam, "sms", {**TWILIO, "authToken": "rotated"})
         token = await hook(live, cast.adam.workspace_id, [text("sms")], trigger=BY_PHONE)
@@ -306,7 +310,7 @@ async def test_what_waited_for_a_good_token_goes_out_when_it_is_there(
 
 async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
     cast: Cast, process: Process, twilio: TwilioServer
-):
+) -> None:
     acme = cast.adam.workspace_id
     async with producing(process, **by_twilio(twilio)) as live:
         await put(cast.adam, "sms", {**TWILIO, "authToken": "rotated"})
@@ -327,7 +331,7 @@ async def test_a_bad_token_is_asked_with_few_and_a_good_one_takes_all(
 
 async def test_mail_goes_out_by_the_workspace_s_own_server(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     async with (
         Receiver(tmp_path / "operator.jsonl") as operator,
         Receiver(tmp_path / "own.jsonl", login=("ada", "right")) as own,
@@ -346,7 +350,7 @@ async def test_mail_goes_out_by_the_workspace_s_own_server(
 
 async def test_a_mail_server_inside_is_not_even_dialled(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     """The operator's SMTP_URL may be anywhere; a workspace's is a stranger's choice."""
     async with (
         Receiver(tmp_path / "inside.jsonl") as inside,
@@ -369,7 +373,7 @@ async def test_a_mail_server_inside_is_not_even_dialled(
     assert "127.0.0.1" not in attempt.reason_detail
 
 
-async def test_the_sandbox_captures_whatever_is_set_up(cast: Cast, process: Process):
+async def test_the_sandbox_captures_whatever_is_set_up(cast: Cast, process: Process) -> None:
     await put(cast.adam, "email", SMTP)
     token = await hook(process, cast.adam.workspace_id, [SEND_HELLO])
     event = {"email": "ada@example.com", "word": "tea"}
@@ -408,7 +412,7 @@ async def verified(adam: Person, channel: str, given: dict[str, Any]) -> tuple[b
     return answer.json()["ok"], found
 
 
-async def test_a_provider_that_lets_us_in_is_fine(adam: Person):
+async def test_a_provider_that_lets_us_in_is_fine(adam: Person) -> None:
     assert await verified(adam, "sms", {**TWILIO, "authToken": TOKEN}) == (True, [])
     assert await verified(adam, "email", {**RESEND, "apiKey": API_KEY}) == (True, [])
 
@@ -428,13 +432,13 @@ async def test_a_provider_that_lets_us_in_is_fine(adam: Person):
 )
 async def test_what_is_wrong_is_said_in_words(
     adam: Person, channel: str, given: dict[str, Any], words: str
-):
+) -> None:
     ok, [found] = await verified(adam, channel, given)
     assert not ok
     assert found.startswith(words)
 
 
-async def test_a_provider_whose_events_nobody_could_verify_is_warned_of(adam: Person):
+async def test_a_provider_whose_events_nobody_could_verify_is_warned_of(adam: Person) -> None:
     deaf = {**RESEND, "apiKey": API_KEY}
     del deaf["webhookSecret"]
     ok, [found] = await verified(adam, "email", deaf)
@@ -442,7 +446,7 @@ async def test_a_provider_whose_events_nobody_could_verify_is_warned_of(adam: Pe
     assert found.startswith("callbacks: Without a webhookSecret")
 
 
-async def test_of_a_mail_server_every_step_is_tried(adam: Person, tmp_path: Path):
+async def test_of_a_mail_server_every_step_is_tried(adam: Person, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
     async with Receiver(ledger, login=("ada", "right")) as server:
         right = server.url.replace("//", "//ada:right@")
@@ -463,7 +467,7 @@ async def test_of_a_mail_server_every_step_is_tried(adam: Person, tmp_path: Path
 
 async def test_a_mail_server_that_nobody_is_connected_to_is_told_in_words(
     cast: Cast, process: Process
-):
+) -> None:
     """And in the same words whatever stands there: no ports are scanned from here."""
     for host in ("127.0.0.1", "10.1.2.3", "169.254.169.254", "[::1]"):
         await put(cast.adam, "email", {**SMTP, "url": f"smtp://{host}:25"})

@@ -44,7 +44,7 @@ async def state(cast: Cast, contact_id: str, topic_id: str) -> str | None:
 
 async def test_a_yes_counts_once_it_is_confirmed_and_opening_the_link_does_nothing(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     ada, offers, path = await asked(cast, process, description="Once a week")
     [letter] = (await cast.vic.read("/sandbox/messages"))["data"]
     assert (letter["to"], letter["subject"]) == (ADA, "Please confirm: Offers from Acme")
@@ -70,7 +70,7 @@ async def test_a_yes_counts_once_it_is_confirmed_and_opening_the_link_does_nothi
 
 async def test_one_reminder_goes_to_who_has_not_confirmed(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     ada, offers, path = await asked(cast, process)
     start = datetime.now(UTC)
     for days in (2, 4, 9, 30):
@@ -87,7 +87,7 @@ async def test_one_reminder_goes_to_who_has_not_confirmed(
 
 async def test_no_reminder_goes_to_who_has_answered(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     ada, _, path = await asked(cast, process)
     await client.post(path)
     set_clock(process, datetime.now(UTC) + timedelta(days=4))
@@ -97,7 +97,9 @@ async def test_no_reminder_goes_to_who_has_answered(
     assert reminder["reason"]["code"] == "suppressed_answered"
 
 
-async def test_who_asks_again_gets_no_second_letter_on_the_same_day(cast: Cast, process: Process):
+async def test_who_asks_again_gets_no_second_letter_on_the_same_day(
+    cast: Cast, process: Process
+) -> None:
     ada, offers, _ = await asked(cast, process)
     for _ in range(3):
         await answer(cast.ed, ada, offers)
@@ -111,7 +113,7 @@ async def test_who_asks_again_gets_no_second_letter_on_the_same_day(cast: Cast, 
 
 async def test_an_opt_out_voids_the_letter_until_it_is_asked_anew(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     ada, offers, path = await asked(cast, process)
     await answer(cast.ed, ada, offers, "unsubscribed")
     assert "not asked any more" in (await client.post(path)).text
@@ -125,7 +127,7 @@ async def test_an_opt_out_voids_the_letter_until_it_is_asked_anew(
 @pytest.mark.parametrize("first", ["confirm", "leave"])
 async def test_whoever_is_last_decides_and_an_opt_out_is_never_lost(
     cast: Cast, process: Process, client: httpx2.AsyncClient, first: str
-):
+) -> None:
     """The second waits for the contact, which the first has locked."""
     ada, offers, path = await asked(cast, process)
     workspace_id = cast.ed.workspace_id
@@ -146,7 +148,7 @@ async def test_whoever_is_last_decides_and_an_opt_out_is_never_lost(
 
 async def test_a_letter_speaks_for_the_address_it_went_to(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     ada, offers, path = await asked(cast, process)
     await cast.ed.patch(f"/contacts/{ada}", {"email": "new@example.com"})
     assert "not asked any more" in (await client.post(path)).text
@@ -155,7 +157,7 @@ async def test_a_letter_speaks_for_the_address_it_went_to(
 
 async def test_a_link_that_is_not_ours_leads_nowhere(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     _, _, path = await asked(cast, process)
     for bad in (path[:-2], path + "A", "/confirm/x", path.replace("/confirm/", "/u/")):
         assert (await client.get(bad)).status_code == 404
@@ -164,7 +166,7 @@ async def test_a_link_that_is_not_ours_leads_nowhere(
 
 async def test_an_erased_contact_is_not_asked_any_more(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     ada, _, path = await asked(cast, process)
     assert (await cast.ed.delete(f"/contacts/{ada}")).status_code == 204
     page = await client.post(path)
@@ -173,7 +175,7 @@ async def test_an_erased_contact_is_not_asked_any_more(
 
 async def test_hostile_names_run_no_script(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     hostile = '</b><script>alert(1)</script>"{{contact.email}}'
     _, _, path = await asked(cast, process, name=hostile, description=hostile)
     page = (await client.get(path)).text
@@ -183,7 +185,7 @@ async def test_hostile_names_run_no_script(
     assert "{{contact.email}}" in letter["subject"]  # a name is no template
 
 
-async def test_who_cannot_be_asked_is_refused(cast: Cast):
+async def test_who_cannot_be_asked_is_refused(cast: Cast) -> None:
     offers = await topic(cast.ed, doubleOptIn=True)
     bob = await cast.ed.made("/contacts", {"phone": "+14155550132"})
     body = {"channel": "email", "state": "subscribed", "source": "form"}
@@ -194,7 +196,7 @@ async def test_who_cannot_be_asked_is_refused(cast: Cast):
 
 async def test_an_upsert_asks_too_and_a_text_message_as_well(
     cast: Cast, process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     offers = await topic(cast.ed, doubleOptIn=True)
     yes = {"topics": {offers: {"sms": "subscribed"}}, "consent": {"source": "shop"}}
     made = await identify(cast.ed, {"phone": "+14155550132"}, 201, **yes)
@@ -210,7 +212,7 @@ async def test_an_upsert_asks_too_and_a_text_message_as_well(
 
 async def test_a_cut_between_answer_and_letter_leaves_neither(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """Both are one transaction: what ends in the midst of it has done nothing."""
     offers = await topic(cast.ed, doubleOptIn=True)
     ada = await cast.ed.made("/contacts", {"email": ADA})
@@ -236,7 +238,7 @@ async def test_a_cut_between_answer_and_letter_leaves_neither(
     assert len((await cast.vic.read("/sandbox/messages"))["data"]) == 1
 
 
-async def test_the_letter_has_a_ledger_of_its_own(cast: Cast, process: Process):
+async def test_the_letter_has_a_ledger_of_its_own(cast: Cast, process: Process) -> None:
     ada, offers, _ = await asked(cast, process)
     rows = (await cast.vic.read(f"/messages?contactId={ada}"))["data"]
     assert [one["status"] for one in rows] == ["QUEUED", "SENT"]  # the reminder waits

@@ -41,7 +41,7 @@ async def page(process: Process, built: Path) -> AsyncIterator[httpx2.AsyncClien
 @pytest.mark.parametrize("path", ["/console", "/console/", "/console/runs/run_1", "/console/x/y/z"])
 async def test_every_path_below_answers_the_page_under_the_strict_policy(
     page: httpx2.AsyncClient, path: str
-):
+) -> None:
     response = await page.get(path)
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -51,7 +51,7 @@ async def test_every_path_below_answers_the_page_under_the_strict_policy(
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_policy_allows_our_own_scripts_and_styles_alone():
+def test_the_policy_allows_our_own_scripts_and_styles_alone() -> None:
     assert POLICY.split("; ") == [
         "default-src 'none'",
         "script-src 'self'",
@@ -65,11 +65,13 @@ def test_the_policy_allows_our_own_scripts_and_styles_alone():
     ]
 
 
-async def test_the_page_says_what_this_installation_has(page: httpx2.AsyncClient):
+async def test_the_page_says_what_this_installation_has(page: httpx2.AsyncClient) -> None:
     assert 'name="features" content="sandbox registration"' in (await page.get("/console")).text
 
 
-async def test_hashed_files_are_kept_for_ever_and_were_packed_once(page: httpx2.AsyncClient):
+async def test_hashed_files_are_kept_for_ever_and_were_packed_once(
+    page: httpx2.AsyncClient,
+) -> None:
     for accepted in ("gzip", "identity"):
         headers = {"Accept-Encoding": accepted}
         response = await page.get("/console/assets/main-ABCD2345.js", headers=headers)
@@ -85,13 +87,13 @@ async def test_hashed_files_are_kept_for_ever_and_were_packed_once(page: httpx2.
 @pytest.mark.parametrize(
     "name", ["main-00000000.js", "index.html", "main-ABCD2345.js.gz", "..%2Findex.html", "%00"]
 )
-async def test_no_other_file_is_served(page: httpx2.AsyncClient, name: str):
+async def test_no_other_file_is_served(page: httpx2.AsyncClient, name: str) -> None:
     response = await page.get(f"/console/assets/{name}")
     assert response.status_code == 404 or "prefix" in response.text  # a path that is the page's
     assert response.headers["cache-control"] != "public, max-age=31536000, immutable"
 
 
-async def test_behind_the_path_of_a_proxy_the_page_knows_it(process: Process, built: Path):
+async def test_behind_the_path_of_a_proxy_the_page_knows_it(process: Process, built: Path) -> None:
     base_url = "http://127.0.0.1:8000/mail"
     proxied = replace(process, settings=replace(process.settings, base_url=base_url))
     async with cast_client(proxied) as client:
@@ -101,7 +103,7 @@ async def test_behind_the_path_of_a_proxy_the_page_knows_it(process: Process, bu
 
 async def test_where_nothing_is_built_the_page_says_what_is_missing(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(console_files, "BUILT", tmp_path)
     console_files.load.cache_clear()
     async with cast_client(process) as client:
@@ -112,7 +114,7 @@ async def test_where_nothing_is_built_the_page_says_what_is_missing(
     console_files.load.cache_clear()
 
 
-async def test_off_there_is_no_console(process: Process, built: Path):
+async def test_off_there_is_no_console(process: Process, built: Path) -> None:
     off = replace(process, settings=replace(process.settings, console=False))
     async with cast_client(off) as client:
         for path in ("/console", "/console/", "/console/assets/main-ABCD2345.js"):

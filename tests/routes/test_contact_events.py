@@ -32,7 +32,7 @@ WAITING = {
 
 async def test_an_event_starts_what_its_name_starts_and_ends_what_waits_for_it(
     cast: Cast, process: Process
-):
+) -> None:
     await cast.ed.made("/workflows", STARTED)
     await cast.ed.made("/workflows", WAITING)
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "tags": ["cart"]})
@@ -56,7 +56,7 @@ async def test_an_event_starts_what_its_name_starts_and_ends_what_waits_for_it(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_is_no_event_changes_nothing(cast: Cast, process: Process):
+async def test_what_is_no_event_changes_nothing(cast: Cast, process: Process) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     url = f"/contacts/{ada['id']}/events"
     for body, pointer in (

@@ -47,7 +47,7 @@ async def ids(person: Person, query: str) -> list[str]:
 # --- create and read ------------------------------------------------------------------------------
 
 
-async def test_a_new_contact_is_answered_whole_with_where_it_is(cast: Cast):
+async def test_a_new_contact_is_answered_whole_with_where_it_is(cast: Cast) -> None:
     response = await cast.ed.post(CONTACTS, ADA)
     assert response.status_code == 201
     made = response.json()
@@ -70,7 +70,7 @@ async def test_a_new_contact_is_answered_whole_with_where_it_is(cast: Cast):
     assert shown.headers["ETag"] == '"1"'
 
 
-async def test_an_email_a_phone_or_one_metadata_field_is_enough(cast: Cast):
+async def test_an_email_a_phone_or_one_metadata_field_is_enough(cast: Cast) -> None:
     for values in (
         {"email": "ada@example.com"},
         {"phone": "+14155550132", "email": None},
@@ -125,7 +125,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_everything_that_is_wrong_with_a_contact_is_named_at_once(cast: Cast):
+async def test_everything_that_is_wrong_with_a_contact_is_named_at_once(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, ADA)
     for values, wrong in WRONG:
         new = {"email": "bob@example.com", **values}
@@ -136,12 +136,12 @@ async def test_everything_that_is_wrong_with_a_contact_is_named_at_once(cast: Ca
     assert await cast.ed.read(CONTACTS) == {"data": [made], "nextCursor": None}
 
 
-async def test_a_hundred_errors_are_listed_however_many_there_are(cast: Cast):
+async def test_a_hundred_errors_are_listed_however_many_there_are(cast: Cast) -> None:
     response = await cast.ed.post(CONTACTS, {f"n{n}": n for n in range(1_000)})
     assert len(pointers(response)) == 100
 
 
-async def test_a_body_that_is_no_json_object_is_refused(cast: Cast):
+async def test_a_body_that_is_no_json_object_is_refused(cast: Cast) -> None:
     json = {"Content-Type": "application/json"}
     for body, headers, answer in (
         (b"{", json, (400, "malformed_json")),
@@ -156,13 +156,13 @@ async def test_a_body_that_is_no_json_object_is_refused(cast: Cast):
         assert refused(response) == answer, body
 
 
-async def test_a_national_number_is_read_with_the_workspace_s_country(cast: Cast):
+async def test_a_national_number_is_read_with_the_workspace_s_country(cast: Cast) -> None:
     await cast.adam.patch("/settings/workspace", {"country": "US"})
     made = await cast.ed.made(CONTACTS, {"phone": "(415) 555-0132"})
     assert made["phone"] == "+14155550132"
 
 
-async def test_an_address_that_another_contact_has_is_a_conflict_that_names_it(cast: Cast):
+async def test_an_address_that_another_contact_has_is_a_conflict_that_names_it(cast: Cast) -> None:
     ada = await cast.ed.made(CONTACTS, {"email": "ada@example.com"})
     bob = await cast.ed.made(CONTACTS, {"phone": "+14155550132"})
     for values, existing in (
@@ -180,7 +180,7 @@ async def test_an_address_that_another_contact_has_is_a_conflict_that_names_it(c
     assert (await cast.mallory.post(CONTACTS, {"email": "ada@example.com"})).status_code == 201
 
 
-async def test_twenty_posts_at_once_of_one_address_make_one_contact(cast: Cast):
+async def test_twenty_posts_at_once_of_one_address_make_one_contact(cast: Cast) -> None:
     answers = await asyncio.gather(
         *(cast.ed.post(CONTACTS, {"email": "ada@example.com"}) for _ in range(20))
     )
@@ -193,7 +193,7 @@ async def test_twenty_posts_at_once_of_one_address_make_one_contact(cast: Cast):
 # --- change ---------------------------------------------------------------------------------------
 
 
-async def test_a_merge_patch_meets_a_name_however_it_was_typed(cast: Cast):
+async def test_a_merge_patch_meets_a_name_however_it_was_typed(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, {"metadata": {"gr\u00f6\u00dfe": "4", "plan": "pro"}})
     changed = await cast.ed.patch(
         f"{CONTACTS}/{made['id']}", {"metadata": {"gro\u0308\u00dfe": None}}
@@ -201,7 +201,7 @@ async def test_a_merge_patch_meets_a_name_however_it_was_typed(cast: Cast):
     assert (changed.status_code, changed.json()["metadata"]) == (200, {"plan": "pro"})
 
 
-async def test_a_merge_patch_changes_what_it_names_and_clears_what_is_null(cast: Cast):
+async def test_a_merge_patch_changes_what_it_names_and_clears_what_is_null(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, ADA)
     url = f"{CONTACTS}/{made['id']}"
     for patch, changed in (
@@ -228,7 +228,9 @@ async def test_a_merge_patch_changes_what_it_names_and_clears_what_is_null(cast:
     assert pointers(await cast.ed.patch(url, {"email": None})) == [""]
 
 
-async def test_what_a_contact_holds_already_changes_nothing_however_it_is_spelled(cast: Cast):
+async def test_what_a_contact_holds_already_changes_nothing_however_it_is_spelled(
+    cast: Cast,
+) -> None:
     made = await cast.ed.post(CONTACTS, ADA)
     url, tag = made.headers["location"], made.headers["etag"]
     trail = await cast.olivia.read("/audit-logs")
@@ -247,7 +249,7 @@ async def test_what_a_contact_holds_already_changes_nothing_however_it_is_spelle
 
 
 @pytest.mark.parametrize(("held", "given"), [(1, True), (True, 1), (0, False), (1.0, True)])
-async def test_true_is_not_1(cast: Cast, held: Json, given: Json):
+async def test_true_is_not_1(cast: Cast, held: Json, given: Json) -> None:
     """As it is to Python."""
     made = await cast.ed.made(CONTACTS, {"email": "ada@example.com", "metadata": {"vip": held}})
     changed = await cast.ed.patch(f"{CONTACTS}/{made['id']}", {"metadata": {"vip": given}})
@@ -257,7 +259,7 @@ async def test_true_is_not_1(cast: Cast, held: Json, given: Json):
     assert await ids(cast.vic, f"?metadata[vip]={json.dumps(held)}") == []
 
 
-async def test_a_patch_of_several_fields_applies_whole_or_not_at_all(cast: Cast):
+async def test_a_patch_of_several_fields_applies_whole_or_not_at_all(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, ADA)
     url = f"{CONTACTS}/{made['id']}"
     patch = {"firstName": "Augusta", "metadata": {"plan": "free"}, "tags": [], "phone": "12"}
@@ -265,7 +267,7 @@ async def test_a_patch_of_several_fields_applies_whole_or_not_at_all(cast: Cast)
     assert await cast.ed.read(url) == made
 
 
-async def test_if_match_guards_a_change_and_a_removal(cast: Cast):
+async def test_if_match_guards_a_change_and_a_removal(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, ADA)
     url = f"{CONTACTS}/{made['id']}"
     fresh, stale = {"If-Match": '"1"'}, {"If-Match": '"7"'}
@@ -280,7 +282,7 @@ async def test_if_match_guards_a_change_and_a_removal(cast: Cast):
     assert (await cast.ed.delete(url, headers={"If-Match": '"3"'})).status_code == 204
 
 
-async def test_a_removed_contact_is_gone_and_its_runs_end(cast: Cast, process: Process):
+async def test_a_removed_contact_is_gone_and_its_runs_end(cast: Cast, process: Process) -> None:
     wait = {"type": "wait", "duration": "PT1H"}
     await hook(process, cast.ed.workspace_id, [wait])
     token = await hook(process, cast.ed.workspace_id, [wait])
@@ -300,7 +302,7 @@ async def test_a_removed_contact_is_gone_and_its_runs_end(cast: Cast, process: P
 # --- tags -----------------------------------------------------------------------------------------
 
 
-async def test_tags_are_added_once_and_removed_by_name(cast: Cast):
+async def test_tags_are_added_once_and_removed_by_name(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, {"email": "ada@example.com", "tags": ["lead"]})
     url = f"{CONTACTS}/{made['id']}"
     added = await cast.ed.post(f"{url}/tags", {"tags": ["vip", "lead", "a/b c", "vip"]})
@@ -315,7 +317,7 @@ async def test_tags_are_added_once_and_removed_by_name(cast: Cast):
     assert (await cast.ed.read(url))["tags"] == ["lead"]
 
 
-async def test_a_contact_has_at_most_two_hundred_tags(cast: Cast):
+async def test_a_contact_has_at_most_two_hundred_tags(cast: Cast) -> None:
     tags = [f"t{n}" for n in range(200)]
     made = await cast.ed.made(CONTACTS, {"email": "ada@example.com", "tags": tags})
     url = f"{CONTACTS}/{made['id']}"
@@ -324,7 +326,7 @@ async def test_a_contact_has_at_most_two_hundred_tags(cast: Cast):
     assert (await cast.ed.patch(url, {"firstName": "Ada"})).status_code == 200
 
 
-async def test_wrong_tags_are_named(cast: Cast):
+async def test_wrong_tags_are_named(cast: Cast) -> None:
     made = await cast.ed.made(CONTACTS, {"email": "ada@example.com"})
     for body, wrong in (
         ({}, ["/tags"]),
@@ -340,7 +342,7 @@ async def test_wrong_tags_are_named(cast: Cast):
 # --- lists ----------------------------------------------------------------------------------------
 
 
-async def test_filters_narrow_the_list(cast: Cast):
+async def test_filters_narrow_the_list(cast: Cast) -> None:
     ada = await cast.ed.made(CONTACTS, ADA)
     between = now()
     bob = await cast.ed.made(CONTACTS, {"email": "bob+x@example.com", "tags": ["lead"]})
@@ -365,7 +367,7 @@ async def test_filters_narrow_the_list(cast: Cast):
         assert await ids(cast.vic, query) == [one["id"] for one in found], query
 
 
-async def test_a_wrong_filter_is_named(cast: Cast):
+async def test_a_wrong_filter_is_named(cast: Cast) -> None:
     for query, wrong in (
         ("?email=ada", ["?email"]),
         ("?phone=12", ["?phone"]),
@@ -380,7 +382,7 @@ async def test_a_wrong_filter_is_named(cast: Cast):
         assert pointers(await cast.vic.get(CONTACTS + query)) == wrong, query
 
 
-async def test_pages_follow_each_other_newest_first_whatever_comes_meanwhile(cast: Cast):
+async def test_pages_follow_each_other_newest_first_whatever_comes_meanwhile(cast: Cast) -> None:
     made = [
         (await cast.ed.made(CONTACTS, {"email": f"n{n}@example.com", "tags": ["t"]}))["id"]
         for n in range(5)
@@ -396,7 +398,7 @@ async def test_pages_follow_each_other_newest_first_whatever_comes_meanwhile(cas
     assert seen == made[::-1]
 
 
-async def test_a_cursor_opens_its_own_list_only(cast: Cast):
+async def test_a_cursor_opens_its_own_list_only(cast: Cast) -> None:
     for n in range(2):
         await cast.ed.made(CONTACTS, {"email": f"n{n}@example.com", "tags": ["t"]})
     cursor = (await cast.vic.read(f"{CONTACTS}?limit=1&tag=t"))["nextCursor"]
@@ -412,25 +414,25 @@ async def test_a_cursor_opens_its_own_list_only(cast: Cast):
         assert "?cursor" in pointers(await person.get(url)), url
 
 
-async def test_a_locale_is_kept_as_bcp_47_writes_it(cast: Cast):
+async def test_a_locale_is_kept_as_bcp_47_writes_it(cast: Cast) -> None:
     for given, kept in (("de_DE", "de-DE"), ("zh-Hant-TW", "zh-Hant-TW"), ("x-none", "x-none")):
         made = await cast.ed.made(CONTACTS, {"email": f"{kept}@x.test", "locale": given})
         assert made["locale"] == kept
 
 
-async def test_a_tag_has_no_space_around_it(cast: Cast):
+async def test_a_tag_has_no_space_around_it(cast: Cast) -> None:
     ada = await cast.ed.made(CONTACTS, {"email": "ada@x.test", "tags": [" b ", "b", "c"]})
     assert ada["tags"] == ["b", "c"]
     changed = await cast.ed.post(f"{CONTACTS}/{ada['id']}/tags", {"tags": ["\u3000b", " d"]})
     assert changed.json()["tags"] == ["b", "c", "d"]
 
 
-async def test_a_number_too_long_for_a_double_is_told_how_long_it_may_be(cast: Cast):
+async def test_a_number_too_long_for_a_double_is_told_how_long_it_may_be(cast: Cast) -> None:
     body = {"email": "ada@x.test", "metadata": {"card": 123456789012345678901}}
     [error] = (await cast.ed.post(CONTACTS, body)).json()["errors"]
     assert "a double (a whole one: up to 2^53)" in error["message"]
 
 
-async def test_a_question_too_short_is_told_so_in_characters(cast: Cast):
+async def test_a_question_too_short_is_told_so_in_characters(cast: Cast) -> None:
     [error] = (await cast.vic.get(f"{CONTACTS}?q=%20a%20")).json()["errors"]
     assert error == {"pointer": "?q", "message": "Must have at least 2 characters."}

@@ -90,7 +90,9 @@ async def token(process: Process, cast: Cast) -> str:
     return await hook(process, cast.ed.workspace_id, STEPS, trigger=TRIGGER)
 
 
-async def test_nothing_that_it_said_or_was_told_is_left(cast: Cast, process: Process, token: str):
+async def test_nothing_that_it_said_or_was_told_is_left(
+    cast: Cast, process: Process, token: str
+) -> None:
     receipt = await posted(cast, token)
     await posted(cast, token)
     await refused(cast, process)
@@ -178,7 +180,7 @@ async def written_to(cast: Cast, **changed: str) -> list[str]:
 @pytest.mark.parametrize("given", BARE.values(), ids=BARE.keys())
 async def test_what_was_sent_to_its_address_by_itself_is_left_nowhere_either(
     cast: Cast, process: Process, given: dict[str, str], moves: bool
-):
+) -> None:
     """Nor to one that it had before."""
     is_eva = given.get("to", "").startswith("É")
     contact = await cast.ed.made(
@@ -207,7 +209,7 @@ async def test_what_was_sent_to_its_address_by_itself_is_left_nowhere_either(
 TO_BOB = {"to": "bob@x.test", "html": "<p>H</p>"}
 
 
-async def test_mail_about_accounts_is_not_the_contact_s(cast: Cast, process: Process):
+async def test_mail_about_accounts_is_not_the_contact_s(cast: Cast, process: Process) -> None:
     """Whoever is invited is that by their address, whatever the workspace knows of them."""
     contact = await cast.ed.made("/contacts", {"email": "eve@x.test"})
     invitation = {"email": "eve@x.test", "role": "viewer"}
@@ -220,7 +222,7 @@ async def test_mail_about_accounts_is_not_the_contact_s(cast: Cast, process: Pro
 
 async def test_what_is_on_its_way_to_its_address_by_itself_is_forgotten_too(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     contact = await cast.ed.made("/contacts", {"email": f"{MARKER}@x.test"})
     await written_to(cast)
@@ -237,7 +239,7 @@ async def test_what_is_on_its_way_to_its_address_by_itself_is_forgotten_too(
 
 async def test_what_a_copy_of_a_request_would_be_told_is_forgotten(
     cast: Cast, process: Process, token: str
-):
+) -> None:
     """No copy has an effect of its own: the person would be there again."""
     key = {"Idempotency-Key": "k"}
     contact = (await cast.ed.post("/contacts", EVENT_CONTACT, headers=key)).json()
@@ -318,7 +320,7 @@ async def by_a_step(cast: Cast, process: Process, _id: str) -> None:
 @pytest.mark.parametrize("move", [by_patch, by_import, by_a_step])
 async def test_nor_is_an_address_left_that_it_had_before(
     cast: Cast, process: Process, move: Callable[[Cast, Process, str], Awaitable[None]]
-):
+) -> None:
     contact = await cast.ed.made("/contacts", OLD)
     await unsubscribed(cast, contact["id"])
     await move(cast, process, contact["id"])
@@ -338,7 +340,7 @@ async def test_nor_is_an_address_left_that_it_had_before(
         assert {one["reason"] for one in found["data"]} == reasons
 
 
-async def test_what_names_a_former_number_goes_too(cast: Cast, process: Process):
+async def test_what_names_a_former_number_goes_too(cast: Cast, process: Process) -> None:
     contact = await cast.ed.made("/contacts", OLD)
     await changed(cast, contact["id"], phone=NEW["phone"])
     await changed(cast, contact["id"], phone=None)
@@ -354,7 +356,7 @@ async def test_what_names_a_former_number_goes_too(cast: Cast, process: Process)
 
 async def test_an_address_that_another_contact_has_by_now_is_that_one_s(
     cast: Cast, process: Process
-):
+) -> None:
     ada = await cast.ed.made("/contacts", OLD)
     await unsubscribed(cast, ada["id"])
     await changed(cast, ada["id"], **NEW)
@@ -396,7 +398,7 @@ def held_up(process: Process) -> tuple[Process, asyncio.Event, asyncio.Event]:
 
 async def test_what_a_worker_had_in_hand_is_forgotten_too(
     cast: Cast, process: Process, token: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """The contact goes while its message is with the provider, and while an event comes in."""
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     receipt = await posted(cast, token)
@@ -417,7 +419,7 @@ async def test_what_a_worker_had_in_hand_is_forgotten_too(
 
 async def test_a_run_that_began_as_the_contact_went_is_forgotten_by_its_worker(
     cast: Cast, process: Process, token: str
-):
+) -> None:
     receipt = await posted(cast, token)
     async with process.database.write() as db:  # as if the event had been a moment later
         await db.execute("DELETE FROM contacts")
@@ -431,7 +433,7 @@ async def test_a_run_that_began_as_the_contact_went_is_forgotten_by_its_worker(
 
 async def test_a_long_history_goes_in_several_transactions(
     cast: Cast, process: Process, token: str
-):
+) -> None:
     receipt = await posted(cast, token)
     count = erasing.FORGOTTEN_ROWS * erasing.FORGOTTEN_PAGES + 1
     async with process.database.write() as db:
@@ -450,7 +452,7 @@ async def test_a_long_history_goes_in_several_transactions(
     assert await places(process.database) == set()
 
 
-async def test_a_stale_if_match_erases_nothing(cast: Cast, process: Process, token: str):
+async def test_a_stale_if_match_erases_nothing(cast: Cast, process: Process, token: str) -> None:
     receipt = await posted(cast, token)
     url = f"/contacts/{receipt['contactId']}"
     before = await tables(process.database)
@@ -466,7 +468,7 @@ async def test_a_stale_if_match_erases_nothing(cast: Cast, process: Process, tok
 
 async def test_who_comes_back_is_written_to_once_one_suppression_is_deleted(
     cast: Cast, process: Process
-):
+) -> None:
     """By the id that the contact, and the refusal of every other way, name."""
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     assert ada["suppressions"] == []
@@ -498,7 +500,9 @@ async def test_who_comes_back_is_written_to_once_one_suppression_is_deleted(
     assert (await cast.vic.read(f"/messages/{made['messageId']}"))["status"] == "SENT"
 
 
-async def test_who_comes_back_and_is_erased_again_leaves_no_address(cast: Cast, process: Process):
+async def test_who_comes_back_and_is_erased_again_leaves_no_address(
+    cast: Cast, process: Process
+) -> None:
     hook = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
     flow = {"name": "N", "state": "ACTIVE", "trigger": hook, "steps": []}
     url = (await cast.ed.made("/workflows", flow))["trigger"]["webhookUrl"]

@@ -83,14 +83,14 @@ FOUND: list[tuple[str, list[int]]] = [
 ]
 
 
-async def test_a_search_finds_what_begins_so_and_a_filter_what_has_it(cast: Cast):
+async def test_a_search_finds_what_begins_so_and_a_filter_what_has_it(cast: Cast) -> None:
     known = await people(cast)
     for query, expected in FOUND:
         assert await found(cast.vic, known, query) == expected, query
     assert await found(cast.mallory, known, "q=grace") == []
 
 
-async def test_a_search_sees_a_name_that_has_changed(cast: Cast):
+async def test_a_search_sees_a_name_that_has_changed(cast: Cast) -> None:
     made = await cast.ed.made("/contacts", {"email": "a@x.test", "firstName": "Ada"})
     await cast.ed.patch(f"/contacts/{made['id']}", {"firstName": "Augusta", "lastName": "King"})
     for q, count in (("ada", 0), ("augusta%20k", 1), ("king", 1)):
@@ -109,7 +109,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("query", "pointer"), WRONG)
-async def test_a_search_that_cannot_be_is_refused(cast: Cast, query: str, pointer: str):
+async def test_a_search_that_cannot_be_is_refused(cast: Cast, query: str, pointer: str) -> None:
     response = await cast.vic.get(f"/contacts?{query}")
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
@@ -118,7 +118,7 @@ async def test_a_search_that_cannot_be_is_refused(cast: Cast, query: str, pointe
 @pytest.mark.parametrize(
     "query", ["q=pp", "tag=t", "metadata[m]=1", "updatedAfter=2020-01-01T00:00:00Z"]
 )
-async def test_pages_of_a_search_follow_each_other_newest_first(cast: Cast, query: str):
+async def test_pages_of_a_search_follow_each_other_newest_first(cast: Cast, query: str) -> None:
     made = []
     for i in range(5):
         one = {"email": f"pp{i}@x.test", "lastName": f"Pp{i}", "tags": ["t"], "metadata": {"m": 1}}
@@ -131,7 +131,7 @@ async def test_pages_of_a_search_follow_each_other_newest_first(cast: Cast, quer
     assert seen == made[::-1]
 
 
-async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast):
+async def test_a_cursor_holds_whatever_order_the_metadata_is_asked_in(cast: Cast) -> None:
     for i in range(3):
         await cast.ed.made("/contacts", {"email": f"p{i}@x.test", "metadata": {"a": 1, "b": 2}})
     first = await cast.vic.read("/contacts?metadata[a]=1&metadata[b]=2&limit=2")
@@ -158,7 +158,7 @@ async def walked(who: Person, query: str, limit: int) -> tuple[list[str], int]:
 @pytest.mark.parametrize(("few", "walk", "some"), [(2, 3, 4), (2, 1, 4), (2, 3, 8), (8, 3, 9)])
 async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, filters: str, few: int, walk: int, some: int
-):
+) -> None:
     monkeypatch.setattr(searches, "FEW", few)
     monkeypatch.setattr(searches, "WALKS", (1, walk))
     monkeypatch.setattr(searches, "SOME", some)
@@ -190,7 +190,7 @@ async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
 @pytest.mark.parametrize(("few", "walk"), [(2, 3), (2, 1), (2, 100), (7, 3), (100, 3)])
 async def test_a_search_of_many_is_whole_though_its_pages_end_early(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, query: str, wanted: Any, few: int, walk: int
-):
+) -> None:
     monkeypatch.setattr(searches, "FEW", few)
     monkeypatch.setattr(searches, "WALKS", (1, walk))
     made = []
@@ -211,7 +211,7 @@ async def test_a_search_of_many_is_whole_though_its_pages_end_early(
 @pytest.mark.parametrize("query", ["q=pp", "updatedAfter=2026-01-01T00:00:00Z"])
 async def test_a_list_does_not_end_where_somebody_is_erased_meanwhile(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, query: str
-):
+) -> None:
     made = [(await cast.ed.made("/contacts", {"email": f"pp{i}@x.test"}))["id"] for i in range(9)]
     read = contacts.by_ids
 
@@ -234,7 +234,7 @@ COMPOSED, DECOMPOSED = "M\u00fcller", "Mu\u0308ller"
 @pytest.mark.parametrize("asked", [COMPOSED, DECOMPOSED])
 async def test_what_reads_the_same_is_found_however_it_was_typed(
     cast: Cast, typed: str, asked: str
-):
+) -> None:
     values = {"lastName": typed, "tags": [typed, COMPOSED], "metadata": {typed: typed}}
     made = await cast.ed.made("/contacts", values)
     assert (made["lastName"], made["tags"], made["metadata"]) == (
@@ -250,14 +250,14 @@ async def test_what_reads_the_same_is_found_however_it_was_typed(
     assert (await cast.ed.delete(f"/contacts/{made['id']}/tags/{asked}")).status_code == 204
 
 
-async def test_an_address_is_found_by_how_it_is_written(cast: Cast):
+async def test_an_address_is_found_by_how_it_is_written(cast: Cast) -> None:
     made = await cast.ed.made("/contacts", {"email": "Straße@x.test"})
     for q, ids in (("straße@", [made["id"]]), ("STRAßE", [made["id"]]), ("strasse", [])):
         shown = await cast.vic.read(f"/contacts?q={q}")
         assert [one["id"] for one in shown["data"]] == ids, q
 
 
-async def test_times_of_creation_hold_exactly_though_pages_begin_by_id(cast: Cast):
+async def test_times_of_creation_hold_exactly_though_pages_begin_by_id(cast: Cast) -> None:
     made = [(await cast.ed.made("/contacts", {"email": f"p{i}@x.test"})) for i in range(4)]
     for place, one in enumerate(made):
         moment = datetime.fromisoformat(one["createdAt"]) + timedelta(milliseconds=1)
@@ -278,7 +278,7 @@ def parsed(contact: dict[str, Any]) -> datetime:
 # --- tags -----------------------------------------------------------------------------------------
 
 
-async def test_every_tag_is_listed_once_by_name(cast: Cast):
+async def test_every_tag_is_listed_once_by_name(cast: Cast) -> None:
     assert await cast.vic.read("/tags") == {"data": [], "nextCursor": None}
     await people(cast)
     await cast.ed.made("/contacts", {"email": "z@x.test", "tags": ["Zebra", "vip", "ünder"]})

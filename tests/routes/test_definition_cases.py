@@ -58,7 +58,7 @@ def codes(answer: Any) -> list[tuple[str, str, str]]:
 # --- kept -----------------------------------------------------------------------------------------
 
 
-async def test_a_case_is_put_read_changed_and_deleted(cast: Cast):
+async def test_a_case_is_put_read_changed_and_deleted(cast: Cast) -> None:
     path = await made(cast)
     first = await put(cast, path, "a rich one", RICH)
     assert {name: first[name] for name in ("name", "given", "expect")} == {
@@ -84,7 +84,7 @@ async def test_a_case_is_put_read_changed_and_deleted(cast: Cast):
     assert acts == [f"workflow.case_{act}" for act in ("deleted", "created", "updated", "created")]
 
 
-async def test_a_case_keeps_its_numbers_to_the_last_literal(cast: Cast):
+async def test_a_case_keeps_its_numbers_to_the_last_literal(cast: Cast) -> None:
     path = await made(cast)
     raw = (
         b'{"given": {"trigger": {"id": 123456789012345678901, "total": 1.10},'
@@ -111,7 +111,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_is_no_case_is_refused_at_its_place(cast: Cast):
+async def test_what_is_no_case_is_refused_at_its_place(cast: Cast) -> None:
     path = await made(cast)
     for case, pointer in WRONG:
         response = await cast.ed.call("PUT", f"{path}/cases/x", json=case)
@@ -125,7 +125,7 @@ async def test_what_is_no_case_is_refused_at_its_place(cast: Cast):
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_cases_are_bounded_in_number_and_bytes(cast: Cast):
+async def test_cases_are_bounded_in_number_and_bytes(cast: Cast) -> None:
     path = await made(cast)
     for number in range(proofs.MOST):
         await put(cast, path, f"case {number}", RICH)
@@ -144,7 +144,7 @@ async def test_cases_are_bounded_in_number_and_bytes(cast: Cast):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_cases_are_run_and_show_what_was_expected_and_what_came(
     cast: Cast, process: Process, kind: str
-):
+) -> None:
     path = await made(cast, kind)
     await put(cast, path, "rich", RICH)
     await put(cast, path, "poor", POOR)
@@ -172,7 +172,7 @@ async def test_cases_are_run_and_show_what_was_expected_and_what_came(
     }
 
 
-async def test_a_case_that_cannot_be_run_says_why(cast: Cast):
+async def test_a_case_that_cannot_be_run_says_why(cast: Cast) -> None:
     path = await made(cast)
     await put(cast, path, "nobody", {**RICH, "given": {"startAt": START}})
     await put(cast, path, "misspelt", {**RICH, "given": {**GIVEN, "outcomes": {"helo": "sent"}}})
@@ -188,7 +188,7 @@ async def test_a_case_that_cannot_be_run_says_why(cast: Cast):
     }
 
 
-async def test_the_trace_of_a_simulation_is_a_case_as_it_stands(cast: Cast):
+async def test_the_trace_of_a_simulation_is_a_case_as_it_stands(cast: Cast) -> None:
     path = await made(cast)
     file = (await cast.vic.made(f"{path}/simulate?case=true", GIVEN))["case"]
     await put(cast, path, "whole", {"given": file["input"], "expect": file["expected"]})
@@ -218,7 +218,9 @@ async def without_end(cast: Cast) -> str:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_cases_that_take_too_long_come_to_an_end(cast: Cast, monkeypatch: pytest.MonkeyPatch):
+async def test_cases_that_take_too_long_come_to_an_end(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time is for all of them."""
     monkeypatch.setattr(proofs, "SECONDS", 0.3)
     path = await without_end(cast)
@@ -230,7 +232,7 @@ async def test_cases_that_take_too_long_come_to_an_end(cast: Cast, monkeypatch: 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_cases_that_are_killed_have_failed_and_the_definition_can_be_read(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """The process has 0.1 seconds for work that would take two."""
     path = await without_end(cast)
     monkeypatch.setattr(proofs, "SECONDS", 3.0)
@@ -245,7 +247,9 @@ async def test_cases_that_are_killed_have_failed_and_the_definition_can_be_read(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_case_that_fails_is_a_warning_or_prevents_the_activation(cast: Cast, kind: str):
+async def test_a_case_that_fails_is_a_warning_or_prevents_the_activation(
+    cast: Cast, kind: str
+) -> None:
     path = await made(cast, kind)
     await put(cast, path, "poor", POOR)
     draft = await cast.vic.read(path)
@@ -271,7 +275,9 @@ async def test_a_case_that_fails_is_a_warning_or_prevents_the_activation(cast: C
     assert codes(warned.json()) == [("warning", "case_failed", "/cases/poor")]
 
 
-async def test_what_is_active_is_not_changed_so_that_a_case_fails_but_can_be_paused(cast: Cast):
+async def test_what_is_active_is_not_changed_so_that_a_case_fails_but_can_be_paused(
+    cast: Cast,
+) -> None:
     path = await made(cast, state="ACTIVE", casesGate=True)
     await put(cast, path, "rich", RICH)
     changed = document.parse(document.dumps(STEPS))
@@ -284,7 +290,7 @@ async def test_what_is_active_is_not_changed_so_that_a_case_fails_but_can_be_pau
     assert (await cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 422
 
 
-async def test_a_check_runs_the_cases_of_the_definition_that_it_would_change(cast: Cast):
+async def test_a_check_runs_the_cases_of_the_definition_that_it_would_change(cast: Cast) -> None:
     path = await made(cast)
     await put(cast, path, "rich", RICH)
     changed = document.parse(document.dumps(STEPS))
@@ -295,7 +301,7 @@ async def test_a_check_runs_the_cases_of_the_definition_that_it_would_change(cas
     assert codes(await cast.vic.made("/workflows/check", body)) == []
 
 
-async def test_a_duplicate_has_the_cases_and_the_gate_too(cast: Cast):
+async def test_a_duplicate_has_the_cases_and_the_gate_too(cast: Cast) -> None:
     path = await made(cast, casesGate=True)
     await put(cast, path, "poor", POOR)
     copy = await cast.ed.made(f"{path}/duplicate", {})
@@ -307,7 +313,7 @@ async def test_a_duplicate_has_the_cases_and_the_gate_too(cast: Cast):
     assert len((await cast.vic.read(f"{path}/cases"))["data"]) == 1
 
 
-async def test_what_was_read_can_be_sent_back_and_changes_nothing(cast: Cast):
+async def test_what_was_read_can_be_sent_back_and_changes_nothing(cast: Cast) -> None:
     path = await made(cast, casesGate=True)
     await put(cast, path, "poor", POOR)
     read = await cast.vic.get(path)
@@ -315,7 +321,7 @@ async def test_what_was_read_can_be_sent_back_and_changes_nothing(cast: Cast):
     assert (again.status_code, again.headers["ETag"]) == (200, read.headers["ETag"])
 
 
-async def test_others_see_no_case(cast: Cast):
+async def test_others_see_no_case(cast: Cast) -> None:
     path = await made(cast)
     await put(cast, path, "rich", RICH)
     for method, url in (

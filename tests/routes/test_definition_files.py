@@ -31,7 +31,9 @@ async def brought(person: Person, file: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_an_example_comes_back_as_it_went_in_and_changes_nothing_twice(cast: Cast, name: str):
+async def test_an_example_comes_back_as_it_went_in_and_changes_nothing_twice(
+    cast: Cast, name: str
+) -> None:
     file = {"key": name, **EXAMPLES[name]}
     would = await brought(cast.ed, file, mode="dry_run")
     assert (would["action"], would["id"], would["before"]) == ("created", None, None)
@@ -52,7 +54,7 @@ async def test_an_example_comes_back_as_it_went_in_and_changes_nothing_twice(cas
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_what_was_read_of_an_example_can_be_sent_back(cast: Cast, name: str):
+async def test_what_was_read_of_an_example_can_be_sent_back(cast: Cast, name: str) -> None:
     """The trigger on its node included."""
     path = path_of(await brought(cast.ed, {"key": name, **EXAMPLES[name]}))
     before = await cast.ed.get(path)
@@ -62,7 +64,7 @@ async def test_what_was_read_of_an_example_can_be_sent_back(cast: Cast, name: st
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_an_example_can_be_activated(cast: Cast, name: str):
+async def test_an_example_can_be_activated(cast: Cast, name: str) -> None:
     imported = await brought(cast.ed, {"key": name, **EXAMPLES[name]}, activate=True)
     assert (imported["state"], [one["severity"] for one in imported["findings"]]) in (
         ("ACTIVE", []),
@@ -70,7 +72,7 @@ async def test_an_example_can_be_activated(cast: Cast, name: str):
     )
 
 
-async def test_a_definition_moves_to_another_workspace_without_ids_and_secrets(cast: Cast):
+async def test_a_definition_moves_to_another_workspace_without_ids_and_secrets(cast: Cast) -> None:
     template = {"name": "Hi there", "channel": "email", "content": HELLO}
     made = await cast.ed.made("/templates", template)
     step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": made["id"]}
@@ -113,7 +115,7 @@ OFFERS = {"name": "Our offers", "channels": ["email", "sms"]}
 @pytest.mark.parametrize("shape", ["steps", "graph"])
 async def test_segments_and_topics_are_named_in_a_file_and_found_by_their_names(
     cast: Cast, shape: str
-):
+) -> None:
     """Some of other names come first in either workspace, so no ID is like another."""
     await cast.ed.made("/segments", {"name": "Others", "filter": {"not": VIP}})
     vips = await cast.ed.made("/segments", {"name": "Our VIPs", "filter": VIP})
@@ -170,7 +172,7 @@ async def test_segments_and_topics_are_named_in_a_file_and_found_by_their_names(
     assert (await cast.mallory.read(f"/templates/{sent['id']}"))["topicId"] is None
 
 
-async def test_a_case_about_topics_and_segments_moves_with_its_definition(cast: Cast):
+async def test_a_case_about_topics_and_segments_moves_with_its_definition(cast: Cast) -> None:
     """In the other workspace they have other IDs, and it comes out the same."""
     vips = await cast.ed.made("/segments", {"name": "Our VIPs", "filter": VIP})
     offers = await cast.ed.made("/topics", OFFERS)
@@ -238,7 +240,7 @@ def definition(
     return "/automations", {"name": "Welcome", "graph": {"nodes": nodes, "edges": edges}}
 
 
-async def test_what_is_renamed_in_a_file_stays_what_it_is(cast: Cast):
+async def test_what_is_renamed_in_a_file_stays_what_it_is(cast: Cast) -> None:
     """Also what came from no file, before it has a key."""
     template = {"name": "Hi there", "channel": "email", "content": HELLO}
     made = await cast.ed.made("/templates", template)
@@ -254,7 +256,7 @@ async def test_what_is_renamed_in_a_file_stays_what_it_is(cast: Cast):
     assert shown["name"] == "Hello"
 
 
-async def test_what_came_from_no_file_takes_nobodys_key(cast: Cast):
+async def test_what_came_from_no_file_takes_nobodys_key(cast: Cast) -> None:
     keyed = await brought(cast.ed, {"key": "w", "name": "First", "definition": {}})
     other = await cast.ed.made("/workflows", {"name": "W", "steps": [SEND_HELLO]})
     file = await cast.vic.read(f"/workflows/{other['id']}/export")
@@ -263,7 +265,7 @@ async def test_what_came_from_no_file_takes_nobodys_key(cast: Cast):
     assert await cast.vic.read(f"{path_of(keyed)}/export") == keyed["file"]
 
 
-async def test_what_one_starts_is_named_in_a_file(cast: Cast):
+async def test_what_one_starts_is_named_in_a_file(cast: Cast) -> None:
     other = await cast.ed.made("/workflows", {"name": "Win back", "trigger": {"source": "manual"}})
     step = {"id": "go", "type": "start_workflow", "workflowId": other["id"], "data": {}}
     first = await cast.ed.made("/workflows", {"name": "First", "steps": [step]})
@@ -279,7 +281,7 @@ async def test_what_one_starts_is_named_in_a_file(cast: Cast):
     assert (await brought(cast.ed, file))["file"] == file
 
 
-async def test_a_file_is_brought_in_whole_or_not_at_all(cast: Cast):
+async def test_a_file_is_brought_in_whole_or_not_at_all(cast: Cast) -> None:
     step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     good = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {"hi": template}}
@@ -317,7 +319,7 @@ async def test_a_file_is_brought_in_whole_or_not_at_all(cast: Cast):
     ]
 
 
-async def test_an_active_definition_is_never_left_broken_by_a_file(cast: Cast):
+async def test_an_active_definition_is_never_left_broken_by_a_file(cast: Cast) -> None:
     good = {"key": "w", "name": "W", "definition": {"steps": [SEND_HELLO]}}
     made = await brought(cast.ed, good, activate=True)
     step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "nowhere"}
@@ -330,7 +332,7 @@ async def test_an_active_definition_is_never_left_broken_by_a_file(cast: Cast):
     assert (shown["state"], shown["version"]) == ("ACTIVE", 1)
 
 
-async def test_what_was_changed_meanwhile_is_not_overwritten(cast: Cast):
+async def test_what_was_changed_meanwhile_is_not_overwritten(cast: Cast) -> None:
     file = {"key": "welcome-series", **EXAMPLES["welcome-series"]}
     made = await brought(cast.ed, file)
     seen = {"If-Match": made["etag"]}
@@ -348,7 +350,7 @@ async def test_what_was_changed_meanwhile_is_not_overwritten(cast: Cast):
     ).status_code == 200
 
 
-async def test_a_credential_stays_where_it_is(cast: Cast):
+async def test_a_credential_stays_where_it_is(cast: Cast) -> None:
     call = {
         "id": "ask", "type": "http_request", "method": "GET", "url": "https://crm.example/x",
         "headers": {"Authorization": "Bearer canary"},
@@ -364,7 +366,7 @@ async def test_a_credential_stays_where_it_is(cast: Cast):
     assert error["pointer"] == "/file/definition/steps/0/headers/Authorization"
 
 
-async def test_a_key_is_that_of_one_definition(cast: Cast):
+async def test_a_key_is_that_of_one_definition(cast: Cast) -> None:
     for _ in range(2):
         await cast.ed.made("/workflows", {"name": "Twice"})
     twice = await cast.ed.post(IMPORT, {"file": {"name": "Twice", "definition": {}}})
@@ -382,7 +384,7 @@ async def test_a_key_is_that_of_one_definition(cast: Cast):
 # --- names ----------------------------------------------------------------------------------------
 
 
-async def test_no_two_files_of_a_workspace_have_one_key(cast: Cast):
+async def test_no_two_files_of_a_workspace_have_one_key(cast: Cast) -> None:
     """Nor two templates: what came from no file is numbered, wherever it is named."""
     greeted = {"name": "Hi", "channel": "email", "content": HELLO}
     for text in ("One", "Two"):
@@ -407,7 +409,7 @@ async def test_no_two_files_of_a_workspace_have_one_key(cast: Cast):
     assert len((await cast.vic.read("/templates"))["data"]) == 2
 
 
-async def test_what_one_starts_has_the_name_of_its_own_file(cast: Cast):
+async def test_what_one_starts_has_the_name_of_its_own_file(cast: Cast) -> None:
     """Also where several are called the same."""
     for _ in range(2):
         other = await cast.ed.made("/workflows", {"name": "Win back"})
@@ -423,7 +425,7 @@ async def test_what_one_starts_has_the_name_of_its_own_file(cast: Cast):
     assert shown["steps"][0]["workflowId"] == other["id"]
 
 
-async def test_a_key_and_a_name_of_two_definitions_are_refused(cast: Cast):
+async def test_a_key_and_a_name_of_two_definitions_are_refused(cast: Cast) -> None:
     for name in ("Hi", "Ho"):
         await cast.ed.made("/workflows", {"name": name})
     answer = await cast.ed.post(
@@ -432,7 +434,7 @@ async def test_a_key_and_a_name_of_two_definitions_are_refused(cast: Cast):
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
 
 
-async def test_a_template_that_the_definition_does_not_send_stays_as_it_is(cast: Cast):
+async def test_a_template_that_the_definition_does_not_send_stays_as_it_is(cast: Cast) -> None:
     """One of the same name is another one, unless it says the same."""
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     theirs = await cast.adam.made("/templates", template)
@@ -451,7 +453,7 @@ async def test_a_template_that_the_definition_does_not_send_stays_as_it_is(cast:
 
 async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
     process: Process, cast: Cast
-):
+) -> None:
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}
     file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {"hi": template}}
@@ -473,7 +475,7 @@ async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
     assert (await cast.vic.read(f"/templates/{sent['id']}"))["content"]["text"] == "Theirs"
 
 
-async def test_a_file_that_takes_long_to_check_makes_what_it_names(cast: Cast):
+async def test_a_file_that_takes_long_to_check_makes_what_it_names(cast: Cast) -> None:
     """Its transaction is begun anew with the results, which are about the same IDs then."""
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     step = {"type": "send_message", "channel": "email", "templateId": "hi"}
@@ -496,7 +498,7 @@ CASE_OF_ONE = {
 }
 
 
-async def test_keys_and_names_of_templates_have_the_limits_of_saved_ones(cast: Cast):
+async def test_keys_and_names_of_templates_have_the_limits_of_saved_ones(cast: Cast) -> None:
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     file = {"key": "w", "name": "W", "definition": {"steps": []}}
     for key, name, pointer in (
@@ -512,7 +514,7 @@ async def test_keys_and_names_of_templates_have_the_limits_of_saved_ones(cast: C
         assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
 
 
-async def test_what_is_pushed_together_is_tried_together(cast: Cast):
+async def test_what_is_pushed_together_is_tried_together(cast: Cast) -> None:
     """A new definition that an ACTIVE one is to start is there when that is tried."""
     file = {"key": "w", "name": "W", "definition": {"steps": [SEND_HELLO]}}
     await brought(cast.ed, file, activate=True)
@@ -538,7 +540,7 @@ async def test_what_is_pushed_together_is_tried_together(cast: Cast):
 # --- pointers -------------------------------------------------------------------------------------
 
 
-async def test_what_is_wrong_on_the_trigger_node_is_found_there(cast: Cast):
+async def test_what_is_wrong_on_the_trigger_node_is_found_there(cast: Cast) -> None:
     data = {"source": "inbound_webhook", "contactLookup": "email", "metadataField": "crmId"}
     place = "/file/definition/graph/nodes/0/data"
     for wrong, pointer in (
@@ -575,7 +577,7 @@ CASE = {
 }
 
 
-async def test_cases_come_with_a_file_and_are_run_before_it_is_activated(cast: Cast):
+async def test_cases_come_with_a_file_and_are_run_before_it_is_activated(cast: Cast) -> None:
     step = {"id": "vip", "type": "add_tag", "tag": "vip"}
     file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {}}
     file = {**file, "definition": {"trigger": {"source": "manual"}, "steps": [step]}}
@@ -595,7 +597,7 @@ async def test_cases_come_with_a_file_and_are_run_before_it_is_activated(cast: C
     assert (without["action"], "cases" in without["file"]) == ("updated", False)
 
 
-async def test_cases_that_are_wrong_are_named_by_their_place(cast: Cast):
+async def test_cases_that_are_wrong_are_named_by_their_place(cast: Cast) -> None:
     file = {"key": "w", "name": "W", "definition": {"steps": [{"type": "add_tag", "tag": "vip"}]}}
     large = {**CASE, "name": "large", "expect": {"contact": {"lastName": "x" * 33_000}}}
     for cases, pointer in (
@@ -617,7 +619,7 @@ async def test_cases_that_are_wrong_are_named_by_their_place(cast: Cast):
     assert (await cast.vic.read(f"{path_of(made)}/cases"))["data"] == []
 
 
-async def test_every_act_of_an_import_is_audited_once(cast: Cast):
+async def test_every_act_of_an_import_is_audited_once(cast: Cast) -> None:
     step = {"id": "vip", "type": "add_tag", "tag": "vip"}
     file = {"key": "w", "name": "W", "definition": {"steps": [step]}}
     seen: list[str] = []
@@ -651,7 +653,7 @@ async def test_every_act_of_an_import_is_audited_once(cast: Cast):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_what_an_example_expects_is_a_case_that_passes(cast: Cast, name: str):
+async def test_what_an_example_expects_is_a_case_that_passes(cast: Cast, name: str) -> None:
     file = document.parse((FOLDER / f"{name}.json").read_bytes())  # with its literals: 29.00
     body = document.dumps({"file": {"key": name, **file}})
     json_body = {"Content-Type": "application/json"}
@@ -664,7 +666,7 @@ async def test_what_an_example_expects_is_a_case_that_passes(cast: Cast, name: s
     assert case["actual"]["end"] == EXAMPLES[name]["expected"]["end"]
 
 
-async def test_what_a_file_expects_may_prevent_its_activation(cast: Cast):
+async def test_what_a_file_expects_may_prevent_its_activation(cast: Cast) -> None:
     file = {"key": "welcome-series", **EXAMPLES["welcome-series"], "casesGate": True}
     other = {**file, "expected": {**file["expected"], "end": {"status": "FAILED"}}}
     stays = await brought(cast.ed, other, activate=True)
@@ -677,7 +679,7 @@ async def test_what_a_file_expects_may_prevent_its_activation(cast: Cast):
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/file/expected"]
 
 
-async def test_what_a_file_expects_has_the_limits_of_a_case(cast: Cast):
+async def test_what_a_file_expects_has_the_limits_of_a_case(cast: Cast) -> None:
     file = {"key": "w", "name": "W", "definition": {"steps": []}}
     given = {"startAt": "2026-03-02T10:00:00Z", "contact": {"email": "ada@example.com"}}
     expected = {"end": {"status": "COMPLETED"}}
@@ -695,7 +697,7 @@ async def test_what_a_file_expects_has_the_limits_of_a_case(cast: Cast):
         assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
 
 
-async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast):
+async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast) -> None:
     graph = {"nodes": [], "edges": []}
     file = {"key": "w", "name": "W", "definition": {"steps": [SEND_HELLO]}}
     signed = {"trigger": {**WEBHOOK, "signed": "no"}, "steps": []}
@@ -712,7 +714,7 @@ async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast):
     assert (await cast.vic.read("/workflows"))["data"] == []
 
 
-async def test_as_many_templates_as_a_file_may_have_are_checked_together(cast: Cast):
+async def test_as_many_templates_as_a_file_may_have_are_checked_together(cast: Cast) -> None:
     """Each of them takes too long for the event loop, and all that are wrong are named."""
     tokens = "{% case 1 %}{% when 1" + ",1" * 2_000 + "%}{% endcase %}"
     templates = {
@@ -731,7 +733,7 @@ async def test_as_many_templates_as_a_file_may_have_are_checked_together(cast: C
     ]
 
 
-async def test_a_file_removes_no_signing_secret(cast: Cast):
+async def test_a_file_removes_no_signing_secret(cast: Cast) -> None:
     """Or a push would make an ACTIVE definition accept unsigned events."""
     file = {"key": "w", "name": "W", "definition": {"trigger": WEBHOOK, "steps": []}}
     made = await brought(cast.ed, file, signingSecret=SECRET, activate=True)
@@ -745,7 +747,7 @@ async def test_a_file_removes_no_signing_secret(cast: Cast):
     assert (await cast.vic.read(path_of(made)))["trigger"]["signingSecretSet"] is True
 
 
-async def test_of_two_that_bring_in_one_key_at_once_each_is_whole_or_says_so(cast: Cast):
+async def test_of_two_that_bring_in_one_key_at_once_each_is_whole_or_says_so(cast: Cast) -> None:
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     files = [
         {"key": key, "name": key, "definition": {"steps": []}, "templates": {"hi": template}}
@@ -762,7 +764,7 @@ async def test_of_two_that_bring_in_one_key_at_once_each_is_whole_or_says_so(cas
     assert len((await cast.vic.read("/templates"))["data"]) == 1
 
 
-async def test_a_key_of_another_kind_is_refused_in_words(cast: Cast):
+async def test_a_key_of_another_kind_is_refused_in_words(cast: Cast) -> None:
     await brought(cast.ed, {"key": "w", "name": "W", "definition": {"steps": []}})
     graph = {"graph": {"nodes": [], "edges": []}}
     refused = await cast.ed.post(IMPORT, {"file": {"key": "w", "name": "A", "definition": graph}})

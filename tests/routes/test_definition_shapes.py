@@ -50,11 +50,11 @@ def compare(body: Any) -> None:
 
 @QUICK
 @given(samples.mutated(samples.triggers))
-def test_triggers_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any):
+def test_triggers_that_are_read_are_valid_and_others_refused_for_listed_reasons(body: Any) -> None:
     compare(body)
 
 
-def test_about_half_of_the_samples_can_be_activated():
+def test_about_half_of_the_samples_can_be_activated() -> None:
     taken: list[bool] = []
 
     @settings(QUICK, max_examples=300)
@@ -88,7 +88,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("body", "code"), WRONG)
-def test_what_a_schema_can_tell_of_a_trigger_is_refused_by_it(body: Any, code: str):
+def test_what_a_schema_can_tell_of_a_trigger_is_refused_by_it(body: Any, code: str) -> None:
     assert refused(body, active=True) == {code}
     assert not validator(active=True).is_valid(body)
     compare(body)
@@ -103,13 +103,13 @@ def test_what_a_schema_can_tell_of_a_trigger_is_refused_by_it(body: Any, code: s
         {"name": "two\nlines"},
     ],
 )
-def test_the_listed_reasons_are_met(body: Any):
+def test_the_listed_reasons_are_met(body: Any) -> None:
     assert refused(body, active=False) == triggers.BEYOND
     assert validator(active=False).is_valid(body)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_triggers_of_the_examples_are_valid(path: Any):
+def test_the_triggers_of_the_examples_are_valid(path: Any) -> None:
     trigger = json.loads(path.read_text())["definition"]["trigger"]
     assert validator(active=True).is_valid(trigger)
     shown = {"signingSecretSet": False, "signingSecretLast4": None, "webhookUrl": None}
@@ -118,7 +118,7 @@ def test_the_triggers_of_the_examples_are_valid(path: Any):
 
 
 @pytest.mark.parametrize("name", triggers.SOURCES)
-def test_the_example_of_a_source_can_be_activated(name: str):
+def test_the_example_of_a_source_can_be_activated(name: str) -> None:
     body = {"source": name, **triggers.SOURCES[name].example}
     assert refused(body, active=True) == set()
     compare(body)

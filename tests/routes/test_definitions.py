@@ -38,7 +38,7 @@ def listed(answer: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 async def test_a_check_says_all_that_an_activation_would_and_writes_nothing(
     cast: Cast, process: Process
-):
+) -> None:
     steps = [TAG | {"colour": "red"}, {"type": "wait"}, {"type": "send_message", "channel": "sms"}]
     body = {"name": "W", "trigger": {"source": "event"}, "steps": steps}
     before = await counted(process)
@@ -54,7 +54,7 @@ async def test_a_check_says_all_that_an_activation_would_and_writes_nothing(
     } < {*listed(answer.json())}
 
 
-async def test_a_check_of_what_is_right_finds_what_its_activation_warns_of(cast: Cast):
+async def test_a_check_of_what_is_right_finds_what_its_activation_warns_of(cast: Cast) -> None:
     body = {"name": "A", "trigger": WEBHOOK, "graph": graph()}
     checked = await cast.vic.made("/automations/check", body)
     made = await cast.ed.made("/automations", {**body, "state": "ACTIVE"})
@@ -62,14 +62,14 @@ async def test_a_check_of_what_is_right_finds_what_its_activation_warns_of(cast:
     assert [code for _, code, _ in listed(checked)] == ["does_nothing"]
 
 
-async def test_what_could_not_be_read_is_found_at_its_place(cast: Cast):
+async def test_what_could_not_be_read_is_found_at_its_place(cast: Cast) -> None:
     body = {"name": "", "trigger": {"source": "carrier pigeon"}, "steps": [TAG], "colour": 1}
     answer = await cast.vic.made("/workflows/check", body)
     pointers = {pointer for _, code, pointer in listed(answer) if code == "invalid"}
     assert pointers == {"/name", "/trigger/source", "/colour"}
 
 
-async def test_positions_are_those_of_the_picture(cast: Cast):
+async def test_positions_are_those_of_the_picture(cast: Cast) -> None:
     nodes = [{"id": "a", "type": "add_tag", "data": {"tag": "x"}}, {"id": "b", "type": "exit"}]
     answer = await cast.vic.made("/automations/check", {"name": "A", "graph": graph(*nodes)})
     places = answer["positions"]
@@ -82,7 +82,7 @@ async def test_positions_are_those_of_the_picture(cast: Cast):
     assert answer["positions"].keys() == {"trigger", "steps[0]", "z"}
 
 
-async def test_a_check_of_a_change_knows_what_is_stored(cast: Cast):
+async def test_a_check_of_a_change_knows_what_is_stored(cast: Cast) -> None:
     """Its credentials and its secret, and whether it would start itself."""
     trigger = {**WEBHOOK, "signingSecret": "short"}
     made = await cast.ed.made("/workflows", {"name": "W", "trigger": trigger, "steps": [SECRET]})
@@ -98,14 +98,14 @@ async def test_a_check_of_a_change_knows_what_is_stored(cast: Cast):
 
 
 @pytest.mark.parametrize("who", ["mallory", "ed"])
-async def test_a_check_against_what_is_not_there_is_refused(cast: Cast, who: str):
+async def test_a_check_against_what_is_not_there_is_refused(cast: Cast, who: str) -> None:
     made = await cast.ed.made("/workflows", {"name": "W"})
     id = made["id"] if who == "mallory" else f"wfl_{'0' * 26}"
     answer = await getattr(cast, who).post(f"/workflows/check?id={id}", {"name": "W"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-async def test_limits_of_what_is_saved_hold(cast: Cast):
+async def test_limits_of_what_is_saved_hold(cast: Cast) -> None:
     large = await cast.vic.post("/workflows/check", {"name": "W", "steps": ["x" * 300_000]})
     assert large.status_code == 422
     assert large.json()["errors"] == [{"pointer": "/steps", "message": "At most 256 KiB of JSON."}]
@@ -114,7 +114,7 @@ async def test_limits_of_what_is_saved_hold(cast: Cast):
 
 
 @pytest.mark.parametrize("kind", ["workflows", "automations"])
-async def test_a_draft_carries_its_findings(cast: Cast, kind: str):
+async def test_a_draft_carries_its_findings(cast: Cast, kind: str) -> None:
     """When it is saved and when it is read, under one tag; an archived one has none."""
     body: dict[str, Any] = {"steps": [{"type": "wait"}]}
     if kind == "automations":
@@ -149,7 +149,7 @@ def on_node(answer: dict[str, Any]) -> Any:
     return answer["graph"]["nodes"][0]["data"]
 
 
-async def test_a_trigger_may_stand_on_its_node(cast: Cast, process: Process):
+async def test_a_trigger_may_stand_on_its_node(cast: Cast, process: Process) -> None:
     """One copy is stored; answers have it in both places, versions in one."""
     secret = {**ON_NODE, "signingSecret": "s" * 20}
     made = await cast.ed.made("/automations", drawn(secret, state="ACTIVE"))
@@ -174,7 +174,7 @@ async def test_a_trigger_may_stand_on_its_node(cast: Cast, process: Process):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_what_was_read_and_is_sent_back_changes_nothing(cast: Cast, name: str):
+async def test_what_was_read_and_is_sent_back_changes_nothing(cast: Cast, name: str) -> None:
     definition = EXAMPLES[name]["definition"]
     kind = "automations" if "graph" in definition else "workflows"
     made = await cast.ed.made(f"/{kind}", {"name": name, **definition})
@@ -187,7 +187,7 @@ async def test_what_was_read_and_is_sent_back_changes_nothing(cast: Cast, name: 
 
 
 @pytest.mark.parametrize("data", [None, {}, ON_NODE])
-async def test_what_is_live_and_is_sent_back_changes_nothing(cast: Cast, data: Any):
+async def test_what_is_live_and_is_sent_back_changes_nothing(cast: Cast, data: Any) -> None:
     more = {} if data else {"trigger": {**ON_NODE, "contactPath": None}}
     made = await cast.ed.made("/automations", drawn(data, state="ACTIVE", **more))
     url = f"/automations/{made['id']}"
@@ -197,7 +197,7 @@ async def test_what_is_live_and_is_sent_back_changes_nothing(cast: Cast, data: A
     assert same.json()["version"] == 1
 
 
-async def test_the_side_that_is_present_wins(cast: Cast):
+async def test_the_side_that_is_present_wins(cast: Cast) -> None:
     made = await cast.ed.made("/automations", drawn(ON_NODE))
     url = f"/automations/{made['id']}"
     # The node alone: what it does not say any more is gone.
@@ -214,7 +214,7 @@ async def test_the_side_that_is_present_wins(cast: Cast):
     assert changed["trigger"]["name"] == "left"
 
 
-async def test_both_sides_must_say_the_same(cast: Cast):
+async def test_both_sides_must_say_the_same(cast: Cast) -> None:
     both = await cast.ed.post("/automations", drawn(ON_NODE, trigger={"source": "manual"}))
     assert both.status_code == 422
     assert "say it in one place" in both.json()["errors"][0]["message"]
@@ -226,7 +226,7 @@ async def test_both_sides_must_say_the_same(cast: Cast):
     assert (await cast.ed.patch(url, {"trigger": made["trigger"], "graph": graph})).is_success
 
 
-async def test_a_checked_or_simulated_one_may_have_it_there_too(cast: Cast):
+async def test_a_checked_or_simulated_one_may_have_it_there_too(cast: Cast) -> None:
     found = listed(await cast.vic.made("/automations/check", drawn({"source": "event"})))
     assert ("error", "name_missing", "/graph/nodes/0/data/name") in found
     given = {"definition": drawn(ON_NODE), "trigger": {"data": {"email": "ada@example.com"}}}
@@ -248,7 +248,7 @@ async def test_a_checked_or_simulated_one_may_have_it_there_too(cast: Cast):
 )
 async def test_what_cannot_be_written_is_refused_unless_it_is_as_it_was_read(
     cast: Cast, member: str, value: Any
-):
+) -> None:
     made = await cast.ed.made("/automations", drawn(ON_NODE))
     refused = await cast.ed.patch(f"/automations/{made['id']}", {member: value})
     assert refused.status_code == 422, refused.text
@@ -259,7 +259,9 @@ async def test_what_cannot_be_written_is_refused_unless_it_is_as_it_was_read(
 # --- copies ---------------------------------------------------------------------------------------
 
 
-async def test_a_copy_says_the_same_with_secrets_and_a_url_of_its_own(cast: Cast, process: Process):
+async def test_a_copy_says_the_same_with_secrets_and_a_url_of_its_own(
+    cast: Cast, process: Process
+) -> None:
     trigger = {**WEBHOOK, "signingSecret": "s" * 20}
     body = {"name": "W", "state": "ACTIVE", "trigger": trigger, "steps": [SECRET]}
     made = await cast.ed.made("/workflows", body)
@@ -289,7 +291,7 @@ async def test_a_copy_says_the_same_with_secrets_and_a_url_of_its_own(cast: Cast
     assert [one["id"] for one in noted] == [copy["id"]]
 
 
-async def test_a_copy_has_the_name_that_it_is_given(cast: Cast):
+async def test_a_copy_has_the_name_that_it_is_given(cast: Cast) -> None:
     made = await cast.ed.made("/automations", drawn(ON_NODE))
     copy = await cast.ed.made(f"/automations/{made['id']}/duplicate", {"name": "Mine"})
     assert (copy["name"], copy["graph"]) == ("Mine", made["graph"])
@@ -297,7 +299,7 @@ async def test_a_copy_has_the_name_that_it_is_given(cast: Cast):
     assert refused.status_code == 404
 
 
-async def test_what_is_wrong_with_a_trigger_is_found_where_it_was_said(cast: Cast):
+async def test_what_is_wrong_with_a_trigger_is_found_where_it_was_said(cast: Cast) -> None:
     """On the node, or in `trigger`; what is saved has it in `trigger`."""
     webhook = {"source": "inbound_webhook", "metadataField": "crm", "contactLookup": "email"}
     for data, code, member in (

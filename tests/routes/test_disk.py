@@ -39,7 +39,7 @@ async def test_a_full_disk_is_told_in_words(
     client: httpx2.AsyncClient,
     records: Records,
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     make_room = await fill(process)
     full = {"metadata": dict.fromkeys("abcd", "y" * 500)}
     responses = []
@@ -66,7 +66,7 @@ async def test_a_full_disk_is_told_in_words(
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_what_postgresql_says_of_a_full_disk_is_understood(
     process: Process, client: httpx2.AsyncClient
-):
+) -> None:
     async def fail(db: Handle) -> None:
         await db.use(lambda link: link.run_script(SQLSTATE))
 

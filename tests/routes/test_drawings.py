@@ -22,7 +22,7 @@ def shown(svg: bytes) -> list[list[str]]:
 
 async def test_a_picture_counts_the_runs_that_stand_at_a_node_and_have_passed_it(
     cast: Cast, process: Process
-):
+) -> None:
     made = await cast.ed.made(
         "/workflows",
         {"name": "<Hold>", "state": "ACTIVE", "trigger": TRIGGER, "steps": WAITING},
@@ -49,7 +49,7 @@ async def test_a_picture_counts_the_runs_that_stand_at_a_node_and_have_passed_it
     assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_a_draft_is_drawn_however_broken_and_names_its_templates(cast: Cast):
+async def test_a_draft_is_drawn_however_broken_and_names_its_templates(cast: Cast) -> None:
     template = await cast.ed.made(
         "/templates",
         {"name": "Welcome", "channel": "email", "content": {"subject": "s", "html": "h"}},
@@ -74,7 +74,7 @@ async def test_a_draft_is_drawn_however_broken_and_names_its_templates(cast: Cas
     ]
 
 
-async def test_a_definition_of_another_workspace_or_shape_is_not_found(cast: Cast):
+async def test_a_definition_of_another_workspace_or_shape_is_not_found(cast: Cast) -> None:
     made = await cast.ed.made("/workflows", {"name": "Ours"})
     for person, url in (
         (cast.mallory, f"/workflows/{made['id']}/graph.svg"),
@@ -84,7 +84,9 @@ async def test_a_definition_of_another_workspace_or_shape_is_not_found(cast: Cas
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
-async def test_the_way_of_a_run_is_drawn_in_the_version_that_it_took(cast: Cast, process: Process):
+async def test_the_way_of_a_run_is_drawn_in_the_version_that_it_took(
+    cast: Cast, process: Process
+) -> None:
     made = await cast.ed.made(
         "/workflows", {"name": "Hold", "state": "ACTIVE", "trigger": TRIGGER, "steps": WAITING}
     )

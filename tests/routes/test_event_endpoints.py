@@ -45,7 +45,7 @@ async def attempts(cast: Cast, id: str, query: str = "") -> list[dict[str, Any]]
 
 async def test_an_endpoint_s_secret_is_shown_once_and_verifies_what_comes(
     cast: Cast, open_process: Process
-):
+) -> None:
     async with Listener() as listener:
         made = await cast.adam.post("/event-endpoints", {"url": listener.url, "description": "CRM"})
         assert made.status_code == 201
@@ -71,7 +71,7 @@ async def test_an_endpoint_s_secret_is_shown_once_and_verifies_what_comes(
     assert oldest["eventId"] == first.header("webhook-id")
 
 
-async def test_a_change_is_judged_and_a_disabled_endpoint_says_why(cast: Cast):
+async def test_a_change_is_judged_and_a_disabled_endpoint_says_why(cast: Cast) -> None:
     made = await cast.adam.made("/event-endpoints", {"url": URL})
     path = f"/event-endpoints/{made['id']}"
     changed = (await cast.adam.patch(path, {"enabled": False, "types": ["run.failed"] * 2})).json()
@@ -93,19 +93,21 @@ async def test_a_change_is_judged_and_a_disabled_endpoint_says_why(cast: Cast):
      "http://[::ffff:10.0.0.1]/", "https://1.1.1.1:22/", "http://x.test\\@10.0.0.1/",
      "http://127.0.0.1:8000/v1/webhooks/in/abc", "http://x.test/\r\nX: 1", "http://[::1%25lo]/"],
 )  # fmt: skip
-async def test_a_url_that_cannot_be_right_is_refused_at_once(cast: Cast, url: str):
+async def test_a_url_that_cannot_be_right_is_refused_at_once(cast: Cast, url: str) -> None:
     response = await cast.adam.post("/event-endpoints", {"url": url})
     assert response.status_code == 422, response.text
     assert [error["pointer"] for error in response.json()["errors"]] == ["/url"]
 
 
-async def test_there_is_an_end_to_how_many_there_are(cast: Cast):
+async def test_there_is_an_end_to_how_many_there_are(cast: Cast) -> None:
     for number in range(event_endpoints.MOST):
         await cast.adam.made("/event-endpoints", {"url": f"{URL}/{number}"})
     assert (await cast.adam.post("/event-endpoints", {"url": URL})).status_code == 409
 
 
-async def test_who_polls_an_endpoint_sees_it_fail_and_recover(cast: Cast, open_process: Process):
+async def test_who_polls_an_endpoint_sees_it_fail_and_recover(
+    cast: Cast, open_process: Process
+) -> None:
     async with Listener(says(status="500 Oops")) as listener:
         made = await cast.adam.post("/event-endpoints", {"url": listener.url})
         path, well = f"/event-endpoints/{made.json()['id']}", made.headers["etag"]
@@ -137,7 +139,9 @@ async def test_who_polls_an_endpoint_sees_it_fail_and_recover(cast: Cast, open_p
         assert (recovered.status_code, recovered.json()["failingSince"]) == (200, None)
 
 
-async def test_an_attempt_is_replayed_while_its_retry_is_pending(cast: Cast, open_process: Process):
+async def test_an_attempt_is_replayed_while_its_retry_is_pending(
+    cast: Cast, open_process: Process
+) -> None:
     async with Listener(says(status="503 Away")) as listener:
         made = await cast.adam.made("/event-endpoints", {"url": listener.url})
         await cast.ed.made("/contacts", {"email": "ada@x.test"})
@@ -152,7 +156,7 @@ async def test_an_attempt_is_replayed_while_its_retry_is_pending(cast: Cast, ope
     assert [one["status"] for one in later] == ["SUCCEEDED", "QUEUED"]
 
 
-async def test_one_attempt_is_replayed_under_its_own_id(cast: Cast, open_process: Process):
+async def test_one_attempt_is_replayed_under_its_own_id(cast: Cast, open_process: Process) -> None:
     async with Listener() as listener:
         made = await cast.adam.made("/event-endpoints", {"url": listener.url})
         await cast.ed.made("/contacts", {"email": "ada@x.test"})
@@ -176,7 +180,7 @@ async def test_one_attempt_is_replayed_under_its_own_id(cast: Cast, open_process
 
 async def test_what_an_endpoint_missed_is_replayed_since_a_time(
     cast: Cast, open_process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(event_endpoints, "REPLAYED_AT_ONCE", 2)
     async with Listener(says(status="410 Gone")) as listener:
         made = await cast.adam.made("/event-endpoints", {"url": listener.url})

@@ -26,7 +26,7 @@ async def number_of(process: Process, table: str) -> int:
         return int(await db.fetch_value(f"SELECT count(*) FROM {table}"))
 
 
-async def test_a_contact_is_created_once_and_changed_afterwards(cast: Cast):
+async def test_a_contact_is_created_once_and_changed_afterwards(cast: Cast) -> None:
     made = await identify(cast.ed, ADA, 201, firstName="Ada", tags=["lead"], metadata={"a": 1})
     assert (made["email"], made["tags"], made["metadata"]) == (ADA["email"], ["lead"], {"a": 1})
     changed = await identify(
@@ -42,7 +42,7 @@ async def test_a_contact_is_created_once_and_changed_afterwards(cast: Cast):
 @pytest.mark.parametrize(
     "match", [ADA, {"phone": "+4915112345678"}, {"metadata": {"customerId": 981230455}}]
 )
-async def test_what_a_contact_is_matched_by_it_is_created_with(cast: Cast, match: Any):
+async def test_what_a_contact_is_matched_by_it_is_created_with(cast: Cast, match: Any) -> None:
     made = await identify(cast.ed, match, 201)
     assert {**made, **match} == made
     assert (await identify(cast.ed, match, firstName="Ada"))["id"] == made["id"]
@@ -50,7 +50,9 @@ async def test_what_a_contact_is_matched_by_it_is_created_with(cast: Cast, match
     assert listed["id"] == made["id"]
 
 
-async def test_two_who_create_the_same_contact_at_once_make_one(cast: Cast, process: Process):
+async def test_two_who_create_the_same_contact_at_once_make_one(
+    cast: Cast, process: Process
+) -> None:
     for match in (ADA, {"phone": "+4915112345678"}, {"metadata": {"customerId": "c1"}}):
         before = await number_of(process, "contacts")
         bodies = [{"match": match, "firstName": name} for name in ("Ada", "Bea", "Cleo", "Dora")]
@@ -62,7 +64,9 @@ async def test_two_who_create_the_same_contact_at_once_make_one(cast: Cast, proc
         assert await number_of(process, "contacts") == before + 1
 
 
-async def test_the_same_again_changes_nothing_and_notes_nothing(cast: Cast, process: Process):
+async def test_the_same_again_changes_nothing_and_notes_nothing(
+    cast: Cast, process: Process
+) -> None:
     made = await identify(cast.ed, ADA, 201, firstName="Ada", tags=["lead"])
     noted, sent = await number_of(process, "audit_logs"), await number_of(process, "events")
     again = await identify(cast.ed, ADA, firstName="Ada", tags=["lead"])
@@ -73,7 +77,7 @@ async def test_the_same_again_changes_nothing_and_notes_nothing(cast: Cast, proc
     assert await number_of(process, "audit_logs") == noted + 1
 
 
-async def test_of_several_with_the_value_none_is_changed(cast: Cast):
+async def test_of_several_with_the_value_none_is_changed(cast: Cast) -> None:
     for name in ("ada", "bob"):
         await cast.ed.made("/contacts", {"email": f"{name}@x.test", "metadata": {"crm": 7}})
     problem = await identify(cast.ed, {"metadata": {"crm": "7"}}, 409, firstName="Ada")
@@ -83,13 +87,13 @@ async def test_of_several_with_the_value_none_is_changed(cast: Cast):
     assert [one["firstName"] for one in shown] == [None, None]
 
 
-async def test_an_id_that_is_nobody_s_creates_nobody(cast: Cast, process: Process):
+async def test_an_id_that_is_nobody_s_creates_nobody(cast: Cast, process: Process) -> None:
     problem = await identify(cast.ed, {"contactId": "con_0"}, 404, email="x@x.test")
     assert problem["code"] == "contact_not_found"
     assert await number_of(process, "contacts") == 0
 
 
-async def test_what_is_wrong_is_named_and_changes_nothing(cast: Cast, process: Process):
+async def test_what_is_wrong_is_named_and_changes_nothing(cast: Cast, process: Process) -> None:
     other = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
     before = await number_of(process, "contacts"), await number_of(process, "audit_logs")
     for body, pointer in (
@@ -115,7 +119,7 @@ async def test_what_is_wrong_is_named_and_changes_nothing(cast: Cast, process: P
     assert (await number_of(process, "contacts"), await number_of(process, "audit_logs")) == before
 
 
-async def test_headers_say_whether_it_may_create_or_change(cast: Cast):
+async def test_headers_say_whether_it_may_create_or_change(cast: Cast) -> None:
     def put(**headers: str) -> Any:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return cast.ed.call("PUT", "/contacts", json={"match": ADA, "locale": "de"}, headers=named)
@@ -130,7 +134,7 @@ async def test_headers_say_whether_it_may_create_or_change(cast: Cast):
 
 async def test_the_plan_s_contacts_are_the_limit_of_new_ones_alone(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     plan = PLANS["growth"]
     monkeypatch.setitem(PLANS, "growth", replace(plan, contacts=1))
     await identify(cast.ed, ADA, 201)
@@ -140,7 +144,7 @@ async def test_the_plan_s_contacts_are_the_limit_of_new_ones_alone(
     assert await number_of(process, "contacts") == 1
 
 
-async def test_who_left_is_not_subscribed_again_by_being_created(cast: Cast):
+async def test_who_left_is_not_subscribed_again_by_being_created(cast: Cast) -> None:
     address = {"channel": "email", "address": ADA["email"]}
     suppressed = await cast.adam.post("/suppressions", address)
     assert suppressed.status_code == 201, suppressed.text
@@ -148,7 +152,7 @@ async def test_who_left_is_not_subscribed_again_by_being_created(cast: Cast):
     assert made["suppressions"], made
 
 
-async def test_a_contact_of_another_workspace_is_neither_found_nor_changed(cast: Cast):
+async def test_a_contact_of_another_workspace_is_neither_found_nor_changed(cast: Cast) -> None:
     ours = await identify(cast.ed, ADA, 201, metadata={"crm": 7})
     theirs = await identify(cast.mallory, ADA, 201, firstName="Mallory's")
     assert theirs["id"] != ours["id"]
@@ -159,7 +163,7 @@ async def test_a_contact_of_another_workspace_is_neither_found_nor_changed(cast:
 
 async def test_a_new_one_starts_what_new_ones_start_and_a_tag_what_tags_start(
     cast: Cast, process: Process
-):
+) -> None:
     stop = {"steps": [{"type": "exit", "reason": "done"}], "state": "ACTIVE"}
     await cast.ed.made(
         "/workflows", {"name": "N", "trigger": {"source": "contact_created"}, **stop}

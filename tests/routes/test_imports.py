@@ -52,7 +52,7 @@ def totals(created: int = 0, updated: int = 0, unchanged: int = 0, failed: int =
 # --- in -------------------------------------------------------------------------------------------
 
 
-async def test_a_sheet_becomes_contacts(cast: Cast):
+async def test_a_sheet_becomes_contacts(cast: Cast) -> None:
     assert await imported(cast.ed, SHEET, query="?dryRun=true") == [totals(created=2, dryRun=True)]
     assert (await cast.vic.read("/contacts"))["data"] == []
     assert await imported(cast.ed, SHEET) == [totals(created=2)]
@@ -71,7 +71,7 @@ NASTY_TAGS = ["a;b", ";", '"', 'say "hi"', '"a;b"', "'=1", "=1", "a,b", "-", "+1
 
 
 @pytest.mark.parametrize("format", [CSV, LINES])
-async def test_what_goes_out_comes_back(cast: Cast, format: str):
+async def test_what_goes_out_comes_back(cast: Cast, format: str) -> None:
     values = ["v", "=1", "'=1", "a;b", '"', "a\nb", "a\r\nb", " v "]
     people = [
         {"email": "all@x.test", "tags": NASTY_TAGS, "metadata": dict.fromkeys(NASTY_NAMES, "v")},
@@ -97,7 +97,7 @@ async def test_what_goes_out_comes_back(cast: Cast, format: str):
     )
 
 
-async def test_another_workspace_s_id_finds_nothing(cast: Cast):
+async def test_another_workspace_s_id_finds_nothing(cast: Cast) -> None:
     [ada] = [await cast.ed.made("/contacts", {"email": "ada@x.test"})]
     line = json.dumps({"id": ada["id"], "firstName": "Eve"}).encode()
     error, last = await imported(cast.mallory, line, LINES)
@@ -105,7 +105,7 @@ async def test_another_workspace_s_id_finds_nothing(cast: Cast):
     assert await cast.ed.read(f"/contacts/{ada['id']}") == ada
 
 
-async def test_lines_of_json_say_which_field_is_wrong(cast: Cast):
+async def test_lines_of_json_say_which_field_is_wrong(cast: Cast) -> None:
     body = b'{"email":"ada@x.test","tags":["a"]}\n{"email":5,"plan":"pro"}\n{"metadata":{"a":[]}}\n'
     *errors, last = await imported(cast.ed, body, "application/x-ndjson; charset=utf-8")
     assert [(one["row"], one["pointer"]) for one in errors] == [
@@ -133,7 +133,7 @@ REFUSED: list[tuple[bytes, str, str, int, str]] = [
 @pytest.mark.parametrize(("body", "media_type", "query", "status", "code"), REFUSED)
 async def test_what_is_no_file_of_contacts_is_refused(
     cast: Cast, body: bytes, media_type: str, query: str, status: int, code: str
-):
+) -> None:
     response = await sent(cast.ed, body, media_type, query)
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert (await cast.vic.read("/contacts"))["data"] == []
@@ -160,7 +160,7 @@ FILES: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("rest", "data"), FILES)
-async def test_the_file_of_a_form_is_read(cast: Cast, rest: str, data: bytes):
+async def test_the_file_of_a_form_is_read(cast: Cast, rest: str, data: bytes) -> None:
     assert await imported(cast.ed, form((rest, data)), FORM) == [totals(created=2)]
 
 
@@ -177,13 +177,15 @@ FORMS: list[tuple[bytes, int, str]] = [
 
 
 @pytest.mark.parametrize(("body", "status", "code"), FORMS)
-async def test_a_form_without_one_file_is_refused(cast: Cast, body: bytes, status: int, code: str):
+async def test_a_form_without_one_file_is_refused(
+    cast: Cast, body: bytes, status: int, code: str
+) -> None:
     response = await sent(cast.ed, body, FORM)
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert (await cast.vic.read("/contacts"))["data"] == []
 
 
-async def test_columns_of_another_tool_are_mapped_by_the_query(cast: Cast):
+async def test_columns_of_another_tool_are_mapped_by_the_query(cast: Cast) -> None:
     sheet = b"Mail;Full Name;Plan\nada@x.test;Ada;pro\n"
     query = "?columns[Mail]=email&columns[Full%20Name]=firstName&unknown=metadata"
     assert await imported(cast.ed, sheet, query=query) == [totals(created=1)]
@@ -191,7 +193,7 @@ async def test_columns_of_another_tool_are_mapped_by_the_query(cast: Cast):
     assert (ada["firstName"], ada["metadata"]) == ("Ada", {"Plan": "pro"})
 
 
-async def test_a_viewer_may_export_and_not_import(cast: Cast):
+async def test_a_viewer_may_export_and_not_import(cast: Cast) -> None:
     assert (await sent(cast.vic, SHEET)).status_code == 403
     assert (await cast.vic.get(EXPORT)).status_code == 200
 
@@ -214,7 +216,9 @@ async def chunk(connection: Connection, data: bytes) -> None:
     await connection.send(b"%x\r\n%b\r\n" % (len(data), data))
 
 
-async def test_a_file_may_be_larger_than_other_bodies(cast: Cast, served: Served, process: Process):
+async def test_a_file_may_be_larger_than_other_bodies(
+    cast: Cast, served: Served, process: Process
+) -> None:
     rows = process.settings.max_body_bytes // 4_096 + 50
 
     async def file() -> AsyncIterator[bytes]:
@@ -233,7 +237,7 @@ async def test_a_file_may_be_larger_than_other_bodies(cast: Cast, served: Served
     assert json.loads(response.text.splitlines()[-1]) == totals(created=rows)
 
 
-async def test_a_file_over_the_cap_is_refused_unread(cast: Cast, served: Served):
+async def test_a_file_over_the_cap_is_refused_unread(cast: Cast, served: Served) -> None:
     async with served.connection() as connection:
         await begun(connection, cast.ed, f"Content-Length: {2**31}", "Expect: 100-continue")
         assert (await connection.answer()).status == 413
@@ -244,7 +248,9 @@ async def stored(process: Process) -> int:
         return int(await db.fetch_value("SELECT count(*) FROM contacts"))
 
 
-async def test_a_client_that_goes_away_stops_it(cast: Cast, served: Served, process: Process):
+async def test_a_client_that_goes_away_stops_it(
+    cast: Cast, served: Served, process: Process
+) -> None:
     async with served.connection() as connection:
         await begun(connection, cast.ed, "Transfer-Encoding: chunked")
         await chunk(connection, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(600)))
@@ -286,7 +292,7 @@ async def test_an_import_ends_with_the_right_to_it(
     monkeypatch: pytest.MonkeyPatch,
     what: str,
     query: str,
-):
+) -> None:
     sql, code = {**LOST, "role lowered": LOWERED}[what]
     header = {"Authorization": f"Bearer {cast.ed.key}", "Content-Type": CSV}
     upsert, has_begun = upserts.upsert, asyncio.Event()
@@ -315,7 +321,7 @@ async def test_an_import_ends_with_the_right_to_it(
 
 async def test_who_may_is_looked_up_once_in_a_while(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     looked, authenticate = 0, identity.authenticate
 
     async def counting(*given: Any, **options: Any) -> identity.Member:
@@ -333,7 +339,7 @@ async def test_who_may_is_looked_up_once_in_a_while(
 @pytest.mark.usefixtures("impatient")
 async def test_an_import_goes_on_when_its_access_token_has_expired(
     cast: Cast, served: Served, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     given = {"email": cast.ed.email, "password": PASSWORD}
     token = (await cast.client.post("/auth/token", json=given)).json()["accessToken"]
     read = access_tokens.read
@@ -358,7 +364,7 @@ async def test_an_import_goes_on_when_its_access_token_has_expired(
 # --- out ------------------------------------------------------------------------------------------
 
 
-async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Cast):
+async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Cast) -> None:
     ada = {
         "email": "ada@x.test",
         "phone": "+14155550100",
@@ -398,7 +404,7 @@ async def test_an_export_is_a_sheet_without_formulas_that_may_come_back(cast: Ca
     ]
 
 
-async def test_an_export_of_json_lines_has_every_page_and_its_filters(cast: Cast):
+async def test_an_export_of_json_lines_has_every_page_and_its_filters(cast: Cast) -> None:
     count = exports.PAGE * 2 + 3
     rows = b"".join(b"p%d@x.test,%s\n" % (i, (b"even", b"odd")[i % 2]) for i in range(count))
     await imported(cast.ed, b"email,tags\n" + rows)
@@ -415,7 +421,7 @@ async def test_an_export_of_json_lines_has_every_page_and_its_filters(cast: Cast
     assert last == totals(unchanged=count)
 
 
-async def test_a_wrong_export_is_refused_before_it_begins(cast: Cast):
+async def test_a_wrong_export_is_refused_before_it_begins(cast: Cast) -> None:
     for query, pointer in (
         ("?format=xlsx", "?format"),
         ("?limit=5", "?limit"),
@@ -426,7 +432,7 @@ async def test_a_wrong_export_is_refused_before_it_begins(cast: Cast):
         assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
 
 
-async def test_more_metadata_than_a_table_holds_is_told(cast: Cast):
+async def test_more_metadata_than_a_table_holds_is_told(cast: Cast) -> None:
     lines = [
         json.dumps({"email": f"p{i}@x.test", "metadata": {f"m{i}.{k}": k for k in range(50)}})
         for i in range(11)
@@ -437,7 +443,7 @@ async def test_more_metadata_than_a_table_holds_is_told(cast: Cast):
     assert (await cast.vic.get(EXPORT + "?format=ndjson")).status_code == 200
 
 
-async def test_the_head_of_an_export_has_no_body(cast: Cast):
+async def test_the_head_of_an_export_has_no_body(cast: Cast) -> None:
     await imported(cast.ed, SHEET)
     response = await cast.vic.call("HEAD", EXPORT)
     assert (response.status_code, response.content) == (200, b"")
@@ -455,7 +461,7 @@ async def test_an_export_is_cut_with_the_right_to_it(
     monkeypatch: pytest.MonkeyPatch,
     path: str,
     what: str,
-):
+) -> None:
     """The client sees that it does not have all."""
     sql, _ = LOST[what]
     for i in range(3):
@@ -496,7 +502,9 @@ def ends_after_two(
     return counting
 
 
-async def test_no_connection_is_held_while_a_client_reads_slowly(cast: Cast, process: Process):
+async def test_no_connection_is_held_while_a_client_reads_slowly(
+    cast: Cast, process: Process
+) -> None:
     await imported(cast.ed, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(1_200)))
     given = (process, cast.ed.workspace_id, {}, allowed)
     pieces = exports.as_json_lines(*given)

@@ -61,7 +61,7 @@ async def later(process: Process, days: int) -> None:
 # --- made ---------------------------------------------------------------------------------------
 
 
-async def test_an_invitation_reads_as_the_contract_says(cast: Cast):
+async def test_an_invitation_reads_as_the_contract_says(cast: Cast) -> None:
     response = await cast.adam.post(
         "/memberships/invitations", {"email": "New@ACME.test", "role": "editor"}
     )
@@ -82,7 +82,9 @@ async def test_an_invitation_reads_as_the_contract_says(cast: Cast):
     }
 
 
-async def test_the_letter_says_who_invites_whereto_and_as_what(cast: Cast, process: Process):
+async def test_the_letter_says_who_invites_whereto_and_as_what(
+    cast: Cast, process: Process
+) -> None:
     await invited(cast)
     await settle(process)
     [mail] = (await cast.adam.read(f"/sandbox/messages?to={NEW}"))["data"]
@@ -92,7 +94,7 @@ async def test_the_letter_says_who_invites_whereto_and_as_what(cast: Cast, proce
     assert (mail["contactId"], mail["runId"]) == (None, None)
 
 
-async def test_names_are_words_in_the_letter_and_nothing_else(cast: Cast, process: Process):
+async def test_names_are_words_in_the_letter_and_nothing_else(cast: Cast, process: Process) -> None:
     name = "<b>{{trigger}}</b> & {% x %}"
     await cast.olivia.patch("/settings/workspace", {"name": name})
     await invited(cast)
@@ -102,7 +104,7 @@ async def test_names_are_words_in_the_letter_and_nothing_else(cast: Cast, proces
     assert "&lt;b&gt;{{trigger}}&lt;/b&gt; &amp; {% x %}" in mail["html"]
 
 
-async def test_a_subject_has_an_end_and_no_links(cast: Cast, process: Process):
+async def test_a_subject_has_an_end_and_no_links(cast: Cast, process: Process) -> None:
     for name, text in (
         ("Win at https://evil.test", "a workspace"),
         ("evil.com", "a workspace"),
@@ -119,7 +121,7 @@ async def test_a_subject_has_an_end_and_no_links(cast: Cast, process: Process):
 @pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
 async def test_in_production_nobody_invites_before_their_own_address_is_verified(
     cast: Cast, process: Process, path: str
-):
+) -> None:
     live = replace(process, settings=replace(process.settings, environment="production"))
     async with process.database.write() as db:
         await db.execute(
@@ -140,7 +142,7 @@ async def test_in_production_nobody_invites_before_their_own_address_is_verified
 
 async def test_a_hundred_a_day_are_enough_for_one_person(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     """In whichever of their workspaces."""
     bearer = {"Authorization": f"Bearer {(await sign_in(cast.olivia))['accessToken']}"}
     statuses = []
@@ -160,7 +162,7 @@ async def test_a_hundred_a_day_are_enough_for_one_person(
 
 async def test_inviting_again_replaces_the_older_invitation(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     first = await invited(cast, role="viewer")
     old = await token_to(NEW)
     second = await invited(cast, role="editor")
@@ -173,7 +175,7 @@ async def test_inviting_again_replaces_the_older_invitation(
     assert (await accept(visitor, await token_to(NEW), **ACCOUNT)).status_code == 201
 
 
-async def test_of_many_who_invite_one_address_at_once_one_invitation_is_pending(cast: Cast):
+async def test_of_many_who_invite_one_address_at_once_one_invitation_is_pending(cast: Cast) -> None:
     wanted = {"email": NEW, "role": "viewer"}
     responses = await asyncio.gather(
         *(cast.olivia.post("/memberships/invitations", wanted) for _ in range(5))
@@ -184,7 +186,7 @@ async def test_of_many_who_invite_one_address_at_once_one_invitation_is_pending(
 
 
 @pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
-async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast, path: str):
+async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast, path: str) -> None:
     for email in (NEW, cast.mallory.email):
         await invited(cast, email, role="owner")
         response = await cast.adam.post(path, {"email": email, "role": "viewer"})
@@ -196,7 +198,7 @@ async def test_an_admin_does_not_replace_an_owner_s_invitation(cast: Cast, path:
 @pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
 async def test_an_owner_s_invitation_that_expired_bars_no_admin(
     cast: Cast, process: Process, path: str
-):
+) -> None:
     for email in (NEW, cast.mallory.email):
         await invited(cast, email, role="owner")
     await later(process, days=7)
@@ -207,7 +209,7 @@ async def test_an_owner_s_invitation_that_expired_bars_no_admin(
     assert [row["status"] for row in listed if row["role"] == "owner"] == ["EXPIRED", "EXPIRED"]
 
 
-async def test_an_owner_s_invitation_is_read_by_owners_alone(cast: Cast, process: Process):
+async def test_an_owner_s_invitation_is_read_by_owners_alone(cast: Cast, process: Process) -> None:
     """In the sandbox too: whoever reads its token could take it."""
     await invited(cast, role="owner")
     await settle(process)
@@ -216,14 +218,14 @@ async def test_an_owner_s_invitation_is_read_by_owners_alone(cast: Cast, process
             assert len((await cast.people[name].read(url))["data"]) == seen, (name, url)
 
 
-async def test_a_member_is_not_invited(cast: Cast):
+async def test_a_member_is_not_invited(cast: Cast) -> None:
     response = await cast.adam.post(
         "/memberships/invitations", {"email": cast.vic.email, "role": "editor"}
     )
     assert refused(response) == (409, "conflict")
 
 
-async def test_fifty_a_day_are_enough(cast: Cast):
+async def test_fifty_a_day_are_enough(cast: Cast) -> None:
     for number in range(50):
         await invited(cast, f"n{number}@acme.test")
     for path in ("/memberships/invitations", "/memberships"):
@@ -242,7 +244,7 @@ async def test_fifty_a_day_are_enough(cast: Cast):
 @pytest.mark.parametrize("name", ["vic", "ed"])
 async def test_who_does_not_manage_members_sees_neither_address_nor_letter(
     cast: Cast, process: Process, name: str
-):
+) -> None:
     await invited(cast)
     await settle(process)
     [listed] = (await cast.people[name].read("/memberships/invitations"))["data"]
@@ -260,7 +262,7 @@ async def test_who_does_not_manage_members_sees_neither_address_nor_letter(
 
 async def test_the_record_keeps_the_subject_and_not_the_token(
     cast: Cast, process: Process, token_to: Letter
-):
+) -> None:
     await invited(cast)
     async with process.database.read() as db:
         [before] = await db.fetch_all("SELECT source, content, sealed FROM messages")
@@ -283,7 +285,7 @@ async def test_the_record_keeps_the_subject_and_not_the_token(
 
 async def test_a_revoked_invitation_is_worthless(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     made = await invited(cast)
     token = await token_to(NEW)
     path = f"/memberships/invitations/{made['id']}"
@@ -295,7 +297,7 @@ async def test_a_revoked_invitation_is_worthless(
     assert listed["status"] == "REVOKED"
 
 
-async def test_an_admin_does_not_revoke_an_owner_s_invitation(cast: Cast):
+async def test_an_admin_does_not_revoke_an_owner_s_invitation(cast: Cast) -> None:
     made = await invited(cast, role="owner")
     response = await cast.adam.delete(f"/memberships/invitations/{made['id']}")
     assert refused(response) == (403, "forbidden")
@@ -303,7 +305,7 @@ async def test_an_admin_does_not_revoke_an_owner_s_invitation(cast: Cast):
 
 async def test_an_invitation_whose_inviter_may_no_longer_grant_it_is_worthless(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     wanted = {"email": NEW, "role": "admin"}
     await cast.adam.made("/memberships/invitations", wanted)
     token = await token_to(NEW)
@@ -320,7 +322,7 @@ async def test_an_invitation_whose_inviter_may_no_longer_grant_it_is_worthless(
 
 async def test_who_is_removed_takes_no_invitation_along(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     """There may be one from before joining ended them."""
     await invited(cast, cast.mallory.email, role="admin")
     token = await token_to(cast.mallory.email)
@@ -345,7 +347,7 @@ async def test_an_inviter_who_is_lowered_while_a_password_is_hashed_gives_nothin
     monkeypatch: pytest.MonkeyPatch,
     method: str,
     has_account: bool,
-):
+) -> None:
     email = cast.mallory.email if has_account else NEW
     await cast.adam.made("/memberships/invitations", {"email": email, "role": "admin"})
     token = await token_to(email)
@@ -382,7 +384,7 @@ async def test_an_inviter_who_is_lowered_while_a_password_is_hashed_gives_nothin
 
 async def test_a_newcomer_chooses_a_name_and_a_password_and_is_in(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await invited(cast)
     response = await accept(visitor, await token_to(NEW), **ACCOUNT)
     assert response.status_code == 201
@@ -402,7 +404,7 @@ async def test_a_newcomer_chooses_a_name_and_a_password_and_is_in(
 
 async def test_somebody_with_an_account_signs_in_with_their_own_password(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await invited(cast, cast.mallory.email)
     token = await token_to(cast.mallory.email)
     assert pointers(await accept(visitor, token)) == ["/password"]
@@ -433,7 +435,7 @@ async def test_what_is_missing_or_too_much_is_named_and_nothing_is_used_up(
     token_to: Letter,
     given: dict[str, str],
     wrong: list[str],
-):
+) -> None:
     await invited(cast)
     token = await token_to(NEW)
     assert pointers(await accept(visitor, token, **given)) == wrong
@@ -442,7 +444,7 @@ async def test_what_is_missing_or_too_much_is_named_and_nothing_is_used_up(
 
 async def test_an_invitation_is_accepted_once(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await invited(cast)
     token = await token_to(NEW)
     assert (await accept(visitor, token, **ACCOUNT)).status_code == 201
@@ -455,7 +457,7 @@ async def test_an_invitation_is_accepted_once(
 @pytest.mark.parametrize("account", [False, True])
 async def test_of_many_who_accept_at_once_one_succeeds(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, account: bool
-):
+) -> None:
     email = cast.mallory.email if account else NEW
     given = {"password": PASSWORD} if account else ACCOUNT
     await invited(cast, email)
@@ -469,7 +471,7 @@ async def test_of_many_who_accept_at_once_one_succeeds(
 
 async def test_an_expired_invitation_is_worthless(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     made = await invited(cast)
     token = await token_to(NEW)
     await later(process, days=7)
@@ -485,13 +487,13 @@ async def test_an_expired_invitation_is_worthless(
 
 
 @pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 32, "td_test_" + "0" * 36])
-async def test_what_is_no_invitation_is_not_found(visitor: httpx2.AsyncClient, token: str):
+async def test_what_is_no_invitation_is_not_found(visitor: httpx2.AsyncClient, token: str) -> None:
     assert refused(await accept(visitor, token, **ACCOUNT)) == (404, "not_found")
 
 
 async def test_an_invitation_is_no_bearer(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await invited(cast)
     bearer = {"Authorization": f"Bearer {await token_to(NEW)}"}
     assert refused(await visitor.get("/auth/me", headers=bearer)) == (401, "unauthenticated")
@@ -499,7 +501,7 @@ async def test_an_invitation_is_no_bearer(
 
 async def test_nobody_guesses_a_member_s_password_with_an_invitation(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
-):
+) -> None:
     await invited(cast, cast.mallory.email)
     token = await token_to(cast.mallory.email)
     statuses = [
@@ -514,7 +516,7 @@ async def test_nobody_guesses_a_member_s_password_with_an_invitation(
 @pytest.mark.parametrize(("registration", "status"), [("invite_only", 201), ("closed", 403)])
 async def test_registration_may_be_for_the_invited_alone_or_for_nobody(
     cast: Cast, process: Process, token_to: Letter, registration: Any, status: int
-):
+) -> None:
     await invited(cast)
     token = await token_to(NEW)
     settings = replace(process.settings, registration=registration)
@@ -530,7 +532,7 @@ async def test_registration_may_be_for_the_invited_alone_or_for_nobody(
 
 async def test_an_invitation_is_counted_before_anything_is_locked(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     order: list[str] = []
     hit, lock = Throttle.hit, Call.lock_role
 
@@ -553,7 +555,7 @@ async def test_an_invitation_is_counted_before_anything_is_locked(
 
 async def test_an_invitation_that_is_refused_does_not_count(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(routes, "INVITATIONS", Rule("few-invitations", 2, 60))
     member = {"email": cast.vic.email, "role": "viewer"}
     for _ in range(4):

@@ -41,7 +41,7 @@ async def mine(who: Person) -> str:
 # --- seeing -------------------------------------------------------------------------------------
 
 
-async def test_a_membership_reads_as_the_contract_says(cast: Cast):
+async def test_a_membership_reads_as_the_contract_says(cast: Cast) -> None:
     body = await cast.adam.read("/memberships?limit=1")
     [member] = body["data"]
     assert body["nextCursor"]
@@ -58,7 +58,7 @@ async def test_a_membership_reads_as_the_contract_says(cast: Cast):
     }
 
 
-async def test_members_are_listed_newest_first_a_page_at_a_time(cast: Cast):
+async def test_members_are_listed_newest_first_a_page_at_a_time(cast: Cast) -> None:
     names, cursor = [], ""
     while cursor is not None:
         page = await cast.vic.read(f"/memberships?limit=3{cursor and f'&cursor={cursor}'}")
@@ -68,12 +68,12 @@ async def test_members_are_listed_newest_first_a_page_at_a_time(cast: Cast):
 
 
 @pytest.mark.parametrize(("name", "seen"), [("vic", 0), ("ed", 0), ("adam", 4), ("olivia", 4)])
-async def test_addresses_are_for_those_who_manage_members(cast: Cast, name: str, seen: int):
+async def test_addresses_are_for_those_who_manage_members(cast: Cast, name: str, seen: int) -> None:
     rows = (await cast.people[name].read("/memberships"))["data"]
     assert sum(row["email"] is not None for row in rows) == seen
 
 
-async def test_a_member_is_read_by_id_and_changed_as_it_was_read(cast: Cast):
+async def test_a_member_is_read_by_id_and_changed_as_it_was_read(cast: Cast) -> None:
     url = f"/memberships/{await mine(cast.vic)}"
     read = await cast.adam.get(url)
     assert (read.json()["email"], read.json()["role"]) == (cast.vic.email, "viewer")
@@ -90,7 +90,7 @@ async def test_a_member_is_read_by_id_and_changed_as_it_was_read(cast: Cast):
 
 async def test_whoever_may_see_more_by_now_is_not_told_that_nothing_has_changed(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     url = f"/memberships/{await mine(cast.vic)}"
     as_ed = {"Authorization": f"Bearer {(await sign_in(cast.ed))['accessToken']}"}
     part = await visitor.get(url, headers=as_ed)
@@ -117,7 +117,7 @@ def without_ids(answer: httpx2.Response, email: str) -> object:
 
 async def test_whoever_has_the_address_is_pending_until_they_accept(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     wanted = {"email": "MALLORY@tidings.example", "role": "editor"}
     response = await cast.adam.post("/memberships", wanted)
     assert response.status_code == 201
@@ -142,7 +142,7 @@ async def test_whoever_has_the_address_is_pending_until_they_accept(
 
 async def test_nothing_tells_whether_an_address_has_an_account(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient
-):
+) -> None:
     early = {"email": "new@acme.test", "password": PASSWORD, "name": "Eve", "workspaceName": "E"}
     assert (await visitor.post("/auth/register", json=early)).status_code == 201
     for registration in ("open", "invite_only", "closed"):
@@ -160,7 +160,7 @@ async def test_nothing_tells_whether_an_address_has_an_account(
 
 async def test_whoever_is_signed_in_accepts_without_a_password(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
-):
+) -> None:
     await cast.adam.made("/memberships", {"email": cast.mallory.email, "role": "viewer"})
     token = await token_to(cast.mallory.email)
     url, body = "/memberships/invitations/accept", {"token": token}
@@ -181,7 +181,7 @@ async def test_whoever_is_signed_in_accepts_without_a_password(
 @pytest.mark.parametrize("email", ["mallory@tidings.example", "nobody@acme.test"])
 async def test_whoever_is_invited_may_decline(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, email: str
-):
+) -> None:
     made = await cast.adam.made("/memberships", {"email": email, "role": "viewer"})
     token = {"token": await token_to(email)}
     url = "/memberships/invitations/decline"
@@ -200,7 +200,7 @@ async def test_whoever_is_invited_may_decline(
 
 async def test_a_pending_membership_is_withdrawn_and_not_changed(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
-):
+) -> None:
     made = await cast.adam.made("/memberships", {"email": "new@acme.test", "role": "viewer"})
     url = f"/memberships/{made['id']}"
     token = await token_to("new@acme.test")
@@ -216,7 +216,7 @@ async def test_a_pending_membership_is_withdrawn_and_not_changed(
     assert refused(await accept(visitor, token, name="N", password=PASSWORD)) == (409, "conflict")
 
 
-async def test_members_and_the_invited_are_one_list_a_page_at_a_time(cast: Cast):
+async def test_members_and_the_invited_are_one_list_a_page_at_a_time(cast: Cast) -> None:
     for number in range(3):
         new = {"email": f"n{number}@acme.test", "role": "viewer"}
         await cast.adam.made("/memberships", new)
@@ -228,7 +228,7 @@ async def test_members_and_the_invited_are_one_list_a_page_at_a_time(cast: Cast)
     assert seen == ["n2", "n1", "n0", "vic", "ed", "adam", "olivia"]
 
 
-async def test_a_member_is_not_added_twice(cast: Cast):
+async def test_a_member_is_not_added_twice(cast: Cast) -> None:
     wanted = {"email": cast.vic.email, "role": "editor"}
     response = await cast.adam.post("/memberships", wanted)
     assert refused(response) == (409, "conflict")
@@ -236,7 +236,7 @@ async def test_a_member_is_not_added_twice(cast: Cast):
     assert (await roles(cast.vic))["vic"] == "viewer"
 
 
-async def test_of_many_who_add_somebody_at_once_one_offer_stands(cast: Cast):
+async def test_of_many_who_add_somebody_at_once_one_offer_stands(cast: Cast) -> None:
     wanted = {"email": cast.mallory.email, "role": "viewer"}
     responses = await asyncio.gather(*(cast.adam.post("/memberships", wanted) for _ in range(5)))
     assert {response.status_code for response in responses} <= {201, 409}
@@ -255,7 +255,7 @@ async def test_of_many_who_add_somebody_at_once_one_offer_stands(cast: Cast):
         ({"email": "a@b.test", "role": "viewer", "workspaceId": "ws_1"}, ["/workspaceId"]),
     ],
 )
-async def test_what_cannot_be_added_is_named(cast: Cast, body: object, pointers: list[str]):
+async def test_what_cannot_be_added_is_named(cast: Cast, body: object, pointers: list[str]) -> None:
     response = await cast.adam.post("/memberships", body)
     assert refused(response) == (422, "invalid")
     assert [error["pointer"] for error in response.json()["errors"]] == pointers
@@ -266,13 +266,13 @@ async def test_what_cannot_be_added_is_named(cast: Cast, body: object, pointers:
 
 @pytest.mark.parametrize("path", ["/memberships", "/memberships/invitations"])
 @pytest.mark.parametrize("email", ["mallory@tidings.example", "new@acme.test"])
-async def test_an_admin_makes_no_owners(cast: Cast, path: str, email: str):
+async def test_an_admin_makes_no_owners(cast: Cast, path: str, email: str) -> None:
     response = await cast.adam.post(path, {"email": email, "role": "owner"})
     assert refused(response) == (403, "forbidden")
     assert len(await members(cast.vic)) == 4
 
 
-async def test_nobody_raises_themselves(cast: Cast):
+async def test_nobody_raises_themselves(cast: Cast) -> None:
     id = await mine(cast.adam)
     assert refused(await cast.adam.patch(f"/memberships/{id}", {"role": "owner"})) == (
         403,
@@ -284,7 +284,7 @@ async def test_nobody_raises_themselves(cast: Cast):
         assert refused(response) == (403, "forbidden")
 
 
-async def test_an_admin_neither_lowers_nor_removes_an_owner(cast: Cast):
+async def test_an_admin_neither_lowers_nor_removes_an_owner(cast: Cast) -> None:
     id = await mine(cast.olivia)
     for response in (
         await cast.adam.patch(f"/memberships/{id}", {"role": "viewer"}),
@@ -294,7 +294,7 @@ async def test_an_admin_neither_lowers_nor_removes_an_owner(cast: Cast):
     assert (await roles(cast.vic))["olivia"] == "owner"
 
 
-async def test_a_key_of_an_owner_grants_no_more_than_its_own_role(cast: Cast):
+async def test_a_key_of_an_owner_grants_no_more_than_its_own_role(cast: Cast) -> None:
     made = await cast.olivia.made("/settings/api-keys", {"name": "k", "role": "admin"})
     program = Person(cast.client, cast.olivia.workspace_id, "", "", made["key"])
     id = await mine(cast.vic)
@@ -303,7 +303,7 @@ async def test_a_key_of_an_owner_grants_no_more_than_its_own_role(cast: Cast):
     assert (await program.patch(f"/memberships/{id}", {"role": "admin"})).status_code == 200
 
 
-async def test_a_role_counts_on_the_very_next_request(cast: Cast, sign_in: SignIn):
+async def test_a_role_counts_on_the_very_next_request(cast: Cast, sign_in: SignIn) -> None:
     bearer = {"Authorization": f"Bearer {(await sign_in(cast.ed))['accessToken']}"}
     contact = {"json": {"email": "a@b.test"}, "headers": bearer}
     assert (await cast.client.post("/contacts", **contact)).status_code == 201
@@ -319,7 +319,7 @@ async def test_a_role_counts_on_the_very_next_request(cast: Cast, sign_in: SignI
 @pytest.mark.parametrize(
     "change", [{"role": None}, {"role": "god"}, {"email": "a@b.test"}, {"userId": "usr_1"}]
 )
-async def test_nothing_but_the_role_can_be_changed(cast: Cast, change: object):
+async def test_nothing_but_the_role_can_be_changed(cast: Cast, change: object) -> None:
     response = await cast.olivia.patch(f"/memberships/{await mine(cast.ed)}", change)
     assert refused(response) == (422, "invalid")
 
@@ -338,7 +338,7 @@ GRANTS = {
 @pytest.mark.parametrize("act", GRANTS)
 async def test_who_is_lowered_or_removed_meanwhile_gives_and_takes_nothing(
     cast: Cast, process: Process, act: str, becomes: str | None
-):
+) -> None:
     method, path, body = GRANTS[act]
     offered = {"email": "b@b.test", "role": "viewer"}
     offer = await cast.olivia.made("/memberships/invitations", offered)
@@ -364,7 +364,7 @@ async def test_who_is_lowered_or_removed_meanwhile_gives_and_takes_nothing(
 
 async def test_whoever_is_removed_is_out_at_once_and_for_good(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn, token_to: Letter
-):
+) -> None:
     signed_in = await sign_in(cast.ed)
     bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
     assert (await cast.adam.delete(f"/memberships/{await mine(cast.ed)}")).status_code == 204
@@ -378,7 +378,7 @@ async def test_whoever_is_removed_is_out_at_once_and_for_good(
     await sign_in(cast.ed)
 
 
-async def test_nobody_signs_in_while_they_are_removed(cast: Cast, process: Process):
+async def test_nobody_signs_in_while_they_are_removed(cast: Cast, process: Process) -> None:
     """Whoever signs in has locked their account; a session begun after all sessions were ended
     would live again with a later membership."""
     if process.database.engine == "sqlite":
@@ -392,7 +392,7 @@ async def test_nobody_signs_in_while_they_are_removed(cast: Cast, process: Proce
 
 
 @pytest.mark.parametrize("name", ["vic", "ed"])
-async def test_whoever_is_signed_in_may_leave(cast: Cast, sign_in: SignIn, name: str):
+async def test_whoever_is_signed_in_may_leave(cast: Cast, sign_in: SignIn, name: str) -> None:
     person = cast.people[name]
     path = f"/memberships/{await mine(person)}"
     signed_in = await sign_in(person)
@@ -407,7 +407,7 @@ async def test_whoever_is_signed_in_may_leave(cast: Cast, sign_in: SignIn, name:
 
 async def test_whoever_leaves_with_the_tag_of_what_they_were_shown_goes(
     cast: Cast, sign_in: SignIn
-):
+) -> None:
     """Vic is shown a part, which has a tag of its own; it changes with the role."""
     path = f"/memberships/{await mine(cast.vic)}"
     bearer = {"Authorization": f"Bearer {(await sign_in(cast.vic))['accessToken']}"}
@@ -420,7 +420,9 @@ async def test_whoever_leaves_with_the_tag_of_what_they_were_shown_goes(
     assert (await cast.client.delete(path, headers=seen)).status_code == 204
 
 
-async def test_whoever_is_in_no_workspace_is_told_that(cast: Cast, visitor: httpx2.AsyncClient):
+async def test_whoever_is_in_no_workspace_is_told_that(
+    cast: Cast, visitor: httpx2.AsyncClient
+) -> None:
     assert (await cast.adam.delete(f"/memberships/{await mine(cast.vic)}")).status_code == 204
     account = {"email": cast.vic.email, "password": PASSWORD}
     response = await visitor.post("/auth/token", json=account)
@@ -431,7 +433,7 @@ async def test_whoever_is_in_no_workspace_is_told_that(cast: Cast, visitor: http
     assert response.json()["detail"] == "You are not a member of this workspace."
 
 
-async def test_whoever_may_leave_removes_nobody_else(cast: Cast, sign_in: SignIn):
+async def test_whoever_may_leave_removes_nobody_else(cast: Cast, sign_in: SignIn) -> None:
     signed_in = await sign_in(cast.vic)
     bearer = {"Authorization": f"Bearer {signed_in['accessToken']}"}
     for other in (cast.ed, cast.olivia):
@@ -440,14 +442,14 @@ async def test_whoever_may_leave_removes_nobody_else(cast: Cast, sign_in: SignIn
         assert refused(response) == (403, "forbidden")
 
 
-async def test_a_key_of_a_lower_role_does_not_remove_its_maker(cast: Cast):
+async def test_a_key_of_a_lower_role_does_not_remove_its_maker(cast: Cast) -> None:
     """Whoever holds it is not the member."""
     key = (await cast.adam.made("/settings/api-keys", {"name": "K", "role": "viewer"}))["key"]
     response = await replace(cast.adam, key=key).delete(f"/memberships/{await mine(cast.adam)}")
     assert refused(response) == (403, "forbidden")
 
 
-async def test_the_last_owner_stays(cast: Cast):
+async def test_the_last_owner_stays(cast: Cast) -> None:
     id = await mine(cast.olivia)
     for response in (
         await cast.olivia.delete(f"/memberships/{id}"),
@@ -457,7 +459,7 @@ async def test_the_last_owner_stays(cast: Cast):
     assert (await cast.olivia.patch(f"/memberships/{id}", {"role": "owner"})).status_code == 200
 
 
-async def test_an_owner_may_go_when_there_is_another(cast: Cast):
+async def test_an_owner_may_go_when_there_is_another(cast: Cast) -> None:
     ids = await members(cast.olivia)
     await cast.olivia.patch(f"/memberships/{ids['adam']}", {"role": "owner"})
     assert (await cast.olivia.delete(f"/memberships/{ids['olivia']}")).status_code == 204
@@ -467,7 +469,7 @@ async def test_an_owner_may_go_when_there_is_another(cast: Cast):
 @pytest.mark.parametrize("leaving", ["DELETE", "PATCH"])
 async def test_of_two_owners_who_leave_at_once_one_stays(
     cast: Cast, process: Process, leaving: str
-):
+) -> None:
     other = await person(process, cast.client, cast.olivia.workspace_id, "otto", "owner")
     ids = await members(cast.olivia)
     body = {"json": {"role": "viewer"}} if leaving == "PATCH" else {}
@@ -481,7 +483,9 @@ async def test_of_two_owners_who_leave_at_once_one_stays(
     assert list((await roles(cast.vic)).values()).count("owner") == 1
 
 
-async def test_of_two_owners_who_lower_each_other_at_once_one_stays(cast: Cast, process: Process):
+async def test_of_two_owners_who_lower_each_other_at_once_one_stays(
+    cast: Cast, process: Process
+) -> None:
     other = await person(process, cast.client, cast.olivia.workspace_id, "otto", "owner")
     ids = await members(cast.olivia)
     responses = await asyncio.gather(
@@ -495,7 +499,7 @@ async def test_of_two_owners_who_lower_each_other_at_once_one_stays(cast: Cast, 
 
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-async def test_another_workspace_s_membership_is_not_found(cast: Cast, method: str):
+async def test_another_workspace_s_membership_is_not_found(cast: Cast, method: str) -> None:
     foreign = await mine(cast.mallory)
     answers = []
     for id in (foreign, "mem_" + "0" * 26):

@@ -25,7 +25,7 @@ def errors(response: httpx2.Response) -> dict[str, str]:
 
 async def test_a_delivery_attempt_reads_back_by_id_from_queued_to_sent(
     cast: Cast, process: Process
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id)
     event = {"email": "ada@example.com", "word": "tea"}
     receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json=event)).json()
@@ -58,7 +58,9 @@ async def test_a_delivery_attempt_reads_back_by_id_from_queued_to_sent(
     assert message["content"]["html"] == "<p>You said tea</p>"
 
 
-async def test_a_message_that_cannot_be_made_fails_and_says_why(cast: Cast, process: Process):
+async def test_a_message_that_cannot_be_made_fails_and_says_why(
+    cast: Cast, process: Process
+) -> None:
     html = "<p>{{ trigger.word | divided_by: 0 }}</p>"
     broken = {**SEND_HELLO, "id": "broken", "content": {**HELLO, "html": html}}
     by_phone = {"source": "inbound_webhook", "contactLookup": "phone", "createContact": True}
@@ -75,7 +77,9 @@ async def test_a_message_that_cannot_be_made_fails_and_says_why(cast: Cast, proc
     assert (await cast.vic.read("/sandbox/messages"))["data"] == []
 
 
-async def test_attempts_are_listed_by_message_and_status_in_pages(cast: Cast, process: Process):
+async def test_attempts_are_listed_by_message_and_status_in_pages(
+    cast: Cast, process: Process
+) -> None:
     made = [await cast.ed.made(TEST_EMAIL, TO_ADA) for _ in range(2)]
     await settle(process)
     made.append(await cast.ed.made(TEST_EMAIL, TO_ADA))
@@ -102,7 +106,7 @@ async def test_attempts_are_listed_by_message_and_status_in_pages(cast: Cast, pr
 MESSAGES = "/messages"
 
 
-async def test_a_message_goes_to_a_contact_or_to_an_address(cast: Cast, process: Process):
+async def test_a_message_goes_to_a_contact_or_to_an_address(cast: Cast, process: Process) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada"})
     own = {"channel": "email", "contactId": ada["id"], "content": HELLO, "data": {"word": "tea"}}
     made = await cast.ed.made(MESSAGES, own)
@@ -135,7 +139,9 @@ async def test_a_message_goes_to_a_contact_or_to_an_address(cast: Cast, process:
 UNKNOWN_RUN = "run_" + "0" * 26
 
 
-async def test_what_failed_is_sent_again_by_hand_under_a_new_number(cast: Cast, process: Process):
+async def test_what_failed_is_sent_again_by_hand_under_a_new_number(
+    cast: Cast, process: Process
+) -> None:
     """Not what arrived, nor what is on its way."""
     wanted = {"channel": "email", "to": "ada@example.com", "content": HELLO}
     sent = (await cast.ed.made(MESSAGES, wanted))["messageId"]
@@ -156,7 +162,7 @@ async def test_what_failed_is_sent_again_by_hand_under_a_new_number(cast: Cast, 
     assert (await cast.mallory.post(f"{MESSAGES}/{failed}/resend")).status_code == 404
 
 
-async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process: Process):
+async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process: Process) -> None:
     content = {**HELLO, "category": "marketing"}
     to = {"channel": "email", "to": "ada@acme.test"}
     made = (await cast.ed.made(MESSAGES, {**to, "content": content}))["messageId"]

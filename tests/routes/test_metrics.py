@@ -40,7 +40,7 @@ async def figures(client: httpx2.AsyncClient) -> dict[str, float]:
 
 async def test_an_event_shows_from_its_acceptance_to_its_message(
     cast: Cast, client: httpx2.AsyncClient, process: Process
-):
+) -> None:
     url = f"/v1/webhooks/in/{await hook(process, cast.ed.workspace_id)}"
     await cast.ed.made("/contacts", {"email": "ada@acme.test"})
     before = await figures(client)
@@ -62,13 +62,13 @@ async def test_an_event_shows_from_its_acceptance_to_its_message(
         assert after[name] == before.get(name, 0) + 1, name
 
 
-async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient, cast: Cast):
+async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient, cast: Cast) -> None:
     await cast.vic.post("/contacts", {})
     text = (await client.get("/metrics")).text
     assert 'tidings_refusals_total{code="forbidden"} 1.0' in text
 
 
-async def test_in_production_nobody_reads_them_without_a_token(process: Process):
+async def test_in_production_nobody_reads_them_without_a_token(process: Process) -> None:
     live = replace(process, settings=replace(process.settings, environment="production"))
     async with cast_module.client(live) as client:
         for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer None"}):
@@ -79,7 +79,7 @@ async def test_in_production_nobody_reads_them_without_a_token(process: Process)
 
 async def test_many_scrapes_at_once_are_one_query(
     process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     process = replace(process, exposition=Shared(30.0))
     asked, every = 0, counters.every
 
@@ -96,7 +96,7 @@ async def test_many_scrapes_at_once_are_one_query(
     assert asked == 1
 
 
-async def test_with_a_token_only_its_bearer_reads(process: Process):
+async def test_with_a_token_only_its_bearer_reads(process: Process) -> None:
     guarded = replace(process, settings=replace(process.settings, metrics_token="only for us"))
     async with cast_module.client(guarded) as client:
         for headers in ({}, {"Authorization": "Bearer another"}):

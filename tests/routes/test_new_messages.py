@@ -45,7 +45,7 @@ async def in_production(process: Process, person: Person) -> AsyncIterator[Perso
 @pytest.mark.parametrize("by_template", [True, False])
 async def test_marketing_mail_of_a_workspace_without_an_address_is_warned_of(
     cast: Cast, by_template: bool
-):
+) -> None:
     content = {"subject": "s", "text": "Out: {{unsubscribeUrl}}"}
     spring = {"name": "Spring", "channel": "email", "category": "marketing", "content": content}
     order = {"channel": "email", "to": "ada@example.com"}
@@ -67,7 +67,9 @@ async def test_marketing_mail_of_a_workspace_without_an_address_is_warned_of(
     assert "findings" not in await cast.ed.made("/messages", by_id if by_template else inline)
 
 
-async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast, process: Process):
+async def test_a_test_email_is_accepted_and_delivered_like_any_other(
+    cast: Cast, process: Process
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": "other@example.com", "firstName": "Ada & Co"})
     body = b'{"to": "Ada@Example.com", "subject": "Hello {{contact.firstName}}",'
     body += b'"html": "<p>{{trigger.price}}</p>", "data": {"price": 1.10}, "contactId": "%s"}'
@@ -113,7 +115,7 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(cast: Cast,
 @pytest.mark.parametrize("address", ["eve@tidings.example", "eve@bücher.example"])
 async def test_to_whom_a_test_email_went_is_read_by_those_who_may_manage_members(
     cast: Cast, process: Process, address: str
-):
+) -> None:
     eve = (await cast.ed.made("/contacts", {"firstName": "Eve", "phone": "+14155550132"}))["id"]
     test = {"to": address, "subject": "Hello", "html": "<p>Hi</p>", "contactId": eve}
     made = await cast.ed.made(TEST_EMAIL, test)
@@ -156,7 +158,7 @@ async def test_to_whom_a_test_email_went_is_read_by_those_who_may_manage_members
     assert answer == "550 5.1.1 <…>: nobody, says vic@tidings.example"
 
 
-async def test_a_test_email_may_be_a_template(cast: Cast, process: Process):
+async def test_a_test_email_may_be_a_template(cast: Cast, process: Process) -> None:
     template = await cast.ed.made("/templates", TEMPLATE)
     wanted = {"to": "ada@example.com", "templateId": template["id"], "data": {"word": "tea"}}
     receipt = await cast.ed.made(TEST_EMAIL, wanted)
@@ -166,7 +168,7 @@ async def test_a_test_email_may_be_a_template(cast: Cast, process: Process):
     assert message["content"]["html"] == "<p>You said tea</p>"
 
 
-async def test_everything_that_is_wrong_with_a_test_email_is_named_at_once(cast: Cast):
+async def test_everything_that_is_wrong_with_a_test_email_is_named_at_once(cast: Cast) -> None:
     ours = await cast.ed.made("/templates", TEMPLATE)
     random = {"templateId": "tpl_" + "0" * 26, "contactId": "con_" + "0" * 26}
     foreign = {
@@ -193,7 +195,9 @@ async def test_everything_that_is_wrong_with_a_test_email_is_named_at_once(cast:
     assert (await cast.vic.read(ATTEMPTS))["data"] == []
 
 
-async def test_in_production_a_test_email_goes_to_members_only(cast: Cast, process: Process):
+async def test_in_production_a_test_email_goes_to_members_only(
+    cast: Cast, process: Process
+) -> None:
     async with in_production(process, cast.ed) as ed:
         for to in ("stranger@example.com", cast.mallory.email):
             assert errors(await ed.post(TEST_EMAIL, {**TO_ADA, "to": to})).keys() == {"/to"}
@@ -206,7 +210,7 @@ async def test_in_production_a_test_email_goes_to_members_only(cast: Cast, proce
         assert "verified" in errors(await ed.post(TEST_EMAIL, to_vic))["/to"]  # perhaps not Vic's
 
 
-async def test_a_workspace_has_thirty_test_emails_an_hour(cast: Cast):
+async def test_a_workspace_has_thirty_test_emails_an_hour(cast: Cast) -> None:
     for _ in range(5):
         assert (await cast.ed.post(TEST_EMAIL, {"to": "ada"})).status_code == 422  # not counted
     for number in range(30):
@@ -219,7 +223,9 @@ async def test_a_workspace_has_thirty_test_emails_an_hour(cast: Cast):
     assert (await cast.mallory.post(TEST_EMAIL, TO_ADA)).status_code == 202
 
 
-async def test_a_test_email_ignores_consent_but_not_a_dead_address(cast: Cast, process: Process):
+async def test_a_test_email_ignores_consent_but_not_a_dead_address(
+    cast: Cast, process: Process
+) -> None:
     ada = {"email": "ada@example.com", "subscriptions": {"email": "unsubscribed"}}
     await cast.ed.made("/contacts", ada)
     news = {**TEMPLATE, "category": "marketing"}
@@ -246,7 +252,7 @@ async def test_a_test_email_ignores_consent_but_not_a_dead_address(cast: Cast, p
     assert (message["status"], message["reason"]["code"]) == ("SUPPRESSED", "suppressed_bounced")
 
 
-async def test_a_message_that_cannot_be_sent_is_refused_with_all_that_is_wrong(cast: Cast):
+async def test_a_message_that_cannot_be_sent_is_refused_with_all_that_is_wrong(cast: Cast) -> None:
     template = await cast.ed.made("/templates", TEMPLATE)
     to = {"channel": "email", "to": "ada@example.com"}
     for body, pointers in (
@@ -262,7 +268,7 @@ async def test_a_message_that_cannot_be_sent_is_refused_with_all_that_is_wrong(c
         assert errors(await cast.ed.post(MESSAGES, body)).keys() == pointers, body
 
 
-async def test_text_alone_is_a_mail(cast: Cast, process: Process):
+async def test_text_alone_is_a_mail(cast: Cast, process: Process) -> None:
     content = {"subject": "Hi", "text": "Plain {{trigger.word}}"}
     template = await cast.ed.made(
         "/templates", {"name": "Plain", "channel": "email", "content": content}
@@ -276,7 +282,7 @@ async def test_text_alone_is_a_mail(cast: Cast, process: Process):
     assert [(one["text"], one["html"]) for one in captured] == [("Plain words", None)] * 3
 
 
-async def test_a_mail_that_says_nothing_is_refused_where_it_could(cast: Cast):
+async def test_a_mail_that_says_nothing_is_refused_where_it_could(cast: Cast) -> None:
     for path, body, pointer in (
         ("/messages/test-email", {"to": "ada@example.com", "subject": "Hi"}, "/html"),
         ("/messages/test-email", {"to": "a@b.example", "subject": "Hi", "text": ""}, "/html"),

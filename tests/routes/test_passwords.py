@@ -62,7 +62,7 @@ async def lets_in(visitor: httpx2.AsyncClient, email: str, password: str) -> boo
 
 async def test_a_forgotten_password_is_replaced_by_way_of_a_letter(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
-):
+) -> None:
     before = await sign_in(cast.ed)
     await forget(visitor, "ED@tidings.example")
     assert (await reset(visitor, await token_to(cast.ed.email))).status_code == 204
@@ -75,7 +75,7 @@ async def test_a_forgotten_password_is_replaced_by_way_of_a_letter(
 
 async def test_a_letter_resets_once_and_so_do_its_copies(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await forget(visitor, cast.ed.email)
     first = await token_to(cast.ed.email)
     await forget(visitor, cast.ed.email)
@@ -88,7 +88,7 @@ async def test_a_letter_resets_once_and_so_do_its_copies(
 
 async def test_of_many_who_reset_at_once_one_succeeds(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await forget(visitor, cast.ed.email)
     token = await token_to(cast.ed.email)
     passwords = [f"password number {number}" for number in range(4)]
@@ -104,14 +104,14 @@ async def test_of_many_who_reset_at_once_one_succeeds(
 
 async def test_a_stranger_gets_the_same_answer_and_no_letter(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient
-):
+) -> None:
     await forget(visitor, "nobody@acme.test")
     await settle(process)
     async with process.database.read() as db:
         assert await db.fetch_value("SELECT count(*) FROM messages") == 0
 
 
-async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, process: Process):
+async def test_the_answer_takes_as_long_for_a_stranger(cast: Cast, process: Process) -> None:
     """Both wait for the same moment, which neither comes near by itself. In turn, so that what else
     the machine does befalls both alike."""
     took: dict[str, list[float]] = {"nobody@acme.test": [], cast.ed.email: []}
@@ -135,7 +135,7 @@ async def letters(process: Process) -> int:
         return int(await db.fetch_value("SELECT count(*) FROM messages"))
 
 
-async def test_nobody_uses_up_somebody_else_s_resets(cast: Cast, process: Process):
+async def test_nobody_uses_up_somebody_else_s_resets(cast: Cast, process: Process) -> None:
     wanted = {"email": cast.ed.email}
     async with started(process) as app:
         async with visiting(process, app) as stranger:
@@ -147,7 +147,7 @@ async def test_nobody_uses_up_somebody_else_s_resets(cast: Cast, process: Proces
         assert await letters(process) == 6
 
 
-async def test_a_limit_of_resets_tells_nothing_of_an_account(process: Process):
+async def test_a_limit_of_resets_tells_nothing_of_an_account(process: Process) -> None:
     async with visiting(process) as stranger:
         for status in [202] * 5 + [429]:
             wanted = {"email": "nobody@acme.test"}
@@ -155,7 +155,9 @@ async def test_a_limit_of_resets_tells_nothing_of_an_account(process: Process):
             assert answer.status_code == status
 
 
-async def test_fifteen_letters_an_hour_are_enough(cast: Cast, process: Process, sign_in: SignIn):
+async def test_fifteen_letters_an_hour_are_enough(
+    cast: Cast, process: Process, sign_in: SignIn
+) -> None:
     """From however many networks they are asked for; the answer stays the same."""
     async with started(process) as app:
         for _ in range(17):
@@ -166,7 +168,7 @@ async def test_fifteen_letters_an_hour_are_enough(cast: Cast, process: Process, 
 
 async def test_letters_of_other_kinds_are_not_used_up_by_resets(
     process: Process, visitor: httpx2.AsyncClient
-):
+) -> None:
     registered = await visitor.post("/auth/register", json=REGISTRATION)
     async with started(process) as app:
         for _ in range(16):
@@ -176,7 +178,9 @@ async def test_letters_of_other_kinds_are_not_used_up_by_resets(
     assert again.status_code == 202
 
 
-async def test_in_production_one_network_has_us_write_a_hundred_letters_a_day(process: Process):
+async def test_in_production_one_network_has_us_write_a_hundred_letters_a_day(
+    process: Process,
+) -> None:
     """To whomever, and whether they have an account or not."""
     live = replace(process, settings=replace(process.settings, environment="production"))
     prefix = f"2001:db8:{secrets.randbelow(2**16):x}"
@@ -198,7 +202,7 @@ async def test_in_production_one_network_has_us_write_a_hundred_letters_a_day(pr
 
 async def test_somebody_without_a_workspace_but_with_an_invitation_gets_the_letter(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     rows = (await cast.adam.read("/memberships"))["data"]
     [id] = [row["id"] for row in rows if row["email"] == cast.ed.email]
     await cast.adam.delete(f"/memberships/{id}")
@@ -215,7 +219,7 @@ async def test_somebody_without_a_workspace_but_with_an_invitation_gets_the_lett
 
 async def test_a_letter_is_good_for_an_hour(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await forget(visitor, cast.ed.email)
     token = await token_to(cast.ed.email)
     async with hurried(process, minutes=61) as client:
@@ -233,13 +237,13 @@ async def hurried(process: Process, minutes: int) -> AsyncIterator[httpx2.AsyncC
 
 
 @pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 150, "td_test_" + "0" * 36])
-async def test_what_is_no_token_resets_nothing(visitor: httpx2.AsyncClient, token: str):
+async def test_what_is_no_token_resets_nothing(visitor: httpx2.AsyncClient, token: str) -> None:
     assert pointers(await reset(visitor, token)) == ["/token"]
 
 
 async def test_a_new_password_must_be_long_enough(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     await forget(visitor, cast.ed.email)
     token = await token_to(cast.ed.email)
     assert pointers(await reset(visitor, token, "short")) == ["/password"]
@@ -248,7 +252,7 @@ async def test_a_new_password_must_be_long_enough(
 
 async def test_a_token_is_good_for_one_thing_only(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
     verifying = await token_to(REGISTRATION["email"])
     await forget(visitor, REGISTRATION["email"])
@@ -269,7 +273,7 @@ async def test_a_token_is_good_for_one_thing_only(
 
 async def test_only_its_addressee_sees_a_letter(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     await forget(visitor, cast.ed.email)
     await settle(process)
     own = bearer(await sign_in(cast.ed))
@@ -303,7 +307,7 @@ async def change(
 
 async def test_a_changed_password_ends_the_other_sessions_and_the_letters(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter, sign_in: SignIn
-):
+) -> None:
     await forget(visitor, cast.ed.email)
     letter = await token_to(cast.ed.email)
     here, elsewhere = await sign_in(cast.ed), await sign_in(cast.ed)
@@ -330,14 +334,14 @@ async def test_what_is_wrong_with_a_change_is_named(
     current: str,
     new: str,
     wrong: list[str],
-):
+) -> None:
     assert pointers(await change(visitor, await sign_in(cast.ed), current, new)) == wrong
     assert await lets_in(visitor, cast.ed.email, PASSWORD)
 
 
 async def test_of_two_changes_at_once_one_succeeds(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     here = await sign_in(cast.ed)
     responses = await asyncio.gather(
         *(change(visitor, here, PASSWORD, f"{NEW} {number}") for number in range(2))
@@ -349,7 +353,7 @@ async def test_of_two_changes_at_once_one_succeeds(
 
 async def test_guesses_at_a_session_s_password_are_few(
     cast: Cast, visitor: httpx2.AsyncClient, process: Process, sign_in: SignIn
-):
+) -> None:
     here, statuses = await sign_in(cast.ed), []
     async with started(process) as app:
         for _ in range(11):
@@ -359,7 +363,7 @@ async def test_guesses_at_a_session_s_password_are_few(
     await sign_in(cast.ed)  # who has the session keeps nobody out
 
 
-async def test_a_key_has_no_password(cast: Cast):
+async def test_a_key_has_no_password(cast: Cast) -> None:
     response = await cast.ed.patch(
         "/auth/password", {"currentPassword": PASSWORD, "newPassword": NEW}
     )
@@ -376,7 +380,7 @@ async def verified(visitor: httpx2.AsyncClient, signed_in: dict[str, Any]) -> bo
 
 async def test_an_address_is_verified_by_the_letter_that_registering_sends(
     visitor: httpx2.AsyncClient, token_to: Letter
-):
+) -> None:
     made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
     assert made["user"]["emailVerified"] is False
     token = {"token": await token_to(REGISTRATION["email"])}
@@ -387,7 +391,7 @@ async def test_an_address_is_verified_by_the_letter_that_registering_sends(
 
 async def test_another_letter_is_sent_until_the_address_is_verified(
     visitor: httpx2.AsyncClient, cast: Cast, process: Process, token_to: Letter
-):
+) -> None:
     made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
     first = await token_to(REGISTRATION["email"])
 
@@ -409,7 +413,9 @@ async def test_another_letter_is_sent_until_the_address_is_verified(
     assert refused(by_key) == (403, "forbidden")
 
 
-async def test_a_reset_verifies_the_address_too(visitor: httpx2.AsyncClient, token_to: Letter):
+async def test_a_reset_verifies_the_address_too(
+    visitor: httpx2.AsyncClient, token_to: Letter
+) -> None:
     await visitor.post("/auth/register", json=REGISTRATION)
     await forget(visitor, REGISTRATION["email"])
     await reset(visitor, await token_to(REGISTRATION["email"]))
@@ -419,6 +425,6 @@ async def test_a_reset_verifies_the_address_too(visitor: httpx2.AsyncClient, tok
 
 
 @pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 150])
-async def test_what_is_no_token_verifies_nothing(visitor: httpx2.AsyncClient, token: str):
+async def test_what_is_no_token_verifies_nothing(visitor: httpx2.AsyncClient, token: str) -> None:
     response = await visitor.post("/auth/email/verify", json={"token": token})
     assert pointers(response) == ["/token"]

@@ -50,7 +50,7 @@ async def mails(
 
 async def test_marketing_mail_has_a_way_out_and_other_mail_has_none(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     template = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
     news = await cast.ed.made("/templates", template)
     to = {"to": "ada@example.com"}
@@ -73,7 +73,7 @@ async def test_marketing_mail_has_a_way_out_and_other_mail_has_none(
 
 async def test_one_click_ends_it_before_the_answer_and_opening_the_link_does_nothing(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "phone": "+14155550132"})
     news = {"contactId": ada["id"], "content": MARKETING}
     [mail] = await mails(cast, process, tmp_path / "ledger", news)
@@ -110,7 +110,7 @@ async def test_one_click_ends_it_before_the_answer_and_opening_the_link_does_not
 
 async def test_a_link_in_mail_to_another_address_speaks_for_that_address_alone(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     news = {"contactId": ada["id"], "to": "bob@example.com", "content": MARKETING}
     [mail] = await mails(cast, process, tmp_path / "ledger", news)
@@ -123,7 +123,7 @@ async def test_a_link_in_mail_to_another_address_speaks_for_that_address_alone(
 
 async def test_a_link_outlives_the_contact(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     news = {"contactId": ada["id"], "content": MARKETING}
     [mail] = await mails(cast, process, tmp_path / "ledger", news)
@@ -136,7 +136,7 @@ async def test_a_link_outlives_the_contact(
 
 async def test_a_link_outlives_the_message(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     """To an address that is nobody's own: retention leaves nothing that tells which it was."""
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     news = {"contactId": ada["id"], "to": "bob@example.com", "content": MARKETING}
@@ -162,7 +162,7 @@ async def test_a_link_outlives_the_message(
 
 async def test_a_link_that_was_tampered_with_is_nobody_s(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     news = {"to": "ada@example.com", "content": MARKETING}
     [mail] = await mails(cast, process, tmp_path / "ledger", news)
     link = token_in(mail)
@@ -186,14 +186,14 @@ async def test_a_link_that_was_tampered_with_is_nobody_s(
         assert (await client.request(method, "/u/%07")).json()["code"] == "not_found"
 
 
-def test_an_address_is_shown_to_whoever_knows_it():
+def test_an_address_is_shown_to_whoever_knows_it() -> None:
     assert masked("ada@example.com") == "a•••@example.com"
     assert masked("+14155550132") == "•••0132"
 
 
 async def test_whatever_is_unsubscribed_from_the_link_s_channel_is_and_the_page_says_so(
     cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
-):
+) -> None:
     contact = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     wanted = {"contactId": contact["id"], "content": MARKETING}
     [mail] = await mails(cast, process, tmp_path / "ledger", wanted)
@@ -212,7 +212,7 @@ async def test_whatever_is_unsubscribed_from_the_link_s_channel_is_and_the_page_
 @pytest.mark.parametrize("body", [b"&" * 20, b"a=1&" * 20, b"\xff\x00=%zz"])
 async def test_a_body_that_nobody_can_read_is_the_same_wish(
     cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient, body: bytes
-):
+) -> None:
     [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = await client.post(token_in(mail), content=body, headers=form)
@@ -224,7 +224,7 @@ async def test_a_body_that_nobody_can_read_is_the_same_wish(
 
 async def test_what_is_not_theirs_to_undo_the_page_does_not_claim_to_undo(
     cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
-):
+) -> None:
     [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
     email = {"channel": "email", "address": "ada@example.com"}
     await cast.adam.made("/suppressions", email)
@@ -237,7 +237,7 @@ async def test_what_is_not_theirs_to_undo_the_page_does_not_claim_to_undo(
     assert held["reason"] == "manual"
 
 
-def test_the_page_has_words_for_every_reason():
+def test_the_page_has_words_for_every_reason() -> None:
     assert STATES.keys() == {None, *FORBIDS}
 
 
@@ -247,7 +247,7 @@ async def test_what_may_still_arrive_the_page_does_not_deny(
     tmp_path: Path,
     client: httpx2.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     [mail] = await mails(cast, process, tmp_path / "ledger", NEWS)
     async with (
@@ -286,7 +286,7 @@ def parts_of(mail: Received) -> dict[str, str]:
 
 async def test_marketing_mail_shows_the_link_of_its_header_in_both_parts(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     await cast.adam.patch("/settings/workspace", {"postalAddress": "1 Main Street\nSpringfield"})
     to = {"to": "ada@example.com"}
     plain = {"subject": "News", "text": "Spring", "category": "marketing"}
@@ -310,7 +310,9 @@ async def test_marketing_mail_shows_the_link_of_its_header_in_both_parts(
     assert "Acme\n1 Main Street\nSpringfield\nUnsubscribe: " in parts_of(received[3])["text/plain"]
 
 
-async def test_values_forge_no_footer_and_hide_none(cast: Cast, process: Process, tmp_path: Path):
+async def test_values_forge_no_footer_and_hide_none(
+    cast: Cast, process: Process, tmp_path: Path
+) -> None:
     name = '</p></body><!-- <a href="https://evil.example/u/x">Unsubscribe</a><style>'
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": name})
     content = {**MARKETING, "html": "<body><p>Hi {{contact.firstName}}</p></body>"}
@@ -324,7 +326,7 @@ async def test_values_forge_no_footer_and_hide_none(cast: Cast, process: Process
 
 async def test_mail_in_which_the_link_cannot_be_seen_is_not_sent(
     cast: Cast, process: Process, tmp_path: Path
-):
+) -> None:
     content = {**MARKETING, "html": "<body style='display:none'>{{unsubscribeUrl}}"}
     received = await mails(
         cast, process, tmp_path / "ledger", {"to": "ada@example.com", "content": content}
@@ -336,7 +338,7 @@ async def test_mail_in_which_the_link_cannot_be_seen_is_not_sent(
 
 async def test_other_mail_may_show_the_links_and_gets_no_footer(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     content = {"subject": "Receipt", "text": "Choose: {{preferencesUrl}} {{unsubscribeUrl}}"}
     receipt = {"contactId": ada["id"], "content": content}
@@ -353,7 +355,7 @@ async def test_other_mail_may_show_the_links_and_gets_no_footer(
 
 async def test_what_is_tried_shows_a_link_that_changes_nothing(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     template = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
     news = await cast.ed.made("/templates", template)
     preview = await cast.vic.made(f"/templates/{news['id']}/preview", {})
@@ -375,7 +377,7 @@ async def test_what_is_tried_shows_a_link_that_changes_nothing(
     assert (await cast.vic.read("/suppressions"))["data"] == []
 
 
-async def test_a_preview_says_why_a_hidden_mail_would_fail(cast: Cast):
+async def test_a_preview_says_why_a_hidden_mail_would_fail(cast: Cast) -> None:
     content = {"subject": "s", "html": "<body hidden>x"}
     template = {"name": "News", "channel": "email", "category": "marketing", "content": content}
     news = await cast.ed.made("/templates", template)
@@ -383,7 +385,7 @@ async def test_a_preview_says_why_a_hidden_mail_would_fail(cast: Cast):
     assert preview["html"] == {"error": HIDDEN}
 
 
-async def test_a_simulation_shows_the_footer_as_well(cast: Cast):
+async def test_a_simulation_shows_the_footer_as_well(cast: Cast) -> None:
     steps = [{"type": "send_message", "channel": "email", "content": MARKETING}]
     made = await cast.ed.made("/workflows", {"name": "N", "trigger": MANUAL, "steps": steps})
     asked = {"contact": {"email": "ada@example.com"}}
@@ -393,7 +395,9 @@ async def test_a_simulation_shows_the_footer_as_well(cast: Cast):
     assert "footer_added" in {one["code"] for one in answer["findings"]}
 
 
-async def test_a_resent_mail_shows_the_same_link(cast: Cast, process: Process, tmp_path: Path):
+async def test_a_resent_mail_shows_the_same_link(
+    cast: Cast, process: Process, tmp_path: Path
+) -> None:
     async with Receiver(tmp_path / "ledger") as receiver, sending(process, receiver) as through:
         content = {"channel": "email", "to": "ada@example.com", "content": MARKETING}
         made = await cast.ed.made("/messages", content)
@@ -423,7 +427,7 @@ SPRING = {"text": "Spring is here", "category": "marketing"}
 
 async def test_a_text_message_says_stop_and_other_text_messages_do_not(
     cast: Cast, process: Process
-):
+) -> None:
     for to in ("+14155550132", "+4915112345678"):  # in the sandbox every reply is heard
         text = await captured_text(cast, process, {"to": to, "content": SPRING})
         assert text == "Spring is here\nReply STOP to opt out"
@@ -438,7 +442,7 @@ async def test_the_short_link_of_a_text_message_opts_out(
     client: httpx2.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
     own: bool,
-):
+) -> None:
     monkeypatch.setattr(Inbox, "replies", "none")
     bob = await cast.ed.made("/contacts", {"email": "bob@example.com", "phone": "+4915112345678"})
     to = "+4915112345678" if own else "+4915112345679"
@@ -464,7 +468,7 @@ async def test_the_short_link_of_a_text_message_opts_out(
 
 async def test_a_short_link_acts_on_the_number_that_it_was_sent_to(
     cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(Inbox, "replies", "none")
     bob = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
     text = await captured_text(cast, process, {"contactId": bob["id"], "content": SPRING})
@@ -484,7 +488,7 @@ async def test_a_short_link_acts_on_the_number_that_it_was_sent_to(
 
 async def test_a_short_link_does_not_show_the_number(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(Inbox, "replies", "none")
     order = {"to": "+4915112345678", "content": SPRING}
     first, second = [await captured_text(cast, process, order) for _ in range(2)]
@@ -495,7 +499,7 @@ async def test_a_short_link_does_not_show_the_number(
 
 async def test_a_short_link_of_an_erased_contact_leads_to_nobody(
     cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(Inbox, "replies", "none")
     bob = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
     text = await captured_text(cast, process, {"contactId": bob["id"], "content": SPRING})

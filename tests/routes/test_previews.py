@@ -41,7 +41,7 @@ async def shown(cast: Cast, url: str) -> httpx2.Response:
 
 async def test_a_message_is_shown_once_under_a_policy_in_which_nothing_runs(
     cast: Cast, process: Process, sign_in: SignIn
-):
+) -> None:
     ed = await signed_in(cast.ed, sign_in)
     link = await ed.made(f"/messages/{await sent(cast, process)}/previews", {})
     response = await shown(cast, link["url"])
@@ -56,7 +56,7 @@ async def test_a_message_is_shown_once_under_a_policy_in_which_nothing_runs(
 
 async def test_remote_images_are_shown_only_when_asked_for(
     cast: Cast, process: Process, sign_in: SignIn
-):
+) -> None:
     ed = await signed_in(cast.ed, sign_in)
     path = f"/messages/{await sent(cast, process)}/previews"
     link = await ed.made(path, {"remoteImages": True})
@@ -65,7 +65,9 @@ async def test_remote_images_are_shown_only_when_asked_for(
     assert policy.startswith("sandbox; default-src 'none'")
 
 
-async def test_a_template_is_rendered_for_the_contact_and_the_event(cast: Cast, sign_in: SignIn):
+async def test_a_template_is_rendered_for_the_contact_and_the_event(
+    cast: Cast, sign_in: SignIn
+) -> None:
     ed = await signed_in(cast.ed, sign_in)
     content = {"subject": "S", "html": "<p>{{contact.firstName}} has {{trigger.plan}}</p>"}
     template = await ed.made("/templates", {"name": "T", "channel": "email", "content": content})
@@ -81,7 +83,7 @@ async def test_a_template_is_rendered_for_the_contact_and_the_event(cast: Cast, 
 
 async def test_a_link_ends_with_its_session_and_after_a_minute(
     cast: Cast, process: Process, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     ed = await signed_in(cast.ed, sign_in)
     path = f"/messages/{await sent(cast, process)}/previews"
     monkeypatch.setattr(previews, "LIFETIME", previews.LIFETIME * 0)
@@ -93,7 +95,9 @@ async def test_a_link_ends_with_its_session_and_after_a_minute(
     assert (await shown(cast, link["url"])).status_code == 404
 
 
-async def test_a_stranger_gets_no_link_to_a_mail_or_a_template(cast: Cast, process: Process):
+async def test_a_stranger_gets_no_link_to_a_mail_or_a_template(
+    cast: Cast, process: Process
+) -> None:
     id = await sent(cast, process)
     template = {"name": "T", "channel": "email", "content": {"subject": "S", "html": "H"}}
     own = await cast.ed.made("/templates", template)
@@ -103,5 +107,5 @@ async def test_a_stranger_gets_no_link_to_a_mail_or_a_template(cast: Cast, proce
 
 
 @pytest.mark.parametrize("token", ["x", "A" * 200, "%C3%A9"])
-async def test_what_is_no_link_shows_nothing(cast: Cast, token: str):
+async def test_what_is_no_link_shows_nothing(cast: Cast, token: str) -> None:
     assert (await shown(cast, f"/preview/{token}")).status_code == 404

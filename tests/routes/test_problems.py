@@ -13,12 +13,12 @@ from app.routes.problems import TEXTS
 from tests.cast import Cast, hook
 
 
-def test_every_code_has_its_text_and_every_text_its_code():
+def test_every_code_has_its_text_and_every_text_its_code() -> None:
     assert TEXTS.keys() == CODES.keys()
 
 
 @pytest.mark.parametrize("code", TEXTS)
-def test_a_text_says_what_it_means_and_what_to_do_in_whole_sentences(code: str):
+def test_a_text_says_what_it_means_and_what_to_do_in_whole_sentences(code: str) -> None:
     for text in TEXTS[code]:
         assert text[0].isupper()
         assert text.endswith(".")
@@ -27,7 +27,7 @@ def test_a_text_says_what_it_means_and_what_to_do_in_whole_sentences(code: str):
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_type_of_a_problem_leads_to_its_page(client: httpx2.AsyncClient):
+async def test_the_type_of_a_problem_leads_to_its_page(client: httpx2.AsyncClient) -> None:
     problem = (await client.get("/contacts")).json()
     response = await client.get(problem["type"])
     assert response.status_code == 200
@@ -38,7 +38,7 @@ async def test_the_type_of_a_problem_leads_to_its_page(client: httpx2.AsyncClien
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_every_code_is_answered_and_no_other(client: httpx2.AsyncClient):
+async def test_every_code_is_answered_and_no_other(client: httpx2.AsyncClient) -> None:
     for code, (_, title) in CODES.items():
         page = await client.get(f"/problems/{code}")
         assert (page.status_code, f"<h1>{title}</h1>" in page.text) == (200, True)
@@ -54,7 +54,7 @@ def messages(response: httpx2.Response) -> dict[str, str]:
     return {error["pointer"]: error["message"] for error in response.json()["errors"]}
 
 
-async def test_a_misspelt_field_is_told_the_one_that_was_meant(cast: Cast):
+async def test_a_misspelt_field_is_told_the_one_that_was_meant(cast: Cast) -> None:
     response = await cast.ed.post("/contacts", {"emial": "a@b.test", "first_name": "A", "zzz": 1})
     assert messages(response) == {
         "/emial": "This field is unknown or read-only. Did you mean email?",
@@ -67,7 +67,7 @@ async def test_a_misspelt_field_is_told_the_one_that_was_meant(cast: Cast):
     assert messages(response) == {"/createdAt": "This field is unknown or read-only."}
 
 
-async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(cast: Cast):
+async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(cast: Cast) -> None:
     response = await cast.ed.get("/contacts?emails=a@b.test&lim=5")
     assert messages(response) == {
         "?emails": "This parameter is unknown. Did you mean email?",
@@ -77,7 +77,9 @@ async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(cast: Cast):
 
 @pytest.mark.parametrize("name", ["page", "offset", "skip"])
 @pytest.mark.parametrize("path", ["/contacts", "/runs", "/memberships", "/templates"])
-async def test_whoever_asks_for_page_two_is_told_of_cursors(cast: Cast, path: str, name: str):
+async def test_whoever_asks_for_page_two_is_told_of_cursors(
+    cast: Cast, path: str, name: str
+) -> None:
     response = await cast.ed.get(f"{path}?{name}=2")
     assert response.status_code == 422
     assert "nextCursor" in messages(response)[f"?{name}"]
@@ -98,14 +100,14 @@ async def test_whoever_asks_for_page_two_is_told_of_cursors(cast: Cast, path: st
 )
 async def test_a_misspelt_path_is_told_the_pattern_that_was_meant(
     client: httpx2.AsyncClient, path: str, meant: str | None
-):
+) -> None:
     response = await client.get(path)
     assert response.status_code == 404
     hint = f" Did you mean {meant}?" if meant else ""
     assert response.json()["detail"] == f"Nothing exists at this path.{hint}"
 
 
-async def test_a_key_without_bearer_is_told_so(cast: Cast):
+async def test_a_key_without_bearer_is_told_so(cast: Cast) -> None:
     for bare in (cast.ed.key, f" {cast.ed.key}", "eyJhbGciOiJIUzI1NiJ9.e30.x"):
         response = await cast.client.get("/contacts", headers={"Authorization": bare})
         assert response.status_code == 401
@@ -119,7 +121,7 @@ async def test_a_key_without_bearer_is_told_so(cast: Cast):
 @pytest.mark.parametrize("value", [1.5, True, [1], {"a": 1}])
 async def test_what_is_no_contact_s_id_is_told_what_one_may_be(
     cast: Cast, process: Process, value: object
-):
+) -> None:
     for lookup in ({"contactLookup": "contact_id"}, BY_METADATA):
         trigger = {"source": "inbound_webhook", "contactPath": "id", **lookup}
         token = await hook(process, cast.ed.workspace_id, [], trigger=trigger)

@@ -34,7 +34,7 @@ async def with_database(process: Process, url: str) -> AsyncIterator[httpx2.Asyn
 
 async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
     client: httpx2.AsyncClient, process: Process
-):
+) -> None:
     response = await client.get("/")
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -53,7 +53,7 @@ async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
 
 async def test_the_front_door_shows_how_an_event_becomes_a_message_and_fetches_nothing_for_it(
     client: httpx2.AsyncClient,
-):
+) -> None:
     response = await client.get("/")
     [picture] = re.findall(r"<svg .*?</svg>", response.text, re.DOTALL)
     assert "How an event becomes a message" in picture
@@ -68,7 +68,7 @@ async def test_the_front_door_shows_how_an_event_becomes_a_message_and_fetches_n
 
 async def test_the_first_request_of_the_front_door_works_as_pasted(
     client: httpx2.AsyncClient, cast: Cast, process: Process
-):
+) -> None:
     def typed(page: str) -> list[str]:
         [command] = re.findall(r"<pre [^>]*>(.*?)</pre>", page, re.DOTALL)
         return shlex.split(unescape(command))
@@ -86,7 +86,7 @@ async def test_the_first_request_of_the_front_door_works_as_pasted(
         assert (await invited.get(url, headers=key)).status_code == 200
 
 
-async def test_a_healthy_process_is_alive_and_ready(client: httpx2.AsyncClient):
+async def test_a_healthy_process_is_alive_and_ready(client: httpx2.AsyncClient) -> None:
     for path in ("/healthz", "/readyz"):
         response = await client.get(path)
         assert (response.status_code, response.json()) == (200, {"status": "ok"})
@@ -96,7 +96,7 @@ async def test_a_healthy_process_is_alive_and_ready(client: httpx2.AsyncClient):
         assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD")
 
 
-async def test_nothing_is_at_any_other_path(client: httpx2.AsyncClient):
+async def test_nothing_is_at_any_other_path(client: httpx2.AsyncClient) -> None:
     for path in ("/nowhere", "/healthz/", "/contacts/", "/v1/webhooks/in", "/%00"):
         response = await client.get(path)
         assert response.status_code == 404, path
@@ -108,7 +108,7 @@ async def test_nothing_is_at_any_other_path(client: httpx2.AsyncClient):
 
 async def test_a_database_without_its_schema_is_not_ready_and_says_what_to_do(
     process: Process, tmp_path: Path
-):
+) -> None:
     async with with_database(process, f"sqlite:///{tmp_path}/empty.db") as client:
         response = await client.get("/readyz")
         assert response.status_code == 503
@@ -118,7 +118,7 @@ async def test_a_database_without_its_schema_is_not_ready_and_says_what_to_do(
 
 async def test_while_the_database_is_away_everything_asks_to_be_tried_again(
     cast: Cast, process: Process
-):
+) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite is a file beside us")
     event = {"email": "ada@example.com"}
@@ -140,7 +140,7 @@ async def test_while_the_database_is_away_everything_asks_to_be_tried_again(
 @pytest.mark.parametrize("path", ["/", "/sandbox", "/docs"])
 async def test_a_page_has_a_main_landmark_and_an_icon_of_its_own(
     path: str, client: httpx2.AsyncClient
-):
+) -> None:
     response = await client.get(path)
     assert len(re.findall(r"<main[ >]", response.text)) == 1
     assert '<link rel="icon" href="data:image/svg+xml,' in response.text
@@ -150,7 +150,7 @@ async def test_a_page_has_a_main_landmark_and_an_icon_of_its_own(
 @pytest.mark.parametrize("path", ["/", "/sandbox", "/docs", "/openapi.json"])
 async def test_a_large_public_answer_is_packed_for_who_takes_that(
     path: str, client: httpx2.AsyncClient
-):
+) -> None:
     plain = await client.get(path, headers={"Accept-Encoding": "identity"})
     packed = await client.get(path, headers={"Accept-Encoding": "gzip"})
     assert (plain.text, packed.headers["Content-Encoding"]) == (packed.text, "gzip")

@@ -61,7 +61,7 @@ def removals_last(endpoint: Endpoint) -> bool:
     return endpoint.method == "DELETE"
 
 
-async def test_every_example_of_a_request_is_taken(world: World, process: Process):
+async def test_every_example_of_a_request_is_taken(world: World, process: Process) -> None:
     key = await session(process, world.cast.olivia)
     # The examples make a contact of ada's address, and replay to an endpoint that is enabled.
     await world.cast.ed.patch(f"/contacts/{world.id('con')}", {"email": "else@example.com"})

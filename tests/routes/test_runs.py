@@ -44,7 +44,7 @@ async def started(cast: Cast, token: str, body: bytes) -> dict[str, str]:
     return receipt
 
 
-async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, process: Process):
+async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, process: Process) -> None:
     token = await hook(process, cast.ed.workspace_id, STEPS)
     receipt = await started(cast, token, b'{"email": "ada@example.com", "word": "tea", "price": 2}')
     url = f"{RUNS}/{receipt['runId']}"
@@ -88,7 +88,9 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
     assert all(one["finishedAt"] >= one["startedAt"] for one in waiting["steps"][:3])
 
 
-async def test_a_step_tells_what_has_become_of_its_message_since(cast: Cast, process: Process):
+async def test_a_step_tells_what_has_become_of_its_message_since(
+    cast: Cast, process: Process
+) -> None:
     away = {**SEND_HELLO, "id": "away", "to": "{{trigger.none}}"}
     token = await hook(process, cast.ed.workspace_id, [SEND_HELLO, away, STEPS[0]])
     receipt = await started(cast, token, b'{"email": "ada@example.com"}')
@@ -117,7 +119,7 @@ async def test_a_step_tells_what_has_become_of_its_message_since(cast: Cast, pro
     assert tagged["message"] is None
 
 
-async def test_the_trigger_s_body_keeps_the_sender_s_literals(cast: Cast, process: Process):
+async def test_the_trigger_s_body_keeps_the_sender_s_literals(cast: Cast, process: Process) -> None:
     token = await hook(process, cast.ed.workspace_id, [STEPS[1]])
     literals = b'{"price":1.10,"n":123456789012345678901,"e":1E400,"zero":-0,"word":2.50}'
     body = b'{"email":"ada@example.com",' + literals[1:]
@@ -130,7 +132,9 @@ async def test_the_trigger_s_body_keeps_the_sender_s_literals(cast: Cast, proces
     assert "You said 2.50" in captured["text"]
 
 
-async def test_a_step_that_did_not_do_the_obvious_thing_says_why(cast: Cast, process: Process):
+async def test_a_step_that_did_not_do_the_obvious_thing_says_why(
+    cast: Cast, process: Process
+) -> None:
     steps = [
         {**STEPS[1], "else": [{"type": "remove_tag", "id": "drop", "tag": "{{trigger.none}}"}]},
         {"type": "update_contact", "id": "set", "set": {"timezone": "{{trigger.where}}"}},
@@ -152,7 +156,9 @@ async def test_a_step_that_did_not_do_the_obvious_thing_says_why(cast: Cast, pro
     assert "IANA" in run["steps"][2]["reason"]["detail"]
 
 
-async def test_runs_are_listed_without_body_and_steps_and_filtered(cast: Cast, process: Process):
+async def test_runs_are_listed_without_body_and_steps_and_filtered(
+    cast: Cast, process: Process
+) -> None:
     acme, body = cast.ed.workspace_id, b'{"email": "ada@example.com"}'
     rests = await hook(process, acme, [STEPS[2]])
     ends = await hook(process, acme, [{"type": "exit"}])
@@ -192,7 +198,7 @@ async def test_runs_are_listed_without_body_and_steps_and_filtered(cast: Cast, p
 
 async def test_a_run_s_contact_may_be_gone_and_the_run_is_still_readable(
     cast: Cast, process: Process
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id, [{"type": "exit"}])
     receipt = await started(cast, token, b'{"email": "ada@example.com"}')
     await settle(process)
@@ -201,7 +207,7 @@ async def test_a_run_s_contact_may_be_gone_and_the_run_is_still_readable(
     assert (run["status"], run["contactId"]) == ("COMPLETED", receipt["contactId"])
 
 
-async def test_what_has_no_revision_has_a_tag_of_what_it_says(cast: Cast, process: Process):
+async def test_what_has_no_revision_has_a_tag_of_what_it_says(cast: Cast, process: Process) -> None:
     token = await hook(process, cast.ed.workspace_id)
     made = (
         await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "a@b.example"})
@@ -227,7 +233,7 @@ async def test_what_has_no_revision_has_a_tag_of_what_it_says(cast: Cast, proces
         assert again.status_code == 304
 
 
-async def test_a_run_whose_message_failed_is_found_by_it(cast: Cast, process: Process):
+async def test_a_run_whose_message_failed_is_found_by_it(cast: Cast, process: Process) -> None:
     """Its run has gone on, and is COMPLETED like all others."""
     hello = {"id": "hello", "type": "send_message", "channel": "email"}
     broken = {**hello, "content": {"subject": "{{trigger.no | divided_by: 0}}", "text": "Hi"}}
@@ -258,7 +264,9 @@ async def test_a_run_whose_message_failed_is_found_by_it(cast: Cast, process: Pr
     assert (refusal.status_code, "FAILED" in refusal.text) == (422, True)
 
 
-async def test_a_line_break_at_the_end_of_a_name_fails_no_message(cast: Cast, process: Process):
+async def test_a_line_break_at_the_end_of_a_name_fails_no_message(
+    cast: Cast, process: Process
+) -> None:
     content = {"subject": "Hi {{trigger.name}}", "fromName": "{{trigger.name}}", "text": "Hi"}
     steps = [{"id": "hello", "type": "send_message", "channel": "email", "content": content}]
     token = await hook(process, cast.ed.workspace_id, steps)

@@ -52,7 +52,7 @@ async def statuses(cast: Cast, receipt: dict[str, Any]) -> list[tuple[str, int, 
 
 
 @pytest.mark.parametrize("noun", ["workflow", "automation"])
-async def test_a_run_is_started_by_hand(cast: Cast, process: Process, noun: str):
+async def test_a_run_is_started_by_hand(cast: Cast, process: Process, noun: str) -> None:
     if noun == "workflow":
         url = await definition(cast, TAG)
     else:
@@ -81,7 +81,7 @@ async def test_a_run_is_started_by_hand(cast: Cast, process: Process, noun: str)
     assert '"trigger":{"word":"tea","n":1.10}' in raw
 
 
-async def test_only_what_is_active_is_started(cast: Cast):
+async def test_only_what_is_active_is_started(cast: Cast) -> None:
     contact_id = await contact(cast)
     for state in ("DRAFT", "PAUSED", "ARCHIVED"):
         url = await definition(cast, TAG, state="DRAFT" if state == "DRAFT" else "ACTIVE")
@@ -104,7 +104,7 @@ async def test_only_what_is_active_is_started(cast: Cast):
 )
 async def test_what_cannot_start_a_run_is_told_and_starts_none(
     cast: Cast, body: dict[str, Any], pointer: str
-):
+) -> None:
     response = await cast.ed.post(f"{await definition(cast)}/runs", body)
     assert response.status_code == 422, response.text
     assert pointer in [error["pointer"] for error in response.json()["errors"]]
@@ -114,7 +114,7 @@ async def test_what_cannot_start_a_run_is_told_and_starts_none(
 # --- cancelled ------------------------------------------------------------------------------------
 
 
-async def test_a_waiting_run_is_cancelled_and_again(cast: Cast, process: Process):
+async def test_a_waiting_run_is_cancelled_and_again(cast: Cast, process: Process) -> None:
     receipt = await started(cast, WAIT, TAG)
     await settle(process)
     first = await cast.ed.post(f"/runs/{receipt['runId']}/cancel")
@@ -129,7 +129,7 @@ async def test_a_waiting_run_is_cancelled_and_again(cast: Cast, process: Process
     assert await statuses(cast, receipt) == [("rest", 1, "CANCELLED")]
 
 
-async def test_a_run_that_has_ended_is_not_cancelled(cast: Cast, process: Process):
+async def test_a_run_that_has_ended_is_not_cancelled(cast: Cast, process: Process) -> None:
     receipt = await started(cast, TAG)
     await settle(process)
     response = await cast.ed.post(f"/runs/{receipt['runId']}/cancel")
@@ -137,7 +137,9 @@ async def test_a_run_that_has_ended_is_not_cancelled(cast: Cast, process: Proces
     assert (await run_of(cast, receipt))["status"] == "COMPLETED"
 
 
-async def test_what_a_cancelled_run_was_about_to_send_is_not_sent(cast: Cast, process: Process):
+async def test_what_a_cancelled_run_was_about_to_send_is_not_sent(
+    cast: Cast, process: Process
+) -> None:
     """The message is claimed already, but its intent is not committed."""
     process, provider = with_provider(process, accepts)
     receipt = await started(cast, SEND_HELLO)
@@ -153,7 +155,9 @@ async def test_what_a_cancelled_run_was_about_to_send_is_not_sent(cast: Cast, pr
     assert (await run_of(cast, receipt))["status"] == "CANCELLED"
 
 
-async def test_what_is_on_its_way_when_a_run_is_cancelled_arrives(cast: Cast, process: Process):
+async def test_what_is_on_its_way_when_a_run_is_cancelled_arrives(
+    cast: Cast, process: Process
+) -> None:
     codes: list[int] = []
 
     async def cancel(message: Message) -> Receipt:
@@ -171,7 +175,7 @@ async def test_what_is_on_its_way_when_a_run_is_cancelled_arrives(cast: Cast, pr
 
 async def test_a_worker_that_holds_a_run_while_it_is_cancelled_changes_nothing(
     cast: Cast, process: Process
-):
+) -> None:
     receipt = await started(cast, TAG)
     [claimed] = await process.claim("run", [], 10)
     assert (await cast.ed.post(f"/runs/{receipt['runId']}/cancel")).status_code == 200
@@ -180,7 +184,9 @@ async def test_a_worker_that_holds_a_run_while_it_is_cancelled_changes_nothing(
     assert (await cast.vic.read(f"/contacts/{receipt['contactId']}"))["tags"] == []
 
 
-async def test_cancelling_and_moving_at_once_end_in_one_of_two_ways(cast: Cast, process: Process):
+async def test_cancelling_and_moving_at_once_end_in_one_of_two_ways(
+    cast: Cast, process: Process
+) -> None:
     workflow, contact_id = await definition(cast, SEND_HELLO, TAG), await contact(cast)
     body = {"contactId": contact_id, "data": {"word": "tea"}}
     receipts = [await cast.ed.made(f"{workflow}/runs", body) for _ in range(12)]
@@ -201,7 +207,7 @@ async def test_cancelling_and_moving_at_once_end_in_one_of_two_ways(cast: Cast, 
 
 async def test_a_run_is_cancelled_while_its_orphaned_message_is_looked_at(
     cast: Cast, process: Process
-):
+) -> None:
     receipt = await started(cast, SEND_HELLO, WAIT)
     for run in await process.claim("run", [], 10):
         await runner.move(process, run)
@@ -222,7 +228,7 @@ async def test_a_run_is_cancelled_while_its_orphaned_message_is_looked_at(
 # --- retried --------------------------------------------------------------------------------------
 
 
-async def test_a_failed_run_goes_on_where_it_failed(cast: Cast, process: Process):
+async def test_a_failed_run_goes_on_where_it_failed(cast: Cast, process: Process) -> None:
     receipt = await started(cast, TAG, BROKEN, {**WAIT, "duration": "PT0S"}, metadata={"zero": 0})
     await settle(process)
     failed = await run_of(cast, receipt)
@@ -242,7 +248,9 @@ async def test_a_failed_run_goes_on_where_it_failed(cast: Cast, process: Process
     ]
 
 
-async def test_a_retried_send_is_a_new_message_under_a_new_key(cast: Cast, process: Process):
+async def test_a_retried_send_is_a_new_message_under_a_new_key(
+    cast: Cast, process: Process
+) -> None:
     answers: list[SendError] = [SendError("rejected", Reason.PROVIDER_REJECTED, "550 full")]
 
     async def recover(message: Message) -> Receipt:
@@ -264,7 +272,7 @@ async def test_a_retried_send_is_a_new_message_under_a_new_key(cast: Cast, proce
 
 async def test_a_run_that_was_set_aside_in_a_wait_enters_the_step_again(
     cast: Cast, process: Process
-):
+) -> None:
     receipt = await started(cast, WAIT, TAG)
     await settle(process)
     async with process.database.write() as db:
@@ -278,7 +286,7 @@ async def test_a_run_that_was_set_aside_in_a_wait_enters_the_step_again(
     assert (run["status"], run["waitingFor"]["kind"]) == ("WAITING", "time")
 
 
-async def test_only_a_failed_run_is_retried_and_only_once(cast: Cast, process: Process):
+async def test_only_a_failed_run_is_retried_and_only_once(cast: Cast, process: Process) -> None:
     receipt = await started(cast, BROKEN, metadata={"zero": 0})
     url = f"/runs/{receipt['runId']}/retry"
     assert (await cast.ed.post(url)).status_code == 409  # QUEUED
@@ -291,7 +299,7 @@ async def test_only_a_failed_run_is_retried_and_only_once(cast: Cast, process: P
 
 async def test_neither_retry_nor_replay_outlives_definition_and_contact(
     cast: Cast, process: Process
-):
+) -> None:
     receipt = await started(cast, BROKEN, metadata={"zero": 0})
     await settle(process)
     run = await run_of(cast, receipt)
@@ -308,7 +316,7 @@ async def test_neither_retry_nor_replay_outlives_definition_and_contact(
 
 async def test_a_replay_is_a_new_run_of_today_s_version_with_the_same_body(
     cast: Cast, process: Process
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id, [TAG])
     body = b'{"email": "ada@example.com", "word": "tea", "n": 1.10}'
     receipt = (
@@ -335,7 +343,7 @@ async def test_a_replay_is_a_new_run_of_today_s_version_with_the_same_body(
     assert sorted(tags) == ["new-tea", "tea"]
 
 
-async def test_viewers_steer_nothing(cast: Cast, process: Process):
+async def test_viewers_steer_nothing(cast: Cast, process: Process) -> None:
     receipt = await started(cast, WAIT)
     for act in ("cancel", "retry", "replay"):
         response = await cast.vic.post(f"/runs/{receipt['runId']}/{act}")
@@ -343,7 +351,7 @@ async def test_viewers_steer_nothing(cast: Cast, process: Process):
     assert (await run_of(cast, receipt))["status"] == "QUEUED"
 
 
-async def test_every_act_leaves_one_entry_in_the_trail(cast: Cast, process: Process):
+async def test_every_act_leaves_one_entry_in_the_trail(cast: Cast, process: Process) -> None:
     receipt = await started(cast, WAIT, BROKEN, metadata={"zero": 0})
     run_id = receipt["runId"]
     assert (await cast.ed.post(f"/runs/{run_id}/retry")).status_code == 409  # which leaves none

@@ -41,7 +41,7 @@ async def captured(process: Process, workspace_id: str, key: str = "k", **conten
     await process.channels["email"].send(message)
 
 
-async def test_a_captured_message_reads_as_the_contract_says(process, cast):
+async def test_a_captured_message_reads_as_the_contract_says(process, cast) -> None:
     await captured(process, cast.vic.workspace_id, subject="Grüße", html="<p>Hi</p>")
     body = await cast.vic.read("/sandbox/messages")
     [message] = body["data"]
@@ -64,18 +64,18 @@ async def test_a_captured_message_reads_as_the_contract_says(process, cast):
     assert headers["Message-ID"].startswith("<k@")
 
 
-async def test_another_workspace_sees_nothing_of_it(process, cast):
+async def test_another_workspace_sees_nothing_of_it(process, cast) -> None:
     await captured(process, cast.vic.workspace_id)
     assert await cast.mallory.read("/sandbox/messages") == {"data": [], "nextCursor": None}
 
 
-async def test_without_a_key_there_is_nothing_to_see(client):
+async def test_without_a_key_there_is_nothing_to_see(client) -> None:
     response = await client.get("/sandbox/messages")
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
 
 
-async def test_pages_follow_each_other_by_their_cursor(process, cast):
+async def test_pages_follow_each_other_by_their_cursor(process, cast) -> None:
     for number in range(5):
         await captured(process, cast.vic.workspace_id, f"k{number}", subject=str(number))
     subjects: list[str] = []
@@ -106,7 +106,7 @@ async def test_pages_follow_each_other_by_their_cursor(process, cast):
         (f"to=ada@acme.test&runId={IDS['run_id']}&contactId={IDS['contact_id']}&channel=email", 1),
     ],
 )
-async def test_the_list_can_be_narrowed(process, cast, query, found):
+async def test_the_list_can_be_narrowed(process, cast, query, found) -> None:
     await captured(process, cast.vic.workspace_id)
     assert len((await cast.vic.read(f"/sandbox/messages?{query}"))["data"]) == found
 
@@ -123,7 +123,7 @@ async def test_the_list_can_be_narrowed(process, cast, query, found):
         ("recipient=ada", "?recipient"),
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused_by_name(cast, query, pointer):
+async def test_a_query_that_makes_no_sense_is_refused_by_name(cast, query, pointer) -> None:
     response = await cast.vic.get(f"/sandbox/messages?{query}")
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
@@ -132,7 +132,7 @@ async def test_a_query_that_makes_no_sense_is_refused_by_name(cast, query, point
 # --- waiting --------------------------------------------------------------------------------------
 
 
-async def test_waiting_ends_as_soon_as_a_message_is_there(process, cast):
+async def test_waiting_ends_as_soon_as_a_message_is_there(process, cast) -> None:
     asked = asyncio.create_task(cast.vic.get("/sandbox/messages?to=ada@acme.test&wait=20"))
     await captured(process, cast.vic.workspace_id, "other", to="bob@acme.test")
     await captured(process, cast.vic.workspace_id, "mine")
@@ -142,13 +142,13 @@ async def test_waiting_ends_as_soon_as_a_message_is_there(process, cast):
     assert time.monotonic() - began < 5
 
 
-async def test_waiting_for_nothing_ends_in_an_empty_list(cast):
+async def test_waiting_for_nothing_ends_in_an_empty_list(cast) -> None:
     began = time.monotonic()
     assert (await cast.vic.read("/sandbox/messages?wait=1"))["data"] == []
     assert 1 <= time.monotonic() - began < 5
 
 
-async def test_those_who_wait_hold_no_connection(process, cast):
+async def test_those_who_wait_hold_no_connection(process, cast) -> None:
     """More wait than there are connections, and everybody else is still served."""
     many = process.settings.database_pool_size + 5
     waiting = [
@@ -179,7 +179,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 @pytest.mark.parametrize("what", LOST)
 async def test_waiting_ends_with_the_right_to_it(
     process: Process, cast: company.Cast, looked: asyncio.Event, what: str
-):
+) -> None:
     sql, code = LOST[what]
     asked = asyncio.create_task(cast.vic.get("/sandbox/messages?wait=20"))
     await looked.wait()
@@ -191,7 +191,7 @@ async def test_waiting_ends_with_the_right_to_it(
 
 async def test_who_is_lowered_while_they_wait_reads_no_invitation(
     process: Process, cast: company.Cast, looked: asyncio.Event
-):
+) -> None:
     asked = asyncio.create_task(cast.adam.get("/sandbox/messages?wait=20"))
     await looked.wait()
     lowered = "UPDATE memberships SET role = 'viewer' WHERE user_id = :id"
@@ -210,7 +210,7 @@ async def test_who_is_lowered_while_they_wait_reads_no_invitation(
 @pytest.mark.parametrize("bound", ["MOST_WAITING", "ALL_WAITING"])
 async def test_only_so_many_wait_at_a_time_and_who_leaves_makes_room(
     process: Process, cast: company.Cast, monkeypatch: pytest.MonkeyPatch, bound: str
-):
+) -> None:
     monkeypatch.setattr(sandbox, bound, 3)
     path = "/sandbox/messages?wait=20"
     waiting = [asyncio.create_task(cast.vic.get(path)) for _ in range(3)]
@@ -228,7 +228,7 @@ async def test_only_so_many_wait_at_a_time_and_who_leaves_makes_room(
 
 async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
     cast: company.Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     times, authenticate = 0, identity.authenticate
 
     async def counting(*given: Any, **options: Any) -> identity.Member:
@@ -244,7 +244,7 @@ async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
 # --- the page -------------------------------------------------------------------------------------
 
 
-async def test_the_page_is_there_for_everybody_and_holds_no_data(client):
+async def test_the_page_is_there_for_everybody_and_holds_no_data(client) -> None:
     response = await client.get("/sandbox")
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -264,7 +264,7 @@ class Elements(HTMLParser):
         return [attributes for tag, attributes in self.found if tag == name]
 
 
-async def test_the_page_runs_its_own_script_and_nothing_else(client):
+async def test_the_page_runs_its_own_script_and_nothing_else(client) -> None:
     response = await client.get("/sandbox")
     [script] = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
     policy = response.headers["content-security-policy"].split("; ")
@@ -275,21 +275,21 @@ async def test_the_page_runs_its_own_script_and_nothing_else(client):
     assert response.headers["referrer-policy"] == "no-referrer"
 
 
-async def test_the_page_fetches_nothing_from_elsewhere(client):
+async def test_the_page_fetches_nothing_from_elsewhere(client) -> None:
     page = (await client.get("/sandbox")).text
     assert "://" not in page
     [icon] = Elements(page)["link"]
     assert (icon["href"] or "").startswith("data:image/svg+xml,")
 
 
-async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client):
+async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client) -> None:
     [frame] = Elements((await client.get("/sandbox")).text)["iframe"]
     permissions = (frame["sandbox"] or "").split()
     assert not {"allow-scripts", "allow-same-origin", "allow-forms"} & set(permissions)
     assert frame["title"]
 
 
-async def test_the_page_can_be_used_without_seeing_it(client):
+async def test_the_page_can_be_used_without_seeing_it(client) -> None:
     page = Elements((await client.get("/sandbox")).text)
     labelled = {label["for"] for label in page["label"]}
     assert {field["id"] for field in (*page["input"], *page["select"])} == labelled
@@ -298,13 +298,13 @@ async def test_the_page_can_be_used_without_seeing_it(client):
     assert len(page["h1"]) == len(page["title"]) == len(page["main"]) == 1
 
 
-async def test_the_page_can_pick_every_channel_that_there_is(client):
+async def test_the_page_can_pick_every_channel_that_there_is(client) -> None:
     page = (await client.get("/sandbox")).text
     # Once to look for messages, once to say which shall go wrong.
     assert sorted(re.findall(r"<option>(\w+)</option>", page)) == sorted([*CHANNELS] * 2)
 
 
-async def test_the_page_can_ask_for_every_fault_that_there_is(client):
+async def test_the_page_can_ask_for_every_fault_that_there_is(client) -> None:
     page = (await client.get("/sandbox")).text
     assert re.findall(r'<option value="(\w+)">', page) == list(get_args(FaultKind))
 
@@ -313,7 +313,7 @@ async def test_the_page_can_ask_for_every_fault_that_there_is(client):
 
 
 @pytest.mark.parametrize("path", ["/sandbox", "/sandbox/messages"])
-async def test_production_has_no_inbox(process, acme, path):
+async def test_production_has_no_inbox(process, acme, path) -> None:
     production = replace(process, settings=replace(process.settings, environment="production"))
     async with company.client(production) as client:
         olivia = await company.person(production, client, acme, "olivia", "owner")
@@ -322,14 +322,16 @@ async def test_production_has_no_inbox(process, acme, path):
     assert response.json()["code"] == "not_found"
 
 
-async def test_a_channel_that_is_none_is_refused_as_elsewhere(cast: company.Cast):
+async def test_a_channel_that_is_none_is_refused_as_elsewhere(cast: company.Cast) -> None:
     for path in ("/sandbox/messages", "/suppressions"):
         refused = await cast.vic.get(f"{path}?channel=fax")
         assert refused.status_code == 422, path
         assert refused.json()["errors"][0]["pointer"] == "?channel"
 
 
-async def test_who_waits_asks_less_often_and_shares_the_question(process, cast, monkeypatch):
+async def test_who_waits_asks_less_often_and_shares_the_question(
+    process, cast, monkeypatch
+) -> None:
     asked, newest = 0, store.newest
 
     async def counted(db: Handle, *, workspace_id: str) -> str | None:
@@ -346,7 +348,7 @@ async def test_who_waits_asks_less_often_and_shares_the_question(process, cast, 
     assert asked < 80  # each for itself would ask 60 times
 
 
-async def test_who_leaves_is_not_waited_for(process, cast, records):
+async def test_who_leaves_is_not_waited_for(process, cast, records) -> None:
     async with serving(web(process)) as served, served.connection() as connection:
         bearer = f"Authorization: Bearer {cast.vic.key}"
         await connection.send(head("GET", "/sandbox/messages?wait=30", bearer))

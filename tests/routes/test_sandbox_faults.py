@@ -49,7 +49,7 @@ async def inbox_of(cast: Cast) -> int:
 )
 async def test_a_fault_befalls_the_next_message_and_no_other(
     cast: Cast, process: Process, kind: str, status: str, code: str, captured: int
-):
+) -> None:
     fault = await cast.ed.made(FAULTS, {"kind": kind})
     assert (fault["count"], fault["remaining"], fault["channel"]) == (1, 1, None)
     message = await sent(cast, process)
@@ -67,7 +67,7 @@ async def test_a_fault_befalls_the_next_message_and_no_other(
 
 async def test_a_callback_that_comes_twice_counts_once(
     cast: Cast, process: Process, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     caplog.set_level("INFO", "app.messages.callbacks")
     await cast.olivia.made("/event-endpoints", {"url": "http://localhost/hook"})
     await cast.ed.made(FAULTS, {"kind": "duplicate_callback"})
@@ -100,7 +100,7 @@ async def test_a_callback_that_comes_twice_counts_once(
 )
 async def test_what_a_provider_tells_later_can_be_tried_with_all_that_comes_of_it(
     cast: Cast, process: Process, kind: str, status: str, code: str, standing: str
-):
+) -> None:
     await cast.olivia.made("/event-endpoints", {"url": "http://localhost/hook"})
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     await cast.ed.made(FAULTS, {"kind": kind})
@@ -127,7 +127,9 @@ async def test_what_a_provider_tells_later_can_be_tried_with_all_that_comes_of_i
     )
 
 
-async def test_faults_befall_so_many_messages_in_the_order_of_asking(cast: Cast, process: Process):
+async def test_faults_befall_so_many_messages_in_the_order_of_asking(
+    cast: Cast, process: Process
+) -> None:
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 2, "channel": "email"})
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 9, "channel": "sms"})
     await cast.ed.made(FAULTS, {"kind": "stall"})
@@ -143,14 +145,14 @@ async def test_faults_befall_so_many_messages_in_the_order_of_asking(cast: Cast,
     assert oldest == listed[2]
 
 
-async def test_faults_are_cleared(cast: Cast, process: Process):
+async def test_faults_are_cleared(cast: Cast, process: Process) -> None:
     await cast.ed.made(FAULTS, {"kind": "fail", "count": 100})
     assert (await cast.ed.delete(FAULTS)).status_code == 204
     assert (await cast.vic.read(FAULTS))["data"] == []
     assert (await sent(cast, process))["status"] == "SENT"
 
 
-async def test_another_workspace_is_not_befallen(cast: Cast, process: Process):
+async def test_another_workspace_is_not_befallen(cast: Cast, process: Process) -> None:
     await cast.mallory.made(FAULTS, {"kind": "fail", "count": 100})
     assert (await cast.vic.read(FAULTS))["data"] == []
     await cast.ed.delete(FAULTS)
@@ -163,12 +165,12 @@ async def test_another_workspace_is_not_befallen(cast: Cast, process: Process):
     [{}, {"kind": "explode"}, {"kind": "fail", "count": 0}, {"kind": "fail", "count": 1_001},
      {"kind": "fail", "channel": "pigeon"}],
 )  # fmt: skip
-async def test_a_fault_that_cannot_be_is_named(cast: Cast, wrong: dict[str, Any]):
+async def test_a_fault_that_cannot_be_is_named(cast: Cast, wrong: dict[str, Any]) -> None:
     refused = await cast.ed.post(FAULTS, wrong)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
 
 
-async def test_so_many_may_wait_and_who_asks_is_written_down(cast: Cast):
+async def test_so_many_may_wait_and_who_asks_is_written_down(cast: Cast) -> None:
     for _ in range(50):
         await cast.ed.made(FAULTS, {"kind": "fail"})
     assert (await cast.ed.post(FAULTS, {"kind": "fail"})).status_code == 409
@@ -181,7 +183,7 @@ async def test_so_many_may_wait_and_who_asks_is_written_down(cast: Cast):
 CURL = re.compile(r"""curl -sS "\$API(\S+)" -H "\$AUTH"(?: -H "\$JSON" -d '(.*?)')?\n""", re.DOTALL)
 
 
-async def test_what_the_guide_types_works(cast: Cast, process: Process):
+async def test_what_the_guide_types_works(cast: Cast, process: Process) -> None:
     answers: list[dict[str, Any]] = []
     for path, body in CURL.findall(GUIDE):
         if body:
@@ -195,11 +197,11 @@ async def test_what_the_guide_types_works(cast: Cast, process: Process):
     assert captured["messageId"] == answers[0]["messageId"]
 
 
-def test_the_guide_tells_of_every_kind():
+def test_the_guide_tells_of_every_kind() -> None:
     assert re.findall(r"(?m)^\| `(\w+)` \|", GUIDE) == list(get_args(FaultKind))
 
 
-async def test_production_has_none(process: Process, acme: str):
+async def test_production_has_none(process: Process, acme: str) -> None:
     production = replace(process, settings=replace(process.settings, environment="production"))
     async with company.client(production) as client:
         olivia = await company.person(production, client, acme, "olivia", "owner")

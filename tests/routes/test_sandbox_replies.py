@@ -13,7 +13,7 @@ REPLIES = "/sandbox/replies"
 ADA = "+14155550132"
 
 
-async def test_stop_and_start_do_what_they_do_anywhere(cast: Cast, process: Process):
+async def test_stop_and_start_do_what_they_do_anywhere(cast: Cast, process: Process) -> None:
     ada = await cast.ed.made("/contacts", {"phone": ADA})
 
     async def says(text: str, **more: str) -> tuple[str, str | None]:
@@ -55,7 +55,9 @@ async def test_stop_and_start_do_what_they_do_anywhere(cast: Cast, process: Proc
         ({"text": "x" * 1_601}, "/text"),
     ],
 )
-async def test_what_nobody_can_text_is_refused(cast: Cast, wrong: dict[str, Any], pointer: str):
+async def test_what_nobody_can_text_is_refused(
+    cast: Cast, wrong: dict[str, Any], pointer: str
+) -> None:
     refused = await cast.ed.post(REPLIES, {"channel": "sms", "from": ADA, "text": "STOP", **wrong})
     assert refused.status_code == 422
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]

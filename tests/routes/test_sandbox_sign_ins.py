@@ -36,7 +36,9 @@ async def sign_in(client: httpx2.AsyncClient, token: str) -> httpx2.Response:
     )
 
 
-async def test_it_signs_the_demo_s_owner_in_once(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_it_signs_the_demo_s_owner_in_once(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = await token(process, monkeypatch)
     async with cast_client(process) as client:
         answers = await asyncio.gather(*(sign_in(client, made) for _ in range(3)))
@@ -49,7 +51,9 @@ async def test_it_signs_the_demo_s_owner_in_once(process: Process, monkeypatch: 
         assert (me["user"]["email"], me["role"]) == (demo.OWNER.address, "owner")
 
 
-async def test_it_is_over_after_ten_minutes(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_it_is_over_after_ten_minutes(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sign_in_links, "LIFETIME", timedelta(0))
     made = await token(process, monkeypatch)
     async with cast_client(process) as client:
@@ -57,18 +61,22 @@ async def test_it_is_over_after_ten_minutes(process: Process, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("forged", ["", "x", "A" * 80])
-async def test_what_was_not_signed_here_is_no_link(process: Process, forged: str):
+async def test_what_was_not_signed_here_is_no_link(process: Process, forged: str) -> None:
     async with cast_client(process) as client:
         assert (await sign_in(client, forged)).status_code == 401
 
 
-async def test_another_machine_cannot_use_it(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_another_machine_cannot_use_it(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = await token(process, monkeypatch)
     async with cast_client(process, "10.1.2.3") as client:
         assert (await sign_in(client, made)).status_code == 403
 
 
-async def test_it_is_printed_only_where_it_works(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_it_is_printed_only_where_it_works(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = process.settings
     for changed in (
         replace(settings, console=False),

@@ -32,7 +32,7 @@ async def refused(cast: Cast, filter: Any) -> list[tuple[str, str]]:
     return [(one["pointer"], one["message"]) for one in response.json()["errors"]]
 
 
-async def test_a_segment_holds_who_fits_its_filter_at_this_moment(cast: Cast):
+async def test_a_segment_holds_who_fits_its_filter_at_this_moment(cast: Cast) -> None:
     ada = await person(cast, "ada", tags=["vip"], metadata={"plan": "pro"})
     bob = await person(cast, "bob", metadata={"plan": "pro"})
     await person(cast, "eve", tags=["vip"])
@@ -51,7 +51,9 @@ async def test_a_segment_holds_who_fits_its_filter_at_this_moment(cast: Cast):
     assert await ids_in(cast, path) == [bob]
 
 
-async def test_a_date_beyond_all_calendars_is_no_moment_to_wait_for(cast: Cast, process: Process):
+async def test_a_date_beyond_all_calendars_is_no_moment_to_wait_for(
+    cast: Cast, process: Process
+) -> None:
     """In UTC it lies in the year 10000, which no database column holds."""
     lately = {"path": "contact.metadata.at", "op": "within_last", "value": "P1D"}
     made = await cast.ed.made("/segments", {"name": "S", "filter": lately})
@@ -65,7 +67,7 @@ async def test_a_date_beyond_all_calendars_is_no_moment_to_wait_for(cast: Cast, 
     assert (await cast.vic.read(f"/contacts/{ada['id']}"))["metadata"] == late["metadata"]
 
 
-async def test_what_somebody_did_counts(cast: Cast):
+async def test_what_somebody_did_counts(cast: Cast) -> None:
     ada, bob = await person(cast, "ada"), await person(cast, "bob")
     for who, total in ((ada, 10), (ada, 60), (bob, 70)):
         event = {"name": "order_placed", "properties": {"total": total}}
@@ -83,7 +85,9 @@ async def test_what_somebody_did_counts(cast: Cast):
         assert (preview["count"], preview["isComplete"]) == (count, True), filter
 
 
-async def test_a_preview_tells_how_many_can_be_written_to_and_why_not_the_others(cast: Cast):
+async def test_a_preview_tells_how_many_can_be_written_to_and_why_not_the_others(
+    cast: Cast,
+) -> None:
     for name in ("ada", "bob", "eve", "ian"):
         await person(cast, name, tags=["vip"])
     await cast.ed.made("/contacts", {"phone": "+4915112345678", "tags": ["vip"]})
@@ -107,7 +111,7 @@ def reach(**given: int) -> dict[str, int]:
     return {**dict.fromkeys(names, 0), **given}
 
 
-async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast):
+async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast) -> None:
     ada = await person(cast, "ada", tags=["vip"])
     await cast.ed.made(f"/contacts/{ada}/events", {"name": "order_placed", "properties": {}})
     body = {"filter": {"all": [VIP, TWICE]}, "contactId": ada}
@@ -155,14 +159,14 @@ async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast):
 )
 async def test_a_filter_that_cannot_be_is_refused_where_it_is_wrong(
     cast: Cast, filter: Any, pointer: str, sentence: str
-):
+) -> None:
     [(at, message), *_] = await refused(cast, filter)
     assert at == pointer
     assert sentence in message
     assert (await cast.vic.read("/segments"))["data"] == []
 
 
-async def test_segments_name_one_another_but_never_in_a_circle(cast: Cast):
+async def test_segments_name_one_another_but_never_in_a_circle(cast: Cast) -> None:
     gold = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
     best = await cast.ed.made(
         "/segments", {"name": "Best", "filter": {"all": [{"segmentId": gold["id"]}, PRO]}}
@@ -183,7 +187,7 @@ async def test_segments_name_one_another_but_never_in_a_circle(cast: Cast):
     assert (await cast.ed.delete(f"/segments/{gold['id']}")).status_code == 204
 
 
-async def test_two_at_once_make_no_circle(cast: Cast):
+async def test_two_at_once_make_no_circle(cast: Cast) -> None:
     one, two = [
         await cast.ed.made("/segments", {"name": name, "filter": VIP}) for name in ("One", "Two")
     ]
@@ -194,7 +198,7 @@ async def test_two_at_once_make_no_circle(cast: Cast):
     assert sorted(answer.status_code for answer in answers) == [200, 422]
 
 
-async def test_segments_do_not_grow_through_one_another_without_end(cast: Cast):
+async def test_segments_do_not_grow_through_one_another_without_end(cast: Cast) -> None:
     below = await cast.ed.made("/segments", {"name": "0", "filter": VIP})
     first = below["id"]
     for number in range(1, 6):
@@ -209,7 +213,7 @@ async def test_segments_do_not_grow_through_one_another_without_end(cast: Cast):
     assert "names this one, and then asks too much" in response.json()["errors"][0]["message"]
 
 
-async def test_a_patch_replaces_a_filter_as_a_whole(cast: Cast):
+async def test_a_patch_replaces_a_filter_as_a_whole(cast: Cast) -> None:
     made = await cast.ed.post("/segments", {"name": "Gold", "filter": VIP})
     path, etag = made.headers["location"], made.headers["etag"]
     renamed = await cast.ed.patch(path, {"name": "Gold!"}, headers={"If-Match": etag})
@@ -225,7 +229,9 @@ async def test_a_patch_replaces_a_filter_as_a_whole(cast: Cast):
     assert (await cast.vic.patch(path, {"name": "Mine"})).status_code == 403
 
 
-async def test_there_is_an_end_to_how_many_there_are(cast: Cast, monkeypatch: pytest.MonkeyPatch):
+async def test_there_is_an_end_to_how_many_there_are(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segments, "MOST", 2)
     for number in range(2):
         await cast.ed.made("/segments", {"name": f"S{number}", "filter": VIP})
@@ -235,7 +241,7 @@ async def test_there_is_an_end_to_how_many_there_are(cast: Cast, monkeypatch: py
 
 async def test_a_page_goes_on_where_the_last_ended_however_few_fit(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """Steps of three contacts, and time for one of them."""
     fitting = []
     for number in range(10):
@@ -260,7 +266,7 @@ async def test_a_page_goes_on_where_the_last_ended_however_few_fit(
     assert (preview["count"], preview["isComplete"]) == (1, False)
 
 
-async def test_a_segment_is_its_workspace_s_alone(cast: Cast, process: Process):
+async def test_a_segment_is_its_workspace_s_alone(cast: Cast, process: Process) -> None:
     made = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
     rival = cast.mallory
     for path in (f"/segments/{made['id']}", f"/segments/{made['id']}/contacts"):
@@ -283,7 +289,7 @@ async def shown(cast: Cast, id: str) -> tuple[int | None, bool]:
     return segment["count"], segment["countedAt"] is not None
 
 
-async def test_a_segment_is_counted_once_it_has_been_filled(cast: Cast, process: Process):
+async def test_a_segment_is_counted_once_it_has_been_filled(cast: Cast, process: Process) -> None:
     await person(cast, "ada", tags=["vip"])
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     assert await shown(cast, id) == (None, False)
@@ -296,7 +302,7 @@ async def test_a_segment_is_counted_once_it_has_been_filled(cast: Cast, process:
     assert await shown(cast, id) == (1, True)
 
 
-async def test_a_frozen_segment_stays_as_it_was(cast: Cast, process: Process):
+async def test_a_frozen_segment_stays_as_it_was(cast: Cast, process: Process) -> None:
     ada = await person(cast, "ada", tags=["vip"])
     frozen = {"name": "Then", "kind": "frozen", "filter": VIP}
     id = (await cast.ed.made("/segments", frozen))["id"]
@@ -314,7 +320,7 @@ async def test_a_frozen_segment_stays_as_it_was(cast: Cast, process: Process):
     assert ada not in await ids_in(cast, f"/segments/{id}/contacts")
 
 
-async def test_one_that_others_name_cannot_be_frozen(cast: Cast):
+async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     await cast.ed.made("/segments", {"name": "Both", "filter": {"segmentId": id}})
     response = await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})
@@ -324,7 +330,7 @@ async def test_one_that_others_name_cannot_be_frozen(cast: Cast):
 
 async def test_another_filter_is_filled_anew_and_with_it_whoever_names_it(
     cast: Cast, process: Process
-):
+) -> None:
     ada = await person(cast, "ada", tags=["vip"])
     bob = await person(cast, "bob", metadata={"plan": "pro"})
     inner = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
@@ -339,7 +345,7 @@ async def test_another_filter_is_filled_anew_and_with_it_whoever_names_it(
     assert await shown(cast, outer) == (0, True)
 
 
-async def test_what_is_left_of_a_deleted_segment_goes(cast: Cast, process: Process):
+async def test_what_is_left_of_a_deleted_segment_goes(cast: Cast, process: Process) -> None:
     await person(cast, "ada", tags=["vip"])
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     await settle(process)
@@ -352,7 +358,9 @@ async def test_what_is_left_of_a_deleted_segment_goes(cast: Cast, process: Proce
         assert await db.fetch_all("SELECT meter FROM usage_changes WHERE meter = 'segment'") == []
 
 
-async def test_a_page_of_members_goes_on_where_the_last_one_ended(cast: Cast, process: Process):
+async def test_a_page_of_members_goes_on_where_the_last_one_ended(
+    cast: Cast, process: Process
+) -> None:
     ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     await settle(process)

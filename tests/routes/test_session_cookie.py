@@ -73,7 +73,7 @@ async def backdate(process: Process, seconds: int) -> None:
 
 async def test_signing_in_puts_the_refresh_token_into_a_cookie_and_not_into_the_body(
     browser: Browser, cast: Cast
-):
+) -> None:
     body = {"email": cast.ed.email, "password": PASSWORD, **COOKIE}
     response = await browser.post("/auth/token", body)
     assert response.json()["refreshToken"] is None
@@ -88,7 +88,7 @@ async def test_signing_in_puts_the_refresh_token_into_a_cookie_and_not_into_the_
     assert me.json()["user"]["email"] == cast.ed.email
 
 
-async def test_over_https_no_subdomain_can_set_it(process: Process, cast: Cast):
+async def test_over_https_no_subdomain_can_set_it(process: Process, cast: Cast) -> None:
     secure = replace(process, settings=replace(process.settings, base_url="https://td.example"))
     async with visiting(secure) as client:
         response = await client.post(
@@ -102,7 +102,7 @@ async def test_over_https_no_subdomain_can_set_it(process: Process, cast: Cast):
     assert "Domain" not in header
 
 
-async def test_plain_http_over_a_network_is_refused_in_words(process: Process, cast: Cast):
+async def test_plain_http_over_a_network_is_refused_in_words(process: Process, cast: Cast) -> None:
     open_air = replace(process, settings=replace(process.settings, base_url="http://td.example"))
     async with visiting(open_air) as client:
         response = await client.post(
@@ -119,7 +119,7 @@ async def test_plain_http_over_a_network_is_refused_in_words(process: Process, c
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:9", "null"])
 async def test_the_page_of_another_site_begins_refreshes_and_ends_nothing(
     browser: Browser, cast: Cast, origin: str
-):
+) -> None:
     made = await browser.signed_in(cast.ed.email)
     credentials = {"email": cast.ed.email, "password": PASSWORD, **COOKIE}
     for path, body, bearer in (
@@ -133,21 +133,21 @@ async def test_the_page_of_another_site_begins_refreshes_and_ends_nothing(
     assert (await browser.post(*RESUME)).status_code == 200
 
 
-async def test_without_an_origin_nothing_is_refreshed(browser: Browser, cast: Cast):
+async def test_without_an_origin_nothing_is_refreshed(browser: Browser, cast: Cast) -> None:
     await browser.signed_in(cast.ed.email)
     response = await browser.client.post("/auth/refresh", json=COOKIE)
     assert refused(response) == (403, "forbidden")
 
 
 @pytest.mark.parametrize("name", ["localhost", "[::1]", "127.0.0.1"])
-async def test_this_machine_has_three_names(browser: Browser, cast: Cast, name: str):
+async def test_this_machine_has_three_names(browser: Browser, cast: Cast, name: str) -> None:
     await browser.signed_in(cast.ed.email)
     assert (await browser.post(*RESUME, origin=f"http://{name}:8000")).status_code == 200
 
 
 async def test_registering_and_joining_begin_one_too(
     browser: Browser, process: Process, cast: Cast, token_to: Letter
-):
+) -> None:
     response = await browser.post(
         "/auth/register",
         {
@@ -178,7 +178,7 @@ async def test_registering_and_joining_begin_one_too(
 
 async def test_twenty_tabs_at_once_get_one_successor_and_stay_signed_in(
     browser: Browser, cast: Cast
-):
+) -> None:
     await browser.signed_in(cast.ed.email)
     before = browser.cookies()
     answers = await asyncio.gather(*(browser.post(*RESUME) for _ in range(20)))
@@ -192,7 +192,7 @@ async def test_twenty_tabs_at_once_get_one_successor_and_stay_signed_in(
     assert (await browser.post(*RESUME)).status_code == 200
 
 
-async def test_an_answer_that_was_cut_off_is_given_again(browser: Browser, cast: Cast):
+async def test_an_answer_that_was_cut_off_is_given_again(browser: Browser, cast: Cast) -> None:
     await browser.signed_in(cast.ed.email)
     [(name, first)] = browser.cookies().items()
     lost = (await browser.post(*RESUME)).cookies[name]
@@ -202,7 +202,7 @@ async def test_an_answer_that_was_cut_off_is_given_again(browser: Browser, cast:
 
 async def test_after_thirty_seconds_the_token_before_ends_the_session(
     browser: Browser, process: Process, cast: Cast
-):
+) -> None:
     await browser.signed_in(cast.ed.email)
     [(name, first)] = browser.cookies().items()
     renewed = await browser.post(*RESUME)
@@ -215,7 +215,7 @@ async def test_after_thirty_seconds_the_token_before_ends_the_session(
 
 async def test_it_is_renewed_again_after_thirty_seconds(
     browser: Browser, process: Process, cast: Cast
-):
+) -> None:
     await browser.signed_in(cast.ed.email)
     seen = set(browser.cookies().values())
     for _ in range(3):
@@ -226,7 +226,9 @@ async def test_it_is_renewed_again_after_thirty_seconds(
     assert len(seen) == 4
 
 
-async def test_the_token_of_a_cookie_is_worth_nothing_in_a_body(browser: Browser, cast: Cast):
+async def test_the_token_of_a_cookie_is_worth_nothing_in_a_body(
+    browser: Browser, cast: Cast
+) -> None:
     await browser.signed_in(cast.ed.email)
     [token] = browser.cookies().values()
     response = await browser.post("/auth/refresh", {"refreshToken": token})
@@ -234,12 +236,12 @@ async def test_the_token_of_a_cookie_is_worth_nothing_in_a_body(browser: Browser
 
 
 @pytest.mark.parametrize("body", [{}, {"refreshToken": "x", "session": "cookie"}])
-async def test_either_the_cookie_or_a_token_is_sent(browser: Browser, body: dict[str, str]):
+async def test_either_the_cookie_or_a_token_is_sent(browser: Browser, body: dict[str, str]) -> None:
     response = await browser.post("/auth/refresh", body)
     assert refused(response) == (422, "invalid")
 
 
-async def test_fifty_people_behind_one_address_stay_signed_in(process: Process, cast: Cast):
+async def test_fifty_people_behind_one_address_stay_signed_in(process: Process, cast: Cast) -> None:
     """Each session has a bucket of its own, where an address has ten tries a minute."""
     address, path = any_address(), "/auth/refresh"
     tokens = []
@@ -252,7 +254,9 @@ async def test_fifty_people_behind_one_address_stay_signed_in(process: Process, 
     assert [answer.status_code for answer in answers] == [200] * 12
 
 
-async def test_one_session_refreshes_sixty_times_a_minute_and_no_more(browser: Browser, cast: Cast):
+async def test_one_session_refreshes_sixty_times_a_minute_and_no_more(
+    browser: Browser, cast: Cast
+) -> None:
     await browser.signed_in(cast.ed.email)
     answers = [await browser.post(*RESUME) for _ in range(61)]
     assert [answer.status_code for answer in answers[:60]] == [200] * 60
@@ -262,7 +266,9 @@ async def test_one_session_refreshes_sixty_times_a_minute_and_no_more(browser: B
 # --- how it ends ----------------------------------------------------------------------------------
 
 
-async def test_signing_out_ends_the_session_and_removes_the_cookie(browser: Browser, cast: Cast):
+async def test_signing_out_ends_the_session_and_removes_the_cookie(
+    browser: Browser, cast: Cast
+) -> None:
     made = await browser.signed_in(cast.ed.email)
     [(name, token)] = browser.cookies().items()
     response = await browser.post("/auth/logout", bearer=made["accessToken"])
@@ -273,12 +279,14 @@ async def test_signing_out_ends_the_session_and_removes_the_cookie(browser: Brow
     assert refused(refusal) == (401, "unauthenticated")
 
 
-async def test_a_browser_without_a_session_has_nothing_to_refresh(browser: Browser):
+async def test_a_browser_without_a_session_has_nothing_to_refresh(browser: Browser) -> None:
     response = await browser.post(*RESUME)
     assert (response.status_code, response.content) == (204, b"")
 
 
-async def test_signing_out_of_another_session_leaves_the_cookie(browser: Browser, cast: Cast):
+async def test_signing_out_of_another_session_leaves_the_cookie(
+    browser: Browser, cast: Cast
+) -> None:
     await browser.signed_in(cast.ed.email)
     body = {"email": cast.vic.email, "password": PASSWORD}
     other = (await browser.client.post("/auth/token", json=body)).json()
@@ -290,7 +298,7 @@ async def test_signing_out_of_another_session_leaves_the_cookie(browser: Browser
     assert (await browser.post(*RESUME)).status_code == 200
 
 
-async def test_switching_takes_the_place_of_the_session(browser: Browser, cast: Cast):
+async def test_switching_takes_the_place_of_the_session(browser: Browser, cast: Cast) -> None:
     made = await browser.signed_in(cast.olivia.email)
     bearer = made["accessToken"]
     founded = await browser.post("/workspaces", {"name": "Second"}, bearer=bearer)

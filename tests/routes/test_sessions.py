@@ -62,7 +62,9 @@ def pointers(response: httpx2.Response) -> list[str]:
 # --- register -----------------------------------------------------------------------------------
 
 
-async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: httpx2.AsyncClient):
+async def test_registering_answers_the_user_the_workspace_and_tokens(
+    visitor: httpx2.AsyncClient,
+) -> None:
     response = await visitor.post("/auth/register", json=REGISTRATION)
     assert response.status_code == 201
     assert response.headers["Location"] == "/auth/me"
@@ -118,13 +120,13 @@ async def test_registering_answers_the_user_the_workspace_and_tokens(visitor: ht
 )
 async def test_what_cannot_be_registered_is_named(
     visitor: httpx2.AsyncClient, changed: dict[str, Any], wrong: list[str]
-):
+) -> None:
     response = await visitor.post("/auth/register", json={**REGISTRATION, **changed})
     assert pointers(response) == wrong
     assert "correct horse" not in response.text
 
 
-async def test_half_a_surrogate_pair_is_no_password(visitor: httpx2.AsyncClient):
+async def test_half_a_surrogate_pair_is_no_password(visitor: httpx2.AsyncClient) -> None:
     response = await visitor.post(
         "/auth/register",
         content=json.dumps({**REGISTRATION, "password": "half a pair \ud800"}),
@@ -135,7 +137,7 @@ async def test_half_a_surrogate_pair_is_no_password(visitor: httpx2.AsyncClient)
 
 async def test_an_address_that_has_an_account_conflicts_and_tells_no_more(
     visitor: httpx2.AsyncClient,
-):
+) -> None:
     made = await registered(visitor)
     response = await visitor.post(
         "/auth/register", json={**REGISTRATION, "email": "OLIVIA@acme.example", "name": "Mallory"}
@@ -148,7 +150,7 @@ async def test_an_address_that_has_an_account_conflicts_and_tells_no_more(
 # --- token --------------------------------------------------------------------------------------
 
 
-async def test_signing_in_answers_tokens_and_the_workspace(visitor: httpx2.AsyncClient):
+async def test_signing_in_answers_tokens_and_the_workspace(visitor: httpx2.AsyncClient) -> None:
     made = await registered(visitor)
     response = await visitor.post(
         "/auth/token",
@@ -164,7 +166,7 @@ async def test_signing_in_answers_tokens_and_the_workspace(visitor: httpx2.Async
 
 async def test_an_unknown_address_and_a_wrong_password_get_the_same_answer(
     visitor: httpx2.AsyncClient,
-):
+) -> None:
     await registered(visitor)
     answers = []
     for email, password in (
@@ -179,7 +181,7 @@ async def test_an_unknown_address_and_a_wrong_password_get_the_same_answer(
     assert answers[0][:2] == (401, "Bearer")
 
 
-async def test_a_refused_sign_in_takes_as_long_for_a_stranger(cast: Cast, process: Process):
+async def test_a_refused_sign_in_takes_as_long_for_a_stranger(cast: Cast, process: Process) -> None:
     """In turn, so that what else the machine does befalls both alike: the one hash that each is
     compared with is nearly all of it."""
     took: dict[str, list[float]] = {"nobody@tidings.example": [], cast.ed.email: []}
@@ -198,7 +200,7 @@ async def test_a_refused_sign_in_takes_as_long_for_a_stranger(cast: Cast, proces
 @pytest.mark.parametrize("workspace_id", ["ws_" + "0" * 26, "../..", "' OR 1=1 --"])
 async def test_signing_in_to_a_workspace_of_others_finds_nothing(
     visitor: httpx2.AsyncClient, workspace_id: str
-):
+) -> None:
     await registered(visitor)
     response = await visitor.post(
         "/auth/token",
@@ -217,7 +219,7 @@ async def test_signing_in_to_a_workspace_of_others_finds_nothing(
 
 async def test_a_refresh_token_works_once_and_its_second_use_ends_the_session(
     visitor: httpx2.AsyncClient,
-):
+) -> None:
     made = await registered(visitor)
     spent = {"refreshToken": made["refreshToken"]}
     renewed = await visitor.post("/auth/refresh", json=spent)
@@ -232,7 +234,7 @@ async def test_a_refresh_token_works_once_and_its_second_use_ends_the_session(
 
 async def test_the_reuse_of_a_refresh_token_is_told_once_to_who_may_read_of_it(
     visitor: httpx2.AsyncClient, process: Process, records: Records
-):
+) -> None:
     made = await registered(visitor)
     async with process.database.write() as db:  # to the plan that has the audit trail
         await workspaces.change_plan(db, id=made["workspace"]["id"], plan="growth")
@@ -258,12 +260,14 @@ async def test_the_reuse_of_a_refresh_token_is_told_once_to_who_may_read_of_it(
 
 
 @pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 200, "td_test_" + "0" * 36])
-async def test_what_is_no_refresh_token_is_unauthenticated(visitor: httpx2.AsyncClient, token: str):
+async def test_what_is_no_refresh_token_is_unauthenticated(
+    visitor: httpx2.AsyncClient, token: str
+) -> None:
     response = await visitor.post("/auth/refresh", json={"refreshToken": token})
     assert refused(response) == (401, "unauthenticated")
 
 
-async def test_logging_out_ends_the_session_at_once(visitor: httpx2.AsyncClient):
+async def test_logging_out_ends_the_session_at_once(visitor: httpx2.AsyncClient) -> None:
     made = await registered(visitor)
     headers = bearer(made["accessToken"])
     response = await visitor.post("/auth/logout", headers=headers)
@@ -276,7 +280,7 @@ async def test_logging_out_ends_the_session_at_once(visitor: httpx2.AsyncClient)
         assert refused(again) == (401, "unauthenticated")
 
 
-async def test_a_key_has_no_session_to_log_out_of(cast: Cast):
+async def test_a_key_has_no_session_to_log_out_of(cast: Cast) -> None:
     response = await cast.vic.post("/auth/logout")
     assert refused(response) == (403, "forbidden")
     assert (await cast.vic.get("/auth/me")).status_code == 200
@@ -285,7 +289,9 @@ async def test_a_key_has_no_session_to_log_out_of(cast: Cast):
 # --- me -----------------------------------------------------------------------------------------
 
 
-async def test_a_person_sees_themselves_their_role_and_what_it_allows(visitor: httpx2.AsyncClient):
+async def test_a_person_sees_themselves_their_role_and_what_it_allows(
+    visitor: httpx2.AsyncClient,
+) -> None:
     made = await registered(visitor)
     response = await visitor.get("/auth/me", headers=bearer(made["accessToken"]))
     assert response.json() == {
@@ -300,7 +306,9 @@ async def test_a_person_sees_themselves_their_role_and_what_it_allows(visitor: h
 @pytest.mark.parametrize(
     ("name", "role"), [("olivia", "owner"), ("adam", "admin"), ("ed", "editor"), ("vic", "viewer")]
 )
-async def test_a_key_sees_itself_and_not_its_maker_s_address(cast: Cast, name: str, role: str):
+async def test_a_key_sees_itself_and_not_its_maker_s_address(
+    cast: Cast, name: str, role: str
+) -> None:
     person = cast.people[name]
     me = await person.read("/auth/me")
     assert me["user"] is None
@@ -329,7 +337,7 @@ async def test_a_key_sees_itself_and_not_its_maker_s_address(cast: Cast, name: s
 )
 async def test_whoever_shows_no_good_bearer_is_unauthenticated(
     visitor: httpx2.AsyncClient, headers: dict[str, str]
-):
+) -> None:
     made = await registered(visitor)
     given = {name: value.format(token=made["accessToken"]) for name, value in headers.items()}
     response = await visitor.get("/auth/me", headers=given)
@@ -337,19 +345,19 @@ async def test_whoever_shows_no_good_bearer_is_unauthenticated(
     assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
-async def test_a_bearer_in_the_query_string_is_none(cast: Cast):
+async def test_a_bearer_in_the_query_string_is_none(cast: Cast) -> None:
     for name in ("access_token", "apiKey", "key"):
         response = await cast.client.get("/auth/me", params={name: cast.olivia.key})
         assert refused(response) == (401, "unauthenticated")
         assert cast.olivia.key not in response.text
 
 
-async def test_two_authorization_headers_are_none(cast: Cast):
+async def test_two_authorization_headers_are_none(cast: Cast) -> None:
     both = [("Authorization", f"Bearer {cast.olivia.key}")] * 2
     assert refused(await cast.client.get("/auth/me", headers=both)) == (401, "unauthenticated")
 
 
-async def test_the_scheme_is_read_in_any_case(cast: Cast):
+async def test_the_scheme_is_read_in_any_case(cast: Cast) -> None:
     for scheme in ("bearer", "BEARER", "Bearer"):
         headers = {"Authorization": f"{scheme} {cast.olivia.key}"}
         assert (await cast.client.get("/auth/me", headers=headers)).status_code == 200
@@ -359,7 +367,7 @@ async def test_the_scheme_is_read_in_any_case(cast: Cast):
 
 
 @pytest.mark.parametrize("path", ["/auth/register", "/auth/token", "/auth/refresh"])
-async def test_an_address_has_ten_tries_a_minute(visitor: httpx2.AsyncClient, path: str):
+async def test_an_address_has_ten_tries_a_minute(visitor: httpx2.AsyncClient, path: str) -> None:
     for _ in range(10):
         assert (await visitor.post(path, json={})).status_code == 422
     response = await visitor.post(path, json={})
@@ -398,14 +406,16 @@ async def door(process: Process) -> AsyncIterator[Door]:
 @pytest.mark.parametrize("known", [True, False])
 async def test_ten_wrong_passwords_are_what_an_account_gets_from_one_network(
     cast: Cast, door: Door, known: bool
-):
+) -> None:
     email = cast.ed.email if known else f"{secrets.token_hex(8)}@acme.example"
     stranger = site()
     statuses = [await door.tries(stranger(number), email.swapcase()) for number in range(12)]
     assert statuses == [401] * 10 + [429] * 2
 
 
-async def test_while_a_stranger_fails_the_right_password_works_elsewhere(cast: Cast, door: Door):
+async def test_while_a_stranger_fails_the_right_password_works_elsewhere(
+    cast: Cast, door: Door
+) -> None:
     stranger, home = site(), any_address()
     for number in range(30):
         await door.tries(stranger(number), cast.ed.email)
@@ -413,7 +423,7 @@ async def test_while_a_stranger_fails_the_right_password_works_elsewhere(cast: C
     assert await door.tries(stranger(99), cast.ed.email, PASSWORD) == 429
 
 
-async def test_only_failures_count(cast: Cast, door: Door):
+async def test_only_failures_count(cast: Cast, door: Door) -> None:
     home = site()
     statuses = [await door.tries(home(number), cast.ed.email, PASSWORD) for number in range(12)]
     assert statuses == [200] * 12
@@ -421,7 +431,7 @@ async def test_only_failures_count(cast: Cast, door: Door):
     assert statuses == [401] * 10 + [429]
 
 
-async def test_of_many_guesses_at_once_ten_are_judged(cast: Cast, door: Door):
+async def test_of_many_guesses_at_once_ten_are_judged(cast: Cast, door: Door) -> None:
     stranger = site()
     guesses = [door.tries(stranger(number), cast.ed.email) for number in range(30)]
     assert sorted(await asyncio.gather(*guesses)) == [401] * 10 + [429] * 20
@@ -429,7 +439,7 @@ async def test_of_many_guesses_at_once_ten_are_judged(cast: Cast, door: Door):
 
 async def test_a_hundred_wrong_passwords_are_what_an_account_gets_from_anywhere(
     cast: Cast, door: Door
-):
+) -> None:
     sites = [site() for _ in range(10)]
     for number in range(10):
         guesses = [door.tries(one(number), cast.ed.email) for one in sites]
@@ -440,7 +450,7 @@ async def test_a_hundred_wrong_passwords_are_what_an_account_gets_from_anywhere(
 
 async def test_registering_with_somebody_s_address_bars_nobody_from_signing_in(
     cast: Cast, door: Door
-):
+) -> None:
     new = {"name": "Eve", "workspaceName": "E"}
     for _ in range(2):
         stranger = any_address()
@@ -451,7 +461,7 @@ async def test_registering_with_somebody_s_address_bars_nobody_from_signing_in(
 
 async def test_a_password_is_guessed_by_registering_no_faster_than_by_signing_in(
     cast: Cast, door: Door
-):
+) -> None:
     """People without a workspace come back that way, with the password of their account."""
     await cast.adam.delete(f"/memberships/{await mine(cast.vic)}")
     stranger, new = site(), {"name": "Vic", "workspaceName": "V"}

@@ -38,7 +38,7 @@ def pointers(response: httpx2.Response) -> list[str]:
 # --- the workspace ------------------------------------------------------------------------------
 
 
-async def test_every_member_reads_the_workspace_s_settings(cast: Cast):
+async def test_every_member_reads_the_workspace_s_settings(cast: Cast) -> None:
     for name in ("olivia", "adam", "ed", "vic"):
         response = await cast.people[name].get(WORKSPACE)
         assert response.headers["ETag"] == '"1"'
@@ -54,7 +54,7 @@ async def test_every_member_reads_the_workspace_s_settings(cast: Cast):
         assert workspace["country"] is None
 
 
-async def test_a_postal_address_is_lines_of_text(cast: Cast):
+async def test_a_postal_address_is_lines_of_text(cast: Cast) -> None:
     given = " Acme GmbH \r\n\n 1 Main Street\u2028Springfield\n"
     response = await cast.adam.patch(WORKSPACE, {"postalAddress": given})
     assert response.json()["postalAddress"] == "Acme GmbH\n1 Main Street\nSpringfield"
@@ -66,7 +66,7 @@ async def test_a_postal_address_is_lines_of_text(cast: Cast):
     assert emptied.json()["postalAddress"] is None
 
 
-async def test_a_change_is_answered_whole_with_the_next_revision(cast: Cast):
+async def test_a_change_is_answered_whole_with_the_next_revision(cast: Cast) -> None:
     before = await cast.adam.read(WORKSPACE)
     response = await cast.adam.patch(WORKSPACE, {"timezone": "Europe/Berlin", "country": "DE"})
     assert response.status_code == 200
@@ -82,12 +82,12 @@ async def test_a_change_is_answered_whole_with_the_next_revision(cast: Cast):
     assert (await cast.mallory.read(WORKSPACE))["country"] is None
 
 
-async def test_null_clears_the_country(cast: Cast):
+async def test_null_clears_the_country(cast: Cast) -> None:
     await cast.adam.patch(WORKSPACE, {"country": "DE"})
     assert (await cast.adam.patch(WORKSPACE, {"country": None})).json()["country"] is None
 
 
-async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast):
+async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast) -> None:
     renamed = await cast.adam.patch(WORKSPACE, {"name": "  Acme & Söhne  "})
     assert renamed.json()["name"] == "Acme & Söhne"
 
@@ -135,13 +135,13 @@ async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast):
 )
 async def test_a_wrong_change_is_named_and_nothing_of_it_applied(
     cast: Cast, patch: dict[str, Any], wrong: list[str]
-):
+) -> None:
     before = await cast.adam.read(WORKSPACE)
     assert pointers(await cast.adam.patch(WORKSPACE, patch)) == wrong
     assert await cast.adam.read(WORKSPACE) == before
 
 
-async def test_history_is_not_kept_for_less_than_a_cap_or_a_segment_looks_back(cast: Cast):
+async def test_history_is_not_kept_for_less_than_a_cap_or_a_segment_looks_back(cast: Cast) -> None:
     cap = {"limit": 2, "window": "P20D"}
     bought = {"event": "bought", "within": "P20D"}
     assert (await cast.olivia.patch(WORKSPACE, {"frequencyCap": cap})).status_code == 200
@@ -156,7 +156,9 @@ async def test_history_is_not_kept_for_less_than_a_cap_or_a_segment_looks_back(c
     assert (await cast.olivia.patch(WORKSPACE, {"retentionDays": 20})).status_code == 200
 
 
-async def test_what_is_kept_for_less_since_holds_up_no_other_change(cast: Cast, database: Database):
+async def test_what_is_kept_for_less_since_holds_up_no_other_change(
+    cast: Cast, database: Database
+) -> None:
     cap = {"limit": 2, "window": "P20D"}
     capped = await cast.olivia.patch(WORKSPACE, {"frequencyCap": cap})
     assert capped.status_code == 200
@@ -169,7 +171,7 @@ async def test_what_is_kept_for_less_since_holds_up_no_other_change(cast: Cast, 
     assert pointers(wider) == ["/frequencyCap/window"]
 
 
-async def test_a_stale_change_is_refused(cast: Cast):
+async def test_a_stale_change_is_refused(cast: Cast) -> None:
     fresh = {"If-Match": '"1"'}
     first = await cast.adam.patch(WORKSPACE, {"country": "DE"}, headers=fresh)
     assert first.status_code == 200
@@ -181,7 +183,9 @@ async def test_a_stale_change_is_refused(cast: Cast):
 
 
 @pytest.mark.parametrize("patch", [{"sender": None}, {"name": " Acme "}], ids=str)
-async def test_to_say_in_other_words_what_it_is_changes_nothing(cast: Cast, patch: dict[str, Any]):
+async def test_to_say_in_other_words_what_it_is_changes_nothing(
+    cast: Cast, patch: dict[str, Any]
+) -> None:
     before = await cast.adam.read(WORKSPACE)
     response = await cast.adam.patch(WORKSPACE, patch)
     assert (response.status_code, response.headers["ETag"]) == (200, '"1"')
@@ -190,7 +194,7 @@ async def test_to_say_in_other_words_what_it_is_changes_nothing(cast: Cast, patc
 
 
 @pytest.mark.parametrize("name", ["ed", "vic"])
-async def test_an_editor_does_not_change_the_workspace(cast: Cast, name: str):
+async def test_an_editor_does_not_change_the_workspace(cast: Cast, name: str) -> None:
     response = await cast.people[name].patch(WORKSPACE, {"name": "Mine"})
     assert refused(response) == (403, "forbidden")
 
@@ -205,7 +209,7 @@ def given(person: Person) -> str:
 
 async def test_mail_is_from_the_workspace_s_sender_where_its_content_does_not_say(
     cast: Cast, process: Process
-):
+) -> None:
     sender = {**SENDER, "fromEmail": given(cast.adam)}
     domain = {"fromEmail": given(cast.adam).replace("tidings", "TIDINGS")}
     patched = (await cast.adam.patch(WORKSPACE, {"sender": {**sender, **domain}})).json()
@@ -247,7 +251,7 @@ async def mail_of(cast: Cast, process: Process, to: str) -> str:
 
 async def test_without_a_sender_mail_is_from_the_address_that_the_workspace_is_given(
     cast: Cast, process: Process
-):
+) -> None:
     assert await mail_of(cast, process, "one@example.com") == f"Acme <{given(cast.adam)}>"
     security = {"sender": {"fromName": "Acme Security"}}
     assert (await cast.adam.patch(WORKSPACE, security)).status_code == 200
@@ -257,7 +261,7 @@ async def test_without_a_sender_mail_is_from_the_address_that_the_workspace_is_g
 
 async def test_an_address_stored_under_other_rules_is_replaced_by_the_given_one(
     cast: Cast, process: Process
-):
+) -> None:
     async with process.database.write() as db:
         await db.execute(
             "UPDATE workspaces SET from_email = 'security@tidings.example' WHERE id = :id",
@@ -268,7 +272,7 @@ async def test_an_address_stored_under_other_rules_is_replaced_by_the_given_one(
 
 async def test_where_the_operator_says_so_all_workspaces_share_one_sender(
     cast: Cast, process: Process
-):
+) -> None:
     process = replace(process, settings=replace(process.settings, shared_sender=True))
     assert await mail_of(cast, process, "one@example.com") == "Tidings <hello@tidings.example>"
 
@@ -276,7 +280,7 @@ async def test_where_the_operator_says_so_all_workspaces_share_one_sender(
 @pytest.mark.parametrize(
     "local", ["security", "admin", "postmaster", "abuse", "hello", "acme", "ACME-{id}", "acme-0"]
 )
-async def test_nobody_chooses_an_address_on_the_operator_s_domain(cast: Cast, local: str):
+async def test_nobody_chooses_an_address_on_the_operator_s_domain(cast: Cast, local: str) -> None:
     wanted = f"{local.format(id=cast.adam.workspace_id[-8:])}@tidings.example"
     response = await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": wanted}})
     assert pointers(response) == ["/sender/fromEmail"]
@@ -298,7 +302,7 @@ async def test_nobody_chooses_an_address_on_the_operator_s_domain(cast: Cast, lo
 )
 async def test_the_address_that_a_workspace_is_given_passes_for_nobody_else_s(
     cast: Cast, name: str, slug: str
-):
+) -> None:
     assert (await cast.adam.patch(WORKSPACE, {"name": name})).status_code == 200
     address = f"{slug}-{cast.adam.workspace_id[-8:]}@tidings.example"
     response = await cast.adam.patch(WORKSPACE, {"sender": {"fromEmail": address}})
@@ -307,7 +311,7 @@ async def test_the_address_that_a_workspace_is_given_passes_for_nobody_else_s(
 
 async def test_a_pause_stops_all_sending_at_once_and_what_waited_goes_out_after_it(
     cast: Cast, process: Process
-):
+) -> None:
     paused = await cast.adam.patch(WORKSPACE, {"sendingPaused": True})
     assert paused.json()["sendingPaused"] is True
     made = await cast.ed.made("/messages/test-email", {**TEST_EMAIL, "to": "ada@example.com"})
@@ -339,7 +343,7 @@ async def test_a_pause_stops_all_sending_at_once_and_what_waited_goes_out_after_
 
 async def test_a_pause_is_answered_once_nobody_sends_by_what_was_so_before(
     cast: Cast, process: Process
-):
+) -> None:
     await waits_for_an_intent(
         cast, process, lambda: cast.adam.patch(WORKSPACE, {"sendingPaused": True})
     )
@@ -371,7 +375,7 @@ async def waits_for_an_intent(
 
 async def test_a_pause_that_a_worker_holds_up_for_long_says_so_and_stands(
     cast: Cast, process: Process
-):
+) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's one writer makes every transaction wait for every other")
     async with process.database.write() as db:
@@ -386,7 +390,7 @@ async def test_a_pause_that_a_worker_holds_up_for_long_says_so_and_stands(
 # --- API keys -----------------------------------------------------------------------------------
 
 
-async def test_a_new_key_is_shown_once_and_works(cast: Cast):
+async def test_a_new_key_is_shown_once_and_works(cast: Cast) -> None:
     response = await cast.adam.post(KEYS, NEW_KEY)
     assert response.status_code == 201
     made = response.json()
@@ -430,12 +434,14 @@ async def test_a_new_key_is_shown_once_and_works(cast: Cast):
         ({"key": "td_test_mine", "hash": "00"}, ["/key", "/hash"]),
     ],
 )
-async def test_a_key_that_cannot_be_is_named(cast: Cast, changed: dict[str, Any], wrong: list[str]):
+async def test_a_key_that_cannot_be_is_named(
+    cast: Cast, changed: dict[str, Any], wrong: list[str]
+) -> None:
     assert pointers(await cast.adam.post(KEYS, {**NEW_KEY, **changed})) == wrong
 
 
 @pytest.mark.parametrize("expires_at", ["2999-12-31T23:59:59Z", "2999-01-01T00:00:00.5+14:00"])
-async def test_a_key_may_expire_at_any_time_to_come(cast: Cast, expires_at: str):
+async def test_a_key_may_expire_at_any_time_to_come(cast: Cast, expires_at: str) -> None:
     made = await cast.adam.made(KEYS, {**NEW_KEY, "expiresAt": expires_at})
     assert datetime.fromisoformat(made["expiresAt"]) == datetime.fromisoformat(expires_at)
 
@@ -453,17 +459,17 @@ async def test_a_key_may_expire_at_any_time_to_come(cast: Cast, expires_at: str)
 )
 async def test_nobody_gives_a_key_more_than_they_hold(
     cast: Cast, name: str, role: str, status: int
-):
+) -> None:
     response = await cast.people[name].post(KEYS, {**NEW_KEY, "role": role})
     assert response.status_code == status
 
 
 @pytest.mark.parametrize("name", ["ed", "vic"])
-async def test_keys_are_not_for_an_editor_to_see(cast: Cast, name: str):
+async def test_keys_are_not_for_an_editor_to_see(cast: Cast, name: str) -> None:
     assert refused(await cast.people[name].get(KEYS)) == (403, "forbidden")
 
 
-async def test_keys_are_listed_page_by_page_newest_first(cast: Cast):
+async def test_keys_are_listed_page_by_page_newest_first(cast: Cast) -> None:
     for number in range(3):
         await cast.adam.made(KEYS, {**NEW_KEY, "name": f"key {number}"})
     names, cursor = [], ""
@@ -476,7 +482,7 @@ async def test_keys_are_listed_page_by_page_newest_first(cast: Cast):
     assert names == ["key 2", "key 1", "key 0", "vic", "ed", "adam", "olivia"]
 
 
-async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(cast: Cast):
+async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(cast: Cast) -> None:
     made = await cast.adam.made(KEYS, NEW_KEY)
     headers = {"Authorization": f"Bearer {made['key']}"}
     assert (await cast.client.get("/auth/me", headers=headers)).status_code == 200
@@ -489,7 +495,7 @@ async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(c
     assert refused(await cast.adam.delete(f"{KEYS}/{made['id']}")) == (404, "not_found")
 
 
-async def test_a_key_of_another_workspace_is_not_found(cast: Cast):
+async def test_a_key_of_another_workspace_is_not_found(cast: Cast) -> None:
     made = await cast.adam.made(KEYS, NEW_KEY)
     foreign = await cast.mallory.delete(f"{KEYS}/{made['id']}")
     unknown = await cast.mallory.delete(f"{KEYS}/key_{'0' * 26}")
@@ -504,11 +510,11 @@ async def test_a_key_of_another_workspace_is_not_found(cast: Cast):
 
 
 @pytest.mark.parametrize("id", ["%00", "..%2f", "%F0%9F%98%80", "x" * 3_000, "';--"])
-async def test_an_id_that_is_none_is_not_found(cast: Cast, id: str):
+async def test_an_id_that_is_none_is_not_found(cast: Cast, id: str) -> None:
     assert refused(await cast.adam.delete(f"{KEYS}/{id}")) == (404, "not_found")
 
 
-async def test_a_lowered_role_counts_on_the_next_request(cast: Cast, process: Process):
+async def test_a_lowered_role_counts_on_the_next_request(cast: Cast, process: Process) -> None:
     assert (await cast.adam.get(KEYS)).status_code == 200
     async with process.database.write() as db:
         await db.execute(

@@ -60,7 +60,7 @@ async def counted(process: Process) -> dict[str, int]:
 
 async def test_a_draft_is_tried_from_end_to_end_and_nothing_comes_of_it(
     cast: Cast, process: Process
-):
+) -> None:
     url = await draft(cast)
     before = await counted(process)
     raw = b"""{"trigger": {"id": 123456789012345678901, "total": 1.10},
@@ -97,7 +97,7 @@ async def test_a_draft_is_tried_from_end_to_end_and_nothing_comes_of_it(
     assert (answer["contact"]["lastName"], answer["contact"]["tags"]) == ("Lovelace", ["rich"])
 
 
-async def test_a_stored_contact_is_taken_and_left_as_it_is(cast: Cast):
+async def test_a_stored_contact_is_taken_and_left_as_it_is(cast: Cast) -> None:
     url = await draft(cast)
     made = await cast.ed.made("/contacts", {**ADA, "tags": ["vip"]})
     answer = await cast.vic.made(url, {"contactId": made["id"], "trigger": {"total": 2}})
@@ -105,7 +105,7 @@ async def test_a_stored_contact_is_taken_and_left_as_it_is(cast: Cast):
     assert (await cast.vic.read(f"/contacts/{made['id']}"))["tags"] == ["vip"]
 
 
-async def test_another_workspace_s_contact_is_no_contact(cast: Cast):
+async def test_another_workspace_s_contact_is_no_contact(cast: Cast) -> None:
     url = await draft(cast)
     theirs = await cast.mallory.made("/contacts", ADA)
     for id in (theirs["id"], "con_" + "0" * 26):
@@ -116,7 +116,7 @@ async def test_another_workspace_s_contact_is_no_contact(cast: Cast):
     assert (await cast.mallory.post(url, {"contact": ADA})).status_code == 404
 
 
-async def test_without_a_contact_it_is_whom_the_intake_would_find_or_make(cast: Cast):
+async def test_without_a_contact_it_is_whom_the_intake_would_find_or_make(cast: Cast) -> None:
     url = await draft(cast, trigger=WEBHOOK)
     new = await cast.vic.made(url, {"trigger": {"email": "bob@example.com", "name": "Bob"}})
     assert (new["contact"]["firstName"], new["contact"]["tags"]) == ("Bob", ["lead"])
@@ -145,7 +145,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_cannot_be_meant_is_refused_at_its_place(cast: Cast):
+async def test_what_cannot_be_meant_is_refused_at_its_place(cast: Cast) -> None:
     url = await draft(cast)
     for body, pointer in WRONG:
         response = await cast.vic.post(url, body)
@@ -153,14 +153,14 @@ async def test_what_cannot_be_meant_is_refused_at_its_place(cast: Cast):
         assert [error["pointer"] for error in response.json()["errors"]] == [pointer], body
 
 
-async def test_what_cannot_run_says_why(cast: Cast):
+async def test_what_cannot_run_says_why(cast: Cast) -> None:
     url = await draft(cast, [{"type": "wait"}])
     answer = await cast.vic.made(url, {"contact": ADA})
     assert (answer["steps"], answer["end"]) == ([], None)
     assert [finding["severity"] for finding in answer["findings"]] == ["error"]
 
 
-async def test_what_never_ends_is_shown_for_a_while(cast: Cast):
+async def test_what_never_ends_is_shown_for_a_while(cast: Cast) -> None:
     graph = {
         "nodes": [
             {"id": "t", "type": "trigger"},
@@ -180,7 +180,7 @@ async def test_what_never_ends_is_shown_for_a_while(cast: Cast):
     assert len(answer["steps"]) == 2_000
 
 
-async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast):
+async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast) -> None:
     template = await cast.ed.made(
         "/templates",
         {"name": "T", "channel": "email", "content": {"subject": "{{trigger.n}}", "html": "h"}},
@@ -199,7 +199,7 @@ async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast):
     assert read.expected["steps"][-1]["message"]["content"]["subject"] == "1.50"
 
 
-async def test_the_file_of_a_signed_definition_says_so_without_the_secret(cast: Cast):
+async def test_the_file_of_a_signed_definition_says_so_without_the_secret(cast: Cast) -> None:
     trigger = {
         "source": "inbound_webhook",
         "contactLookup": "email",
@@ -218,7 +218,9 @@ async def test_the_file_of_a_signed_definition_says_so_without_the_secret(cast: 
 
 
 @pytest.mark.parametrize("kind", ["workflows", "automations"])
-async def test_what_is_not_saved_is_tried_like_what_is(cast: Cast, process: Process, kind: str):
+async def test_what_is_not_saved_is_tried_like_what_is(
+    cast: Cast, process: Process, kind: str
+) -> None:
     body: dict[str, Any] = {"steps": STEPS}
     if kind == "automations":
         body = {"graph": {"nodes": [{"id": "t", "type": "trigger"}], "edges": []}}
@@ -233,7 +235,7 @@ async def test_what_is_not_saved_is_tried_like_what_is(cast: Cast, process: Proc
     assert unsaved.json() == saved.json()
 
 
-async def test_what_is_not_saved_becomes_a_file_too(cast: Cast):
+async def test_what_is_not_saved_becomes_a_file_too(cast: Cast) -> None:
     body = {"definition": {"name": "Mine", "steps": STEPS}, "contact": ADA}
     body["startAt"] = "2026-03-01T09:00:00Z"
     answer = await cast.vic.post("/workflows/simulate?case=true", body)
@@ -242,7 +244,7 @@ async def test_what_is_not_saved_becomes_a_file_too(cast: Cast):
     assert (case.name, case.expected) == ("Mine", cases.play(case))
 
 
-async def test_what_is_not_saved_and_cannot_be_meant_is_refused_at_its_place(cast: Cast):
+async def test_what_is_not_saved_and_cannot_be_meant_is_refused_at_its_place(cast: Cast) -> None:
     wrong = {"definition": {"name": "x", "steps": {}}, "contact": ADA}
     refused = await cast.vic.post("/workflows/simulate", wrong)
     assert refused.json()["errors"][0]["pointer"] == "/definition/steps"
@@ -269,7 +271,7 @@ async def test_what_is_not_saved_and_cannot_be_meant_is_refused_at_its_place(cas
 )
 async def test_what_is_wrong_with_an_unsaved_definition_is_named_by_its_place(
     cast: Cast, kind: str, definition: Any, pointer: str
-):
+) -> None:
     """The limits of saved ones hold."""
     body = {"definition": {"name": "Try me", **definition}, "contact": ADA}
     refused = await cast.vic.post(f"/{kind}/simulate", body)
@@ -279,7 +281,7 @@ async def test_what_is_wrong_with_an_unsaved_definition_is_named_by_its_place(
     assert pointer in [one["pointer"] for one in saved.json()["errors"]]
 
 
-async def test_what_is_read_with_masked_credentials_is_tried_like_what_is_kept(cast: Cast):
+async def test_what_is_read_with_masked_credentials_is_tried_like_what_is_kept(cast: Cast) -> None:
     """Not saved, and as a file: the mask stands for a credential."""
     headers = {"Authorization": "Bearer hidden"}
     ask = {"type": "http_request", "method": "GET", "url": "https://crm.example"}

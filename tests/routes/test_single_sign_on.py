@@ -89,7 +89,7 @@ def refused(response: httpx2.Response) -> tuple[int, str]:
 
 async def test_a_stranger_with_a_verified_address_gets_an_account_and_is_the_same_next_time(
     browser: httpx2.AsyncClient, idp: OpenIdProvider
-):
+) -> None:
     first = await sign_in(browser)
     assert first.status_code == 200, first.text
     made = first.json()
@@ -109,7 +109,7 @@ async def test_a_stranger_with_a_verified_address_gets_an_account_and_is_the_sam
 
 async def test_an_address_that_proved_itself_here_is_linked_and_keeps_its_password(
     browser: httpx2.AsyncClient, cast: Cast, idp: OpenIdProvider
-):
+) -> None:
     idp.person = {**ADA, "email": cast.ed.email.upper()}
     signed_in = (await sign_in(browser)).json()
     assert signed_in["user"]["id"] == cast.ed.user_id
@@ -120,7 +120,7 @@ async def test_an_address_that_proved_itself_here_is_linked_and_keeps_its_passwo
 
 async def test_whoever_registered_somebody_else_s_address_does_not_share_their_account(
     browser: httpx2.AsyncClient, idp: OpenIdProvider
-):
+) -> None:
     early = {"email": ADA["email"], "password": PASSWORD, "name": "Eve", "workspaceName": "Eve's"}
     assert (await browser.post("/auth/register", json=early)).status_code == 201
     response = await sign_in(browser)
@@ -139,7 +139,7 @@ async def test_whoever_registered_somebody_else_s_address_does_not_share_their_a
 )
 async def test_an_address_that_the_provider_does_not_vouch_for_makes_no_account(
     browser: httpx2.AsyncClient, idp: OpenIdProvider, person: dict[str, Any]
-):
+) -> None:
     idp.person = person
     idp.userinfo = {"sub": "eve"}
     assert refused(await sign_in(browser)) == (403, "forbidden")
@@ -147,7 +147,7 @@ async def test_an_address_that_the_provider_does_not_vouch_for_makes_no_account(
 
 async def test_what_the_id_token_leaves_out_is_asked_for(
     browser: httpx2.AsyncClient, idp: OpenIdProvider
-):
+) -> None:
     idp.person, idp.userinfo = {"sub": "ada"}, ADA
     assert (await sign_in(browser)).json()["user"]["email"] == "ada@corp.example"
     idp.userinfo = {**ADA, "sub": "somebody else"}
@@ -157,14 +157,14 @@ async def test_what_the_id_token_leaves_out_is_asked_for(
 @pytest.mark.parametrize("mode", ["invite_only", "closed"])
 async def test_registration_that_is_not_open_is_not_open_here(
     door: Process, mode: str, idp: OpenIdProvider
-):
+) -> None:
     async with visiting(registering(door, mode)) as browser:
         assert refused(await sign_in(browser)) == (403, "forbidden")
 
 
 async def test_an_invitation_is_taken_by_whom_the_provider_vouches_for(
     door: Process, cast: Cast, token_to: Letter
-):
+) -> None:
     invitation = {"email": "ada@corp.example", "role": "editor"}
     await cast.adam.made("/memberships/invitations", invitation)
     token = await token_to("ada@corp.example")
@@ -196,7 +196,7 @@ async def test_an_invitation_is_taken_by_whom_the_provider_vouches_for(
 
 async def test_where_anybody_may_register_nobody_joins_without_asking_for_it(
     browser: httpx2.AsyncClient, cast: Cast
-):
+) -> None:
     """Somebody who invites an address early must not be where its owner lands."""
     invitation = {"email": "ada@corp.example", "role": "editor"}
     await cast.mallory.made("/memberships/invitations", invitation)
@@ -208,7 +208,7 @@ async def test_where_anybody_may_register_nobody_joins_without_asking_for_it(
 
 async def test_an_invitation_says_how_to_accept_it_by_single_sign_on(
     door: Process, browser: httpx2.AsyncClient, cast: Cast
-):
+) -> None:
     """Somebody who knows no password of theirs could not accept it otherwise."""
     made = (await sign_in(browser)).json()
     olivia = replace(cast.olivia, client=browser)
@@ -224,7 +224,7 @@ async def test_an_invitation_says_how_to_accept_it_by_single_sign_on(
 @pytest.mark.parametrize("id", ["%00", "", "ws_1", "ws_" + "0" * 4_000, "usr_" + "0" * 26])
 async def test_what_is_no_id_of_a_workspace_is_not_found_at_once(
     browser: httpx2.AsyncClient, id: str
-):
+) -> None:
     refusal = await browser.get(f"/auth/oidc/login?workspaceId={id}")
     assert refused(refusal) == (404, "not_found")
     assert len(browser.cookies) == 0
@@ -236,7 +236,7 @@ async def test_what_is_no_id_of_a_workspace_is_not_found_at_once(
 @pytest.mark.parametrize("headers", [AS_A_BROWSER, {"Accept": "*/*"}, {}])
 async def test_a_browser_lands_on_words_and_gets_no_tokens(
     browser: httpx2.AsyncClient, process: Process, headers: dict[str, str]
-):
+) -> None:
     back = await browser.get(await sent_back(browser), headers=headers)
     assert back.status_code == 303
     assert back.content == b""
@@ -255,7 +255,7 @@ async def test_a_browser_lands_on_words_and_gets_no_tokens(
 
 async def test_a_browser_that_is_refused_gets_words_and_a_way_on(
     browser: httpx2.AsyncClient, idp: OpenIdProvider
-):
+) -> None:
     lost = await browser.get("/auth/oidc/callback?code=1&state=2", headers=AS_A_BROWSER)
     assert lost.status_code == 401
     assert "This browser did not begin this sign-in" in lost.text
@@ -288,7 +288,7 @@ async def founder(door: Process, cast: Cast, email: str = "olivia@corp.example")
 
 async def test_newcomers_of_a_claimed_domain_join_their_colleagues(
     door: Process, browser: httpx2.AsyncClient, cast: Cast, idp: OpenIdProvider
-):
+) -> None:
     olivia = await founder(door, cast)
     claimed = await olivia.call("PUT", f"{DOMAINS}/CORP.example", json={"role": "editor"})
     assert claimed.status_code == 200, claimed.text
@@ -323,7 +323,7 @@ async def test_newcomers_of_a_claimed_domain_join_their_colleagues(
 @pytest.mark.parametrize(("mode", "status"), [("invite_only", 200), ("closed", 403)])
 async def test_a_claimed_domain_invites_where_registration_is_by_invitation(
     door: Process, cast: Cast, mode: str, status: int
-):
+) -> None:
     olivia = await founder(door, cast)
     await olivia.call("PUT", f"{DOMAINS}/corp.example", json={"role": "viewer"})
     async with visiting(registering(door, mode)) as browser:
@@ -344,7 +344,7 @@ async def test_a_claimed_domain_invites_where_registration_is_by_invitation(
 )
 async def test_a_domain_is_claimed_by_who_has_an_address_there(
     door: Process, cast: Cast, email: str, domain: str, refusal: tuple[int, str]
-):
+) -> None:
     olivia = await founder(door, cast, email)
     answer = await olivia.call("PUT", f"{DOMAINS}/{domain}", json={"role": "viewer"})
     assert refused(answer) == refusal
@@ -353,7 +353,7 @@ async def test_a_domain_is_claimed_by_who_has_an_address_there(
 
 async def test_newcomers_get_a_workspace_of_their_own_when_that_of_their_colleagues_is_full(
     door: Process, browser: httpx2.AsyncClient, cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     olivia = await founder(door, cast)
     await olivia.call("PUT", f"{DOMAINS}/corp.example", json={"role": "viewer"})
     full = {name: replace(plan, members=1) for name, plan in quotas.PLANS.items()}
@@ -371,7 +371,9 @@ async def test_newcomers_get_a_workspace_of_their_own_when_that_of_their_colleag
         "UPDATE workspaces SET suspended = TRUE WHERE id = :workspace",
     ],
 )
-async def test_a_claim_that_no_longer_holds_blocks_nobody(door: Process, cast: Cast, dead: str):
+async def test_a_claim_that_no_longer_holds_blocks_nobody(
+    door: Process, cast: Cast, dead: str
+) -> None:
     olivia, url, body = await founder(door, cast), f"{DOMAINS}/corp.example", {"role": "viewer"}
     assert (await olivia.call("PUT", url, json=body)).status_code == 200
     async with door.database.write() as db:
@@ -395,13 +397,13 @@ async def test_a_claim_that_no_longer_holds_blocks_nobody(door: Process, cast: C
         ("web.de", True), ("mail.com", True), ("yahoo.co.uk", True), ("yahoo.com.br", True),
     ],
 )  # fmt: skip
-def test_a_domain_is_public_by_the_whole_of_it(domain: str, public: bool):
+def test_a_domain_is_public_by_the_whole_of_it(domain: str, public: bool) -> None:
     assert sign_in_domains.is_public(domain) is public
 
 
 async def test_a_domain_is_claimed_once_by_an_owner_who_is_verified(
     door: Process, browser: httpx2.AsyncClient, cast: Cast
-):
+) -> None:
     olivia, url, body = await founder(door, cast), f"{DOMAINS}/corp.example", {"role": "viewer"}
     assert refused(await cast.adam.call("PUT", url, json=body)) == (403, "forbidden")
     async with door.database.write() as db:
@@ -450,7 +452,7 @@ SPOILED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_an_id_token_that_does_not_hold_lets_nobody_in(
     door: Process, idp: OpenIdProvider, database_url: str
-):
+) -> None:
     forged: dict[str, Callable[[dict[str, Any]], str]] = {
         "unsigned": unsigned,
         "signed by the public key": idp.sign_with_the_public_key,
@@ -468,7 +470,7 @@ async def test_an_id_token_that_does_not_hold_lets_nobody_in(
         assert await users.by_email(db, email_key="ada@corp.example") is None
 
 
-async def test_a_new_key_of_the_provider_counts_at_once(door: Process, idp: OpenIdProvider):
+async def test_a_new_key_of_the_provider_counts_at_once(door: Process, idp: OpenIdProvider) -> None:
     redirect_uri = f"{door.settings.base_url}/auth/oidc/callback"
     eager = Provider(idp.issuer, CLIENT_ID, CLIENT_SECRET, redirect_uri, reread_seconds=-1)
     async with visiting(replace(door, provider=eager)) as browser:
@@ -486,7 +488,7 @@ async def test_a_new_key_of_the_provider_counts_at_once(door: Process, idp: Open
 
 async def test_the_way_back_is_open_to_the_browser_that_set_out_and_once(
     door: Process, browser: httpx2.AsyncClient
-):
+) -> None:
     back = await sent_back(browser)
     async with visiting(door) as other:
         assert refused(await other.get(back)) == (401, "unauthenticated")
@@ -505,7 +507,7 @@ async def test_the_way_back_is_open_to_the_browser_that_set_out_and_once(
 
 async def test_what_the_browser_keeps_is_closed_to_it_and_to_others(
     door: Process, browser: httpx2.AsyncClient
-):
+) -> None:
     out = await browser.get("/auth/oidc/login")
     asked = {name: one for name, [one] in parse_qs(urlsplit(out.headers["location"]).query).items()}
     assert asked["redirect_uri"] == f"{door.settings.base_url}/auth/oidc/callback"
@@ -522,7 +524,7 @@ async def test_what_the_browser_keeps_is_closed_to_it_and_to_others(
     assert "Path=/app/auth/oidc;" in cookie
 
 
-async def test_tabs_of_one_browser_sign_in_side_by_side(browser: httpx2.AsyncClient):
+async def test_tabs_of_one_browser_sign_in_side_by_side(browser: httpx2.AsyncClient) -> None:
     tabs = [await sent_back(browser) for _ in range(5)]
     assert len(browser.cookies) == 5
     for back in tabs:
@@ -533,7 +535,7 @@ async def test_tabs_of_one_browser_sign_in_side_by_side(browser: httpx2.AsyncCli
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_however_many_tabs_there_are_a_browser_keeps_no_more_than_sixteen(
     door: Process, database_url: str
-):
+) -> None:
     """Its headers stay below what servers read."""
     async with started(door) as app:
         kept: dict[str, str] = {}
@@ -553,7 +555,7 @@ async def test_no_password_is_hashed_for_who_has_an_account_or_gets_none(
     idp: OpenIdProvider,
     monkeypatch: pytest.MonkeyPatch,
     database_url: str,
-):
+) -> None:
     """That takes time and memory on purpose."""
     assert (await sign_in(browser)).status_code == 200
 
@@ -568,7 +570,7 @@ async def test_no_password_is_hashed_for_who_has_an_account_or_gets_none(
 
 async def test_a_sign_in_that_took_too_long_is_begun_again(
     process: Process, door: Process, browser: httpx2.AsyncClient
-):
+) -> None:
     """Ten minutes and one."""
     back = await sent_back(browser)
     environ = {
@@ -587,7 +589,7 @@ async def test_a_sign_in_that_took_too_long_is_begun_again(
 
 async def test_a_provider_that_says_no_is_quoted_with_nothing_of_its_own_words(
     browser: httpx2.AsyncClient,
-):
+) -> None:
     back = urlsplit(await sent_back(browser))
     [state] = parse_qs(back.query)["state"]
     error = f"error=access_denied&error_description=<script>&state={state}"
@@ -598,7 +600,7 @@ async def test_a_provider_that_says_no_is_quoted_with_nothing_of_its_own_words(
 
 async def test_an_answer_in_another_provider_s_name_is_not_taken(
     browser: httpx2.AsyncClient, idp: OpenIdProvider
-):
+) -> None:
     back = await sent_back(browser)
     response = await browser.get(f"{back}&iss=https://accounts.example")
     assert refused(response) == (401, "unauthenticated")
@@ -618,7 +620,7 @@ NONSENSE: dict[str, Callable[[], Response]] = {
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_nonsense_of_a_provider_is_its_silence(
     door: Process, process: Process, idp: OpenIdProvider, database_url: str
-):
+) -> None:
     redirect_uri = "http://127.0.0.1:8000/auth/oidc/callback"
     wanted = {
         "/.well-known/openid-configuration": {(503, "unavailable")},
@@ -640,7 +642,7 @@ async def test_nonsense_of_a_provider_is_its_silence(
 
 async def test_a_provider_by_another_name_is_not_the_one_that_was_chosen(
     browser: httpx2.AsyncClient, idp: OpenIdProvider
-):
+) -> None:
     lie = {**idp.description(), "issuer": "https://accounts.example"}
     idp.answers["/.well-known/openid-configuration"] = lambda: JSONResponse(lie)
     response = await browser.get("/auth/oidc/login")
@@ -652,7 +654,9 @@ async def test_a_provider_by_another_name_is_not_the_one_that_was_chosen(
 
 
 @pytest.mark.parametrize("path", ["/auth/oidc/login", "/auth/oidc/callback?code=1&state=2"])
-async def test_without_a_provider_there_is_nothing_here(visitor: httpx2.AsyncClient, path: str):
+async def test_without_a_provider_there_is_nothing_here(
+    visitor: httpx2.AsyncClient, path: str
+) -> None:
     response = await visitor.get(path)
     assert refused(response) == (404, "not_found")
     assert "OIDC_ISSUER" in response.json()["detail"]
@@ -661,7 +665,7 @@ async def test_without_a_provider_there_is_nothing_here(visitor: httpx2.AsyncCli
     assert "Single sign-on is not set up here" in shown.text
 
 
-async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvider):
+async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvider) -> None:
     environ = {
         "DATABASE_URL": process.settings.database_url,
         "SECRET_KEY": process.settings.secret_keys[0],
@@ -684,7 +688,9 @@ async def test_the_settings_make_the_provider(process: Process, idp: OpenIdProvi
         ),
     ],
 )
-def test_settings_that_let_in_nobody_or_anybody_stop_the_boot(given: dict[str, str], expected: str):
+def test_settings_that_let_in_nobody_or_anybody_stop_the_boot(
+    given: dict[str, str], expected: str
+) -> None:
     base = {
         "SECRET_KEY": "a secret key that only the tests have",
         "BASE_URL": "https://tidings.example",
@@ -697,7 +703,7 @@ def test_settings_that_let_in_nobody_or_anybody_stop_the_boot(given: dict[str, s
         Settings.from_environ({**base, **given})
 
 
-def test_the_client_s_secret_is_never_printed():
+def test_the_client_s_secret_is_never_printed() -> None:
     environ = {"SECRET_KEY": "a secret key that only the tests have", **SETTINGS}
     settings = Settings.from_environ(environ)
     assert CLIENT_SECRET not in repr(settings)
@@ -723,7 +729,7 @@ def test_the_client_s_secret_is_never_printed():
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_the_console_gets_its_page_back_with_a_session_in_a_cookie(
     browser: httpx2.AsyncClient, asked: str, landed: str, database_url: str
-):
+) -> None:
     back = await sent_back(browser, f"?{urlencode({'returnTo': asked})}")
     response = await browser.get(back, headers=AS_A_BROWSER)
     assert response.status_code == 303, response.text
@@ -737,7 +743,9 @@ async def test_the_console_gets_its_page_back_with_a_session_in_a_cookie(
     assert resumed.json()["workspace"]["name"] == "Ada Lovelace's workspace"
 
 
-async def test_a_program_gets_tokens_wherever_it_asked_to_return(browser: httpx2.AsyncClient):
+async def test_a_program_gets_tokens_wherever_it_asked_to_return(
+    browser: httpx2.AsyncClient,
+) -> None:
     response = await sign_in(browser, "?returnTo=/console/")
     assert response.json()["refreshToken"]
     assert "tidings-session" not in str(response.headers)

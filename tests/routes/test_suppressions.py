@@ -16,7 +16,7 @@ ADA = {"email": "Ada@example.com", "phone": "+14155550132"}
 ALL = dict.fromkeys(("email", "sms", "whatsapp"), "subscribed")
 
 
-async def test_a_member_puts_an_address_on_the_list_and_takes_it_off(cast: Cast):
+async def test_a_member_puts_an_address_on_the_list_and_takes_it_off(cast: Cast) -> None:
     ada = await cast.ed.made("/contacts", ADA)
     response = await cast.adam.post(
         SUPPRESSIONS, {"channel": "email", "address": "ADA@example.com"}
@@ -52,11 +52,11 @@ async def test_a_member_puts_an_address_on_the_list_and_takes_it_off(cast: Cast)
         ({"channel": "email", "address": "a@b.test", "reason": "bounced"}, "/reason"),
     ],
 )
-async def test_what_cannot_be_on_the_list(cast: Cast, body: dict[str, Any], pointer: str):
+async def test_what_cannot_be_on_the_list(cast: Cast, body: dict[str, Any], pointer: str) -> None:
     assert list(errors(await cast.adam.post(SUPPRESSIONS, body))) == [pointer]
 
 
-async def test_the_list_is_filtered_also_by_an_address_that_was_erased(cast: Cast):
+async def test_the_list_is_filtered_also_by_an_address_that_was_erased(cast: Cast) -> None:
     ada = await cast.ed.made("/contacts", ADA)
     await cast.adam.made(SUPPRESSIONS, {"channel": "sms", "address": "+1 415 555 0199"})
     assert (await cast.ed.delete(f"/contacts/{ada['id']}")).status_code == 204
@@ -75,7 +75,9 @@ async def test_the_list_is_filtered_also_by_an_address_that_was_erased(cast: Cas
     assert (await cast.mallory.read(SUPPRESSIONS))["data"] == []
 
 
-async def test_a_contact_made_again_after_its_erasure_gets_nothing(cast: Cast, process: Process):
+async def test_a_contact_made_again_after_its_erasure_gets_nothing(
+    cast: Cast, process: Process
+) -> None:
     first = await cast.ed.made("/contacts", ADA)
     await cast.ed.delete(f"/contacts/{first['id']}")
     again = await cast.ed.made("/contacts", ADA)
@@ -91,7 +93,7 @@ async def test_a_contact_made_again_after_its_erasure_gets_nothing(cast: Cast, p
 # --- on contacts ----------------------------------------------------------------------------------
 
 
-async def test_a_member_unsubscribes_a_contact_and_subscribes_it_again(cast: Cast):
+async def test_a_member_unsubscribes_a_contact_and_subscribes_it_again(cast: Cast) -> None:
     ada = await cast.ed.made("/contacts", {**ADA, "subscriptions": {"sms": "unsubscribed"}})
     url = f"/contacts/{ada['id']}"
     assert ada["subscriptions"] == {**ALL, "sms": "unsubscribed"}
@@ -119,7 +121,7 @@ async def test_a_member_unsubscribes_a_contact_and_subscribes_it_again(cast: Cas
     ]
 
 
-async def test_what_nobody_may_write_about_a_subscription(cast: Cast):
+async def test_what_nobody_may_write_about_a_subscription(cast: Cast) -> None:
     ada = await cast.ed.made("/contacts", ADA)
     url = f"/contacts/{ada['id']}"
     for body, pointer in (
@@ -137,7 +139,7 @@ async def test_what_nobody_may_write_about_a_subscription(cast: Cast):
     assert (await cast.ed.patch(url, {"firstName": "Ada"})).status_code == 200
 
 
-async def test_a_file_takes_consent_away_and_never_gives_it(cast: Cast):
+async def test_a_file_takes_consent_away_and_never_gives_it(cast: Cast) -> None:
     ada = await cast.ed.made("/contacts", {**ADA, "subscriptions": {"email": "unsubscribed"}})
     sheet = b"email,subscriptions.email,subscriptions.sms\n"
     sheet += b"ada@example.com,subscribed,unsubscribed\nbob@example.com,unsubscribed,bounced\n"
@@ -158,7 +160,7 @@ async def test_a_file_takes_consent_away_and_never_gives_it(cast: Cast):
 @pytest.mark.parametrize("reason", ["bounced", "complained"])
 async def test_what_a_file_takes_away_outlives_what_providers_said(
     cast: Cast, process: Process, reason: str
-):
+) -> None:
     await cast.ed.made("/contacts", ADA)
     acme = cast.ed.workspace_id
     assert acme is not None
@@ -177,7 +179,7 @@ async def test_what_a_file_takes_away_outlives_what_providers_said(
     assert ada["subscriptions"]["email"] == "unsubscribed"
 
 
-async def test_what_only_providers_say_is_refused_with_what_may_be_written(cast: Cast):
+async def test_what_only_providers_say_is_refused_with_what_may_be_written(cast: Cast) -> None:
     contact = await cast.ed.made("/contacts", {"email": "ada@x.test"})
     url = f"/contacts/{contact['id']}"
     refused = await cast.ed.patch(url, {"subscriptions": {"sms": "bounced"}})

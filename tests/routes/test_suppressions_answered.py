@@ -93,7 +93,7 @@ KEYED = {
 @pytest.mark.parametrize("way", KEYED)
 async def test_a_retry_waits_when_the_first_wait_came_to_nothing(
     way: str, cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     url, body, channel = KEYED[way]
     id = await is_sending(process, acme, channel)
     ask = keyed(cast.adam, url, body)
@@ -107,7 +107,7 @@ async def test_a_retry_waits_when_the_first_wait_came_to_nothing(
 
 async def test_a_retry_names_what_may_arrive_after_it(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     id = await is_sending(process, acme)
     ask = keyed(cast.adam, "/suppressions", BY_HAND)
@@ -122,14 +122,14 @@ async def test_a_retry_names_what_may_arrive_after_it(
 
 async def test_the_first_answer_names_what_may_arrive_after_it(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     id = await is_sending(process, acme)
     made = await cast.adam.made("/suppressions", BY_HAND)
     assert made["inFlight"] == [id]
 
 
-async def test_copies_beside_the_first_all_wait(cast: Cast, process: Process, acme: str):
+async def test_copies_beside_the_first_all_wait(cast: Cast, process: Process, acme: str) -> None:
     id = await is_sending(process, acme)
     ask = keyed(cast.adam, "/suppressions", BY_HAND)
     first = asyncio.ensure_future(ask())
@@ -148,7 +148,7 @@ async def test_copies_beside_the_first_all_wait(cast: Cast, process: Process, ac
 
 async def test_that_an_address_is_on_the_list_already_is_not_said_too_soon(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     id = await is_sending(process, acme)
 
     async def ask() -> httpx2.Response:
@@ -162,7 +162,7 @@ async def test_that_an_address_is_on_the_list_already_is_not_said_too_soon(
 @pytest.mark.parametrize("once_more", [UNSUBSCRIBED, {"email": "ADA@example.com", **UNSUBSCRIBED}])
 async def test_a_patch_that_unsubscribes_nobody_anew_waits_too(
     once_more: Any, cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     made = await cast.ed.made("/contacts", ADA)
     url = f"/contacts/{made['id']}"
     id = await is_sending(process, acme)
@@ -171,7 +171,9 @@ async def test_a_patch_that_unsubscribes_nobody_anew_waits_too(
     assert answer.json()["subscriptions"]["email"] == "unsubscribed"
 
 
-async def test_a_patch_of_something_else_waits_for_nobody(cast: Cast, process: Process, acme: str):
+async def test_a_patch_of_something_else_waits_for_nobody(
+    cast: Cast, process: Process, acme: str
+) -> None:
     made = await cast.ed.made("/contacts", {**ADA, **UNSUBSCRIBED})
     await is_sending(process, acme)
     async with asyncio.timeout(consent.QUIET_SECONDS / 2):
@@ -179,7 +181,7 @@ async def test_a_patch_of_something_else_waits_for_nobody(cast: Cast, process: P
     assert changed.json()["firstName"] == "Ada"
 
 
-async def test_what_is_refused_waits_for_nobody(cast: Cast, process: Process, acme: str):
+async def test_what_is_refused_waits_for_nobody(cast: Cast, process: Process, acme: str) -> None:
     await is_sending(process, acme)
     async with asyncio.timeout(consent.QUIET_SECONDS / 2):
         refused = await cast.adam.post("/suppressions", {**BY_HAND, "address": "ada"})
@@ -191,7 +193,7 @@ async def test_what_is_refused_waits_for_nobody(cast: Cast, process: Process, ac
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_a_retry_waits_when_the_answer_to_the_commit_was_lost(
     cast: Cast, process: Process, acme: str, postgres_server: PostgresServer
-):
+) -> None:
     id = await is_sending(process, acme)
     async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
         name = urlsplit(process.settings.database_url).path

@@ -37,7 +37,7 @@ def with_content(**parts: Any) -> dict[str, Any]:
     return {**HELLO, "content": {**HELLO["content"], **parts}}
 
 
-async def test_a_new_template_is_answered_whole_with_where_it_is(cast: Cast):
+async def test_a_new_template_is_answered_whole_with_where_it_is(cast: Cast) -> None:
     response = await cast.ed.post(TEMPLATES, HELLO)
     assert response.status_code == 201
     made = response.json()
@@ -58,7 +58,7 @@ async def test_a_new_template_is_answered_whole_with_where_it_is(cast: Cast):
     assert await cast.vic.read(f"{TEMPLATES}/{made['id']}") == made
 
 
-async def test_names_that_are_in_no_contact_are_found(cast: Cast):
+async def test_names_that_are_in_no_contact_are_found(cast: Cast) -> None:
     source = "Hi {{contact.first_name}} {{ contact.metadata.first_name }} {{workspace.Name}}"
     content = {"subject": "Hi {{contact.first_name}}", "html": source}
     made = await cast.ed.made(TEMPLATES, {**HELLO, "content": content})
@@ -94,14 +94,14 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_everything_that_is_wrong_with_a_template_is_named_at_once(cast: Cast):
+async def test_everything_that_is_wrong_with_a_template_is_named_at_once(cast: Cast) -> None:
     for values, wrong in WRONG:
         named = wrong or ["/content/sms", "/content/subject", "/content/html", "/content/text"]
         assert list(errors(await cast.ed.post(TEMPLATES, values))) == named, values
     assert await cast.ed.read(TEMPLATES) == {"data": [], "nextCursor": None}
 
 
-async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast):
+async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast) -> None:
     for source, found in (
         ("{{ contact.firstName", "line 1, column 1"),
         ("<p>\n  {{ user.name }}</p>", "line 2, column 6"),
@@ -113,7 +113,7 @@ async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast):
         assert found in message, source
 
 
-async def test_a_change_of_content_is_a_new_version_and_of_the_name_is_none(cast: Cast):
+async def test_a_change_of_content_is_a_new_version_and_of_the_name_is_none(cast: Cast) -> None:
     made = await cast.ed.made(TEMPLATES, HELLO)
     url = f"{TEMPLATES}/{made['id']}"
     for patch, version in (
@@ -130,7 +130,7 @@ async def test_a_change_of_content_is_a_new_version_and_of_the_name_is_none(cast
     assert (changed["name"], changed["category"]) == ("Hi", "marketing")
 
 
-async def test_a_wrong_change_is_named_and_nothing_of_it_applied(cast: Cast):
+async def test_a_wrong_change_is_named_and_nothing_of_it_applied(cast: Cast) -> None:
     made = await cast.ed.made(TEMPLATES, HELLO)
     url = f"{TEMPLATES}/{made['id']}"
     for patch, wrong in (
@@ -146,7 +146,7 @@ async def test_a_wrong_change_is_named_and_nothing_of_it_applied(cast: Cast):
     assert await cast.ed.read(url) == made
 
 
-async def test_if_match_guards_a_change_and_a_removal(cast: Cast):
+async def test_if_match_guards_a_change_and_a_removal(cast: Cast) -> None:
     made = await cast.ed.made(TEMPLATES, HELLO)
     url, stale = f"{TEMPLATES}/{made['id']}", {"If-Match": '"9"'}
     assert refused(await cast.ed.patch(url, {"name": "Hi"}, headers=stale)) == (412, "stale")
@@ -157,7 +157,7 @@ async def test_if_match_guards_a_change_and_a_removal(cast: Cast):
     assert refused(await cast.ed.get(url)) == (404, "not_found")
 
 
-async def test_a_template_that_a_definition_sends_cannot_be_removed(cast: Cast):
+async def test_a_template_that_a_definition_sends_cannot_be_removed(cast: Cast) -> None:
     made = await cast.ed.made(TEMPLATES, HELLO)
     url = f"{TEMPLATES}/{made['id']}"
     step = {"type": "send_message", "channel": "email", "templateId": made["id"]}
@@ -171,7 +171,7 @@ async def test_a_template_that_a_definition_sends_cannot_be_removed(cast: Cast):
 
 async def test_an_activation_waits_for_a_template_that_is_being_removed(
     cast: Cast, process: Process
-):
+) -> None:
     made = await cast.ed.made(TEMPLATES, HELLO)
     step = {"type": "send_message", "channel": "email", "templateId": made["id"]}
     workflow = await cast.ed.made("/workflows", {"name": "W", "steps": [step]})
@@ -188,7 +188,7 @@ async def test_an_activation_waits_for_a_template_that_is_being_removed(
     assert "template_unknown" in response.text
 
 
-async def test_a_preview_shows_each_part_rendered_or_its_error(cast: Cast):
+async def test_a_preview_shows_each_part_rendered_or_its_error(cast: Cast) -> None:
     made = await cast.ed.made(
         TEMPLATES, with_content(text="{{ trigger.price | divided_by: trigger.zero }}")
     )
@@ -210,7 +210,7 @@ async def test_a_preview_shows_each_part_rendered_or_its_error(cast: Cast):
     assert "line 1" in shown["text"]["error"]
 
 
-async def test_a_preview_names_what_printed_nothing(cast: Cast):
+async def test_a_preview_names_what_printed_nothing(cast: Cast) -> None:
     made = await cast.ed.made(TEMPLATES, with_content(subject="Hi {{contact.nick}}{{trigger.no}}"))
     response = await cast.vic.post(f"{TEMPLATES}/{made['id']}/preview", {})
     assert response.json()["subject"] == {
@@ -219,7 +219,7 @@ async def test_a_preview_names_what_printed_nothing(cast: Cast):
     }
 
 
-async def test_a_preview_needs_nobody_and_nothing(cast: Cast):
+async def test_a_preview_needs_nobody_and_nothing(cast: Cast) -> None:
     made = await cast.ed.made(TEMPLATES, HELLO)
     url = f"{TEMPLATES}/{made['id']}/preview"
     shown = (await cast.vic.post(url, {})).json()
@@ -238,7 +238,7 @@ async def test_a_preview_needs_nobody_and_nothing(cast: Cast):
     assert list(errors(await cast.vic.post(url, {"trigger": [], "x": 1}))) == ["/trigger", "/x"]
 
 
-async def test_lists_leave_out_the_content_and_come_in_pages(cast: Cast):
+async def test_lists_leave_out_the_content_and_come_in_pages(cast: Cast) -> None:
     for name in ("a", "b", "c"):
         await cast.ed.made(TEMPLATES, {**HELLO, "name": name})
     await cast.mallory.made(TEMPLATES, HELLO)
@@ -253,7 +253,7 @@ async def test_lists_leave_out_the_content_and_come_in_pages(cast: Cast):
 
 async def test_what_changed_after_a_time_that_was_shown_is_found_and_what_had_not_is_not(
     cast: Cast,
-):
+) -> None:
     """Templates, automations, workflows and workspaces alike; and created, as well as updated."""
     mail = {"channel": "email", "content": {"subject": "S", "html": "H"}}
     for url, extra in (("/templates", mail), ("/automations", {}), ("/workflows", {})):
@@ -280,7 +280,7 @@ async def test_what_changed_after_a_time_that_was_shown_is_found_and_what_had_no
     assert len((await cast.vic.read(since))["data"]) == 1
 
 
-async def test_a_template_says_at_save_that_a_footer_will_be_added(cast: Cast):
+async def test_a_template_says_at_save_that_a_footer_will_be_added(cast: Cast) -> None:
     address = {"postalAddress": "1 Main Street"}
     assert (await cast.adam.patch("/settings/workspace", address)).status_code == 200
     content = {"subject": "News", "text": "Spring"}
@@ -299,14 +299,14 @@ async def test_a_template_says_at_save_that_a_footer_will_be_added(cast: Cast):
     assert receipt["findings"] == []
 
 
-async def test_the_links_are_names_of_messages_alone(cast: Cast):
+async def test_the_links_are_names_of_messages_alone(cast: Cast) -> None:
     steps = [{"type": "http_request", "method": "GET", "url": "https://x.test/{{unsubscribeUrl}}"}]
     refusal = await cast.ed.post("/workflows", {"name": "N", "steps": steps})
     assert refusal.status_code == 422
     assert "unsubscribeUrl" in refusal.text
 
 
-async def test_a_template_that_is_not_saved_is_shown_like_one_that_is(cast: Cast):
+async def test_a_template_that_is_not_saved_is_shown_like_one_that_is(cast: Cast) -> None:
     template = {
         "name": "T",
         "channel": "email",
@@ -323,7 +323,7 @@ async def test_a_template_that_is_not_saved_is_shown_like_one_that_is(cast: Cast
     assert len((await cast.vic.read("/templates"))["data"]) == 1
 
 
-async def test_a_template_that_could_not_be_saved_is_not_shown(cast: Cast):
+async def test_a_template_that_could_not_be_saved_is_not_shown(cast: Cast) -> None:
     template = {"name": "T", "channel": "email", "content": {"subject": "{{ x }}", "html": "h"}}
     refused = await cast.vic.post("/templates/preview", {"template": template})
     assert refused.status_code == 422

@@ -46,7 +46,7 @@ ALL_IN = dict.fromkeys(("email", "sms", "whatsapp"), "subscribed")
 
 async def test_one_click_leaves_the_topic_of_the_mail_and_nothing_else(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
     other = await topic(cast.ed, name="News")
     for one in (offers, other):
@@ -73,7 +73,7 @@ async def test_one_click_leaves_the_topic_of_the_mail_and_nothing_else(
 
 async def test_one_click_in_a_mail_of_the_default_topic_leaves_the_channel(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada, default = (
         (await cast.ed.made("/contacts", ADA))["id"],
         await topic(cast.ed, isDefault=True),
@@ -88,7 +88,7 @@ async def test_one_click_in_a_mail_of_the_default_topic_leaves_the_channel(
 
 async def test_the_page_offers_every_topic_one_click_each_and_one_for_all(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = (await cast.ed.made("/contacts", ADA))["id"]
     offers = await topic(cast.ed, description="Once a week")
     path = await mailed(cast, process, tmp_path / "ledger", ada, None)
@@ -112,7 +112,7 @@ async def test_the_page_offers_every_topic_one_click_each_and_one_for_all(
 
 async def test_a_topic_with_double_opt_in_is_asked_for_by_a_letter(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = (await cast.ed.made("/contacts", ADA))["id"]
     offers = await topic(cast.ed, doubleOptIn=True)
     path = await mailed(cast, process, tmp_path / "ledger", ada, None)
@@ -128,7 +128,7 @@ async def test_a_topic_with_double_opt_in_is_asked_for_by_a_letter(
 
 async def test_what_the_page_does_not_offer_changes_nothing_or_leaves(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada = (await cast.ed.made("/contacts", ADA))["id"]
     offers = await topic(cast.ed, channels=["sms"])
     theirs = await topic(cast.mallory)
@@ -144,7 +144,7 @@ async def test_what_the_page_does_not_offer_changes_nothing_or_leaves(
 
 async def test_mail_to_another_address_offers_no_topics(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
-):
+) -> None:
     ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
     await answer(cast.ed, ada, offers)
     wanted = {"channel": "email", "contactId": ada, "to": "bob@example.com"}
@@ -166,7 +166,7 @@ async def test_what_is_on_its_way_is_waited_for_or_named(
     client: httpx2.AsyncClient,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
     ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
     await answer(cast.ed, ada, offers)
@@ -198,7 +198,7 @@ async def texted(cast: Cast, process: Process, contact_id: str, topic_id: str | 
 
 async def test_the_link_of_a_text_message_leaves_its_topic_and_nothing_else(
     cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(Inbox, "replies", "none")
     ada = (await cast.ed.made("/contacts", ADA))["id"]
     offers, other = [await topic(cast.ed, channels=["email", "sms"]) for _ in range(2)]
@@ -217,7 +217,7 @@ async def test_the_link_of_a_text_message_leaves_its_topic_and_nothing_else(
 
 async def test_the_link_of_a_text_message_of_the_default_topic_leaves_the_channel(
     cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(Inbox, "replies", "none")
     ada = (await cast.ed.made("/contacts", ADA))["id"]
     default = await topic(cast.ed, channels=["email", "sms"], isDefault=True)

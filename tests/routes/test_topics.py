@@ -52,7 +52,7 @@ NO_CONSENT = ("SUPPRESSED", "suppressed_no_consent")
 SENT = ("SENT", None)
 
 
-async def test_a_topic_is_made_changed_and_removed(cast: Cast):
+async def test_a_topic_is_made_changed_and_removed(cast: Cast) -> None:
     made = await cast.ed.made("/topics", {**OFFERS, "description": "Once a week"})
     assert made == {
         "id": made["id"],
@@ -82,14 +82,14 @@ async def test_a_topic_is_made_changed_and_removed(cast: Cast):
         ({"name": ""}, "/name"),
     ],
 )
-async def test_what_cannot_be_a_topic_is_refused(cast: Cast, given: Any, pointer: str):
+async def test_what_cannot_be_a_topic_is_refused(cast: Cast, given: Any, pointer: str) -> None:
     response = await cast.ed.post("/topics", {**OFFERS, **given})
     assert response.status_code == 422
     assert pointer in [one["pointer"] for one in response.json()["errors"]]
     assert (await cast.vic.read("/topics"))["data"] == []
 
 
-async def test_one_topic_may_be_the_default_and_stays_what_it_is(cast: Cast):
+async def test_one_topic_may_be_the_default_and_stays_what_it_is(cast: Cast) -> None:
     id = await topic(cast.ed, isDefault=True)
     again = await cast.ed.post("/topics", {**OFFERS, "isDefault": True})
     assert (again.status_code, again.json()["existingId"]) == (409, id)
@@ -98,13 +98,13 @@ async def test_one_topic_may_be_the_default_and_stays_what_it_is(cast: Cast):
 
 async def test_a_workspace_has_a_bounded_number_of_topics(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(topics, "MOST", 1)
     await topic(cast.ed)
     assert (await cast.ed.post("/topics", OFFERS)).status_code == 409
 
 
-async def test_nobody_gets_a_topic_without_a_yes(cast: Cast, process: Process):
+async def test_nobody_gets_a_topic_without_a_yes(cast: Cast, process: Process) -> None:
     ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
     assert ada["topics"] == {}
     news = about(offers)
@@ -119,7 +119,7 @@ async def test_nobody_gets_a_topic_without_a_yes(cast: Cast, process: Process):
     assert await outcome(cast, process, ada["id"], HELLO) == SENT  # transactional asks nobody
 
 
-async def test_who_left_the_channel_gets_no_topic_on_it(cast: Cast, process: Process):
+async def test_who_left_the_channel_gets_no_topic_on_it(cast: Cast, process: Process) -> None:
     ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
     await answer(cast.ed, ada["id"], offers)
     await cast.ed.patch(f"/contacts/{ada['id']}", {"subscriptions": {"email": "unsubscribed"}})
@@ -127,7 +127,9 @@ async def test_who_left_the_channel_gets_no_topic_on_it(cast: Cast, process: Pro
     assert outcomes == ("SUPPRESSED", "suppressed_unsubscribed")
 
 
-async def test_the_default_topic_is_the_subscription_to_the_channel(cast: Cast, process: Process):
+async def test_the_default_topic_is_the_subscription_to_the_channel(
+    cast: Cast, process: Process
+) -> None:
     ada = await cast.ed.made("/contacts", {"email": ADA})
     default = await topic(cast.ed, isDefault=True)
     assert await outcome(cast, process, ada["id"], about(default)) == SENT
@@ -140,7 +142,7 @@ async def test_the_default_topic_is_the_subscription_to_the_channel(cast: Cast, 
     assert (await answer(cast.ed, ada["id"], default))["subscriptions"]["email"] == "subscribed"
 
 
-async def test_a_template_names_the_topic_of_its_messages(cast: Cast, process: Process):
+async def test_a_template_names_the_topic_of_its_messages(cast: Cast, process: Process) -> None:
     ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
     template = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
     made = await cast.ed.made("/templates", {**template, "topicId": offers})
@@ -155,7 +157,7 @@ async def test_a_template_names_the_topic_of_its_messages(cast: Cast, process: P
     assert changed.json()["topicId"] is None
 
 
-async def test_only_marketing_on_its_channels_has_a_topic(cast: Cast):
+async def test_only_marketing_on_its_channels_has_a_topic(cast: Cast) -> None:
     offers = await topic(cast.ed, channels=["sms"])
     template = {"name": "T", "channel": "email", "content": HELLO, "topicId": offers}
     for given in (template, {**template, "category": "marketing"}):
@@ -170,7 +172,7 @@ async def test_only_marketing_on_its_channels_has_a_topic(cast: Cast):
         assert "/content/topicId" in [one["pointer"] for one in refused.json()["errors"]]
 
 
-async def test_a_definition_that_names_no_topic_of_ours_is_not_activated(cast: Cast):
+async def test_a_definition_that_names_no_topic_of_ours_is_not_activated(cast: Cast) -> None:
     step = {"type": "send_message", "channel": "email", "content": about("top_none")}
     trigger = {"source": "manual"}
     draft = {"name": "W", "state": "ACTIVE", "trigger": trigger, "steps": [step]}
@@ -191,7 +193,9 @@ def errors(refused: httpx2.Response) -> list[str]:
 
 
 @pytest.mark.parametrize("state", ["DRAFT", "ACTIVE"])
-async def test_content_on_a_channel_that_its_topic_is_not_on_is_not_saved(cast: Cast, state: str):
+async def test_content_on_a_channel_that_its_topic_is_not_on_is_not_saved(
+    cast: Cast, state: str
+) -> None:
     mails = await topic(cast.ed, channels=["email"])
     content = {"text": "News", "category": "marketing", "topicId": mails}
     send = {"type": "send_message", "channel": "sms", "content": content}
@@ -218,7 +222,7 @@ async def test_content_on_a_channel_that_its_topic_is_not_on_is_not_saved(cast: 
         assert await cast.vic.read(f"{path}/{made['id']}") == made
 
 
-async def test_a_condition_about_a_topic_that_is_not_there_is_not_activated(cast: Cast):
+async def test_a_condition_about_a_topic_that_is_not_there_is_not_activated(cast: Cast) -> None:
     asked = {"path": "contact.topics.top_none.email", "op": "exists"}
     steps = [{"type": "branch", "cases": [{"when": asked, "steps": []}]}]
     draft = {"name": "W", "state": "ACTIVE", "trigger": {"source": "manual"}, "steps": steps}
@@ -227,7 +231,7 @@ async def test_a_condition_about_a_topic_that_is_not_there_is_not_activated(cast
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/steps/0/cases/0/when/path"]
 
 
-async def test_a_definition_uses_the_topics_of_its_content_and_its_conditions(cast: Cast):
+async def test_a_definition_uses_the_topics_of_its_content_and_its_conditions(cast: Cast) -> None:
     """None is deleted, nor loses a channel that it is used on."""
     offers = await topic(cast.ed, channels=["email", "sms", "whatsapp"])
     asked = {"path": f"contact.topics.{offers}.sms", "op": "exists"}
@@ -245,7 +249,7 @@ async def test_a_definition_uses_the_topics_of_its_content_and_its_conditions(ca
     assert kept.status_code == 200, kept.text
 
 
-async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast):
+async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast) -> None:
     offers = await topic(cast.ed, channels=["email", "sms", "whatsapp"])
     new = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
     about_it = await cast.ed.made("/templates", {**new, "topicId": offers})
@@ -265,7 +269,7 @@ async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast):
     assert (kept.status_code, kept.json()["channels"]) == (200, ["sms", "email"])
 
 
-async def test_a_run_goes_on_when_nobody_agreed(cast: Cast, process: Process):
+async def test_a_run_goes_on_when_nobody_agreed(cast: Cast, process: Process) -> None:
     offers = await topic(cast.ed)
     step = {"id": "news", "type": "send_message", "channel": "email", "content": about(offers)}
     token = await hook(process, cast.ed.workspace_id, steps=[step])
@@ -278,7 +282,7 @@ async def test_a_run_goes_on_when_nobody_agreed(cast: Cast, process: Process):
     assert "suppressed_no_consent" in [one["reason"] for one in explained["data"]]
 
 
-async def test_a_topic_in_use_is_not_deleted(cast: Cast):
+async def test_a_topic_in_use_is_not_deleted(cast: Cast) -> None:
     offers, other = await topic(cast.ed), await topic(cast.ed)
     ada = await cast.ed.made("/contacts", {"email": ADA})
     await answer(cast.ed, ada["id"], offers)
@@ -302,7 +306,7 @@ async def test_a_topic_in_use_is_not_deleted(cast: Cast):
     assert shown["topics"] == {other: {"email": "subscribed"}}
 
 
-async def test_an_answer_is_recorded_once_with_its_source(cast: Cast):
+async def test_an_answer_is_recorded_once_with_its_source(cast: Cast) -> None:
     offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
     shown = await answer(cast.ed, ada["id"], offers, evidence="https://example.com/form")
     assert await answer(cast.ed, ada["id"], offers, source="again") == shown
@@ -330,7 +334,7 @@ async def test_an_answer_is_recorded_once_with_its_source(cast: Cast):
         ({"source": None}, 422),
     ],
 )
-async def test_what_is_no_answer_is_refused(cast: Cast, wrong: Any, status: int):
+async def test_what_is_no_answer_is_refused(cast: Cast, wrong: Any, status: int) -> None:
     offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
     body = {"channel": "email", "state": "subscribed", "source": "form", **wrong}
     response = await cast.ed.call("PUT", f"/contacts/{ada['id']}/topics/{offers}", json=body)
@@ -339,14 +343,14 @@ async def test_what_is_no_answer_is_refused(cast: Cast, wrong: Any, status: int)
 
 
 @pytest.mark.parametrize("content", [b"CEZ?", b"[]", b"1"])
-async def test_a_body_that_is_no_answer_at_all_is_refused(cast: Cast, content: bytes):
+async def test_a_body_that_is_no_answer_at_all_is_refused(cast: Cast, content: bytes) -> None:
     ada = await cast.ed.made("/contacts", {"email": ADA})
     url, headers = f"/contacts/{ada['id']}/topics/top_1", {"Content-Type": "application/json"}
     response = await cast.ed.call("PUT", url, content=content, headers=headers)
     assert response.status_code in (400, 422), response.text
 
 
-async def test_an_upsert_records_answers_if_it_says_where_they_come_from(cast: Cast):
+async def test_an_upsert_records_answers_if_it_says_where_they_come_from(cast: Cast) -> None:
     offers = await topic(cast.ed)
     yes = {"topics": {offers: {"email": "subscribed", "sms": "unsubscribed"}}}
     refused = await identify(cast.ed, {"email": ADA}, 422, **yes)
@@ -365,7 +369,9 @@ async def test_an_upsert_records_answers_if_it_says_where_they_come_from(cast: C
     assert [one["pointer"] for one in refused["errors"]] == ["/topics/top_none"]
 
 
-async def test_a_file_brings_answers_with_their_source_and_takes_back_no_opt_out(cast: Cast):
+async def test_a_file_brings_answers_with_their_source_and_takes_back_no_opt_out(
+    cast: Cast,
+) -> None:
     offers = await topic(cast.ed)
     ada = await cast.ed.made("/contacts", {"email": ADA})
     await answer(cast.ed, ada["id"], offers, "unsubscribed")
@@ -389,7 +395,9 @@ async def test_a_file_brings_answers_with_their_source_and_takes_back_no_opt_out
     assert {first["pointer"], second["pointer"]} == {"/topics/top_none", f"/topics/{offers}/sms"}
 
 
-async def test_what_is_exported_says_who_agreed_to_what_and_comes_back_unchanged(cast: Cast):
+async def test_what_is_exported_says_who_agreed_to_what_and_comes_back_unchanged(
+    cast: Cast,
+) -> None:
     offers = await topic(cast.ed)
     ada = await cast.ed.made("/contacts", {"email": ADA})
     await answer(cast.ed, ada["id"], offers, evidence="form 7")
@@ -407,7 +415,7 @@ async def test_what_is_exported_says_who_agreed_to_what_and_comes_back_unchanged
     assert await imported(cast.ed, lines.content, LINES) == [totals(unchanged=1)]
 
 
-async def test_the_history_goes_with_the_contact(cast: Cast, process: Process):
+async def test_the_history_goes_with_the_contact(cast: Cast, process: Process) -> None:
     offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
     await answer(cast.ed, ada["id"], offers, evidence="Ada Lovelace, by phone")
     assert (await cast.ed.delete(f"/contacts/{ada['id']}")).status_code == 204
@@ -415,7 +423,7 @@ async def test_the_history_goes_with_the_contact(cast: Cast, process: Process):
         assert await db.fetch_value("SELECT count(*) FROM consent_events") == 0
 
 
-async def test_a_segment_finds_who_agreed(cast: Cast):
+async def test_a_segment_finds_who_agreed(cast: Cast) -> None:
     offers = await topic(cast.ed)
     ada = await cast.ed.made("/contacts", {"email": ADA})
     await cast.ed.made("/contacts", {"email": "bob@example.com"})
@@ -431,7 +439,7 @@ async def test_a_segment_finds_who_agreed(cast: Cast):
         assert [one["pointer"] for one in refused.json()["errors"]] == ["/filter/path"]
 
 
-async def test_a_condition_reads_the_answers(cast: Cast, process: Process):
+async def test_a_condition_reads_the_answers(cast: Cast, process: Process) -> None:
     offers, ada = await topic(cast.ed), await cast.ed.made("/contacts", {"email": ADA})
     await answer(cast.ed, ada["id"], offers)
     agreed = {"path": f"contact.topics.{offers}.email", "op": "eq", "value": "subscribed"}

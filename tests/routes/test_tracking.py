@@ -48,7 +48,7 @@ def statuses(answer: Any) -> list[int]:
 
 async def test_an_event_of_somebody_matched_starts_runs_and_ends_waits(
     cast: Cast, process: Process
-):
+) -> None:
     await cast.ed.made("/workflows", STARTED)
     await cast.ed.made("/workflows", WAITING)
     body = {**MATCH, "tags": ["cart"], "metadata": {"crm": 7}}
@@ -69,7 +69,7 @@ async def test_an_event_of_somebody_matched_starts_runs_and_ends_waits(
 
 async def test_a_missing_contact_is_created_only_when_that_is_asked_for(
     cast: Cast, process: Process
-):
+) -> None:
     missing = await cast.ed.post("/events", SEEN)
     assert (missing.status_code, missing.json()["code"]) == (404, "contact_not_found")
     assert await number_of(process, "contacts") == 0
@@ -81,7 +81,7 @@ async def test_a_missing_contact_is_created_only_when_that_is_asked_for(
     assert contact["email"] == MATCH["email"]
 
 
-async def test_an_event_with_an_id_is_recorded_once(cast: Cast, process: Process):
+async def test_an_event_with_an_id_is_recorded_once(cast: Cast, process: Process) -> None:
     await cast.ed.made("/workflows", STARTED)
     await cast.ed.made("/contacts", MATCH)
     event = {**SEEN, "name": "paid", "id": "order-1"}
@@ -98,7 +98,9 @@ async def test_an_event_with_an_id_is_recorded_once(cast: Cast, process: Process
     assert (await cast.ed.made("/events", event))["id"] != first["id"]
 
 
-async def test_two_who_send_the_same_id_at_once_record_one_event(cast: Cast, process: Process):
+async def test_two_who_send_the_same_id_at_once_record_one_event(
+    cast: Cast, process: Process
+) -> None:
     event = {**SEEN, "id": "order-1", "createContact": True}
     other = {"match": {"email": "bob@x.test"}, "name": "seen", "id": "order-2"}
     other["createContact"] = True
@@ -112,7 +114,7 @@ async def test_two_who_send_the_same_id_at_once_record_one_event(cast: Cast, pro
 
 async def test_the_event_of_somebody_erased_since_is_not_recorded_again(
     cast: Cast, process: Process
-):
+) -> None:
     event = {**SEEN, "id": "order-1", "createContact": True}
     first = await cast.ed.made("/events", event)
     await cast.ed.delete(f"/contacts/{first['contactId']}")
@@ -121,7 +123,7 @@ async def test_the_event_of_somebody_erased_since_is_not_recorded_again(
     assert await number_of(process, "contacts") == 0
 
 
-async def test_an_id_counts_within_its_workspace(cast: Cast):
+async def test_an_id_counts_within_its_workspace(cast: Cast) -> None:
     event = {**SEEN, "id": "order-1", "createContact": True}
     ours = await cast.ed.made("/events", event)
     theirs = await cast.mallory.made("/events", event)
@@ -134,7 +136,7 @@ async def test_an_id_counts_within_its_workspace(cast: Cast):
 
 async def test_an_old_event_is_recorded_and_moves_nothing_unless_it_is_to_react(
     cast: Cast, process: Process
-):
+) -> None:
     await cast.ed.made("/workflows", STARTED)
     await cast.ed.made("/workflows", WAITING)
     ada = await cast.ed.made("/contacts", {**MATCH, "tags": ["cart"]})
@@ -155,7 +157,7 @@ async def test_an_old_event_is_recorded_and_moves_nothing_unless_it_is_to_react(
     assert "paid-3" in (await cast.vic.read(f"/contacts/{ada['id']}"))["tags"]
 
 
-async def test_what_is_no_event_is_named_alone_and_in_a_batch(cast: Cast, process: Process):
+async def test_what_is_no_event_is_named_alone_and_in_a_batch(cast: Cast, process: Process) -> None:
     await cast.ed.made("/contacts", MATCH)
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"name": "x"}, "/match"),
@@ -187,7 +189,7 @@ async def test_what_is_no_event_is_named_alone_and_in_a_batch(cast: Cast, proces
     assert await number_of(process, "contact_events") == 1
 
 
-async def test_each_of_a_batch_has_its_own_answer_in_order(cast: Cast, process: Process):
+async def test_each_of_a_batch_has_its_own_answer_in_order(cast: Cast, process: Process) -> None:
     for name in ("ada@example.com", "bob@x.test"):
         await cast.ed.made("/contacts", {"email": name, "metadata": {"crm": 7}})
     events = [
@@ -211,7 +213,7 @@ async def test_each_of_a_batch_has_its_own_answer_in_order(cast: Cast, process: 
     assert not later["outcomes"][0]["event"]["replayed"]
 
 
-async def test_a_batch_starts_runs_in_the_order_of_its_events(cast: Cast, process: Process):
+async def test_a_batch_starts_runs_in_the_order_of_its_events(cast: Cast, process: Process) -> None:
     await cast.ed.made("/workflows", STARTED)
     ada = await cast.ed.made("/contacts", MATCH)
     events = [{**SEEN, "name": "paid", "properties": {"total": n}} for n in range(3)]
@@ -222,7 +224,7 @@ async def test_a_batch_starts_runs_in_the_order_of_its_events(cast: Cast, proces
     assert [one["status"] for one in runs] == ["COMPLETED"] * 3
 
 
-async def test_a_batch_has_one_line_in_the_audit_trail(cast: Cast):
+async def test_a_batch_has_one_line_in_the_audit_trail(cast: Cast) -> None:
     await cast.ed.made("/contacts", MATCH)
     await cast.ed.made("/events/batch", {"events": [SEEN, {**SEEN, "match": {}}, SEEN]})
     newest = (await cast.olivia.read("/audit-logs"))["data"][0]
@@ -230,7 +232,7 @@ async def test_a_batch_has_one_line_in_the_audit_trail(cast: Cast):
     assert newest["changes"] == {"events": [None, 2]}
 
 
-async def test_a_batch_has_at_most_500_events(cast: Cast, process: Process):
+async def test_a_batch_has_at_most_500_events(cast: Cast, process: Process) -> None:
     await cast.ed.made("/contacts", MATCH)
     full = await cast.ed.made("/events/batch", {"events": [SEEN] * 500})
     assert (full["recorded"], full["refused"]) == (500, 0)
@@ -241,7 +243,7 @@ async def test_a_batch_has_at_most_500_events(cast: Cast, process: Process):
     assert await number_of(process, "contact_events") == 500
 
 
-async def test_a_body_is_as_large_as_any_other(cast: Cast):
+async def test_a_body_is_as_large_as_any_other(cast: Cast) -> None:
     large = {**SEEN, "properties": {"x": "y" * 60_000}}
     refused = await cast.ed.post("/events/batch", {"events": [large] * 20})
     assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
@@ -249,7 +251,7 @@ async def test_a_body_is_as_large_as_any_other(cast: Cast):
 
 async def test_who_exceeds_the_plan_is_refused_and_no_other(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setitem(PLANS, "growth", replace(PLANS["growth"], contacts=2))
     await cast.ed.made("/contacts", MATCH)
     new = [{**SEEN, "match": {"email": f"{n}@x.test"}, "createContact": True} for n in range(3)]
@@ -261,7 +263,9 @@ async def test_who_exceeds_the_plan_is_refused_and_no_other(
     assert (alone.status_code, alone.json()["code"]) == (403, "quota_exceeded")
 
 
-async def test_a_copy_by_idempotency_key_has_no_effect_of_its_own(cast: Cast, process: Process):
+async def test_a_copy_by_idempotency_key_has_no_effect_of_its_own(
+    cast: Cast, process: Process
+) -> None:
     await cast.ed.made("/contacts", MATCH)
     key = {"Idempotency-Key": "k"}
     first, again = [

@@ -14,11 +14,11 @@ NOTHING_IS = dict.fromkeys(jobs.KINDS, 0)
 NONE = {"providers": [], "overdue": NOTHING_IS}
 
 
-async def test_in_health_there_are_none(cast: Cast):
+async def test_in_health_there_are_none(cast: Cast) -> None:
     assert await cast.vic.read("/troubles") == NONE
 
 
-async def test_an_open_circuit_shows_until_it_closes(cast: Cast, process: Process):
+async def test_an_open_circuit_shows_until_it_closes(cast: Cast, process: Process) -> None:
     circuit = {"workspace_id": cast.vic.workspace_id, "channel": "email"}
     trouble = {"provider": "smtp", "code": "provider_misconfigured", "is_probe": False}
     async with process.database.write() as db:
@@ -37,7 +37,7 @@ async def test_an_open_circuit_shows_until_it_closes(cast: Cast, process: Proces
 
 
 @kinds
-async def test_work_is_overdue_after_five_minutes(cast: Cast, process: Process, kind: Kind):
+async def test_work_is_overdue_after_five_minutes(cast: Cast, process: Process, kind: Kind) -> None:
     async with process.database.write() as db:
         now = await db.now()
         for id, minutes in (("a", 4), ("b", 6), ("c", 60)):

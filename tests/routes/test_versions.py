@@ -10,7 +10,7 @@ from tests.cast import WEBHOOK, Cast, settle
 TAG = {"id": "tag", "type": "add_tag", "tag": "one"}
 
 
-async def test_a_version_stays_as_it_was_pinned(cast: Cast):
+async def test_a_version_stays_as_it_was_pinned(cast: Cast) -> None:
     draft = {"name": "W", "steps": [TAG]}
     url = f"/workflows/{(await cast.ed.made('/workflows', draft))['id']}"
     assert (await cast.vic.read(f"{url}/versions"))["data"] == []  # no run can have walked it
@@ -37,7 +37,7 @@ async def test_a_version_stays_as_it_was_pinned(cast: Cast):
     assert again.status_code == 304
 
 
-async def test_a_long_history_comes_in_pages(cast: Cast):
+async def test_a_long_history_comes_in_pages(cast: Cast) -> None:
     draft = {"name": "A", "state": "ACTIVE"}
     url = f"/automations/{(await cast.ed.made('/automations', draft))['id']}"
     for n in range(11):
@@ -54,7 +54,7 @@ async def test_a_long_history_comes_in_pages(cast: Cast):
     assert (await cast.vic.read(f"{url}/versions?createdAfter=2999-01-01T00:00:00Z"))["data"] == []
 
 
-async def test_what_is_no_version_is_not_found(cast: Cast):
+async def test_what_is_no_version_is_not_found(cast: Cast) -> None:
     url = f"/workflows/{(await cast.ed.made('/workflows', {'name': 'W', 'state': 'ACTIVE'}))['id']}"
     for version in ("0", "2", "01", "-1", "x", "99999999999", "1.0", "١"):
         response = await cast.vic.get(f"{url}/versions/{version}")
@@ -64,7 +64,7 @@ async def test_what_is_no_version_is_not_found(cast: Cast):
     assert (await cast.vic.get(f"{as_automation}/versions/1")).status_code == 404
 
 
-async def test_two_versions_are_compared_node_by_node(cast: Cast, process: Process):
+async def test_two_versions_are_compared_node_by_node(cast: Cast, process: Process) -> None:
     """And the runs that still walk each are counted."""
     pause = {"id": "pause", "type": "wait", "duration": "P1D"}
     more = {"type": "wait_for", "conditions": [{"event": "paid", "steps": [TAG]}], "timeout": "P1D"}
@@ -104,7 +104,7 @@ async def test_two_versions_are_compared_node_by_node(cast: Cast, process: Proce
     assert back["nodes"]["removed"] == [{"id": "more", "type": "wait_for"}]
 
 
-async def test_a_comparison_shows_no_credential(cast: Cast):
+async def test_a_comparison_shows_no_credential(cast: Cast) -> None:
     def asking(**data: Any) -> dict[str, Any]:
         ask = {"id": "ask", "type": "http_request", "data": {"method": "GET", **data}}
         edges = [{"source": "t", "target": "ask"}]
@@ -123,7 +123,7 @@ async def test_a_comparison_shows_no_credential(cast: Cast):
     assert (await cast.mallory.get(f"{url}/versions/1/diff/2")).status_code == 404
 
 
-async def test_another_credential_is_a_change_that_is_shown_masked(cast: Cast):
+async def test_another_credential_is_a_change_that_is_shown_masked(cast: Cast) -> None:
     def asking(key: str) -> dict[str, Any]:
         headers = {"Authorization": key}
         ask = {"type": "http_request", "method": "GET", "url": "https://crm.example"}

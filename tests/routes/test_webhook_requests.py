@@ -60,7 +60,7 @@ async def refused(cast: Cast, process: Process, sender: httpx2.AsyncClient) -> t
 
 async def test_every_request_is_shown_and_why_it_was_refused(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process, contactPath="customer.email", signingSecret=SECRET)
     nested = b'{"customer": {"mail": "ada@example.com"}, "email": "ada@example.com"}'
     good = b'{"customer": {"email": "ada@example.com"}}'
@@ -99,7 +99,7 @@ async def test_every_request_is_shown_and_why_it_was_refused(
 
 async def test_the_owner_is_told_which_kind_of_401_it_was(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process, signingSecret=SECRET)
     other = json.dumps(json.loads(EVENT), separators=(",", ":")).encode()
     answers = set()
@@ -123,7 +123,7 @@ async def test_the_owner_is_told_which_kind_of_401_it_was(
 
 async def test_a_member_retries_what_was_refused_and_it_becomes_one_run(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     _, id = await refused(cast, process, sender)
     again = await cast.ed.post(f"/webhook-requests/{id}/retry")
     assert (again.status_code, again.json()["code"]) == (404, "contact_not_found")
@@ -148,7 +148,7 @@ async def test_a_member_retries_what_was_refused_and_it_becomes_one_run(
 
 async def test_a_copy_of_a_retry_gets_its_first_answer_again(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     _, id = await refused(cast, process, sender)
     url = f"/webhook-requests/{id}/retry"
     for key in ("k" * 256, ""):
@@ -175,7 +175,7 @@ async def test_a_copy_of_a_retry_gets_its_first_answer_again(
 
 async def test_retries_with_one_key_at_once_are_one_run(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     _, id = await refused(cast, process, sender)
     await cast.ed.made("/contacts", {"email": "ada@example.com"})
     url, keyed = f"/webhook-requests/{id}/retry", {"Idempotency-Key": "k"}
@@ -189,7 +189,7 @@ async def test_retries_with_one_key_at_once_are_one_run(
 
 async def test_a_retry_that_could_not_be_recorded_is_the_same_run_when_it_is_sent_again(
     cast: Cast, process: Process, sender: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """The run is committed before the transaction of the key."""
     _, id = await refused(cast, process, sender)
     await cast.ed.made("/contacts", {"email": "ada@example.com"})
@@ -215,7 +215,7 @@ async def test_a_retry_that_could_not_be_recorded_is_the_same_run_when_it_is_sen
 
 async def test_who_cannot_read_the_answer_to_a_retry_starts_no_run(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     _, id = await refused(cast, process, sender)
     await cast.ed.made("/contacts", {"email": "ada@example.com"})
     answer = await cast.ed.post(f"/webhook-requests/{id}/retry", headers={"Accept": "text/html"})
@@ -225,7 +225,7 @@ async def test_who_cannot_read_the_answer_to_a_retry_starts_no_run(
 
 async def test_a_retry_and_the_sender_s_own_are_one_run(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process, createContact=False)
     assert (await send(sender, mine.token, Idempotency_Key="k")).status_code == 404
     [request] = await mine.requests(cast.vic)
@@ -238,7 +238,7 @@ async def test_a_retry_and_the_sender_s_own_are_one_run(
 
 async def test_a_member_vouches_for_the_signature_and_for_nothing_else(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process, signingSecret=SECRET)
     for body, status in ((EVENT, 202), (b"{", 400), (b"[]", 422), (b"{}", 422)):
         assert (await send(sender, mine.token, body)).status_code == 401
@@ -250,7 +250,7 @@ async def test_a_member_vouches_for_the_signature_and_for_nothing_else(
 
 async def test_today_s_configuration_decides(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine, id = await refused(cast, process, sender)
     await cast.ed.patch(mine.url, {"state": "PAUSED"})
     paused = await cast.ed.post(f"/webhook-requests/{id}/retry")
@@ -262,7 +262,7 @@ async def test_today_s_configuration_decides(
 
 async def test_what_was_not_kept_whole_is_not_retried(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process, createContact=False)
     large = b'{"email": "ada@example.com", "pad": "' + b"x" * 65_536 + b'"}'
     assert (await send(sender, mine.token, large)).status_code == 404
@@ -276,7 +276,7 @@ async def test_what_was_not_kept_whole_is_not_retried(
 
 async def test_the_path_picker_tells_what_came_and_what_would_find_a_contact(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     await cast.adam.patch("/settings/workspace", {"country": "US"})
     for number in range(10):
         await cast.ed.made("/contacts", {"metadata": {"crmId": f"crm-{number}"}})
@@ -332,7 +332,7 @@ async def test_the_path_picker_tells_what_came_and_what_would_find_a_contact(
 
 async def test_strangers_without_the_secret_do_not_paint_the_picture(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process, signingSecret=SECRET)
     assert (await send(sender, mine.token, b'{"evil": 1}')).status_code == 401
     body = (PAYLOADS / "form-builder.json").read_bytes()
@@ -345,7 +345,7 @@ async def test_strangers_without_the_secret_do_not_paint_the_picture(
     assert "evil" not in paths
 
 
-async def test_of_a_new_webhook_the_picker_knows_nothing_yet(cast: Cast, process: Process):
+async def test_of_a_new_webhook_the_picker_knows_nothing_yet(cast: Cast, process: Process) -> None:
     mine = await hook(cast, process)
     schema = await cast.vic.read(f"{mine.url}/webhook-schema")
     assert schema == {"paths": [], "lookups": []}
@@ -356,7 +356,7 @@ async def test_of_a_new_webhook_the_picker_knows_nothing_yet(cast: Cast, process
 
 async def test_a_rotated_webhook_url_is_another_and_the_old_one_is_dead_at_once(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     mine = await hook(cast, process)
     assert (await send(sender, mine.token)).status_code == 202
     async with sending(process, any_address()) as elsewhere:
@@ -375,7 +375,7 @@ async def test_a_rotated_webhook_url_is_another_and_the_old_one_is_dead_at_once(
 
 async def test_a_pause_keeps_the_url_and_a_draft_may_have_one_before_it_is_active(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     draft = await cast.ed.made("/automations", {"name": "A", "trigger": WEBHOOK})
     url = f"/automations/{draft['id']}"
     assert draft["trigger"]["webhookUrl"] is None
@@ -388,7 +388,7 @@ async def test_a_pause_keeps_the_url_and_a_draft_may_have_one_before_it_is_activ
         assert (await send(sender, token)).status_code == status, state
 
 
-async def test_what_takes_no_webhooks_has_no_url(cast: Cast):
+async def test_what_takes_no_webhooks_has_no_url(cast: Cast) -> None:
     by_hand = await cast.ed.made("/workflows", {"name": "W"})
     over = await cast.ed.made("/workflows", {"name": "W", "trigger": WEBHOOK})
     await cast.ed.patch(f"/workflows/{over['id']}", {"state": "ARCHIVED"})

@@ -95,7 +95,7 @@ async def runs(process: Process) -> int:
 
 async def test_an_accepted_event_is_answered_with_ids_that_work_at_once(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     token = await hook(process, cast.ed.workspace_id)
     response = await send(sender, token)
     assert response.status_code == 202
@@ -109,7 +109,7 @@ async def test_an_accepted_event_is_answered_with_ids_that_work_at_once(
         assert refused(await cast.mallory.get(url)) == (404, "not_found")
 
 
-async def test_the_checks_come_in_the_contract_s_order(process: Process, acme: str):
+async def test_the_checks_come_in_the_contract_s_order(process: Process, acme: str) -> None:
     """Each request passes one check more than the one before, and fails all that follow."""
     token = await hook(process, acme, trigger={**WEBHOOK, "createContact": False}, secret=SECRET)
     open_token = await hook(process, acme)
@@ -140,7 +140,7 @@ async def test_the_checks_come_in_the_contract_s_order(process: Process, acme: s
         assert (await send(free, open_token, nobody)).status_code == 202
 
 
-async def test_only_post_is_taken(process: Process, acme: str, sender: httpx2.AsyncClient):
+async def test_only_post_is_taken(process: Process, acme: str, sender: httpx2.AsyncClient) -> None:
     token = await hook(process, acme)
     for method in ("GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "BREW"):
         response = await sender.request(method, IN + token, headers={"Content-Type": JSON})
@@ -152,7 +152,7 @@ async def test_only_post_is_taken(process: Process, acme: str, sender: httpx2.As
 
 async def test_whatever_is_no_token_is_answered_like_an_unknown_one(
     process: Process, acme: str, served: Served
-):
+) -> None:
     token = await hook(process, acme)
     async with served.client() as client:
         unknown = await send(client, UNKNOWN)
@@ -182,7 +182,7 @@ async def posted(connection: Connection, path: str, body: bytes = EVENT, *more: 
 
 async def test_json_is_recognised_however_it_is_spelled(
     process: Process, acme: str, sender: httpx2.AsyncClient
-):
+) -> None:
     token = await hook(process, acme)
     for content_type, status in (
         ("application/json; charset=utf-8", 202),
@@ -213,7 +213,7 @@ async def test_json_is_recognised_however_it_is_spelled(
 
 async def test_a_body_is_taken_as_it_is_or_not_at_all(
     process: Process, acme: str, sender: httpx2.AsyncClient
-):
+) -> None:
     token = await hook(process, acme)
     bomb = gzip.compress(b'{"email": "ada@example.com", "pad": "' + b" " * 10_000_000 + b'"}')
     for encoding, body in (
@@ -235,7 +235,7 @@ def padded(length: int) -> bytes:
 
 async def test_a_body_has_at_most_a_mebibyte_however_it_is_framed(
     process: Process, acme: str, served: Served
-):
+) -> None:
     token = await hook(process, acme)
     cap = process.settings.max_body_bytes
     assert cap == 1_048_576
@@ -267,7 +267,7 @@ async def chunks(body: bytes, size: int) -> AsyncIterator[bytes]:
 
 async def test_a_chunked_body_is_signed_without_its_chunks(
     process: Process, acme: str, served: Served
-):
+) -> None:
     token = await hook(process, acme, secret=SECRET)
     request = head(
         "POST",
@@ -293,7 +293,7 @@ def parts(data: bytes, *, byte_by_byte: bool) -> Iterable[bytes]:
 
 async def test_a_request_that_is_framed_wrongly_starts_nothing(
     process: Process, acme: str, served: Served
-):
+) -> None:
     token = await hook(process, acme)
     chunked, json = "Transfer-Encoding: chunked", f"Content-Type: {JSON}"
     length = len(EVENT)
@@ -317,7 +317,7 @@ async def test_a_request_that_is_framed_wrongly_starts_nothing(
 
 async def test_a_client_that_goes_away_before_its_end_starts_nothing_and_alarms_nobody(
     process: Process, acme: str, records: Records
-):
+) -> None:
     token = await hook(process, acme)
     app = Watched(web(process))
     json = f"Content-Type: {JSON}"
@@ -356,7 +356,7 @@ class Watched:
 
 async def test_who_asks_first_is_told_to_continue_or_not(
     process: Process, acme: str, served: Served
-):
+) -> None:
     token = await hook(process, acme)
     expect, json = "Expect: 100-continue", f"Content-Type: {JSON}"
     async with served.connection() as connection:
@@ -372,7 +372,9 @@ async def test_who_asks_first_is_told_to_continue_or_not(
             assert (await connection.answer()).status == status, path
 
 
-async def test_an_answer_tells_no_more_than_it_must(process: Process, acme: str, served: Served):
+async def test_an_answer_tells_no_more_than_it_must(
+    process: Process, acme: str, served: Served
+) -> None:
     token = await hook(process, acme)
     async with served.connection() as connection:
         for path, status in ((IN + token, 202), (IN + UNKNOWN, 404)):
@@ -392,7 +394,7 @@ async def test_an_answer_tells_no_more_than_it_must(process: Process, acme: str,
 
 async def test_a_signature_is_one_header_with_sixty_four_hex_digits(
     process: Process, acme: str, served: Served
-):
+) -> None:
     token = await hook(process, acme, secret=SECRET)
     good = signed(EVENT).encode()
     digits = good.removeprefix(b"sha256=")
@@ -431,7 +433,7 @@ async def test_a_signature_is_one_header_with_sixty_four_hex_digits(
 
 async def test_the_old_secret_dies_in_every_process_the_moment_the_change_is_answered(
     cast: Cast, process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     trigger = {**WEBHOOK, "signingSecret": "secret number 0 of this test"}
     made = await cast.ed.made("/workflows", {"name": "W", "state": "ACTIVE", "trigger": trigger})
     token = made["trigger"]["webhookUrl"].rpartition("/")[2]
@@ -452,7 +454,7 @@ async def test_the_old_secret_dies_in_every_process_the_moment_the_change_is_ans
 
 async def test_the_hundred_and_twenty_first_event_in_a_minute_is_refused(
     process: Process, acme: str, sender: httpx2.AsyncClient
-):
+) -> None:
     token = await hook(process, acme)
     for number in range(117):
         response = await send(sender, ("short", UNKNOWN, "a/b")[number % 3])
@@ -491,14 +493,14 @@ FORGERIES: list[list[tuple[str, str]]] = [
 
 async def test_without_proxies_no_header_changes_where_a_request_comes_from(
     process: Process, sender: httpx2.AsyncClient
-):
+) -> None:
     await exhausted(sender)
     for forged in FORGERIES:
         response = await sender.post(IN + "short", content=EVENT, headers=forged)
         assert response.status_code == 429, forged
 
 
-async def test_behind_one_proxy_the_last_of_the_first_line_decides(process: Process):
+async def test_behind_one_proxy_the_last_of_the_first_line_decides(process: Process) -> None:
     router, peer, other = any_address(), any_address(), any_address()
     async with sending(process, router, trusted_hops=1) as client:
         await exhausted(client, X_Forwarded_For=peer)
@@ -522,7 +524,7 @@ async def test_behind_one_proxy_the_last_of_the_first_line_decides(process: Proc
             assert response.status_code == status, lines
 
 
-async def test_one_subscriber_s_whole_network_is_one_sender(process: Process):
+async def test_one_subscriber_s_whole_network_is_one_sender(process: Process) -> None:
     """IPv6: a subscriber is given a /64 and may use every address of it."""
     network = f"2001:db8:{secrets.randbelow(2**16):x}:{secrets.randbelow(2**16):x}"
     async with sending(process, any_address(), trusted_hops=1) as client:
@@ -541,7 +543,7 @@ async def test_one_subscriber_s_whole_network_is_one_sender(process: Process):
 
 async def test_a_long_body_counts_for_the_workspace_of_its_token(
     process: Process, acme: str, address: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     counted: list[str] = []
     monkeypatch.setattr(
         Hold, "belongs_to", lambda _hold, workspace_id: counted.append(workspace_id)
@@ -555,7 +557,7 @@ async def test_a_long_body_counts_for_the_workspace_of_its_token(
     assert counted == [acme]
 
 
-async def test_who_presses_a_button_has_no_long_body_read(process: Process, address: str):
+async def test_who_presses_a_button_has_no_long_body_read(process: Process, address: str) -> None:
     async with sending(process, address) as client:
         answer = await client.post("/sandbox/checkouts/x/complete", content=b"x" * 20_000)
     assert answer.status_code == 413

@@ -55,7 +55,7 @@ async def send(cast: Cast, workflow: dict[str, Any], secret: str | None = None) 
 # --- drafts ---------------------------------------------------------------------------------------
 
 
-async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: Cast):
+async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: Cast) -> None:
     response = await cast.ed.post(WORKFLOWS, WELCOME)
     assert response.status_code == 201
     made = response.json()
@@ -84,7 +84,7 @@ async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: C
     assert await cast.vic.read(response.headers["Location"]) == {**made, "trigger": trigger}
 
 
-async def test_a_name_is_enough_for_a_draft(cast: Cast):
+async def test_a_name_is_enough_for_a_draft(cast: Cast) -> None:
     made = await cast.ed.made(WORKFLOWS, {"name": "Later"})
     assert (made["state"], made["steps"], made["trigger"]["source"]) == ("DRAFT", [], "manual")
 
@@ -136,7 +136,7 @@ BAD_PATHS = [
 ]
 
 
-async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast):
+async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast) -> None:
     made = await cast.ed.made(WORKFLOWS, WELCOME)
     url = f"{WORKFLOWS}/{made['id']}"
     for values, wrong in WRONG:
@@ -150,7 +150,7 @@ async def test_what_not_even_a_draft_may_hold_is_named(cast: Cast):
     assert await cast.ed.read(url) == made
 
 
-async def test_a_draft_may_be_unfinished_and_says_so_when_it_is_activated(cast: Cast):
+async def test_a_draft_may_be_unfinished_and_says_so_when_it_is_activated(cast: Cast) -> None:
     unfinished = {
         "name": "Unfinished",
         "trigger": {"source": "inbound_webhook"},
@@ -187,7 +187,7 @@ async def test_a_draft_may_be_unfinished_and_says_so_when_it_is_activated(cast: 
     }
 
 
-async def test_a_template_of_another_workspace_is_as_unknown_as_any(cast: Cast):
+async def test_a_template_of_another_workspace_is_as_unknown_as_any(cast: Cast) -> None:
     template = {"name": "T", "channel": "email", "content": {"subject": "s", "html": "h"}}
     theirs = (await cast.mallory.made("/templates", template))["id"]
     ours = (await cast.ed.made("/templates", template))["id"]
@@ -204,7 +204,7 @@ async def test_a_template_of_another_workspace_is_as_unknown_as_any(cast: Cast):
 # --- activation -----------------------------------------------------------------------------------
 
 
-async def test_activation_mints_a_url_of_thirty_characters_that_works_at_once(cast: Cast):
+async def test_activation_mints_a_url_of_thirty_characters_that_works_at_once(cast: Cast) -> None:
     made = await cast.ed.made(WORKFLOWS, WELCOME)
     response = await cast.ed.patch(
         f"{WORKFLOWS}/{made['id']}", {"state": "ACTIVE"}, headers={"Host": "evil.example"}
@@ -216,7 +216,7 @@ async def test_activation_mints_a_url_of_thirty_characters_that_works_at_once(ca
     assert (await send(cast, active)).status_code == 202
 
 
-async def test_the_url_stays_the_same_through_a_pause_that_closes_it(cast: Cast):
+async def test_the_url_stays_the_same_through_a_pause_that_closes_it(cast: Cast) -> None:
     active = await activated(cast)
     url = f"{WORKFLOWS}/{active['id']}"
     for state, status in (("PAUSED", 404), ("ACTIVE", 202), ("PAUSED", 404), ("ARCHIVED", 404)):
@@ -228,7 +228,7 @@ async def test_the_url_stays_the_same_through_a_pause_that_closes_it(cast: Cast)
         assert (await send(cast, active)).status_code == status
 
 
-async def test_a_workflow_that_takes_no_webhooks_gets_no_url(cast: Cast):
+async def test_a_workflow_that_takes_no_webhooks_gets_no_url(cast: Cast) -> None:
     manual = await activated(cast, trigger={"source": "manual"})
     assert manual["trigger"]["webhookUrl"] is None
     url = f"{WORKFLOWS}/{manual['id']}"
@@ -249,7 +249,7 @@ LEADING_TO = {"DRAFT": (), "ACTIVE": ("ACTIVE",), "PAUSED": ("ACTIVE", "PAUSED")
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_a_state_changes_along_its_ways_only(cast: Cast, state: str):
+async def test_a_state_changes_along_its_ways_only(cast: Cast, state: str) -> None:
     ways = set()
     for wanted in STATES:
         url = f"{WORKFLOWS}/{(await cast.ed.made(WORKFLOWS, WELCOME))['id']}"
@@ -266,7 +266,7 @@ async def test_a_state_changes_along_its_ways_only(cast: Cast, state: str):
 
 async def test_an_archived_workflow_is_final_and_its_runs_are_cancelled(
     cast: Cast, process: Process
-):
+) -> None:
     active = await activated(cast, steps=[WAIT, SEND_HELLO])
     run_id = (await send(cast, active)).json()["runId"]
     await settle(process)
@@ -282,7 +282,7 @@ async def test_an_archived_workflow_is_final_and_its_runs_are_cancelled(
     assert (await cast.ed.read(url))["state"] == "ARCHIVED"
 
 
-async def test_there_is_no_delete(cast: Cast):
+async def test_there_is_no_delete(cast: Cast) -> None:
     made = await cast.ed.made(WORKFLOWS, WELCOME)
     response = await cast.olivia.delete(f"{WORKFLOWS}/{made['id']}")
     assert refused(response) == (405, "method_not_allowed")
@@ -290,7 +290,7 @@ async def test_there_is_no_delete(cast: Cast):
     assert "DELETE" not in response.headers["Allow"]
 
 
-async def test_warnings_are_told_and_do_not_stop_an_activation(cast: Cast):
+async def test_warnings_are_told_and_do_not_stop_an_activation(cast: Cast) -> None:
     by_id = {"source": "inbound_webhook", "contactLookup": "contact_id", "createContact": True}
     for changed, warned in (
         ({"steps": []}, {"does_nothing": "/steps"}),
@@ -312,7 +312,7 @@ async def test_warnings_are_told_and_do_not_stop_an_activation(cast: Cast):
         assert all(one["message"] for one in findings)
 
 
-async def test_a_trigger_says_what_starts_it(cast: Cast):
+async def test_a_trigger_says_what_starts_it(cast: Cast) -> None:
     incomplete = (
         ({"source": "tag_added"}, "/trigger/tag"),
         ({"source": "event", "tag": "vip"}, "/trigger/name"),
@@ -334,7 +334,7 @@ async def test_a_trigger_says_what_starts_it(cast: Cast):
         assert pointers(await cast.ed.post(WORKFLOWS, body)) == [f"/trigger/{next(iter(wrong))}"]
 
 
-async def test_what_a_step_starts_must_be_there_and_not_lead_back(cast: Cast):
+async def test_what_a_step_starts_must_be_there_and_not_lead_back(cast: Cast) -> None:
     def starting(*ids: str) -> dict[str, Any]:
         return {"steps": [{"type": "start_workflow", "workflowId": id} for id in ids]}
 
@@ -365,7 +365,7 @@ async def test_what_a_step_starts_must_be_there_and_not_lead_back(cast: Cast):
 
 async def test_a_change_that_matters_is_a_new_version_and_runs_keep_theirs(
     cast: Cast, process: Process
-):
+) -> None:
     active = await activated(cast, steps=[WAIT])
     url = f"{WORKFLOWS}/{active['id']}"
     old = (await send(cast, active)).json()["runId"]
@@ -387,7 +387,7 @@ async def test_a_change_that_matters_is_a_new_version_and_runs_keep_theirs(
         assert (run["version"], run["status"]) == (version, status)
 
 
-async def test_a_change_that_cannot_run_leaves_the_active_workflow_as_it_was(cast: Cast):
+async def test_a_change_that_cannot_run_leaves_the_active_workflow_as_it_was(cast: Cast) -> None:
     active = await activated(cast)
     url = f"{WORKFLOWS}/{active['id']}"
     response = await cast.ed.patch(url, {"name": "New", "steps": [{"type": "wait"}]})
@@ -395,7 +395,7 @@ async def test_a_change_that_cannot_run_leaves_the_active_workflow_as_it_was(cas
     assert await cast.ed.read(url) == active
 
 
-async def test_if_match_guards_a_change(cast: Cast):
+async def test_if_match_guards_a_change(cast: Cast) -> None:
     made = await cast.ed.made(WORKFLOWS, WELCOME)
     url = f"{WORKFLOWS}/{made['id']}"
     first = await cast.ed.patch(url, {"name": "One"}, headers={"If-Match": '"1"'})
@@ -408,7 +408,7 @@ async def test_if_match_guards_a_change(cast: Cast):
 # --- the trigger and its secret -------------------------------------------------------------------
 
 
-async def test_a_patch_keeps_what_it_does_not_name_of_the_trigger(cast: Cast):
+async def test_a_patch_keeps_what_it_does_not_name_of_the_trigger(cast: Cast) -> None:
     defaults = {"firstName": "Friend", "tags": ["lead"], "metadata": {"score": 1.5, "n": 1}}
     made = await cast.ed.made(
         WORKFLOWS, {**WELCOME, "trigger": {**WEBHOOK, "contactDefaults": defaults}}
@@ -431,7 +431,7 @@ async def test_a_patch_keeps_what_it_does_not_name_of_the_trigger(cast: Cast):
 
 async def test_the_secret_is_never_read_back_and_stays_until_it_is_replaced_or_removed(
     cast: Cast,
-):
+) -> None:
     active = await activated(cast, trigger={**WEBHOOK, "signingSecret": SECRET})
     url = f"{WORKFLOWS}/{active['id']}"
     longest = "é" * 1_024
@@ -461,7 +461,7 @@ async def test_the_secret_is_never_read_back_and_stays_until_it_is_replaced_or_r
 
 
 @pytest.mark.parametrize("path", ["/workflows", "/automations"])
-async def test_a_null_for_the_trigger_takes_no_secret_away(cast: Cast, path: str):
+async def test_a_null_for_the_trigger_takes_no_secret_away(cast: Cast, path: str) -> None:
     signed = {"name": "Signed", "trigger": {**WEBHOOK, "signingSecret": SECRET}}
     made = await cast.ed.made(path, signed)
     url = f"{path}/{made['id']}"
@@ -475,7 +475,7 @@ async def test_a_null_for_the_trigger_takes_no_secret_away(cast: Cast, path: str
 # --- what goes on ---------------------------------------------------------------------------------
 
 
-async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Process):
+async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Process) -> None:
     hold = {"id": "hold", **WAIT}
     tag = {"id": "tag", "type": "add_tag", "tag": "seen"}
     active = await activated(cast, steps=[tag, hold])
@@ -496,7 +496,7 @@ async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Proces
 
 async def test_what_goes_on_changes_the_tag_and_stands_in_nobody_s_way(
     cast: Cast, process: Process
-):
+) -> None:
     active = await activated(cast, steps=[{"id": "hold", **WAIT}])
     url = f"{WORKFLOWS}/{active['id']}"
     quiet = await cast.vic.get(url)
@@ -523,14 +523,16 @@ async def test_what_goes_on_changes_the_tag_and_stands_in_nobody_s_way(
 
 
 @pytest.mark.parametrize("path", [WORKFLOWS, "/automations"])
-async def test_a_read_tells_the_warnings_that_the_activation_told(cast: Cast, path: str):
+async def test_a_read_tells_the_warnings_that_the_activation_told(cast: Cast, path: str) -> None:
     made = await cast.ed.made(path, {"name": "N", "trigger": WEBHOOK, "state": "ACTIVE"})
     assert [one["code"] for one in made["findings"]] == ["does_nothing"]
     assert (await cast.vic.read(f"{path}/{made['id']}"))["findings"] == made["findings"]
 
 
 @pytest.mark.parametrize("change", [{"state": "ARCHIVED"}, {"trigger": {"source": "manual"}}])
-async def test_a_url_that_answers_404_for_good_is_not_shown(cast: Cast, change: dict[str, Any]):
+async def test_a_url_that_answers_404_for_good_is_not_shown(
+    cast: Cast, change: dict[str, Any]
+) -> None:
     active = await activated(cast)
     url = f"{WORKFLOWS}/{active['id']}"
     changed = (await cast.ed.patch(url, change)).json()
@@ -542,7 +544,7 @@ async def test_a_url_that_answers_404_for_good_is_not_shown(cast: Cast, change: 
 # --- lists ----------------------------------------------------------------------------------------
 
 
-async def test_lists_leave_out_the_steps_and_filter_by_state_and_name(cast: Cast):
+async def test_lists_leave_out_the_steps_and_filter_by_state_and_name(cast: Cast) -> None:
     draft = await cast.ed.made(WORKFLOWS, {"name": "Draft"})
     active = await activated(cast)
     archived = await cast.ed.made(WORKFLOWS, {"name": "Draft"})
@@ -565,7 +567,7 @@ async def test_lists_leave_out_the_steps_and_filter_by_state_and_name(cast: Cast
         assert pointers(await cast.vic.get(WORKFLOWS + query)) == wrong
 
 
-async def test_a_list_comes_in_pages(cast: Cast):
+async def test_a_list_comes_in_pages(cast: Cast) -> None:
     made = [(await cast.ed.made(WORKFLOWS, {"name": f"w{n}"}))["id"] for n in range(3)]
     first = await cast.vic.read(f"{WORKFLOWS}?limit=2")
     rest = await cast.vic.read(f"{WORKFLOWS}?limit=2&cursor={first['nextCursor']}")
@@ -573,14 +575,14 @@ async def test_a_list_comes_in_pages(cast: Cast):
     assert rest["nextCursor"] is None
 
 
-async def test_an_automation_is_no_workflow(cast: Cast):
+async def test_an_automation_is_no_workflow(cast: Cast) -> None:
     automation = await cast.ed.made("/automations", {"name": "A"})
     url = f"{WORKFLOWS}/{automation['id']}"
     for response in (await cast.ed.get(url), await cast.ed.patch(url, {"name": "B"})):
         assert refused(response) == (404, "not_found")
 
 
-async def test_all_that_was_said_of_a_trigger_is_told_again(cast: Cast):
+async def test_all_that_was_said_of_a_trigger_is_told_again(cast: Cast) -> None:
     text = {
         "source": "inbound_webhook",
         "contactLookup": "contact_id",

@@ -56,7 +56,7 @@ def bearer(signed_in: dict[str, Any]) -> dict[str, str]:
 
 async def test_a_person_founds_another_workspace_and_owns_it(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     headers = bearer(await sign_in(cast.ed))
     response = await visitor.post("/workspaces", json={"name": "Ed's own"}, headers=headers)
     assert response.status_code == 201
@@ -75,7 +75,7 @@ async def test_a_person_founds_another_workspace_and_owns_it(
 
 async def test_a_person_s_workspaces_come_a_page_at_a_time(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     headers = bearer(await sign_in(cast.ed))
     for name in ("Two", "Three"):
         await visitor.post("/workspaces", json={"name": name}, headers=headers)
@@ -90,7 +90,7 @@ async def test_a_person_s_workspaces_come_a_page_at_a_time(
 
 async def test_a_key_knows_its_own_workspace_only_and_founds_none(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     headers = bearer(await sign_in(cast.ed))
     await visitor.post("/workspaces", json={"name": "Ed's own"}, headers=headers)
     listed = (await cast.ed.read("/workspaces"))["data"]
@@ -104,7 +104,7 @@ async def test_a_key_knows_its_own_workspace_only_and_founds_none(
 
 async def test_where_registration_is_closed_nobody_founds_a_workspace(
     cast: Cast, process: Process, sign_in: SignIn
-):
+) -> None:
     headers = bearer(await sign_in(cast.ed))
     settings = replace(process.settings, registration="closed")
     async with visiting(replace(process, settings=settings)) as client:
@@ -114,7 +114,7 @@ async def test_where_registration_is_closed_nobody_founds_a_workspace(
 
 async def test_nobody_owns_more_than_twenty_workspaces(
     cast: Cast, process: Process, sign_in: SignIn, visitor: httpx2.AsyncClient
-):
+) -> None:
     headers = bearer(await sign_in(cast.olivia))
     for number in range(19):
         new = {"name": f"Number {number}"}
@@ -128,7 +128,7 @@ async def test_nobody_owns_more_than_twenty_workspaces(
 
 async def test_in_production_nobody_makes_more_than_five_a_day(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient
-):
+) -> None:
     """Those that they have deleted since count too, however they are made."""
     live = replace(process, settings=replace(process.settings, environment="production"))
     headers = {"Authorization": f"Bearer {await session(live, cast.ed)}"}
@@ -153,7 +153,7 @@ async def test_in_production_nobody_makes_more_than_five_a_day(
 
 async def test_switching_acts_in_another_workspace_with_the_role_there(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn, token_to: Letter
-):
+) -> None:
     await cast.mallory.made("/memberships", {"email": cast.ed.email, "role": "admin"})
     given = {"token": await token_to(cast.ed.email), "password": PASSWORD}
     await visitor.post("/memberships/invitations/accept", json=given)
@@ -172,7 +172,7 @@ async def test_switching_acts_in_another_workspace_with_the_role_there(
 
 async def test_a_switched_session_ends_when_the_first_one_would_have(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     here = await sign_in(cast.ed)
     wanted = {"workspaceId": cast.ed.workspace_id}
     await visitor.post("/auth/switch", json=wanted, headers=bearer(here))
@@ -184,7 +184,7 @@ async def test_a_switched_session_ends_when_the_first_one_would_have(
 
 async def test_nobody_switches_to_a_workspace_of_others(
     cast: Cast, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     headers = bearer(await sign_in(cast.ed))
     answers = []
     for id in (cast.mallory.workspace_id, "ws_" + "0" * 26):
@@ -194,7 +194,7 @@ async def test_nobody_switches_to_a_workspace_of_others(
     assert answers[0] == answers[1]
 
 
-async def test_a_key_does_not_switch(cast: Cast, visitor: httpx2.AsyncClient):
+async def test_a_key_does_not_switch(cast: Cast, visitor: httpx2.AsyncClient) -> None:
     response = await replace(cast.ed, client=visitor).post(
         "/auth/switch", {"workspaceId": cast.ed.workspace_id}
     )
@@ -212,7 +212,9 @@ async def end(cast: Cast, name: str = "Acme", **headers: str) -> httpx2.Response
     ("body", "wrong"),
     [({"name": "acme"}, "/name"), ({"name": ""}, "/name"), ({}, "/name"), ({"id": 1}, "/name")],
 )
-async def test_a_workspace_ends_only_with_its_name_repeated(cast: Cast, body: Any, wrong: str):
+async def test_a_workspace_ends_only_with_its_name_repeated(
+    cast: Cast, body: Any, wrong: str
+) -> None:
     response = await cast.olivia.delete("/settings/workspace", json=body)
     assert refused(response) == (422, "invalid")
     assert wrong in [error["pointer"] for error in response.json()["errors"]]
@@ -220,19 +222,19 @@ async def test_a_workspace_ends_only_with_its_name_repeated(cast: Cast, body: An
 
 
 @pytest.mark.parametrize("name", ["vic", "ed", "adam"])
-async def test_only_an_owner_ends_a_workspace(cast: Cast, name: str):
+async def test_only_an_owner_ends_a_workspace(cast: Cast, name: str) -> None:
     response = await cast.people[name].delete("/settings/workspace", json={"name": "Acme"})
     assert refused(response) == (403, "forbidden")
 
 
-async def test_a_workspace_that_has_changed_is_not_ended(cast: Cast):
+async def test_a_workspace_that_has_changed_is_not_ended(cast: Cast) -> None:
     assert refused(await end(cast, **{"If-Match": '"9"'})) == (412, "stale")
     assert (await end(cast, **{"If-Match": '"1"'})).status_code == 204
 
 
 async def test_every_way_in_is_shut_at_once(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     signed_in = await sign_in(cast.ed)
     token = await hook(process, cast.ed.workspace_id)
     assert (await end(cast)).status_code == 204
@@ -248,7 +250,7 @@ async def test_every_way_in_is_shut_at_once(
 
 async def test_a_membership_that_came_too_late_lets_nobody_in(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient
-):
+) -> None:
     """One that waited for the workspace's lock while it was closed."""
     await end(cast)
     async with process.database.write() as db:
@@ -265,7 +267,7 @@ async def test_a_membership_that_came_too_late_lets_nobody_in(
     assert refused(response) == (404, "not_found")
 
 
-async def test_what_is_under_way_stops(cast: Cast, process: Process):
+async def test_what_is_under_way_stops(cast: Cast, process: Process) -> None:
     """One run waits, one is about to send, and one message is due."""
     waits = [{"id": "w", "type": "wait", "duration": "P1D"}, SEND_HELLO]
     for steps in (waits, [SEND_HELLO]):
@@ -284,7 +286,7 @@ async def test_what_is_under_way_stops(cast: Cast, process: Process):
 
 async def test_all_of_it_goes_a_batch_at_a_time_and_nothing_else(
     cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn
-):
+) -> None:
     for who in (cast.olivia, cast.mallory):
         await sign_in(who)
         await one_of_everything(who, process)
@@ -304,7 +306,7 @@ async def test_all_of_it_goes_a_batch_at_a_time_and_nothing_else(
 
 async def test_whoever_is_left_without_a_workspace_registers_a_new_one(
     cast: Cast, visitor: httpx2.AsyncClient
-):
+) -> None:
     """With their own password: the account is still theirs."""
     await cast.mallory.delete("/settings/workspace", json={"name": "Rival"})
     again = {"email": cast.mallory.email, "name": "M", "workspaceName": "Rival again"}
@@ -322,7 +324,7 @@ async def test_whoever_is_left_without_a_workspace_registers_a_new_one(
 
 async def test_whoever_forgot_the_password_too_is_told_what_helps(
     cast: Cast, visitor: httpx2.AsyncClient
-):
+) -> None:
     """In words that are the same for everybody: that somebody has no workspace is nobody's news."""
     await cast.mallory.delete("/settings/workspace", json={"name": "Rival"})
     guess = {"password": "a guessed password", "name": "M", "workspaceName": "Rival again"}
@@ -335,7 +337,7 @@ async def test_whoever_forgot_the_password_too_is_told_what_helps(
     assert "have a workspace invite the address" in listed[0]
 
 
-async def test_a_batch_has_an_end(cast: Cast, process: Process):
+async def test_a_batch_has_an_end(cast: Cast, process: Process) -> None:
     for number in range(5):
         await cast.ed.made("/contacts", {"email": f"n{number}@acme.test", "tags": ["a", "b"]})
     await end(cast)
@@ -348,7 +350,7 @@ async def test_a_batch_has_an_end(cast: Cast, process: Process):
     assert {before - after for before, after in pairwise(left)} <= {0, 2, 4}  # never all at once
 
 
-async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Process):
+async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Process) -> None:
     await end(cast)
     outcomes = await asyncio.gather(*(closure.remove_batch(process) for _ in range(4)))
     assert any(outcomes)
@@ -356,7 +358,7 @@ async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Proc
         assert await workspaces.closed(db) is None
 
 
-def test_every_table_of_a_workspace_is_known_to_its_end():
+def test_every_table_of_a_workspace_is_known_to_its_end() -> None:
     """A new table with a workspace_id has to be named in store/workspaces.TABLES; jobs go first."""
     tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", SCHEMA, re.DOTALL)
     own = {name for name, columns in tables if re.search(r"^\s+workspace_id\s", columns, re.M)}

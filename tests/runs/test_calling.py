@@ -47,7 +47,9 @@ async def left(process: Process) -> int:
     return count
 
 
-async def test_an_answer_enters_the_run_and_serves_what_follows(open_process: Process, acme: str):
+async def test_an_answer_enters_the_run_and_serves_what_follows(
+    open_process: Process, acme: str
+) -> None:
     process = open_process
     answer = b'{"id": "x-7", "total": 1.10, "n": 123456789012345678901}'
     async with Listener(says(answer, Set_Cookie="canary")) as listener:
@@ -106,7 +108,7 @@ async def _too_much(_asked: Asked, writer: asyncio.StreamWriter) -> None:
 )
 async def test_a_body_is_json_when_it_is_and_else_text(
     open_process: Process, acme: str, respond: Respond, body: str
-):
+) -> None:
     async with Listener(respond) as listener:
         run_id = await started(open_process, acme, ask(listener))
         await settle(open_process)
@@ -115,7 +117,7 @@ async def test_a_body_is_json_when_it_is_and_else_text(
     assert output.get("truncated", False) is (len(body) == 64 * 1024)
 
 
-async def test_the_network_inside_is_not_reached(process: Process, acme: str):
+async def test_the_network_inside_is_not_reached(process: Process, acme: str) -> None:
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
         await settle(process)
@@ -135,7 +137,7 @@ async def test_the_network_inside_is_not_reached(process: Process, acme: str):
 )
 async def test_what_may_have_arrived_is_repeated_only_where_that_is_harmless(
     open_process: Process, acme: str, method: str, config: Any, calls: int, code: Reason
-):
+) -> None:
     process = open_process
     async with Listener(never) as listener:
         run_id = await started(process, acme, ask(listener, method=method, timeoutMs=150))
@@ -149,7 +151,7 @@ async def test_what_may_have_arrived_is_repeated_only_where_that_is_harmless(
     assert (run.status, run.reason_code) == ("FAILED", code)
 
 
-async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, acme: str):
+async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, acme: str) -> None:
     process, port = open_process, free_port()
     listener = Listener(port=port)
     run_id = await started(process, acme, ask(listener))
@@ -162,7 +164,7 @@ async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, 
     assert orjson.loads((await step_of(process, acme, run_id)).output)["tries"] == 2
 
 
-async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, acme: str):
+async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, acme: str) -> None:
     process = open_process
     async with Listener(says(status="429 Slow down", Retry_After="30")) as listener:
         run_id = await started(process, acme, ask(listener))
@@ -177,7 +179,9 @@ async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, ac
     assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
-async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Process, acme: str):
+async def test_a_call_whose_worker_dies_every_time_is_given_up(
+    open_process: Process, acme: str
+) -> None:
     process = open_process
     async with Listener() as listener:
         run_id = await started(
@@ -198,7 +202,7 @@ async def test_a_call_whose_worker_dies_every_time_is_given_up(open_process: Pro
 
 async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
     open_process: Process, acme: str
-):
+) -> None:
     """Before the try is counted: what was sealed cannot be opened."""
     process = open_process
     async with Listener() as listener:
@@ -229,7 +233,7 @@ async def tries(process: Process) -> int:
 
 async def test_a_try_that_is_begun_again_under_one_claim_counts_once(
     open_process: Process, acme: str
-):
+) -> None:
     """Its COMMIT's answer was lost: nobody knows whether it was counted."""
     process = open_process
     async with Listener() as listener:
@@ -242,7 +246,9 @@ async def test_a_try_that_is_begun_again_under_one_claim_counts_once(
         assert await tries(process) == 1
 
 
-async def test_a_call_that_was_not_made_in_time_was_no_try(open_process: Process, acme: str):
+async def test_a_call_that_was_not_made_in_time_was_no_try(
+    open_process: Process, acme: str
+) -> None:
     process = open_process
     late = replace(process, settings=replace(process.settings, lease_seconds=0))
     async with Listener() as listener:
@@ -258,7 +264,9 @@ async def test_a_call_that_was_not_made_in_time_was_no_try(open_process: Process
     assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
-async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process, acme: str):
+async def test_a_caller_that_lost_its_lease_writes_nothing(
+    open_process: Process, acme: str
+) -> None:
     process = open_process
 
     async def oversleep(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -276,7 +284,7 @@ async def test_a_caller_that_lost_its_lease_writes_nothing(open_process: Process
     assert output["body"] == {"from": "the second"}
 
 
-async def test_a_slow_server_does_not_cost_the_lease(open_process: Process, acme: str):
+async def test_a_slow_server_does_not_cost_the_lease(open_process: Process, acme: str) -> None:
     process = replace(open_process, settings=replace(open_process.settings, lease_seconds=1))
     async with Listener(never) as listener:
         await started(process, acme, ask(listener, timeoutMs=2_500))
@@ -291,7 +299,7 @@ async def test_a_slow_server_does_not_cost_the_lease(open_process: Process, acme
 @pytest.mark.parametrize("when", ["before", "during"])
 async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
     open_process: Process, acme: str, when: str
-):
+) -> None:
     process = open_process
 
     async def erase() -> None:
@@ -324,7 +332,9 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
         "UPDATE workspaces SET deleted_at = :now",
     ],
 )
-async def test_calls_of_what_has_ended_are_not_made(open_process: Process, acme: str, ended: str):
+async def test_calls_of_what_has_ended_are_not_made(
+    open_process: Process, acme: str, ended: str
+) -> None:
     process = open_process
     async with Listener() as listener:
         await started(process, acme, ask(listener))
@@ -339,7 +349,7 @@ async def test_calls_of_what_has_ended_are_not_made(open_process: Process, acme:
 
 async def test_an_answer_that_comes_for_an_archived_run_is_forgotten(
     open_process: Process, acme: str
-):
+) -> None:
     process = open_process
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
@@ -354,7 +364,7 @@ async def test_an_answer_that_comes_for_an_archived_run_is_forgotten(
     assert await left(process) == 0
 
 
-async def test_a_run_is_woken_only_by_what_it_waits_for(process: Process, acme: str):
+async def test_a_run_is_woken_only_by_what_it_waits_for(process: Process, acme: str) -> None:
     run_id = await started(process, acme, {"type": "wait", "duration": "PT1H"})
     await settle(process)
     async with process.database.write() as db:

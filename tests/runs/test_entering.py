@@ -44,7 +44,7 @@ def refused(by: str) -> tuple[str, str, str]:
 WENT = ("COMPLETED", None, None)
 
 
-async def test_once_lets_a_contact_through_once(process: Process, cast: Cast):
+async def test_once_lets_a_contact_through_once(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     first = await begin(cast, id, contact_id)
     await settle(process)
@@ -61,7 +61,9 @@ async def test_once_lets_a_contact_through_once(process: Process, cast: Cast):
     assert await come_to(cast, of_another) == WENT
 
 
-async def test_every_run_is_listed_and_those_refused_are_not_counted(process: Process, cast: Cast):
+async def test_every_run_is_listed_and_those_refused_are_not_counted(
+    process: Process, cast: Cast
+) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     ids = [await begin(cast, id, contact_id) for _ in range(3)]
     await settle(process)
@@ -75,7 +77,9 @@ async def test_every_run_is_listed_and_those_refused_are_not_counted(process: Pr
     assert previewed["count"] == 1
 
 
-async def test_the_older_run_goes_first_whichever_is_claimed_first(process: Process, cast: Cast):
+async def test_the_older_run_goes_first_whichever_is_claimed_first(
+    process: Process, cast: Cast
+) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     older, newer = [await begin(cast, id, contact_id) for _ in range(2)]
     claimed = await process.claim("run", [], 50)
@@ -86,7 +90,7 @@ async def test_the_older_run_goes_first_whichever_is_claimed_first(process: Proc
     assert await come_to(cast, older) == WENT
 
 
-async def test_runs_that_are_moved_at_once_let_one_through(process: Process, cast: Cast):
+async def test_runs_that_are_moved_at_once_let_one_through(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     ids = [await begin(cast, id, contact_id) for _ in range(8)]
     claimed = await process.claim("run", [], 50)
@@ -95,7 +99,7 @@ async def test_runs_that_are_moved_at_once_let_one_through(process: Process, cas
     assert came == [WENT, *[refused(ids[0])] * 7]
 
 
-async def test_while_a_run_goes_on_no_other_is_let_in(process: Process, cast: Cast):
+async def test_while_a_run_goes_on_no_other_is_let_in(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, "not_while_running", WAIT), await ada(cast)
     first = await begin(cast, id, contact_id)
     await settle(process)
@@ -108,7 +112,7 @@ async def test_while_a_run_goes_on_no_other_is_let_in(process: Process, cast: Ca
     assert (await come_to(cast, third))[0] == "WAITING"
 
 
-async def test_after_a_time_the_contact_may_go_through_again(process: Process, cast: Cast):
+async def test_after_a_time_the_contact_may_go_through_again(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, {"after": "P7D"}), await ada(cast)
     first = await begin(cast, id, contact_id)
     await settle(process)
@@ -127,7 +131,7 @@ async def test_after_a_time_the_contact_may_go_through_again(process: Process, c
     assert [row["run_id"] for row in kept] == [third]
 
 
-async def test_a_policy_that_is_new_sees_the_runs_that_go_on(process: Process, cast: Cast):
+async def test_a_policy_that_is_new_sees_the_runs_that_go_on(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, "always", WAIT), await ada(cast)
     first = await begin(cast, id, contact_id)
     await settle(process)
@@ -137,7 +141,7 @@ async def test_a_policy_that_is_new_sees_the_runs_that_go_on(process: Process, c
     assert await come_to(cast, second) == refused(first)
 
 
-async def test_a_replay_and_a_retry_pass(process: Process, cast: Cast):
+async def test_a_replay_and_a_retry_pass(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     first = await begin(cast, id, contact_id)
     await settle(process)
@@ -154,7 +158,9 @@ async def test_a_replay_and_a_retry_pass(process: Process, cast: Cast):
     assert await come_to(cast, replayed) == WENT
 
 
-async def test_entries_outlive_runs_and_are_erased_with_the_contact(process: Process, cast: Cast):
+async def test_entries_outlive_runs_and_are_erased_with_the_contact(
+    process: Process, cast: Cast
+) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     first = await begin(cast, id, contact_id)
     await settle(process)
@@ -172,7 +178,7 @@ async def test_entries_outlive_runs_and_are_erased_with_the_contact(process: Pro
 
 async def test_a_definition_without_a_policy_asks_nothing_more(
     process: Process, cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     free, limited = await flow(cast, "always"), await flow(cast, "once")
     contact_id = await ada(cast)
     statements: list[str] = []
@@ -195,7 +201,7 @@ def noting(fetch_all: Any, statements: list[str]) -> Any:
     return noted
 
 
-async def test_a_simulation_shows_who_would_not_be_let_in(process: Process, cast: Cast):
+async def test_a_simulation_shows_who_would_not_be_let_in(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, {"after": "P7D"}), await ada(cast)
     path = f"/workflows/{id}/simulate"
     assert (await cast.ed.made(path, {"contactId": contact_id}))["end"]["reason"] is None
@@ -221,7 +227,7 @@ async def test_a_simulation_shows_who_would_not_be_let_in(process: Process, cast
 
 
 @pytest.mark.parametrize("policy", ["never", 1, {"after": "soon"}, {"before": "P7D"}])
-async def test_an_unknown_policy_is_refused_at_its_place(cast: Cast, policy: Any):
+async def test_an_unknown_policy_is_refused_at_its_place(cast: Cast, policy: Any) -> None:
     body = {"name": "Odd", "trigger": {"source": "manual", "reentry": policy}}
     response = await cast.ed.post("/workflows", body)
     assert response.status_code == 422

@@ -145,7 +145,7 @@ def case(code: Explanation) -> Callable[[Case], Case]:
 @pytest.mark.parametrize("code", Explanation)
 async def test_every_code_is_what_the_service_did_and_names_its_record(
     scene: Scene, code: Explanation
-):
+) -> None:
     id = await CASES[code](scene)
     entry = await scene.entry(code)
     assert (entry["evidence"]["type"], entry["evidence"]["id"]) == (MEANINGS[code].evidence, id)
@@ -505,7 +505,7 @@ SUPPRESSIONS: Mapping[Reason, Case] = {
 
 
 @pytest.mark.parametrize("reason", [one for one in Reason if one.startswith("suppressed_")])
-async def test_each_suppression_is_named_with_its_message(scene: Scene, reason: Reason):
+async def test_each_suppression_is_named_with_its_message(scene: Scene, reason: Reason) -> None:
     id = await SUPPRESSIONS[reason](scene)
     entry = await scene.entry(Explanation.SUPPRESSED)
     assert (entry["reason"], entry["evidence"]["id"]) == (reason, id)
@@ -514,7 +514,7 @@ async def test_each_suppression_is_named_with_its_message(scene: Scene, reason: 
 # --- what it is about ----------------------------------------------------------------------------
 
 
-async def test_a_decision_is_named_with_what_it_missed(scene: Scene):
+async def test_a_decision_is_named_with_what_it_missed(scene: Scene) -> None:
     run_id = await elsewhere(scene)
     entry = await scene.entry(Explanation.OTHER_BRANCH)
     assert entry["evidence"] == {"type": "run", "id": run_id, "nodeId": "known"}
@@ -522,7 +522,7 @@ async def test_a_decision_is_named_with_what_it_missed(scene: Scene):
     assert [one["code"] for one in await scene.explained()].count("step_noted") == 0
 
 
-async def test_what_can_still_be_reached_was_not_missed(scene: Scene):
+async def test_what_can_still_be_reached_was_not_missed(scene: Scene) -> None:
     when = {"path": "contact.firstName", "op": "exists"}
     branch = {"id": "known", "type": "branch", "cases": [{"when": when, "steps": [SEND_HELLO]}]}
     later = {**SEND_HELLO, "id": "later"}
@@ -532,7 +532,9 @@ async def test_what_can_still_be_reached_was_not_missed(scene: Scene):
     assert "later" not in (await scene.entry(Explanation.OTHER_BRANCH))["sentence"]
 
 
-async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_asked(scene: Scene):
+async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_asked(
+    scene: Scene,
+) -> None:
     await scene.run(WAIT)
     first = scene.definition
     await scene.message()
@@ -553,7 +555,7 @@ async def test_an_explanation_is_about_one_definition_and_a_time_if_that_is_aske
 
 
 @pytest.mark.parametrize("source", NOTHING_CAME)
-async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str):
+async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str) -> None:
     segment = await scene.cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
     of_segment = {"segmentId": segment["id"]}
     given: dict[str, dict[str, Any]] = {
@@ -574,7 +576,7 @@ async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str):
     assert plain["sentence"] == asked["sentence"].replace(f" after {since}", "")
 
 
-async def test_nobody_is_explained_to_strangers(scene: Scene):
+async def test_nobody_is_explained_to_strangers(scene: Scene) -> None:
     id = await scene.workflow()
     url = f"/contacts/{scene.ada['id']}/explain"
     assert (await scene.cast.mallory.get(url)).status_code == 404
@@ -584,7 +586,7 @@ async def test_nobody_is_explained_to_strangers(scene: Scene):
     assert (await scene.cast.vic.get(f"{url}?since=yesterday")).status_code == 422
 
 
-async def test_the_refused_requests_about_an_erased_contact_go_with_it(scene: Scene):
+async def test_the_refused_requests_about_an_erased_contact_go_with_it(scene: Scene) -> None:
     """Also those that name it by nothing but a field of one's own."""
     request_id = await unknown_then(scene)
     assert (await scene.cast.ed.delete(f"/contacts/{scene.ada['id']}")).status_code == 204
@@ -593,7 +595,7 @@ async def test_the_refused_requests_about_an_erased_contact_go_with_it(scene: Sc
 
 async def test_what_had_to_go_for_newer_requests_is_not_known(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     token = await scene.hook()
     ids = [await scene.request(token, 422, {"n": number}) for number in range(3)]
     known = partial(explaining.requests_known_since, kept=2)
@@ -644,7 +646,7 @@ async def long_ago(scene: Scene) -> str:
     return id
 
 
-async def test_a_message_of_a_broadcast_is_explained_like_any_other(scene: Scene):
+async def test_a_message_of_a_broadcast_is_explained_like_any_other(scene: Scene) -> None:
     id = await scene.broadcast()
     [recipient] = (await scene.cast.vic.read(f"/broadcasts/{id}/recipients"))["data"]
     [entry] = await scene.explained()
@@ -658,7 +660,7 @@ async def test_a_message_of_a_broadcast_is_explained_like_any_other(scene: Scene
     assert (await scene.cast.mallory.get(url)).status_code == 404
 
 
-async def test_who_was_created_after_the_freezing_is_told_so(scene: Scene):
+async def test_who_was_created_after_the_freezing_is_told_so(scene: Scene) -> None:
     id = await scene.broadcast()
     late = (await scene.cast.ed.made("/contacts", {"email": "late@x.test", "tags": ["vip"]}))["id"]
     [entry] = (await scene.cast.vic.read(f"/contacts/{late}/explain?broadcastId={id}"))["data"]
@@ -668,13 +670,13 @@ async def test_who_was_created_after_the_freezing_is_told_so(scene: Scene):
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_every_code_has_its_meaning_and_is_its_name_in_lower_case():
+def test_every_code_has_its_meaning_and_is_its_name_in_lower_case() -> None:
     assert set(MEANINGS) == set(Explanation) == set(CASES)
     for code in Explanation:
         assert code.value == code.name.lower()
         assert MEANINGS[code].sentence.endswith(".")
 
 
-def test_the_page_of_explanations_is_up_to_date():
+def test_the_page_of_explanations_is_up_to_date() -> None:
     written = Path(__file__).parents[2] / "docs/explain.md"
     assert written.read_text() == explanations.page(), "write explanations.page() there"

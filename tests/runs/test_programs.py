@@ -42,7 +42,7 @@ def pointers(response: Any) -> tuple[int, list[str]]:
 @pytest.mark.parametrize("step", TOO_MANY)
 async def test_what_was_pinned_before_a_limit_runs_and_only_what_is_new_is_refused(
     step: str, cast: Cast, process: Process, limits: pytest.MonkeyPatch
-):
+) -> None:
     much, pointer, code = TOO_MANY[step]
     new = {"name": "Old", "state": "ACTIVE", "trigger": WEBHOOK, "steps": [much]}
     old = await cast.ed.made("/workflows", new)
@@ -69,7 +69,7 @@ async def test_what_was_pinned_before_a_limit_runs_and_only_what_is_new_is_refus
 
 async def test_a_template_that_was_saved_before_a_limit_is_rendered_and_kept(
     cast: Cast, limits: pytest.MonkeyPatch
-):
+) -> None:
     new = {"name": "Old", "channel": "sms", "content": {"text": "{{trigger.x}}" * 150}}
     old = await cast.ed.made("/templates", new)
     stricter(limits)

@@ -83,7 +83,7 @@ async def _wait_less(db: Handle, time: timedelta) -> None:
             )
 
 
-async def test_a_run_without_steps_completes(process: Process, acme: str):
+async def test_a_run_without_steps_completes(process: Process, acme: str) -> None:
     run_id = await started(process, acme)
     await settle(process)
     run = await read(process, acme, run_id)
@@ -91,7 +91,7 @@ async def test_a_run_without_steps_completes(process: Process, acme: str):
     assert run.finished_at is not None
 
 
-async def test_effects_and_their_records_are_there_together(process: Process, acme: str):
+async def test_effects_and_their_records_are_there_together(process: Process, acme: str) -> None:
     run_id = await started(
         process,
         acme,
@@ -110,7 +110,7 @@ async def test_effects_and_their_records_are_there_together(process: Process, ac
     ]
 
 
-async def test_a_branch_keeps_the_operands_of_its_decision(process: Process, acme: str):
+async def test_a_branch_keeps_the_operands_of_its_decision(process: Process, acme: str) -> None:
     run_id = await started(
         process,
         acme,
@@ -136,7 +136,7 @@ async def test_a_branch_keeps_the_operands_of_its_decision(process: Process, acm
 
 async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
     process: Process, acme: str
-):
+) -> None:
     run_id = await started(
         process,
         acme,
@@ -153,7 +153,7 @@ async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
 
 async def test_an_address_that_somebody_else_has_is_refused_without_harm(
     process: Process, acme: str
-):
+) -> None:
     async with process.database.write() as db:
         await audience.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "taken@example.com"}
@@ -171,7 +171,9 @@ async def test_an_address_that_somebody_else_has_is_refused_without_harm(
     assert (contact.email, tags) == ("ada@example.com", ["went-on"])
 
 
-async def test_a_wait_ends_when_its_time_has_come_and_never_before(process: Process, acme: str):
+async def test_a_wait_ends_when_its_time_has_come_and_never_before(
+    process: Process, acme: str
+) -> None:
     run_id = await started(
         process,
         acme,
@@ -192,7 +194,7 @@ async def test_a_wait_ends_when_its_time_has_come_and_never_before(process: Proc
     assert (pause.status, pause.visit) == ("COMPLETED", 1)
 
 
-async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, acme: str):
+async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, acme: str) -> None:
     run_id = await started(process, acme, SEND_HELLO)
     [claimed] = await process.claim("run", [], 10)
     await runner.move(process, claimed)
@@ -208,7 +210,7 @@ async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, ac
 
 async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
     process: Process, acme: str
-):
+) -> None:
     run_id = await started(process, acme, SEND_HELLO)
     async with process.database.write() as db:
         await db.execute("UPDATE definitions SET state = 'ARCHIVED'")
@@ -217,7 +219,7 @@ async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
     assert (run.status, run.reason_code) == ("CANCELLED", Reason.DEFINITION_ARCHIVED)
 
 
-async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
+async def test_an_erased_contact_s_runs_end(process: Process, acme: str) -> None:
     waiting = await started(process, acme, {"type": "wait", "duration": "P1D"})
     await settle(process)
     run = await read(process, acme, waiting)
@@ -227,7 +229,7 @@ async def test_an_erased_contact_s_runs_end(process: Process, acme: str):
     assert (run.status, run.reason_code) == ("CANCELLED", Reason.CONTACT_ERASED)
 
 
-async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme: str):
+async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme: str) -> None:
     run_id = await started(process, acme, SEND_HELLO)
     [claimed] = await process.claim("run", [], 10)
     await runner.move(process, claimed)
@@ -245,7 +247,7 @@ async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme
 # --- claims -------------------------------------------------------------------------------------
 
 
-async def test_two_workers_never_claim_one_run(process: Process, acme: str):
+async def test_two_workers_never_claim_one_run(process: Process, acme: str) -> None:
     for _ in range(20):
         await started(process, acme)
     claims = await asyncio.gather(*(process.claim("run", [], 5) for _ in range(8)))
@@ -253,7 +255,7 @@ async def test_two_workers_never_claim_one_run(process: Process, acme: str):
     assert len(ids) == len(set(ids)) > 0
 
 
-async def test_a_worker_that_lost_its_lease_changes_nothing(process: Process, acme: str):
+async def test_a_worker_that_lost_its_lease_changes_nothing(process: Process, acme: str) -> None:
     run_id = await started(process, acme, {"type": "add_tag", "tag": "once"})
     [stale] = await process.claim("run", [], 10)
     await later(process, "run", 60)
@@ -266,7 +268,9 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(process: Process, ac
     assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
-async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(process: Process, acme: str):
+async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(
+    process: Process, acme: str
+) -> None:
     run_id = await started(process, acme, SEND_HELLO)
     for _ in range(5):
         assert await process.claim("run", [], 10)  # and the worker dies
@@ -276,7 +280,9 @@ async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(process: Pro
     assert (run.status, run.reason_code) == ("FAILED", Reason.POISONED)
 
 
-async def test_a_step_that_fails_leaves_neither_effects_nor_records(process: Process, acme: str):
+async def test_a_step_that_fails_leaves_neither_effects_nor_records(
+    process: Process, acme: str
+) -> None:
     run_id = await started(process, acme, {"type": "add_tag", "tag": "half"}, SEND_HELLO)
     async with process.database.write() as db:
         await db.execute("ALTER TABLE messages RENAME TO hidden_messages")
@@ -293,7 +299,7 @@ async def test_a_step_that_fails_leaves_neither_effects_nor_records(process: Pro
     assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
-async def test_runs_keep_the_version_they_began_with(process: Process, acme: str):
+async def test_runs_keep_the_version_they_began_with(process: Process, acme: str) -> None:
     run_id = await started(
         process, acme, {"type": "wait", "duration": "PT1H"}, {"type": "add_tag", "tag": "old"}
     )

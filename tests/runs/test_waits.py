@@ -95,14 +95,16 @@ async def left(process: Process) -> int:
         return int(await db.fetch_value("SELECT count(*) FROM run_signals"))
 
 
-async def test_a_run_tells_what_it_waits_for_and_until_when(process: Process, acme: str):
+async def test_a_run_tells_what_it_waits_for_and_until_when(process: Process, acme: str) -> None:
     run = await waiting(process, acme)
     until = run.waiting_for.pop("until")
     assert run.waiting_for == {"kind": "event", "events": ["order_paid"], "contact": True}
     assert until.endswith("Z")
 
 
-async def test_what_fits_ends_the_wait_and_what_does_not_leaves_it(process: Process, acme: str):
+async def test_what_fits_ends_the_wait_and_what_does_not_leaves_it(
+    process: Process, acme: str
+) -> None:
     run = await waiting(process, acme)
     await tell(process, acme, run, total=99)
     await tell(process, acme, run, "order_seen", total=500)
@@ -119,14 +121,16 @@ async def test_what_fits_ends_the_wait_and_what_does_not_leaves_it(process: Proc
     assert orjson.loads(step.output)["operands"][0]["found"] == 100.5
 
 
-async def test_a_change_of_the_contact_ends_the_wait(process: Process, acme: str):
+async def test_a_change_of_the_contact_ends_the_wait(process: Process, acme: str) -> None:
     run = await waiting(process, acme)
     await tag(process, acme, run, "vip")
     tags, step = await end(process, acme, run)
     assert (tags, step.port) == (["served", "vip"], "vip")
 
 
-async def test_of_two_events_the_first_wins_and_the_other_is_gone(process: Process, acme: str):
+async def test_of_two_events_the_first_wins_and_the_other_is_gone(
+    process: Process, acme: str
+) -> None:
     run = await waiting(process, acme)
     await tell(process, acme, run, total=101)
     await tell(process, acme, run, total=102)
@@ -136,7 +140,9 @@ async def test_of_two_events_the_first_wins_and_the_other_is_gone(process: Proce
     assert await left(process) == 0
 
 
-async def test_what_happened_before_the_run_came_here_does_not_count(process: Process, acme: str):
+async def test_what_happened_before_the_run_came_here_does_not_count(
+    process: Process, acme: str
+) -> None:
     steps = [{"id": "pause", "type": "wait", "duration": "PT1H"}, RACE]
     run_id = await started(process, acme, *steps)
     await settle(process)
@@ -150,14 +156,14 @@ async def test_what_happened_before_the_run_came_here_does_not_count(process: Pr
     assert (await contact_of(process, acme, run_id))[1] == ["paid-600"]
 
 
-async def test_what_is_true_already_passes_at_once(process: Process, acme: str):
+async def test_what_is_true_already_passes_at_once(process: Process, acme: str) -> None:
     run_id = await started(process, acme, {"type": "add_tag", "tag": "vip"}, RACE)
     await settle(process)
     [_, step, _] = await steps_of(process, acme, run_id)
     assert (step.port, step.reason_code) == ("vip", Reason.ALREADY_TRUE)
 
 
-async def test_the_timeout_ends_the_wait_when_nothing_came(process: Process, acme: str):
+async def test_the_timeout_ends_the_wait_when_nothing_came(process: Process, acme: str) -> None:
     run = await waiting(process, acme)
     await pass_by(process, run, days=2, hours=23, minutes=59)
     await settle(process)
@@ -167,7 +173,9 @@ async def test_the_timeout_ends_the_wait_when_nothing_came(process: Process, acm
     assert (tags, step.port, step.reason_code) == (["late"], "timeout", Reason.TIMED_OUT)
 
 
-async def test_what_came_in_time_wins_however_late_a_worker_looks(process: Process, acme: str):
+async def test_what_came_in_time_wins_however_late_a_worker_looks(
+    process: Process, acme: str
+) -> None:
     run = await waiting(process, acme)
     await tell(process, acme, run, total=150)
     await pass_by(process, run, days=2)
@@ -184,7 +192,7 @@ async def test_what_came_in_time_wins_however_late_a_worker_looks(process: Proce
 
 async def test_what_came_too_late_does_not_win_although_nobody_had_looked(
     process: Process, acme: str
-):
+) -> None:
     run = await waiting(process, acme)
     await tell(process, acme, run, total=150)
     async with process.database.write() as db:
@@ -196,7 +204,9 @@ async def test_what_came_too_late_does_not_win_although_nobody_had_looked(
     assert (tags, step.port) == (["late"], "timeout")
 
 
-async def test_more_signals_than_one_look_takes_in_are_all_looked_at(process: Process, acme: str):
+async def test_more_signals_than_one_look_takes_in_are_all_looked_at(
+    process: Process, acme: str
+) -> None:
     run = await waiting(process, acme)
     for total in range(pending_events.SIGNALS):
         async with process.database.write() as db:
@@ -215,7 +225,7 @@ async def test_more_signals_than_one_look_takes_in_are_all_looked_at(process: Pr
 
 async def test_an_event_that_comes_while_the_run_enters_the_wait_is_not_lost(
     process: Process, acme: str
-):
+) -> None:
     """Either it came first and does not count, or it ends the wait: never is it merely gone."""
     for number in range(6):
         run_id = await started(process, acme, RACE, event={"email": f"ada{number}@example.com"})
@@ -242,7 +252,7 @@ async def test_an_event_that_comes_while_the_run_enters_the_wait_is_not_lost(
         assert tags == ["paid-200"]
 
 
-async def test_two_events_at_the_same_moment_end_a_wait_once(process: Process, acme: str):
+async def test_two_events_at_the_same_moment_end_a_wait_once(process: Process, acme: str) -> None:
     run = await waiting(process, acme)
 
     async def work() -> None:
@@ -261,7 +271,7 @@ async def test_two_events_at_the_same_moment_end_a_wait_once(process: Process, a
     assert len(steps) == 2
 
 
-async def test_events_do_not_count_against_the_run(process: Process, acme: str):
+async def test_events_do_not_count_against_the_run(process: Process, acme: str) -> None:
     """While one worker holds the claim, others are not given the run again and again."""
     run = await waiting(process, acme)
     await tell(process, acme, run, total=1)
@@ -273,7 +283,7 @@ async def test_events_do_not_count_against_the_run(process: Process, acme: str):
     assert (await read(process, acme, run.id)).status == "WAITING"
 
 
-async def test_an_erased_contact_leaves_no_event_behind(process: Process, acme: str):
+async def test_an_erased_contact_leaves_no_event_behind(process: Process, acme: str) -> None:
     run = await waiting(process, acme)
     await tell(process, acme, run, total=1)
     async with process.database.write() as db:

@@ -12,7 +12,7 @@ NOW = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(("by", "least", "most"), [(0.2, 8, 12), (0.5, 5, 15), (0, 10, 10)])
-def test_waits_are_spread_evenly_around_what_is_meant(by: float, least: float, most: float):
+def test_waits_are_spread_evenly_around_what_is_meant(by: float, least: float, most: float) -> None:
     waits = [jittered(10, by) for _ in range(1_000)]
     assert least <= min(waits) <= max(waits) <= most
     assert max(waits) - min(waits) >= 0.9 * (most - least)
@@ -44,5 +44,5 @@ def test_waits_are_spread_evenly_around_what_is_meant(by: float, least: float, m
         ("Sun, 06 Nov 1994 08:49:47 +99999999999999999", None),
     ],
 )
-def test_the_seconds_that_are_asked_for(text: str | None, seconds: int | None):
+def test_the_seconds_that_are_asked_for(text: str | None, seconds: int | None) -> None:
     assert retry_after(text, NOW, most=60) == seconds

@@ -48,14 +48,14 @@ async def turns(number: int = 4 * TURNS) -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_comes_in_one_turn_of_the_loop_is_one_batch():
+async def test_what_comes_in_one_turn_of_the_loop_is_one_batch() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(*(batches.run(ten, backend, n) for n in range(5)))
     assert answers == [0, 10, 20, 30, 40]
     assert backend.seen == [[0, 1, 2, 3, 4]]
 
 
-async def test_what_comes_meanwhile_shares_the_next_batch_and_no_timer_delays_the_first():
+async def test_what_comes_meanwhile_shares_the_next_batch_and_no_timer_delays_the_first() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     backend.open.clear()
     first = asyncio.create_task(batches.run(ten, backend, 1))
@@ -69,7 +69,7 @@ async def test_what_comes_meanwhile_shares_the_next_batch_and_no_timer_delays_th
     assert backend.seen == [[1], [2, 3]]
 
 
-async def test_as_many_batches_are_under_way_as_allowed():
+async def test_as_many_batches_are_under_way_as_allowed() -> None:
     backend, batches, ten = Backend(), Batches(), kind(concurrency=2)
     backend.open.clear()
     asked = []
@@ -84,7 +84,7 @@ async def test_as_many_batches_are_under_way_as_allowed():
 
 async def test_what_one_has_taken_another_beside_it_does_not_miss(
     caplog: pytest.LogCaptureFixture,
-):
+) -> None:
     backend, batches, ten = Backend(), Batches(), kind(concurrency=2)
     backend.open.clear()
     asked = []
@@ -99,13 +99,13 @@ async def test_what_one_has_taken_another_beside_it_does_not_miss(
     assert backend.seen == [[1], [2], [3]]
 
 
-async def test_a_batch_has_one_context():
+async def test_a_batch_has_one_context() -> None:
     first, second, batches, ten = Backend(), Backend(), Batches(), kind()
     await asyncio.gather(batches.run(ten, first, 1), batches.run(ten, second, 2))
     assert (first.seen, second.seen) == ([[1]], [[2]])
 
 
-async def test_a_batch_is_bounded_in_number_and_weight():
+async def test_a_batch_is_bounded_in_number_and_weight() -> None:
     backend, batches = Backend(), Batches()
     few, light = kind(max_items=2), kind(weigh=lambda n: n, max_weight=5)
     await asyncio.gather(*(batches.run(few, backend, n) for n in range(5)))
@@ -115,7 +115,7 @@ async def test_a_batch_is_bounded_in_number_and_weight():
     assert backend.seen == [[3, 2], [1], [9], [1]]
 
 
-async def test_one_s_refusal_is_its_own():
+async def test_one_s_refusal_is_its_own() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
         *(batches.run(ten, backend, n) for n in (1, -1, 2)), return_exceptions=True
@@ -125,7 +125,7 @@ async def test_one_s_refusal_is_its_own():
     assert backend.seen == [[1, -1, 2]]
 
 
-async def test_one_that_breaks_the_work_hurts_nobody_else():
+async def test_one_that_breaks_the_work_hurts_nobody_else() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
         *(batches.run(ten, backend, n) for n in (1, 13, 2)), return_exceptions=True
@@ -135,7 +135,7 @@ async def test_one_that_breaks_the_work_hurts_nobody_else():
     assert backend.seen == [[1, 13, 2], [1], [13], [2]]
 
 
-async def test_when_nobody_gets_through_not_everybody_tries():
+async def test_when_nobody_gets_through_not_everybody_tries() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     backend.away = True
     answers = await asyncio.gather(
@@ -146,7 +146,7 @@ async def test_when_nobody_gets_through_not_everybody_tries():
     assert len(backend.seen) == 1 + 8
 
 
-async def test_a_silent_database_fails_the_batch_and_the_queue_behind_it():
+async def test_a_silent_database_fails_the_batch_and_the_queue_behind_it() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     backend.open.clear()
     backend.silent = True
@@ -164,7 +164,7 @@ async def test_a_silent_database_fails_the_batch_and_the_queue_behind_it():
     assert await batches.run(ten, backend, 8) == 80
 
 
-async def test_who_goes_away_takes_nobody_along():
+async def test_who_goes_away_takes_nobody_along() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     backend.open.clear()
     gone, stays = (asyncio.create_task(batches.run(ten, backend, n)) for n in (1, 2))
@@ -177,7 +177,7 @@ async def test_who_goes_away_takes_nobody_along():
     assert backend.seen == [[1, 2]]
 
 
-async def test_what_nobody_waits_for_is_done_before_the_end_and_bounded():
+async def test_what_nobody_waits_for_is_done_before_the_end_and_bounded() -> None:
     backend, batches, ten = Backend(), Batches(), kind(max_backlog=3)
     listed = [batches.run_later(ten, backend, n) for n in (1, 2, 3, 4)]
     assert listed == [True, True, True, False]
@@ -185,7 +185,7 @@ async def test_what_nobody_waits_for_is_done_before_the_end_and_bounded():
     assert backend.seen == [[1, 2, 3]]
 
 
-async def test_what_nobody_waits_for_is_bounded_in_weight_too():
+async def test_what_nobody_waits_for_is_bounded_in_weight_too() -> None:
     backend, batches, heavy = Backend(), Batches(), kind(weigh=lambda n: n, max_weight=10)
     assert [batches.run_later(heavy, backend, n) for n in (20, 20, 1)] == [True, True, False]
     await batches.close()
@@ -194,7 +194,7 @@ async def test_what_nobody_waits_for_is_bounded_in_weight_too():
     assert backend.seen == [[20], [20], [20]]
 
 
-async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture):
+async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     batches.run_later(ten, backend, 13)
     await batches.close()

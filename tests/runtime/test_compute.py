@@ -49,7 +49,7 @@ async def computing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
     await computing.close()
 
 
-async def test_usual_work_is_done_on_the_loop_and_starts_no_process(computing: Compute):
+async def test_usual_work_is_done_on_the_loop_and_starts_no_process(computing: Compute) -> None:
     made = await computing.call(rendered("ws_a", "Hi {{contact.firstName}}"))
     assert made.parts == {"text": "Hi A"}
     assert computing._child is None
@@ -65,7 +65,9 @@ async def test_usual_work_is_done_on_the_loop_and_starts_no_process(computing: C
         "{{trigger.text | split: 'b' | size}}",
     ],
 )
-async def test_what_exceeds_the_loop_s_budget_is_done_beside_it(computing: Compute, source: str):
+async def test_what_exceeds_the_loop_s_budget_is_done_beside_it(
+    computing: Compute, source: str
+) -> None:
     trigger = {"list": [3, 1, 2] * 400, "text": "a" * 40_000}
     job = rendered("ws_a", source, 2.0, trigger=trigger)
     with pytest.raises(Heavy):
@@ -74,7 +76,9 @@ async def test_what_exceeds_the_loop_s_budget_is_done_beside_it(computing: Compu
     assert await computing.apart(job) == content.render(*job.given)
 
 
-async def test_the_loop_goes_on_and_a_neighbour_waits_for_one_job_at_most(computing: Compute):
+async def test_the_loop_goes_on_and_a_neighbour_waits_for_one_job_at_most(
+    computing: Compute,
+) -> None:
     stalls: list[float] = []
 
     async def tick() -> None:
@@ -103,7 +107,7 @@ async def test_the_loop_goes_on_and_a_neighbour_waits_for_one_job_at_most(comput
     assert max(stalls) < 1.0
 
 
-async def test_all_parts_of_a_message_have_one_budget(computing: Compute):
+async def test_all_parts_of_a_message_have_one_budget(computing: Compute) -> None:
     parts = {"subject": "s", "html": HEAVY, "text": HEAVY, "preheader": HEAVY}
     job = Job("ws_a", content.preview, ("email", parts, FACTS), 0.3)
     began = time.perf_counter()
@@ -114,7 +118,9 @@ async def test_all_parts_of_a_message_have_one_budget(computing: Compute):
     assert shown["subject"]["rendered"] == "s"
 
 
-async def test_a_workspace_that_wastes_the_loop_s_time_is_not_tried_there(computing: Compute):
+async def test_a_workspace_that_wastes_the_loop_s_time_is_not_tried_there(
+    computing: Compute,
+) -> None:
     heavy = rendered("ws_a", HEAVY)
     for _ in range(40):
         with suppress(Heavy):
@@ -124,7 +130,7 @@ async def test_a_workspace_that_wastes_the_loop_s_time_is_not_tried_there(comput
     assert computing.here(rendered("ws_b", "light")).parts == {"text": "light"}
 
 
-async def test_a_share_of_the_queue_is_refused_and_others_are_let_in(computing: Compute):
+async def test_a_share_of_the_queue_is_refused_and_others_are_let_in(computing: Compute) -> None:
     asked = []
     for _ in range(2):  # one of the first is taken out of the queue, and done
         asked += [
@@ -150,7 +156,7 @@ class Unwritable:
         raise AssertionError("written down in vain")
 
 
-async def test_a_refused_job_is_not_written_down(computing: Compute):
+async def test_a_refused_job_is_not_written_down(computing: Compute) -> None:
     asked = []
     for _ in range(2):
         asked += [
@@ -164,7 +170,9 @@ async def test_a_refused_job_is_not_written_down(computing: Compute):
     await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def test_an_urgent_job_waits_for_one_that_is_under_way_and_for_no_queue(computing: Compute):
+async def test_an_urgent_job_waits_for_one_that_is_under_way_and_for_no_queue(
+    computing: Compute,
+) -> None:
     ends: list[str] = []
 
     async def one(name: str, job: Job[Message]) -> None:
@@ -184,7 +192,7 @@ def last_of(given: Given) -> str:
     return str(given.trigger["a"][-1])
 
 
-async def test_literals_are_written_as_short_as_they_came(computing: Compute):
+async def test_literals_are_written_as_short_as_they_came(computing: Compute) -> None:
     body = b'{"a":[' + b",".join([b"1.1"] * 50_000) + b"]}"
     job = rendered("ws_a", "{{trigger.a | first}}", 1.0, trigger=document.parse(body))
     assert len(compute._request(job)) < len(body) + 1_000
@@ -202,13 +210,13 @@ async def test_literals_are_written_as_short_as_they_came(computing: Compute):
         await computing.apart(Job("ws_a", document.parse, (twice,), 1.0))
 
 
-async def test_a_request_that_is_too_large_is_not_asked(computing: Compute):
+async def test_a_request_that_is_too_large_is_not_asked(computing: Compute) -> None:
     with pytest.raises(Unfinished):
         await computing.apart(Job("ws_a", len, (["x" * 100_000 + str(n) for n in range(100)],)))
     assert computing._child is None
 
 
-async def test_who_runs_out_of_patience_leaves_the_queue(computing: Compute):
+async def test_who_runs_out_of_patience_leaves_the_queue(computing: Compute) -> None:
     first = asyncio.create_task(computing.apart(rendered("ws_a", HEAVY, 0.5)))
     await asyncio.sleep(0)
     with pytest.raises(Busy):
@@ -232,7 +240,9 @@ def die() -> None:
 
 
 @pytest.mark.parametrize("work", [burn, hoard, die])
-async def test_what_does_not_end_is_ended_and_the_next_job_is_done(computing: Compute, work: Any):
+async def test_what_does_not_end_is_ended_and_the_next_job_is_done(
+    computing: Compute, work: Any
+) -> None:
     with pytest.raises(Unfinished) as refusal:
         await computing.apart(Job("ws_a", work, (), 0.1))
     assert refusal.value.code == "invalid"
@@ -241,7 +251,7 @@ async def test_what_does_not_end_is_ended_and_the_next_job_is_done(computing: Co
 
 async def test_a_process_that_says_nothing_is_killed(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     await computing.apart(rendered("ws_a", "x"))
     assert computing._child is not None
     silent = computing._child.process
@@ -255,7 +265,7 @@ async def test_a_process_that_says_nothing_is_killed(
 
 async def test_what_has_used_up_its_time_when_it_is_killed_is_unfinished(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     await computing.apart(rendered("ws_a", "x"))
     monkeypatch.setattr(compute, "LATE", -15.0)
     with pytest.raises(Unfinished):  # within one call, which no timer ends
@@ -264,7 +274,7 @@ async def test_what_has_used_up_its_time_when_it_is_killed_is_unfinished(
 
 async def test_a_process_that_cannot_start_fails_no_job_for_good(
     computing: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     caplog.set_level("WARNING")  # whatever level a test before has left
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     for _ in range(3):
@@ -280,7 +290,7 @@ async def test_a_process_that_cannot_start_fails_no_job_for_good(
 
 async def test_a_process_that_would_run_other_code_is_not_asked(
     computing: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+) -> None:
     caplog.set_level("WARNING")
     monkeypatch.setattr(compute, "BUILD", "another")
     with pytest.raises(Busy):
@@ -293,7 +303,7 @@ async def test_a_process_that_would_run_other_code_is_not_asked(
 
 async def test_an_idle_process_ends_and_is_started_again(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(compute, "IDLE_SECONDS", 0.05)
     await computing.apart(rendered("ws_a", "x"))
     assert computing._child is not None
@@ -303,14 +313,16 @@ async def test_an_idle_process_ends_and_is_started_again(
     assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
-async def test_a_process_that_others_ended_is_replaced_and_the_job_is_done(computing: Compute):
+async def test_a_process_that_others_ended_is_replaced_and_the_job_is_done(
+    computing: Compute,
+) -> None:
     await computing.apart(rendered("ws_a", "x"))
     assert computing._child is not None
     os.kill(computing._child.process.pid, 9)
     assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
-async def test_it_ends_with_its_parent_s_end_of_the_pipe(computing: Compute):
+async def test_it_ends_with_its_parent_s_end_of_the_pipe(computing: Compute) -> None:
     await computing.apart(rendered("ws_a", "x"))
     assert computing._child is not None
     process = computing._child.process
@@ -322,7 +334,7 @@ async def test_it_ends_with_its_parent_s_end_of_the_pipe(computing: Compute):
 
 async def test_no_secret_of_the_environment_is_handed_down(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setenv("SECRET_KEY", "s3cret")
     await computing.apart(rendered("ws_a", "x"))
     assert computing._child is not None
@@ -333,7 +345,7 @@ async def test_no_secret_of_the_environment_is_handed_down(
 # --- transactions ---------------------------------------------------------------------------------
 
 
-async def test_a_transaction_finds_the_result_that_was_done_ahead(computing: Compute):
+async def test_a_transaction_finds_the_result_that_was_done_ahead(computing: Compute) -> None:
     tries: list[int] = []
     source = many()
 
@@ -367,7 +379,7 @@ def wanting(computing: Compute, workspace_id: str, length: int, tries: list[int]
 
 async def test_a_large_result_is_there_for_the_transaction_that_it_was_made_for(
     computing: Compute,
-):
+) -> None:
     tries: list[int] = []
     length = 3 * 1024 * 1024
     assert await computing.within(wanting(computing, "ws_a", length, tries)) == 2 * length
@@ -375,7 +387,7 @@ async def test_a_large_result_is_there_for_the_transaction_that_it_was_made_for(
     assert computing._held == {}
 
 
-async def test_nobody_s_result_is_dropped_for_another_s(computing: Compute):
+async def test_nobody_s_result_is_dropped_for_another_s(computing: Compute) -> None:
     tries: dict[str, list[int]] = {f"ws_{number}": [] for number in range(6)}
     works = [wanting(computing, id, 1024 * 1024, tried) for id, tried in tries.items()]
     await asyncio.gather(*map(computing.within, works))
@@ -385,7 +397,7 @@ async def test_nobody_s_result_is_dropped_for_another_s(computing: Compute):
 
 async def test_results_beyond_a_workspace_s_share_are_refused_and_come_again(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(compute, "HELD_BYTES", 1024 * 1024)
     tries: list[int] = []
     works = [wanting(computing, "ws_a", 700_000 + number, tries) for number in range(4)]
@@ -397,13 +409,13 @@ async def test_results_beyond_a_workspace_s_share_are_refused_and_come_again(
     assert await computing.within(works[0]) == 1_400_000  # alone, it is beyond and done
 
 
-async def test_large_work_alone_makes_no_workspace_heavy(computing: Compute):
+async def test_large_work_alone_makes_no_workspace_heavy(computing: Compute) -> None:
     tries: list[int] = []
     await computing.within(wanting(computing, "ws_a", 10, tries))
     assert not computing.is_heavy("ws_a")
 
 
-async def test_what_the_work_raises_is_raised_in_the_transaction(computing: Compute):
+async def test_what_the_work_raises_is_raised_in_the_transaction(computing: Compute) -> None:
     async def work() -> str:
         try:
             return str(computing.here(rendered("ws_a", HEAVY)))
@@ -413,7 +425,7 @@ async def test_what_the_work_raises_is_raised_in_the_transaction(computing: Comp
     assert await computing.within(work) == "rendering takes more than 0.2 seconds (line 1)"
 
 
-async def test_an_input_that_changes_each_time_is_not_tried_for_ever(computing: Compute):
+async def test_an_input_that_changes_each_time_is_not_tried_for_ever(computing: Compute) -> None:
     async def work() -> str:
         return str(computing.here(rendered("ws_a", many(), 2.0)))
 
@@ -426,7 +438,7 @@ def raising() -> None:
     raise Problem("invalid", "What is wrong.", headers={"a": "b"}, extra=1)
 
 
-async def test_errors_cross_the_pipe_as_they_are(computing: Compute):
+async def test_errors_cross_the_pipe_as_they_are(computing: Compute) -> None:
     with pytest.raises(Problem) as refusal:
         await computing.apart(Job("ws_a", raising, ()))
     problem = refusal.value
@@ -437,7 +449,7 @@ async def test_errors_cross_the_pipe_as_they_are(computing: Compute):
     )
 
 
-async def test_literals_cross_the_pipe(computing: Compute):
+async def test_literals_cross_the_pipe(computing: Compute) -> None:
     payload = document.parse(b'{"a": 1.10, "b": -0, "c": 123456789012345678901, "d": 1e400}')
     source = "{{trigger.a}} {{trigger.b}} {{trigger.c}} {{trigger.d}}"
     made = await computing.apart(rendered("ws_a", source, trigger=payload))
@@ -447,7 +459,7 @@ async def test_literals_cross_the_pipe(computing: Compute):
 # --- what is kept ---------------------------------------------------------------------------------
 
 
-def test_a_cache_is_bounded_in_bytes():
+def test_a_cache_is_bounded_in_bytes() -> None:
     kept: Kept[int, str] = Kept(100)
     for number in range(10):
         kept.keep(number, "x", 30)
@@ -461,7 +473,7 @@ def test_a_cache_is_bounded_in_bytes():
     assert (kept.get(7), kept.bytes) == ("y", 70)
 
 
-def test_parsed_templates_are_bounded_by_what_they_weigh():
+def test_parsed_templates_are_bounded_by_what_they_weigh() -> None:
     for number in range(40):
         source = "{% case 1 %}{% when " + f"{number}," * 5_000 + "1 %}{% endcase %}"
         template.parse(source)
@@ -469,7 +481,7 @@ def test_parsed_templates_are_bounded_by_what_they_weigh():
     assert len(template._kept) < 10
 
 
-def test_what_was_too_long_to_parse_on_the_loop_is_known():
+def test_what_was_too_long_to_parse_on_the_loop_is_known() -> None:
     source = "{% case 1 %}{% when " + "7," * 9_000 + "1 %}{% endcase %}"
     with pytest.raises(effort.Exceeded):
         effort.attempt(1.0, lambda: template.parse(source))
@@ -479,7 +491,7 @@ def test_what_was_too_long_to_parse_on_the_loop_is_known():
     assert time.thread_time() - began < 0.01
 
 
-def test_no_more_tokens_are_saved_than_are_parsed_in_a_moment():
+def test_no_more_tokens_are_saved_than_are_parsed_in_a_moment() -> None:
     source = "{% case 1 %}{% when " + "1," * TOKENS + "1 %}{% endcase %}"
     _, findings = content.checked("sms", {"text": source})
     [finding] = findings

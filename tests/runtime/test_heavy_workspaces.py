@@ -48,7 +48,7 @@ async def in_turn(process: Process, act: Any, claimed: list[jobs.Job]) -> list[s
     return done
 
 
-async def test_a_neighbour_s_run_does_not_wait_for_long_steps(process: Process):
+async def test_a_neighbour_s_run_does_not_wait_for_long_steps(process: Process) -> None:
     evil, good = await workspace(process, "Evil"), await workspace(process, "Good")
     long = await hook(process, evil, [{"type": "update_contact", "set": {"lastName": LONG}}])
     mine = await hook(process, good, [{"type": "add_tag", "tag": "x"}] * 3)
@@ -63,7 +63,7 @@ async def test_a_neighbour_s_run_does_not_wait_for_long_steps(process: Process):
         assert (run.status, run.reason_code) == ("FAILED", Reason.TEMPLATE_ERROR)
 
 
-async def test_a_neighbour_s_message_does_not_wait_for_long_ones(process: Process):
+async def test_a_neighbour_s_message_does_not_wait_for_long_ones(process: Process) -> None:
     evil, good = await workspace(process, "Evil"), await workspace(process, "Good")
     content = {"subject": "Hi", "html": LONG}
     long = await hook(
@@ -89,7 +89,7 @@ async def test_a_neighbour_s_message_does_not_wait_for_long_ones(process: Proces
     }
 
 
-async def test_a_large_body_is_read_beside_the_loop_wherever_it_is_needed(process: Process):
+async def test_a_large_body_is_read_beside_the_loop_wherever_it_is_needed(process: Process) -> None:
     """In a step, in the answer of a throttle, in a message, and where it names the contact."""
     acme = await workspace(process, "Acme")
     content = {"subject": "Order {{trigger.number}}", "html": "{{trigger.last}}"}
@@ -145,7 +145,7 @@ def without_process(patch: pytest.MonkeyPatch) -> None:
 
 async def test_a_run_and_a_message_wait_while_no_process_can_start(
     process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     acme = await workspace(process, "Acme")
     content = {"subject": "Hi", "html": "{% for i in (1..9000) %}<p>{{i}}</p>{% endfor %}"}
     steps = [
@@ -180,7 +180,7 @@ async def test_a_run_and_a_message_wait_while_no_process_can_start(
     assert message["status"] == "SENT"
 
 
-async def test_a_message_longer_than_half_a_megabyte_is_sent(process: Process):
+async def test_a_message_longer_than_half_a_megabyte_is_sent(process: Process) -> None:
     acme = await workspace(process, "Acme")
     html = "{% for i in (1..9000) %}<p>" + "word " * 8 + "</p>{% endfor %}"
     content = {"subject": "Hi", "html": html}
@@ -197,7 +197,7 @@ async def test_a_message_longer_than_half_a_megabyte_is_sent(process: Process):
 
 async def test_a_contact_is_not_made_without_defaults_that_nobody_could_compute(
     process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     acme = await workspace(process, "Acme")
     trigger = {
         "source": "inbound_webhook",

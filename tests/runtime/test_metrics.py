@@ -22,7 +22,7 @@ async def shown(database: Database) -> dict[tuple[str, frozenset[tuple[str, str]
     }
 
 
-async def test_two_processes_add_up(database: Database):
+async def test_two_processes_add_up(database: Database) -> None:
     one, other = Metrics(), Metrics()
     for process in (one, other, one):
         process.count("tidings_runs_ended", status="COMPLETED")
@@ -31,7 +31,7 @@ async def test_two_processes_add_up(database: Database):
     assert samples["tidings_runs_ended_total", frozenset({("status", "COMPLETED")})] == 3
 
 
-async def test_a_histogram_has_every_bucket_and_no_less_in_a_larger_one(database: Database):
+async def test_a_histogram_has_every_bucket_and_no_less_in_a_larger_one(database: Database) -> None:
     process = Metrics()
     for seconds in (-0.001, 0.01, 0.02, 9_999):
         process.observe("tidings_acceptance_to_sent_seconds", seconds, channel="email")
@@ -49,7 +49,7 @@ async def test_a_histogram_has_every_bucket_and_no_less_in_a_larger_one(database
     assert samples[f"{name}_sum", frozenset({email})] == pytest.approx(9_999.03)
 
 
-async def test_figures_outlast_a_database_that_is_away(database: Database):
+async def test_figures_outlast_a_database_that_is_away(database: Database) -> None:
     process = Metrics()
     process.count("tidings_webhooks_accepted")
     await database.disconnect()
@@ -62,6 +62,6 @@ async def test_figures_outlast_a_database_that_is_away(database: Database):
     assert (await shown(database))["tidings_webhooks_accepted_total", frozenset()] == 1
 
 
-def test_a_label_that_the_family_does_not_have_is_a_mistake():
+def test_a_label_that_the_family_does_not_have_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="has no label"):
         Metrics().count("tidings_webhooks_accepted", workspace="ws_1")

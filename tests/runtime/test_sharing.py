@@ -26,19 +26,19 @@ class Work:
         return number
 
 
-async def test_who_asks_at_once_or_soon_after_shares_one_answer():
+async def test_who_asks_at_once_or_soon_after_shares_one_answer() -> None:
     shared, work = Shared[int](), Work()
     assert await asyncio.gather(*(shared.get(work) for _ in range(5))) == [1] * 5
     assert await shared.get(work) == 1
 
 
-async def test_after_a_while_it_is_made_anew(monkeypatch):
+async def test_after_a_while_it_is_made_anew(monkeypatch) -> None:
     monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.0)
     shared, work = Shared[int](), Work()
     assert [await shared.get(work), await shared.get(work)] == [1, 2]
 
 
-async def test_a_failure_is_told_to_who_waits_and_not_kept():
+async def test_a_failure_is_told_to_who_waits_and_not_kept() -> None:
     shared, work = Shared[int](), Work()
     work.fails = True
     found = await asyncio.gather(*(shared.get(work) for _ in range(3)), return_exceptions=True)
@@ -47,7 +47,7 @@ async def test_a_failure_is_told_to_who_waits_and_not_kept():
     assert await shared.get(work) == 2
 
 
-async def test_who_leaves_does_not_take_it_from_the_others():
+async def test_who_leaves_does_not_take_it_from_the_others() -> None:
     shared, work = Shared[int](), Work()
     work.gate.clear()
     first, second = (asyncio.create_task(shared.get(work)) for _ in range(2))
@@ -59,7 +59,7 @@ async def test_who_leaves_does_not_take_it_from_the_others():
     assert await second == 1
 
 
-async def test_only_the_keys_that_were_asked_for_last_are_remembered():
+async def test_only_the_keys_that_were_asked_for_last_are_remembered() -> None:
     shared, work = SharedByKey[int](60.0, most=2), Work()
     asked = ["a", "b", "a", "c", "a", "b"]
     assert [await shared.get(key, work) for key in asked] == [1, 2, 1, 3, 1, 4]

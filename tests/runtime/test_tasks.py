@@ -26,17 +26,17 @@ def soon() -> float:
     return asyncio.get_running_loop().time() + 0.02
 
 
-async def test_what_waits_for_nothing_is_done_even_after_the_deadline():
+async def test_what_waits_for_nothing_is_done_even_after_the_deadline() -> None:
     assert await tasks.before(0, at_once()) == "done"
 
 
-async def test_what_waits_is_awaited():
+async def test_what_waits_is_awaited() -> None:
     ended: list[str] = []
     assert await tasks.before(soon() + 10, late(0.001, ended)) == "done"
     assert ended == ["ended"]
 
 
-async def test_what_waits_too_long_is_ended():
+async def test_what_waits_too_long_is_ended() -> None:
     ended: list[str] = []
     with pytest.raises(TimeoutError):
         await tasks.before(soon(), late(10, ended))
@@ -44,7 +44,7 @@ async def test_what_waits_too_long_is_ended():
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
-async def test_a_cancellation_ends_the_work_and_goes_on(turns: int):
+async def test_a_cancellation_ends_the_work_and_goes_on(turns: int) -> None:
     ended: list[str] = []
     task = asyncio.create_task(tasks.before(soon() + 10, late(10, ended)))
     for _ in range(turns):
@@ -55,7 +55,7 @@ async def test_a_cancellation_ends_the_work_and_goes_on(turns: int):
     assert ended == ["ended"]
 
 
-async def test_what_work_raises_is_raised():
+async def test_what_work_raises_is_raised() -> None:
     async def failing(pause: int) -> None:
         for _ in range(pause):
             await asyncio.sleep(0)

@@ -41,7 +41,7 @@ def steps(*some: dict[str, Any]) -> dict[str, Any]:
         TRACE,
     ],
 )
-def test_a_part_of_the_trace_is_as_expected(wanted: Any):
+def test_a_part_of_the_trace_is_as_expected(wanted: Any) -> None:
     assert difference(wanted, part(wanted, TRACE)) is None
 
 
@@ -75,18 +75,18 @@ def test_a_part_of_the_trace_is_as_expected(wanted: Any):
         ({"findings": [{"code": "x"}]}, 'At /findings/0 there is nothing, not {"code":"x"}.'),
     ],
 )
-def test_the_first_difference_is_a_sentence(wanted: Any, sentence: str):
+def test_the_first_difference_is_a_sentence(wanted: Any, sentence: str) -> None:
     assert difference(wanted, part(wanted, TRACE)) == sentence
 
 
-def test_a_step_that_differs_is_shown_as_it_was_and_those_behind_it_are_still_met():
+def test_a_step_that_differs_is_shown_as_it_was_and_those_behind_it_are_still_met() -> None:
     wanted = steps({"nodeId": "tag", "status": "FAILED"}, {"nodeId": "hello", "visit": 2})
     assert part(wanted, TRACE) == steps(
         {"nodeId": "tag", "status": "DONE"}, {"nodeId": "hello", "visit": 2}
     )
 
 
-def test_numbers_are_compared_by_their_value_and_long_values_are_cut():
+def test_numbers_are_compared_by_their_value_and_long_values_are_cut() -> None:
     wanted, came = (
         document.parse(text) for text in (b'{"end":{"at":1.10}}', b'{"end":{"at":1.1}}')
     )
@@ -97,6 +97,6 @@ def test_numbers_are_compared_by_their_value_and_long_values_are_cut():
 
 
 @pytest.mark.parametrize("wanted", [{}, {"steps": []}, {"end": None}, {"end": {}, "steps": []}])
-def test_what_expects_nothing_is_refused(wanted: Any):
+def test_what_expects_nothing_is_refused(wanted: Any) -> None:
     with pytest.raises(ValidationError):
         Expected.model_validate(wanted)

@@ -38,7 +38,7 @@ def reasons(steps: list[dict[str, Any]]) -> list[str | None]:
     return [step["reason"] and step["reason"]["code"] for step in steps]
 
 
-async def test_quiet_hours_hold_marketing_until_the_morning(cast: Cast):
+async def test_quiet_hours_hold_marketing_until_the_morning(cast: Cast) -> None:
     await setting(cast, quietHours=NIGHT)
     contact_id = await ada(cast)
     path = await workflow(cast, HELLO, NEWS, NEWS)
@@ -61,14 +61,14 @@ async def test_quiet_hours_hold_marketing_until_the_morning(cast: Cast):
     assert reasons([late]) == ["suppressed_max_wait"]
 
 
-async def test_a_cap_counts_what_the_run_sends(cast: Cast):
+async def test_a_cap_counts_what_the_run_sends(cast: Cast) -> None:
     await setting(cast, frequencyCap={"limit": 1, "window": "P7D"})
     path = await workflow(cast, NEWS, HELLO, NEWS)
     steps = await simulated(cast, path, await ada(cast))
     assert reasons(steps) == [None, None, "suppressed_capped"]
 
 
-async def test_a_cap_counts_what_the_contact_has_got_before(cast: Cast, process: Process):
+async def test_a_cap_counts_what_the_contact_has_got_before(cast: Cast, process: Process) -> None:
     await setting(cast, frequencyCap={"limit": 2, "window": "P7D"})
     path, contact_id = await workflow(cast, NEWS, HELLO, NEWS), await ada(cast)
     set_clock(process, EVENING - timedelta(days=6))
@@ -90,7 +90,7 @@ async def test_a_cap_counts_what_the_contact_has_got_before(cast: Cast, process:
     assert reasons(response.json()["steps"]) == capped
 
 
-async def test_a_topic_needs_a_yes_on_paper_too(cast: Cast):
+async def test_a_topic_needs_a_yes_on_paper_too(cast: Cast) -> None:
     offers, default = await topic(cast.ed), await topic(cast.ed, isDefault=True)
     contact_id = await ada(cast)
     path = await workflow(cast, about(offers), about(default), NEWS, HELLO)
@@ -102,7 +102,7 @@ async def test_a_topic_needs_a_yes_on_paper_too(cast: Cast):
     assert reasons(given)[0] == "suppressed_unsubscribed"  # as the scenario has it
 
 
-async def test_the_real_run_comes_out_alike(cast: Cast, process: Process):
+async def test_the_real_run_comes_out_alike(cast: Cast, process: Process) -> None:
     await setting(cast, quietHours=NIGHT, frequencyCap={"limit": 1, "window": "P7D"})
     offers, contact_id = await topic(cast.ed), await ada(cast)
     set_clock(process, EVENING)
@@ -124,7 +124,7 @@ async def test_the_real_run_comes_out_alike(cast: Cast, process: Process):
     assert reasons(run["steps"]) == reasons(on_paper)
 
 
-async def test_a_case_carries_the_rules_of_its_workspace(cast: Cast):
+async def test_a_case_carries_the_rules_of_its_workspace(cast: Cast) -> None:
     await setting(cast, quietHours=NIGHT, frequencyCap={"limit": 1, "window": "P7D"})
     path = await workflow(cast, NEWS)
     given = {"contactId": await ada(cast), "startAt": AT}

@@ -83,7 +83,7 @@ def case_of(steps: Any) -> Case:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name.partition(".")[0])
-async def test_a_simulated_run_does_what_a_real_one_does(real: Process, path: Path):
+async def test_a_simulated_run_does_what_a_real_one_does(real: Process, path: Path) -> None:
     async with Listener(says(ANSWER)) as listener:
         steps = read(path, listener.url)
         case = case_of(steps)
@@ -109,7 +109,7 @@ async def test_a_simulated_run_does_what_a_real_one_does(real: Process, path: Pa
 
 async def test_what_a_message_printed_in_vain_is_noted_in_a_simulated_run_as_in_a_real_one(
     real: Process,
-):
+) -> None:
     case = case_of([{"type": "send_message", "channel": "email", "templateId": "tpl_" + "0" * 26}])
     driven = await drive(real, case)
     simulated = cases.play(case)
@@ -117,7 +117,7 @@ async def test_what_a_message_printed_in_vain_is_noted_in_a_simulated_run_as_in_
         assert trace["steps"][0]["output"]["missing"] == ["trigger.nobody"], trace
 
 
-async def test_a_number_is_read_as_the_workspace_s_country_writes_it(real: Process):
+async def test_a_number_is_read_as_the_workspace_s_country_writes_it(real: Process) -> None:
     sms = {"type": "send_message", "channel": "sms", "content": {"text": "Hi"}}
     numbers = ("{{trigger.at}}", "0151 12345678", "+44 20 7946 0958")
     steps = [{**sms, "to": number} for number in numbers]
@@ -145,7 +145,7 @@ def read(path: Path, url: str) -> Any:
     return document.parse(re.sub(r"https?://[a-z.]+", url, path.read_text()).encode())
 
 
-def test_a_case_may_have_its_trigger_on_the_node():
+def test_a_case_may_have_its_trigger_on_the_node() -> None:
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
     nodes = [{"id": "t", "type": "trigger", "data": trigger}]
     given = {"startAt": "2026-03-01T09:00:00Z", "trigger": {"email": "ada@example.com"}}

@@ -45,14 +45,14 @@ async def ids(
     return [row.id for row in rows]
 
 
-async def test_the_list_is_the_workspace_s_own_newest_first(database: Database, keys: None):
+async def test_the_list_is_the_workspace_s_own_newest_first(database: Database, keys: None) -> None:
     async with database.read() as db:
         assert await ids(db) == ["key_3", "key_2", "key_1"]
         assert await ids(db, limit=2) == ["key_3", "key_2"]
         assert await ids(db, before="key_2") == ["key_1"]
 
 
-async def test_the_list_is_filtered_by_the_time_of_making(database: Database, keys: None):
+async def test_the_list_is_filtered_by_the_time_of_making(database: Database, keys: None) -> None:
     async with database.read() as db:
         now = await db.now()
         hour = timedelta(hours=1)
@@ -61,7 +61,9 @@ async def test_the_list_is_filtered_by_the_time_of_making(database: Database, ke
         assert await ids(db, created_before=now - hour) == []
 
 
-async def test_a_key_is_revoked_once_and_by_its_own_workspace(database: Database, keys: None):
+async def test_a_key_is_revoked_once_and_by_its_own_workspace(
+    database: Database, keys: None
+) -> None:
     async with database.write() as db:
         assert not await api_keys.revoke(db, workspace_id="ws_2", id="key_1")
         assert await api_keys.bearer(db, hash=b"\1" * 32)
@@ -71,7 +73,7 @@ async def test_a_key_is_revoked_once_and_by_its_own_workspace(database: Database
         assert await ids(db) == ["key_3", "key_2"]
 
 
-async def test_the_keys_of_who_leaves_are_bearers_no_more(database: Database, keys: None):
+async def test_the_keys_of_who_leaves_are_bearers_no_more(database: Database, keys: None) -> None:
     async with database.write() as db:
         await api_keys.revoke_of(db, workspace_id="ws_1", made_by="usr_1")
         assert await ids(db) == []
@@ -81,7 +83,7 @@ async def test_the_keys_of_who_leaves_are_bearers_no_more(database: Database, ke
         assert await db.fetch_value("SELECT count(*) FROM directory") == 1
 
 
-async def test_no_two_keys_have_one_hash(database: Database, keys: None):
+async def test_no_two_keys_have_one_hash(database: Database, keys: None) -> None:
     with pytest.raises(Duplicate):
         async with database.write() as db:
             await api_keys.insert(

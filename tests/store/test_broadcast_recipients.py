@@ -14,7 +14,7 @@ RECIPIENTS = 5_000
 
 async def test_a_recipient_is_found_by_its_key_though_nobody_has_counted_them(
     connect: Callable[..., Awaitable[Database]],
-):
+) -> None:
     database = await connect(pool_size=1)
     if database.engine == "sqlite":
         pytest.skip("SQLite plans without statistics")

@@ -34,7 +34,7 @@ BACKLOG = 8_000
 @pytest.mark.parametrize("known", [0, 60, 3_000])  # nothing, little, all of one workspace
 async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
     connect: Callable[..., Awaitable[Database]], kind: Kind, known: int
-):
+) -> None:
     database = await connect(pool_size=1)
     if database.engine == "sqlite":
         pytest.skip("SQLite plans without statistics")
@@ -65,7 +65,7 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
 
 async def test_a_job_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
     connect: Callable[..., Awaitable[Database]],
-):
+) -> None:
     database = await connect(pool_size=1)
     if database.engine == "sqlite":
         pytest.skip("SQLite plans without statistics")
@@ -83,7 +83,7 @@ async def test_a_job_is_found_by_its_key_though_its_workspace_came_after_the_las
 @pytest.mark.parametrize("table", ["runs", "calls"])  # of messages, the ones here are all of no run
 async def test_a_row_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
     connect: Callable[..., Awaitable[Database]], table: str
-):
+) -> None:
     database = await connect(pool_size=1)
     if database.engine == "sqlite":
         pytest.skip("SQLite plans without statistics")
@@ -99,7 +99,7 @@ async def test_a_row_is_found_by_its_key_though_its_workspace_came_after_the_las
         assert f"{table}_pkey" in await explain(db, by_key, workspace_id=acme, id=newest)
 
 
-async def test_what_is_not_due_is_left_alone(database: Database):
+async def test_what_is_not_due_is_left_alone(database: Database) -> None:
     acme = await workspace(database)
     [later] = await due(database, acme, 1, since=timedelta(minutes=-1))
     [never] = await due(database, acme, 1)
@@ -109,14 +109,14 @@ async def test_what_is_not_due_is_left_alone(database: Database):
 
 
 @kinds
-async def test_whoever_waits_longest_is_claimed_first(database: Database, kind: Kind):
+async def test_whoever_waits_longest_is_claimed_first(database: Database, kind: Kind) -> None:
     acme = await workspace(database)
     young = await due(database, acme, 3, kind=kind)
     old = await due(database, acme, 3, kind=kind, since=LONG_AGO)
     assert sorted(ids(await claim(database, 4, kind=kind))) == sorted([*old, young[0]])
 
 
-async def test_claims_count_how_often_a_row_was_taken_up_in_vain(database: Database):
+async def test_claims_count_how_often_a_row_was_taken_up_in_vain(database: Database) -> None:
     acme = await workspace(database)
     await due(database, acme, 1)
     for times in (1, 2, 3):
@@ -126,7 +126,7 @@ async def test_claims_count_how_often_a_row_was_taken_up_in_vain(database: Datab
 
 
 @kinds
-async def test_claims_at_the_same_time_never_overlap(database: Database, kind: Kind):
+async def test_claims_at_the_same_time_never_overlap(database: Database, kind: Kind) -> None:
     acme, rival = await workspace(database), await workspace(database)
     rows = await due(database, acme, 30, kind=kind) + await due(database, rival, 10, kind=kind)
     hints = [(acme, id) for id in rows[:5]]  # the same ones to everybody
@@ -138,7 +138,7 @@ async def test_claims_at_the_same_time_never_overlap(database: Database, kind: K
 
 
 @kinds
-async def test_hinted_rows_are_claimed_before_older_ones(database: Database, kind: Kind):
+async def test_hinted_rows_are_claimed_before_older_ones(database: Database, kind: Kind) -> None:
     acme = await workspace(database)
     await due(database, acme, 20, kind=kind, since=LONG_AGO)
     fresh = await due(database, acme, 3, kind=kind)
@@ -147,7 +147,7 @@ async def test_hinted_rows_are_claimed_before_older_ones(database: Database, kin
     assert len(claimed) == 4
 
 
-async def test_hints_do_not_keep_out_whoever_has_none(database: Database):
+async def test_hints_do_not_keep_out_whoever_has_none(database: Database) -> None:
     """The busiest workspace hints most: one row in each claim is the oldest that is due."""
     acme, rival = await workspace(database), await workspace(database)
     [single] = await due(database, rival, 1, since=LONG_AGO)
@@ -160,7 +160,7 @@ async def test_hints_do_not_keep_out_whoever_has_none(database: Database):
     pytest.fail("it had to wait for every hinted row")
 
 
-async def test_a_wrong_hint_claims_nothing_and_hurts_nobody(database: Database):
+async def test_a_wrong_hint_claims_nothing_and_hurts_nobody(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     [theirs] = await due(database, rival, 1, since=timedelta(minutes=-1))
     [own] = await due(database, acme, 1)
@@ -173,7 +173,9 @@ async def test_a_wrong_hint_claims_nothing_and_hurts_nobody(database: Database):
 
 
 @kinds
-async def test_a_long_queue_does_not_stand_before_a_single_row(database: Database, kind: Kind):
+async def test_a_long_queue_does_not_stand_before_a_single_row(
+    database: Database, kind: Kind
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     await due(database, acme, 2_000, kind=kind, since=LONG_AGO)
     [single] = await due(database, rival, 1, kind=kind)
@@ -182,7 +184,7 @@ async def test_a_long_queue_does_not_stand_before_a_single_row(database: Databas
     assert len(claimed) == 8
 
 
-async def test_nor_when_hands_come_free_one_by_one(database: Database):
+async def test_nor_when_hands_come_free_one_by_one(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     await due(database, acme, 2_000, since=LONG_AGO)
     [single] = await due(database, rival, 1)
@@ -212,7 +214,7 @@ async def test_nor_when_hands_come_free_one_by_one(database: Database):
 )
 async def test_shares_are_even_and_add_up_to_the_limit(
     database: Database, queues: list[int], limit: int, most: int
-):
+) -> None:
     for length in queues:
         await due(database, await workspace(database), length)
     claimed = Counter(job.workspace_id for job in await claim(database, limit))
@@ -220,7 +222,7 @@ async def test_shares_are_even_and_add_up_to_the_limit(
     assert max(claimed.values(), default=0) == most
 
 
-async def test_workspaces_that_only_wait_take_no_share(database: Database):
+async def test_workspaces_that_only_wait_take_no_share(database: Database) -> None:
     acme = await workspace(database)
     await due(database, acme, 10)
     for _ in range(3):
@@ -243,7 +245,7 @@ async def test_workspaces_that_only_wait_take_no_share(database: Database):
 )
 async def test_nobody_has_more_in_hand_than_hands_stay_free(
     database: Database, busy: list[int], free: int, taken: list[int]
-):
+) -> None:
     names = [await workspace(database) for _ in busy]
     fair_share = FairShare(Counter(dict(zip(names, busy, strict=True))))
     hinted = [(name, id) for name in names for id in await due(database, name, 20)]
@@ -254,7 +256,9 @@ async def test_nobody_has_more_in_hand_than_hands_stay_free(
         await abandon(database)
 
 
-async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(database: Database):
+async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(
+    database: Database,
+) -> None:
     """Behind more rows and more workspaces than one claim looks at."""
     others = 2 * SCANNED
     await many(database, others)
@@ -271,7 +275,7 @@ async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(datab
 
 async def test_what_is_due_long_since_is_looked_for_now_and_then(
     database: Database, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """In between, claims need not read past all that has ended and cannot be collected."""
     acme, fair_share = await workspace(database), FairShare()
     assert await claim(database, 9, fair_share=fair_share) == []
@@ -282,7 +286,7 @@ async def test_what_is_due_long_since_is_looked_for_now_and_then(
     assert ids(await claim(database, 9, fair_share=fair_share)) == late
 
 
-async def test_a_look_begins_where_the_oldest_job_was(database: Database):
+async def test_a_look_begins_where_the_oldest_job_was(database: Database) -> None:
     acme, fair_share = await workspace(database), FairShare()
     old = await due(database, acme, 3, since=timedelta(minutes=1))
     assert ids(await claim(database, 1, fair_share=fair_share)) == old[:1]
@@ -314,7 +318,7 @@ async def many(database: Database, count: int) -> None:
 
 
 @kinds
-async def test_the_next_to_be_due_is_known_leases_included(database: Database, kind: Kind):
+async def test_the_next_to_be_due_is_known_leases_included(database: Database, kind: Kind) -> None:
     async def next_at() -> datetime | None:
         async with database.read() as db:
             return (await claims.next_due(db)).get(kind)

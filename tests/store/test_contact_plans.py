@@ -206,7 +206,7 @@ SORTED = (
 
 
 @pytest.mark.parametrize("what", NARROWED)
-async def test_it_touches_what_it_looks_for(full: Database, what: str):
+async def test_it_touches_what_it_looks_for(full: Database, what: str) -> None:
     query, columns = NARROWED[what]
     plans = await plans_of(full, query)
     assert len(plans) == len(columns)
@@ -238,7 +238,9 @@ MET: dict[str, tuple[Query, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", MET)
-async def test_those_who_are_many_are_met_in_the_order_of_an_index(full: Database, what: str):
+async def test_those_who_are_many_are_met_in_the_order_of_an_index(
+    full: Database, what: str
+) -> None:
     """So many are looked at, however many more there are."""
     query, columns = MET[what]
     few, *plans = await plans_of(full, query)
@@ -251,7 +253,7 @@ async def test_those_who_are_many_are_met_in_the_order_of_an_index(full: Databas
             assert re.search(rf"\b{column}\b", narrowed_by(plan)), (column, plan)
 
 
-async def test_a_common_tag_is_not_read_to_its_end(full: Database):
+async def test_a_common_tag_is_not_read_to_its_end(full: Database) -> None:
     """In the order of the index that has it: the first fifty are enough."""
     [plan] = await plans_of(full, page(tag="common"))
     assert not SORTS.search(plan), plan

@@ -38,7 +38,7 @@ async def tag(database: Database, acme: str, row: Contact, *tags: str) -> None:
         await contacts.add_tags(db, workspace_id=acme, tags=[(row.id, tags)])
 
 
-async def test_a_contact_is_read_back_as_it_was_put_in(database: Database):
+async def test_a_contact_is_read_back_as_it_was_put_in(database: Database) -> None:
     acme = await workspace(database)
     made = await contact(database, acme, **ADA)
     assert {name: getattr(made, name) for name in ADA} == ADA
@@ -47,7 +47,9 @@ async def test_a_contact_is_read_back_as_it_was_put_in(database: Database):
         assert await contacts.by_id(db, workspace_id=acme, id=made.id) == made
 
 
-async def test_every_address_finds_its_contact_in_its_own_workspace_only(database: Database):
+async def test_every_address_finds_its_contact_in_its_own_workspace_only(
+    database: Database,
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     ada = await contact(database, acme, **ADA)
     await fields(database, acme, ada, crmId="7")
@@ -67,7 +69,7 @@ async def test_every_address_finds_its_contact_in_its_own_workspace_only(databas
 @pytest.mark.parametrize("address", [{"email_key": "ada@example.com"}, {"phone": "+14155550132"}])
 async def test_an_address_that_is_taken_makes_no_second_contact(
     database: Database, address: dict[str, str]
-):
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     await contact(database, acme, **ADA)
     other = await contact(database, acme, email_key="grace@example.com")
@@ -81,13 +83,13 @@ async def test_an_address_that_is_taken_makes_no_second_contact(
                 await contacts.update(db, workspace_id=acme, id=other.id, columns=taken)
 
 
-async def test_any_number_may_have_no_address(database: Database):
+async def test_any_number_may_have_no_address(database: Database) -> None:
     acme = await workspace(database)
     for _ in range(3):
         assert await contact(database, acme)
 
 
-async def test_changes_count_as_revisions(database: Database):
+async def test_changes_count_as_revisions(database: Database) -> None:
     acme = await workspace(database)
     ada = await contact(database, acme, **ADA)
     async with database.write() as db:
@@ -101,7 +103,7 @@ async def test_changes_count_as_revisions(database: Database):
     assert touched.updated_at > ada.updated_at
 
 
-async def test_of_several_with_one_value_the_oldest_is_found(database: Database):
+async def test_of_several_with_one_value_the_oldest_is_found(database: Database) -> None:
     acme = await workspace(database)
     ages = [await contact(database, acme) for _ in range(3)]
     for row in reversed(ages):
@@ -109,7 +111,7 @@ async def test_of_several_with_one_value_the_oldest_is_found(database: Database)
     assert await found_by_field(database, acme, "crmId", "7") == ages[0].id
 
 
-async def test_what_a_contact_no_longer_holds_no_longer_finds_it(database: Database):
+async def test_what_a_contact_no_longer_holds_no_longer_finds_it(database: Database) -> None:
     acme = await workspace(database)
     row = await contact(database, acme)
     await fields(database, acme, row, crmId="7", plan="pro")
@@ -121,7 +123,7 @@ async def test_what_a_contact_no_longer_holds_no_longer_finds_it(database: Datab
     assert found == [None, None, row.id]
 
 
-async def test_a_tag_is_there_once_and_gone_once(database: Database):
+async def test_a_tag_is_there_once_and_gone_once(database: Database) -> None:
     acme = await workspace(database)
     ada, grace = await contact(database, acme), await contact(database, acme)
     await tag(database, acme, ada, "b", "a")
@@ -137,7 +139,7 @@ async def test_a_tag_is_there_once_and_gone_once(database: Database):
     assert tags == {ada.id: ["a", "c"], grace.id: []}
 
 
-async def test_with_a_contact_goes_what_hangs_on_it(database: Database):
+async def test_with_a_contact_goes_what_hangs_on_it(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     row = await contact(database, acme)
     await fields(database, acme, row, crmId="7")
@@ -151,7 +153,7 @@ async def test_with_a_contact_goes_what_hangs_on_it(database: Database):
             assert await db.fetch_value(f"SELECT count(*) FROM {table}") == 0
 
 
-async def test_a_page_is_narrowed_by_each_filter(database: Database):
+async def test_a_page_is_narrowed_by_each_filter(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     ada, grace = await contact(database, acme, **ADA), await contact(database, acme)
     theirs = await contact(database, rival, **ADA)
@@ -175,7 +177,7 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database):
         assert await page(database, acme, **filters) == ids, filters
 
 
-async def test_pages_follow_one_another_without_gap_or_overlap(database: Database):
+async def test_pages_follow_one_another_without_gap_or_overlap(database: Database) -> None:
     acme = await workspace(database)
     made = [(await contact(database, acme)).id for _ in range(7)]
     seen: list[str] = []

@@ -15,7 +15,9 @@ async def names(database: Database, workspace_id: str, definition_id: str) -> li
         return [one.name for one in await definition_cases.of_definition(db, **of)]
 
 
-async def test_a_case_is_kept_to_the_last_literal_and_put_again_by_its_name(database: Database):
+async def test_a_case_is_kept_to_the_last_literal_and_put_again_by_its_name(
+    database: Database,
+) -> None:
     acme = await workspace(database)
     of = {"workspace_id": acme, "definition_id": (await definition(database, acme)).id}
     async with database.write() as db:
@@ -33,7 +35,7 @@ async def test_a_case_is_kept_to_the_last_literal_and_put_again_by_its_name(data
     assert await names(database, **of) == ["b"]
 
 
-async def test_copies_go_to_one_definition_and_nothing_to_a_stranger(database: Database):
+async def test_copies_go_to_one_definition_and_nothing_to_a_stranger(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     first, second = [(await definition(database, acme)).id for _ in range(2)]
     of = {"workspace_id": acme, "definition_id": first}

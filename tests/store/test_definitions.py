@@ -29,7 +29,7 @@ async def shown(database: Database, acme: str, shape: str, **filters: Any) -> li
     return [row.id for row in rows]
 
 
-async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Database):
+async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Database) -> None:
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
     await set_columns(database, "workspaces", acme, country="US")
@@ -47,7 +47,7 @@ async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Da
     assert await opened(database, "T" * 30) is None
 
 
-async def test_a_token_tells_in_which_state_its_definition_is(database: Database):
+async def test_a_token_tells_in_which_state_its_definition_is(database: Database) -> None:
     acme = await workspace(database)
     await definition(database, acme, token=TOKEN, state="PAUSED")
     await set_columns(database, "workspaces", acme, suspended=True)
@@ -56,14 +56,16 @@ async def test_a_token_tells_in_which_state_its_definition_is(database: Database
     assert (found.state, found.suspended) == ("PAUSED", True)
 
 
-async def test_no_two_definitions_have_one_token(database: Database):
+async def test_no_two_definitions_have_one_token(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     await definition(database, acme, token=TOKEN)
     with pytest.raises(Duplicate):
         await definition(database, rival, token=TOKEN)
 
 
-async def test_a_definition_is_found_by_its_own_shape_in_its_own_workspace(database: Database):
+async def test_a_definition_is_found_by_its_own_shape_in_its_own_workspace(
+    database: Database,
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     made = await definition(database, acme)
     async with database.write() as db:
@@ -79,7 +81,7 @@ async def test_a_definition_is_found_by_its_own_shape_in_its_own_workspace(datab
     assert set(asked.values()) == {None}
 
 
-async def test_an_archived_one_is_shown_no_more(database: Database):
+async def test_an_archived_one_is_shown_no_more(database: Database) -> None:
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
     async with database.write() as db:
@@ -94,7 +96,7 @@ async def test_an_archived_one_is_shown_no_more(database: Database):
     assert found.state == "ARCHIVED"
 
 
-async def test_a_secret_is_told_only_by_its_end(database: Database):
+async def test_a_secret_is_told_only_by_its_end(database: Database) -> None:
     acme = await workspace(database)
     made = await definition(database, acme, token=TOKEN)
     assert (made.secret_set, made.secret_last4) == (False, None)
@@ -112,7 +114,7 @@ async def test_a_secret_is_told_only_by_its_end(database: Database):
         assert token_row.signing_secret == sealed
 
 
-async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database):
+async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database) -> None:
     acme = await workspace(database)
     old = await definition(database, acme, name="Old")
     new = await definition(database, acme, name="New", state="PAUSED")
@@ -132,7 +134,7 @@ async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database
     assert await shown(database, acme, "graph") == [graph.id]
 
 
-async def test_what_uses_a_template_is_known_until_it_is_archived(database: Database):
+async def test_what_uses_a_template_is_known_until_it_is_archived(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     body = '[{"type": "send_message", "templateId": "tpl_1"}]'
     using = await definition(database, acme, body=body)
@@ -144,7 +146,7 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     assert named == [using.id]
 
 
-async def test_a_version_is_pinned_once(database: Database):
+async def test_a_version_is_pinned_once(database: Database) -> None:
     acme = await workspace(database)
     made = await definition(database, acme)
     async with database.write() as db:

@@ -22,7 +22,7 @@ async def attempts(
         )
 
 
-async def test_a_message_has_each_number_of_attempts_once(database: Database):
+async def test_a_message_has_each_number_of_attempts_once(database: Database) -> None:
     acme = await workspace(database)
     id = await message(database, acme)
     with pytest.raises(Duplicate):
@@ -37,7 +37,7 @@ async def test_a_message_has_each_number_of_attempts_once(database: Database):
             )
 
 
-async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database):
+async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     id = await message(database, acme, to_address="ada@example.com")
     [made] = await attempts(database, acme)
@@ -71,7 +71,7 @@ async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database):
     assert (row.message_id, row.number, row.to_address) == (id, 1, "ada@example.com")
 
 
-async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database):
+async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     old, new = await message(database, acme), await message(database, acme)
     await message(database, rival)

@@ -23,7 +23,7 @@ async def put(database: Database, place: Place, key: str | None) -> None:
         await directory.put(db, "webhook", workspace_id=place.workspace_id, id=place.id, key=key)
 
 
-async def test_a_key_leads_to_the_row_that_has_it_now(database: Database):
+async def test_a_key_leads_to_the_row_that_has_it_now(database: Database) -> None:
     place, other = Place("ws_1", "wfl_1"), Place("ws_2", "wfl_1")
     await put(database, place, "one")
     await put(database, other, "two")
@@ -36,14 +36,14 @@ async def test_a_key_leads_to_the_row_that_has_it_now(database: Database):
     assert await found(database) == {"three": place}
 
 
-async def test_no_two_rows_have_one_key(database: Database):
+async def test_no_two_rows_have_one_key(database: Database) -> None:
     await put(database, Place("ws_1", "wfl_1"), "one")
     with pytest.raises(Duplicate):
         await put(database, Place("ws_2", "wfl_2"), "one")
     assert await found(database) == {"one": Place("ws_1", "wfl_1")}
 
 
-async def test_a_token_that_is_replaced_leads_nowhere(database: Database):
+async def test_a_token_that_is_replaced_leads_nowhere(database: Database) -> None:
     acme = await workspace(database)
     made = await definition(database, acme, token="one")
     place = Place(acme, made.id)
@@ -57,7 +57,7 @@ async def test_a_token_that_is_replaced_leads_nowhere(database: Database):
     assert row.token == "two"
 
 
-async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Database):
+async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Database) -> None:
     ours = {}
     for token in KEYS:
         acme = await workspace(database)
@@ -67,7 +67,9 @@ async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Datab
     assert {row.token: (row.workspace_id, row.id) for row in rows} == ours
 
 
-async def test_a_customer_leads_to_the_workspace_until_another_provider_has_it(database: Database):
+async def test_a_customer_leads_to_the_workspace_until_another_provider_has_it(
+    database: Database,
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
 
     async def begin(workspace_id: str, provider: str, customer_id: str | None) -> None:
@@ -96,7 +98,7 @@ async def test_a_customer_leads_to_the_workspace_until_another_provider_has_it(d
     assert await payer("stripe", "cus_1") is None
 
 
-async def test_a_closed_workspace_leaves_no_entry(database: Database):
+async def test_a_closed_workspace_leaves_no_entry(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     await definition(database, acme, token="one")
     kept = await definition(database, rival, token="two")

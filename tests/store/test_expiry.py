@@ -13,7 +13,9 @@ from app.store import callbacks, expiry
 from tests.store.rows import workspace
 
 
-async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(database: Database):
+async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(
+    database: Database,
+) -> None:
     acme = await workspace(database)
     async with database.write() as db:
         for hours in (-3, -2, -1, 1):
@@ -27,12 +29,12 @@ async def test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first(data
 
 
 @pytest.mark.parametrize("table", expiry.KEYS)
-async def test_each_table_has_the_statement(database: Database, table: str):
+async def test_each_table_has_the_statement(database: Database, table: str) -> None:
     async with database.write() as db:
         assert await expiry.delete_expired(db, table, limit=10) == 0
 
 
-def test_rows_are_deleted_by_their_primary_key():
+def test_rows_are_deleted_by_their_primary_key() -> None:
     for table, key in expiry.KEYS.items():
         columns = re.search(rf"CREATE TABLE {table} \((.*?)\n\);", SCHEMA, re.DOTALL)
         assert columns is not None

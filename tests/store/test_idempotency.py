@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -42,7 +42,7 @@ async def found(
         return await idempotency.by_id(db, workspace_id=workspace_id, id=id)
 
 
-async def test_an_answer_is_found_in_its_workspace_by_its_id(database: Database):
+async def test_an_answer_is_found_in_its_workspace_by_its_id(database: Database) -> None:
     async with database.write() as db:
         await insert(db, only_for="key_1")
     assert await found(database) == idempotency.Kept(b"asked", "key_1", b"answer")
@@ -50,7 +50,7 @@ async def test_an_answer_is_found_in_its_workspace_by_its_id(database: Database)
     assert await found(database, id=bytes(32)) is None
 
 
-async def test_workspaces_do_not_share_an_id(database: Database):
+async def test_workspaces_do_not_share_an_id(database: Database) -> None:
     async with database.write() as db:
         await insert(db)
         await insert(db, workspace_id="ws_2", answer=b"theirs")
@@ -60,7 +60,7 @@ async def test_workspaces_do_not_share_an_id(database: Database):
     assert (ours.answer, theirs.answer) == (b"answer", b"theirs")
 
 
-async def test_an_expired_answer_is_not_found_and_makes_room(database: Database):
+async def test_an_expired_answer_is_not_found_and_makes_room(database: Database) -> None:
     async with database.write() as db:
         await insert(db, -HOUR)
     assert await found(database) is None
@@ -69,7 +69,7 @@ async def test_an_expired_answer_is_not_found_and_makes_room(database: Database)
     assert await found(database) == idempotency.Kept(b"new", "key_2", b"newer")
 
 
-async def test_a_living_answer_is_never_replaced(database: Database):
+async def test_a_living_answer_is_never_replaced(database: Database) -> None:
     async with database.write() as db:
         await insert(db)
     with pytest.raises(ValueError, match="not enough values"):
@@ -82,7 +82,7 @@ async def test_a_living_answer_is_never_replaced(database: Database):
 
 async def test_what_is_answered_by_one_transaction_is_not_waited_for_by_another(
     database: Database,
-):
+) -> None:
     if database.engine == "sqlite":
         pytest.skip("the second transaction begins when the first has ended")
     async with database.write() as one, database.write() as other:
@@ -92,7 +92,7 @@ async def test_what_is_answered_by_one_transaction_is_not_waited_for_by_another(
         assert await idempotency.lock(other, id=ID[::-1])
 
 
-async def test_a_lock_ends_with_its_transaction_however_that_ends(database: Database):
+async def test_a_lock_ends_with_its_transaction_however_that_ends(database: Database) -> Never:
     async with database.write() as db:
         assert await idempotency.lock(db, id=ID)
     with suppress(KeyError):
@@ -103,14 +103,14 @@ async def test_a_lock_ends_with_its_transaction_however_that_ends(database: Data
         assert await idempotency.lock(db, id=ID)
 
 
-async def test_a_workspace_takes_its_answers_with_it(database: Database):
+async def test_a_workspace_takes_its_answers_with_it(database: Database) -> None:
     async with database.write() as db:
         await insert(db)
         await db.execute("DELETE FROM workspaces WHERE id = 'ws_1'")
         assert await db.fetch_value("SELECT count(*) FROM idempotency_keys") == 0
 
 
-async def test_the_sweep_reads_what_has_expired_and_nothing_else(database: Database):
+async def test_the_sweep_reads_what_has_expired_and_nothing_else(database: Database) -> None:
     async with database.read() as db:
         plan = await explain(
             db,

@@ -53,7 +53,7 @@ async def statuses(database: Database) -> dict[str, str]:
     return {row.id: row.status for row in rows}
 
 
-async def test_what_was_just_made_is_pending(database: Database, workspace: str):
+async def test_what_was_just_made_is_pending(database: Database, workspace: str) -> None:
     await invite(database, "inv_1")
     async with database.read() as db:
         row = await invitations.by_id(db, workspace_id=workspace, id="inv_1")
@@ -64,7 +64,7 @@ async def test_what_was_just_made_is_pending(database: Database, workspace: str)
 
 async def test_an_address_has_one_pending_invitation_in_a_workspace(
     database: Database, workspace: str
-):
+) -> None:
     await invite(database, "inv_1")
     with pytest.raises(Duplicate) as caught:
         await invite(database, "inv_2")
@@ -79,7 +79,7 @@ async def test_an_address_has_one_pending_invitation_in_a_workspace(
 @pytest.mark.parametrize("rivals", [2, 8])
 async def test_of_many_transactions_that_accept_at_once_one_does(
     database: Database, workspace: str, rivals: int
-):
+) -> None:
     await invite(database, "inv_1")
     ready = asyncio.Barrier(1 if database.engine == "sqlite" else rivals)
 
@@ -93,7 +93,9 @@ async def test_of_many_transactions_that_accept_at_once_one_does(
     assert await statuses(database) == {"inv_1": "ACCEPTED"}
 
 
-async def test_an_acceptance_that_is_undone_leaves_it_to_others(database: Database, workspace: str):
+async def test_an_acceptance_that_is_undone_leaves_it_to_others(
+    database: Database, workspace: str
+) -> None:
     await invite(database, "inv_1")
 
     async def accept_and_fail() -> None:
@@ -109,7 +111,7 @@ async def test_an_acceptance_that_is_undone_leaves_it_to_others(database: Databa
 
 async def test_revoking_and_accepting_at_once_leaves_one_of_the_two(
     database: Database, workspace: str
-):
+) -> None:
     await invite(database, "inv_1")
 
     async def revoke() -> None:
@@ -126,7 +128,7 @@ async def test_revoking_and_accepting_at_once_leaves_one_of_the_two(
 
 async def test_time_expires_it_and_a_later_revocation_does_not_change_that(
     database: Database, workspace: str
-):
+) -> None:
     async with database.read() as db:
         now = await db.now()
     await invite(database, "inv_1", expires_at=now - timedelta(seconds=1))
@@ -137,7 +139,9 @@ async def test_time_expires_it_and_a_later_revocation_does_not_change_that(
     assert await statuses(database) == {"inv_1": "EXPIRED"}
 
 
-async def test_it_is_found_with_what_its_inviter_is_today(database: Database, workspace: str):
+async def test_it_is_found_with_what_its_inviter_is_today(
+    database: Database, workspace: str
+) -> None:
     await invite(database, "inv_1")
 
     async def role() -> str | None:
@@ -159,7 +163,7 @@ async def test_it_is_found_with_what_its_inviter_is_today(database: Database, wo
 
 async def test_mail_about_an_account_is_filed_where_its_user_belongs(
     database: Database, workspace: str
-):
+) -> None:
     await invite(database, "inv_1")
 
     async def home(id: str, email: str) -> str | None:
@@ -171,7 +175,7 @@ async def test_mail_about_an_account_is_filed_where_its_user_belongs(
     assert await home("usr_2", "m@a.test") is None
 
 
-async def test_a_token_is_found_by_an_index(database: Database, workspace: str):
+async def test_a_token_is_found_by_an_index(database: Database, workspace: str) -> None:
     async with database.read() as db:
         plan = await explain(
             db,

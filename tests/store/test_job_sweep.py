@@ -16,7 +16,7 @@ from tests.store.test_jobs import (
 @kinds
 async def test_a_row_that_lost_its_job_is_found_behind_any_number_of_others(
     database: Database, kind: Kind
-):
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     rows = [(acme, id) for id in await due(database, acme, 5, kind=kind)]
     rows += [(rival, id) for id in await due(database, rival, 3, kind=kind)]
@@ -34,7 +34,9 @@ async def test_a_row_that_lost_its_job_is_found_behind_any_number_of_others(
 
 
 @kinds
-async def test_the_rows_of_a_workspace_on_its_way_out_need_no_jobs(database: Database, kind: Kind):
+async def test_the_rows_of_a_workspace_on_its_way_out_need_no_jobs(
+    database: Database, kind: Kind
+) -> None:
     acme = await workspace(database)
     ids = await due(database, acme, 2, kind=kind)
     async with database.write() as db:
@@ -45,7 +47,9 @@ async def test_the_rows_of_a_workspace_on_its_way_out_need_no_jobs(database: Dat
 
 
 @kinds
-async def test_a_stray_that_was_woken_since_it_was_found_stays(database: Database, kind: Kind):
+async def test_a_stray_that_was_woken_since_it_was_found_stays(
+    database: Database, kind: Kind
+) -> None:
     acme = await workspace(database)
     ids = await due(database, acme, 2, kind=kind, since=LONG_AGO)
     async with database.write() as db:
@@ -61,7 +65,7 @@ async def test_a_stray_that_was_woken_since_it_was_found_stays(database: Databas
 @kinds
 async def test_a_job_that_lost_its_row_is_found_unless_somebody_is_about_to_claim_it(
     database: Database, kind: Kind
-):
+) -> None:
     acme = await workspace(database)
     await due(database, acme, 3, kind=kind)
     [old] = await due(database, acme, 1, kind=kind, since=LONG_AGO)

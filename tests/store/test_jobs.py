@@ -164,7 +164,7 @@ def ids(claimed: Sequence[Job]) -> list[str]:
 
 
 @kinds
-async def test_a_claim_is_a_lease_under_a_new_token(database: Database, kind: Kind):
+async def test_a_claim_is_a_lease_under_a_new_token(database: Database, kind: Kind) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1, kind=kind)
     before = await now(database)
@@ -177,7 +177,7 @@ async def test_a_claim_is_a_lease_under_a_new_token(database: Database, kind: Ki
     assert await claim(database, 8, kind=kind) == []
 
 
-async def test_no_token_is_ever_drawn_again(database: Database):
+async def test_no_token_is_ever_drawn_again(database: Database) -> None:
     """Neither by the same row's next claim, nor by its next life, nor by another row."""
     acme = await workspace(database)
     tokens = []
@@ -224,7 +224,7 @@ async def wake(database: Database, workspace_id: str, id: str) -> None:
 
 
 @kinds
-async def test_a_lease_is_renewed_by_its_holder(database: Database, kind: Kind):
+async def test_a_lease_is_renewed_by_its_holder(database: Database, kind: Kind) -> None:
     acme = await workspace(database)
     await due(database, acme, 1, kind=kind)
     [claimed] = await claim(database, 1, kind=kind)
@@ -234,7 +234,9 @@ async def test_a_lease_is_renewed_by_its_holder(database: Database, kind: Kind):
     assert (row["lease_token"], row["claims"]) == (claimed.lease_token, 1)
 
 
-async def test_a_lease_under_which_something_was_done_is_the_first_again(database: Database):
+async def test_a_lease_under_which_something_was_done_is_the_first_again(
+    database: Database,
+) -> None:
     acme = await workspace(database)
     await due(database, acme, 1)
     for _ in range(3):
@@ -245,7 +247,7 @@ async def test_a_lease_under_which_something_was_done_is_the_first_again(databas
     assert (await found(database, claimed.id))["claims"] == 1
 
 
-async def test_a_lost_lease_is_neither_renewed_nor_given_back(database: Database):
+async def test_a_lost_lease_is_neither_renewed_nor_given_back(database: Database) -> None:
     acme = await workspace(database)
     await due(database, acme, 1)
     [stale] = await claim(database, 1)
@@ -258,7 +260,7 @@ async def test_a_lost_lease_is_neither_renewed_nor_given_back(database: Database
     assert not await renew(database, replace(fresh, workspace_id="ws_0"))
 
 
-async def test_what_is_done_is_neither_renewed_nor_made_due_again(database: Database):
+async def test_what_is_done_is_neither_renewed_nor_made_due_again(database: Database) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1)
     [claimed] = await claim(database, 1)
@@ -269,7 +271,9 @@ async def test_what_is_done_is_neither_renewed_nor_made_due_again(database: Data
 
 
 @kinds
-async def test_what_is_given_back_is_due_at_once_and_not_counted(database: Database, kind: Kind):
+async def test_what_is_given_back_is_due_at_once_and_not_counted(
+    database: Database, kind: Kind
+) -> None:
     acme = await workspace(database)
     await due(database, acme, 1, kind=kind)
     [claimed] = await claim(database, 1, kind=kind)
@@ -279,7 +283,7 @@ async def test_what_is_given_back_is_due_at_once_and_not_counted(database: Datab
     assert again.claims == 1
 
 
-async def test_a_message_that_is_being_sent_is_not_given_back(database: Database):
+async def test_a_message_that_is_being_sent_is_not_given_back(database: Database) -> None:
     acme = await workspace(database)
     await due(database, acme, 1)
     [claimed] = await claim(database, 1)
@@ -290,7 +294,7 @@ async def test_a_message_that_is_being_sent_is_not_given_back(database: Database
     assert await found(database, claimed.id) == before
 
 
-async def test_giving_back_does_not_end_a_wait_that_was_saved_after_all(database: Database):
+async def test_giving_back_does_not_end_a_wait_that_was_saved_after_all(database: Database) -> None:
     """The answer to the COMMIT was lost, so its worker believes that it holds a mere claim."""
     acme = await workspace(database)
     await due(database, acme, 1, kind="run")
@@ -305,7 +309,7 @@ async def test_giving_back_does_not_end_a_wait_that_was_saved_after_all(database
 # --- locked, and woken ----------------------------------------------------------------------------
 
 
-async def test_of_many_claims_those_that_are_not_lost_are_locked(database: Database):
+async def test_of_many_claims_those_that_are_not_lost_are_locked(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     await due(database, acme, 3)
     await due(database, rival, 2)
@@ -317,7 +321,9 @@ async def test_of_many_claims_those_that_are_not_lost_are_locked(database: Datab
         assert await jobs.lock(db, []) == set()
 
 
-async def test_who_slept_through_the_row_s_earlier_life_fits_no_later_one(database: Database):
+async def test_who_slept_through_the_row_s_earlier_life_fits_no_later_one(
+    database: Database,
+) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1)
     [stale] = await claim(database, 1)
@@ -330,7 +336,7 @@ async def test_who_slept_through_the_row_s_earlier_life_fits_no_later_one(databa
     assert not await renew(database, stale)
 
 
-async def test_a_wake_makes_a_job_due_or_makes_one(database: Database):
+async def test_a_wake_makes_a_job_due_or_makes_one(database: Database) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1, since=timedelta(minutes=-5))
     assert await claim(database, 1) == []
@@ -343,7 +349,7 @@ async def test_a_wake_makes_a_job_due_or_makes_one(database: Database):
 
 
 @pytest.mark.parametrize("minutes", [None, 5])
-async def test_a_wake_during_a_claim_is_not_lost(database: Database, minutes: int | None):
+async def test_a_wake_during_a_claim_is_not_lost(database: Database, minutes: int | None) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1)
     [claimed] = await claim(database, 1)
@@ -357,7 +363,7 @@ async def test_a_wake_during_a_claim_is_not_lost(database: Database, minutes: in
     assert await job(database, id) is None
 
 
-async def test_a_wake_that_waits_for_the_end_of_a_claim_makes_a_new_job(database: Database):
+async def test_a_wake_that_waits_for_the_end_of_a_claim_makes_a_new_job(database: Database) -> None:
     if database.engine == "sqlite":
         pytest.skip("SQLite has one writer")
     acme = await workspace(database)
@@ -373,7 +379,7 @@ async def test_a_wake_that_waits_for_the_end_of_a_claim_makes_a_new_job(database
     assert ids(await claim(database, 1)) == [id]
 
 
-async def test_what_is_given_back_after_a_wake_is_due_without_its_pause(database: Database):
+async def test_what_is_given_back_after_a_wake_is_due_without_its_pause(database: Database) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1)
     [claimed] = await claim(database, 1)

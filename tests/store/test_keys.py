@@ -8,14 +8,14 @@ from app.database.db import Database
 from app.store import keys
 
 
-async def test_the_first_data_key_stays(database: Database):
+async def test_the_first_data_key_stays(database: Database) -> None:
     async with database.write() as db:
         assert await keys.load_or_create(db, wrapped=b"first") == b"first"
     async with database.write() as db:
         assert await keys.load_or_create(db, wrapped=b"second") == b"first"
 
 
-async def test_processes_that_boot_at_once_agree_on_one_data_key(database: Database):
+async def test_processes_that_boot_at_once_agree_on_one_data_key(database: Database) -> None:
     async def boot(number: int) -> bytes:
         async with database.write() as db:
             return await keys.load_or_create(db, wrapped=str(number).encode())
@@ -26,7 +26,7 @@ async def test_processes_that_boot_at_once_agree_on_one_data_key(database: Datab
         assert await db.fetch_value("SELECT count(*) FROM data_keys") == 1
 
 
-async def test_the_second_process_waits_for_the_first_one_s_commit(database: Database):
+async def test_the_second_process_waits_for_the_first_one_s_commit(database: Database) -> None:
     async with database.write() as db:
         await keys.load_or_create(db, wrapped=b"first")
 
@@ -40,7 +40,7 @@ async def test_the_second_process_waits_for_the_first_one_s_commit(database: Dat
     assert await second == b"first"
 
 
-async def test_a_key_that_was_wrapped_anew_meanwhile_is_not_replaced(database: Database):
+async def test_a_key_that_was_wrapped_anew_meanwhile_is_not_replaced(database: Database) -> None:
     async with database.write() as db:
         assert await keys.load(db) is None
         await keys.load_or_create(db, wrapped=b"first")

@@ -34,22 +34,22 @@ CLAUSES = {"state": "state = :state", "name": "lower(name) = :name"}
         ),
     ],
 )
-def test_only_what_is_asked_for_narrows(filters, before, clauses, values):
+def test_only_what_is_asked_for_narrows(filters, before, clauses, values) -> None:
     sql, bound = keyset.narrowed(CLAUSES, filters, before)
     assert [line.strip() for line in sql.split("AND ")[1:]] == clauses
     assert bound == values
 
 
-def test_the_id_may_be_a_joined_table_s():
+def test_the_id_may_be_a_joined_table_s() -> None:
     assert keyset.narrowed({}, {}, "run_1", "r.id")[0].strip() == "AND r.id < :before"
 
 
-def test_a_filter_that_nobody_knows_is_a_mistake_of_ours():
+def test_a_filter_that_nobody_knows_is_a_mistake_of_ours() -> None:
     with pytest.raises(KeyError):
         keyset.narrowed(CLAUSES, {"unknown": 1}, None)
 
 
-async def test_a_time_of_creation_is_also_a_bound_of_ids(database: Database):
+async def test_a_time_of_creation_is_also_a_bound_of_ids(database: Database) -> None:
     """So a page begins there; the clocks that make ids may be wrong by an hour."""
     hour, now = timedelta(hours=1), datetime.now(UTC)
     filters = {"created_after": now - 3 * hour, "created_before": now + 3 * hour, "state": "x"}
@@ -61,12 +61,12 @@ async def test_a_time_of_creation_is_also_a_bound_of_ids(database: Database):
     assert bounded["id_until"] < first_id("run", now + 5 * hour, timedelta())
 
 
-async def test_without_times_there_is_nothing_to_bound(database: Database):
+async def test_without_times_there_is_nothing_to_bound(database: Database) -> None:
     async with database.read() as db:
         assert await keyset.by_time(db, "run", {"state": "x"}) == {"state": "x"}
 
 
-async def test_a_moved_clock_of_the_database_moves_the_bounds(connect: Any):
+async def test_a_moved_clock_of_the_database_moves_the_bounds(connect: Any) -> None:
     day = timedelta(days=1)
     moved = await connect(clock_offset_ms=int(30 * day.total_seconds() * 1_000))
     async with moved.read() as db:

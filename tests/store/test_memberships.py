@@ -36,7 +36,7 @@ async def member(database: Database) -> str:
 )
 async def test_the_workspace_asked_for_or_the_oldest_membership_s(
     database: Database, member: str, asked: str | None, found: str | None
-):
+) -> None:
     async with database.read() as db:
         workspace = await memberships.workspace(db, user_id=member, workspace_id=asked)
         stranger = await memberships.workspace(db, user_id="usr_2", workspace_id=asked)

@@ -53,7 +53,7 @@ async def status_of(database: Database, id: str) -> str:
         return str(await db.fetch_value("SELECT status FROM messages WHERE id = :id", id=id))
 
 
-async def test_a_visit_of_a_node_has_one_message(database: Database):
+async def test_a_visit_of_a_node_has_one_message(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     step = {"run_id": "run_1", "node_id": "hello", "visit": 1}
     await message(database, acme, **step)
@@ -65,7 +65,7 @@ async def test_a_visit_of_a_node_has_one_message(database: Database):
         await message(database, acme)
 
 
-async def test_an_intent_says_under_which_claim_it_was_made(database: Database):
+async def test_an_intent_says_under_which_claim_it_was_made(database: Database) -> None:
     acme = await workspace(database)
     id = await message(database, acme)
     job = await claimed(database)
@@ -77,7 +77,7 @@ async def test_an_intent_says_under_which_claim_it_was_made(database: Database):
     assert (held.status, held.intended_by) == ("SENDING", job.lease_token)
 
 
-async def test_what_has_ended_is_held_by_nobody(database: Database):
+async def test_what_has_ended_is_held_by_nobody(database: Database) -> None:
     acme = await workspace(database)
     id = await message(database, acme)
     job = await claimed(database)
@@ -89,7 +89,7 @@ async def test_what_has_ended_is_held_by_nobody(database: Database):
         assert await messages.held(db, **key_of(job)) is None
 
 
-async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database):
+async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database) -> None:
     acme = await workspace(database)
     id = await message(database, acme)
     second = await attempt(database, acme, id, 2)
@@ -103,7 +103,7 @@ async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Datab
 
 async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
     database: Database,
-):
+) -> None:
     acme = await workspace(database)
     await message(database, acme)
     row = await claimed(database)
@@ -127,7 +127,7 @@ async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "SENDING", "SENT", "FAILED", "SUPPRESSED"])
-async def test_only_what_is_unknown_is_sent_again(database: Database, status: str):
+async def test_only_what_is_unknown_is_sent_again(database: Database, status: str) -> None:
     acme, rival = await workspace(database), await workspace(database)
     id = await message(database, acme, run_id="run_1", node_id="hello", visit=1)
     await set_columns(database, "messages", id, status=status)
@@ -141,7 +141,7 @@ async def test_only_what_is_unknown_is_sent_again(database: Database, status: st
     assert (await claimed(database)).id == id
 
 
-async def test_a_run_hears_how_its_message_ended_and_under_which_number(database: Database):
+async def test_a_run_hears_how_its_message_ended_and_under_which_number(database: Database) -> None:
     acme = await workspace(database)
     id = await message(database, acme)
     await attempt(database, acme, id, 2)

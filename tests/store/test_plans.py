@@ -1080,7 +1080,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", LOOKUPS)
-async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str):
+async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str) -> None:
     query, columns = LOOKUPS[what]
     plans = [plan for plan in await plans_of(filled, query) if plan]  # SQLite has none to insert
     assert len(plans) == len(columns)
@@ -1091,7 +1091,7 @@ async def test_a_lookup_touches_what_it_looks_for(filled: Database, what: str):
 
 
 @pytest.mark.parametrize("kind", list(jobs.KINDS))
-async def test_a_claim_never_walks_what_is_due_elsewhere(filled: Database, kind: Kind):
+async def test_a_claim_never_walks_what_is_due_elsewhere(filled: Database, kind: Kind) -> None:
     """By that index it looks at the oldest few of all; claiming by it would read a backlog."""
     _, oldest, *others = await plans_of(filled, claiming(kind))
     assert re.search(r"\bjobs_by_time\b", oldest), oldest
@@ -1106,7 +1106,7 @@ async def test_a_claim_never_walks_what_is_due_elsewhere(filled: Database, kind:
 @pytest.mark.parametrize("kind", list(jobs.KINDS))
 async def test_rows_without_jobs_and_jobs_without_rows_are_looked_for_page_by_page(
     filled: Database, kind: Kind
-):
+) -> None:
     after = ("ws_acme", *["a"] * (len(jobs.KINDS[kind].key) - 1))
     [plan] = await plans_of(filled, lambda db: job_sweep.missing(db, kind, after=after, limit=10))
     assert not WALKS.search(plan), plan
@@ -1118,20 +1118,22 @@ async def test_rows_without_jobs_and_jobs_without_rows_are_looked_for_page_by_pa
     assert not SORTS.search(plan), plan
 
 
-async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(filled: Database):
+async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(
+    filled: Database,
+) -> None:
     [plan] = await plans_of(filled, definitions.ending)
     assert re.search(r"\bdefinitions_ending\b", plan), plan
 
 
 async def test_whose_entries_are_to_be_chained_is_known_without_a_look_at_the_others(
     filled: Database,
-):
+) -> None:
     [plan] = await plans_of(filled, lambda db: audit_logs.unchained_workspaces(db, limit=10))
     assert re.search(r"\baudit_logs_unchained\b", plan), plan
     assert not SORTS.search(plan), plan
 
 
-async def test_orphans_are_looked_for_among_the_unfinished(filled: Database):
+async def test_orphans_are_looked_for_among_the_unfinished(filled: Database) -> None:
     after = ("ws_acme", "wfl_10003", "run_10050")
     [plan] = await plans_of(filled, lambda db: admin.orphans(db, after=after))
     assert len(re.findall(r"\bruns_unfinished\b", plan)) == 2, plan  # their orphans, and their end
@@ -1157,7 +1159,7 @@ async def test_a_page_of_all_workspaces_is_read_in_the_order_of_an_index(
     status: str | None,
     before: str,
     later: bool,
-):
+) -> None:
     filters = {"status": status} if status else {}
     plans = await plans_of(
         filled, lambda db: page(db, filters=filters, before=before if later else None, limit=50)
@@ -1256,7 +1258,7 @@ FEW = (
 @pytest.mark.parametrize(("page", "name", "value", "column"), PAGES)
 async def test_a_page_is_read_in_the_order_of_an_index(
     filled: Database, page: Callable[..., Awaitable[list[Row]]], name: str, value: Any, column: str
-):
+) -> None:
     filters = {name: value} if name else {}
     [plan] = await plans_of(
         filled, lambda db: page(db, **ACME, filters=filters, before=None, limit=50)
@@ -1281,7 +1283,7 @@ async def test_a_page_is_read_in_the_order_of_an_index(
 )
 async def test_a_later_page_begins_where_the_one_before_ended(
     filled: Database, page: Callable[..., Awaitable[list[Row]]], kind: str
-):
+) -> None:
     [plan] = await plans_of(
         filled, lambda db: page(db, **ACME, filters={}, before=f"{kind}_10500", limit=50)
     )

@@ -47,7 +47,7 @@ async def wait_for(database: Database, job: Job, message_id: str) -> None:
 # --- the beginning --------------------------------------------------------------------------------
 
 
-async def test_a_run_begins_at_the_version_of_its_definition(database: Database):
+async def test_a_run_begins_at_the_version_of_its_definition(database: Database) -> None:
     acme = await workspace(database)
     workflow = await definition(database, acme)
     id = await run(database, acme, workflow.id, "con_7")
@@ -58,7 +58,9 @@ async def test_a_run_begins_at_the_version_of_its_definition(database: Database)
 
 
 @pytest.mark.parametrize("state", ["DRAFT", "PAUSED", "ARCHIVED"])
-async def test_no_run_begins_when_its_definition_is_not_active(database: Database, state: str):
+async def test_no_run_begins_when_its_definition_is_not_active(
+    database: Database, state: str
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     workflow = await definition(database, acme, state=state)
     active = await definition(database, acme)
@@ -76,7 +78,7 @@ async def test_no_run_begins_when_its_definition_is_not_active(database: Databas
 # --- a claim's writes -----------------------------------------------------------------------------
 
 
-async def test_only_the_newest_claim_holds_a_run(database: Database):
+async def test_only_the_newest_claim_holds_a_run(database: Database) -> None:
     acme = await workspace(database)
     workflow = await definition(database, acme)
     await run(database, acme, workflow.id)
@@ -92,7 +94,7 @@ async def test_only_the_newest_claim_holds_a_run(database: Database):
     assert (held.definition_state, held.status) == ("ACTIVE", "QUEUED")
 
 
-async def test_what_is_saved_is_progress_and_is_kept(database: Database):
+async def test_what_is_saved_is_progress_and_is_kept(database: Database) -> None:
     acme = await workspace(database)
     workflow = await definition(database, acme)
     id = await run(database, acme, workflow.id)
@@ -116,7 +118,7 @@ async def test_what_is_saved_is_progress_and_is_kept(database: Database):
     assert (await read(database, acme, id)).started_at == saved.started_at
 
 
-async def test_what_has_ended_is_not_saved_again(database: Database):
+async def test_what_has_ended_is_not_saved_again(database: Database) -> None:
     acme = await workspace(database)
     await run(database, acme, (await definition(database, acme)).id)
     row = await claimed(database)
@@ -134,7 +136,7 @@ async def due(database: Database) -> int:
         return int(await db.fetch_value("SELECT count(*) FROM jobs WHERE lease_token = 0"))
 
 
-async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: Database):
+async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     id = await run(database, acme, (await definition(database, acme)).id)
     await wait_for(database, await claimed(database), "msg_1")
@@ -148,7 +150,7 @@ async def test_a_run_wakes_for_the_message_it_waits_for_and_no_other(database: D
         assert await due(database) == woken
 
 
-async def test_a_run_that_has_ended_is_not_woken(database: Database):
+async def test_a_run_that_has_ended_is_not_woken(database: Database) -> None:
     acme = await workspace(database)
     id = await run(database, acme, (await definition(database, acme)).id)
     await wait_for(database, await claimed(database), "msg_1")
@@ -161,7 +163,7 @@ async def test_a_run_that_has_ended_is_not_woken(database: Database):
 @pytest.mark.parametrize("whose", ["definition_id", "contact_id"])
 async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
     database: Database, whose: str
-):
+) -> None:
     acme, rival = await workspace(database), await workspace(database)
     workflow, other = await definition(database, acme), await definition(database, acme)
     theirs = await definition(database, rival)
@@ -210,7 +212,7 @@ async def record(database: Database, acme: str, run_id: str, node: str, **change
         await runs.record(db, workspace_id=acme, run_id=run_id, steps=steps)
 
 
-async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database: Database):
+async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database: Database) -> None:
     acme = await workspace(database)
     id = await run(database, acme, (await definition(database, acme)).id)
     await record(database, acme, id, "pause", status="WAITING")
@@ -236,7 +238,7 @@ async def test_the_end_of_a_visit_completes_the_record_of_its_beginning(database
 # --- lists ----------------------------------------------------------------------------------------
 
 
-async def test_a_page_is_narrowed_by_each_filter(database: Database):
+async def test_a_page_is_narrowed_by_each_filter(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     workflow = await definition(database, acme)
     automation = await definition(database, acme, "graph")

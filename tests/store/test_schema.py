@@ -127,7 +127,9 @@ async def offences(db: Handle) -> set[str]:
     return found
 
 
-async def test_every_key_of_a_workspace_s_table_begins_with_the_workspace(database: Database):
+async def test_every_key_of_a_workspace_s_table_begins_with_the_workspace(
+    database: Database,
+) -> None:
     async with database.read() as db:
         tables, keys = await catalogue(db)
         assert await offences(db) == set()
@@ -169,17 +171,17 @@ WRONG: Mapping[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", WRONG)
-async def test_a_table_that_breaks_the_rule_is_found(database: Database, mistake: str):
+async def test_a_table_that_breaks_the_rule_is_found(database: Database, mistake: str) -> None:
     columns, sentence = WRONG[mistake]
     assert sentence in await offences_with(database, f"CREATE TABLE wrong ({columns})")
 
 
-async def test_a_table_that_keeps_the_rule_is_not_found(database: Database):
+async def test_a_table_that_keeps_the_rule_is_not_found(database: Database) -> None:
     columns = f"{OF_ONE} REFERENCES workspaces (id), id TEXT, PRIMARY KEY (workspace_id, id)"
     assert await offences_with(database, f"CREATE TABLE good ({columns})") == set()
 
 
-async def test_a_unique_index_that_breaks_the_rule_is_found(database: Database):
+async def test_a_unique_index_that_breaks_the_rule_is_found(database: Database) -> None:
     index = "CREATE UNIQUE INDEX wrong ON runs (id) WHERE state IS NULL"
     found = await offences_with(database, index)
     assert found == {"runs (id) does not begin with the workspace"}

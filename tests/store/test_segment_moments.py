@@ -153,7 +153,7 @@ async def machines(
 @given(filters, others, st.lists(timely(), min_size=3, max_size=3))
 async def test_sql_knows_the_moment_that_the_machine_knows(
     peopled: tuple[Database, str], raw: Any, other: Any, given: list[dict[str, Any]]
-):
+) -> None:
     in_sql, judged = await known(peopled, Readable(read(raw), {"seg_1": read(other)}), given)
     assert in_sql == judged, (raw, other)
 
@@ -162,7 +162,7 @@ async def test_sql_knows_the_moment_that_the_machine_knows(
 @settings(max_examples=18, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 async def test_an_event_of_any_age_moves_an_answer_when_it_leaves_its_window_or_enters_it(
     peopled: tuple[Database, str], gone: str, more: int
-):
+) -> None:
     raw = {"event": "order", "within": "P30D", "count": {"op": "gte", "value": 2}}
     person = nobody(events=[("order", {}, gone, more)])
     in_sql, judged = await known(peopled, Readable(read(raw)), [person])
@@ -189,7 +189,7 @@ BERLIN = timezone(timedelta(hours=2))
 )
 async def test_a_date_of_a_contact_moves_an_answer_when_it_comes_and_when_it_is_long_ago(
     peopled: tuple[Database, str], text: str, offset: timedelta | None
-):
+) -> None:
     raw = {"path": "contact.metadata.plan", "op": "within_last", "value": "P30D"}
     in_sql, judged = await known(peopled, Readable(read(raw)), [plan(text)])
     assert in_sql == judged
@@ -203,7 +203,7 @@ async def test_a_date_of_a_contact_moves_an_answer_when_it_comes_and_when_it_is_
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
-def test_no_word_of_a_filter_stands_in_the_sql(engine: Engine):
+def test_no_word_of_a_filter_stands_in_the_sql(engine: Engine) -> None:
     parts = segment_changes.timed(read({"event": HOSTILE, "within": "P1D"}).condition, {})
     flip = segment_moments.next_flip(engine, datetime.now(UTC), parts)
     assert "zq" not in flip.sql

@@ -334,7 +334,7 @@ async def asked(
 @given(filters, others, st.lists(people, min_size=PEOPLE, max_size=PEOPLE))
 async def test_sql_finds_whom_the_condition_holds_for(
     peopled: tuple[Database, str], raw: Any, other: Any, given: list[dict[str, Any]]
-):
+) -> None:
     in_sql, judged = await asked(peopled, Readable(read(raw), {"seg_1": read(other)}), given)
     assert in_sql == judged, (raw, other)
     assert len(judged) == PEOPLE
@@ -405,7 +405,7 @@ YEAR = at_plan("before", "2026-11-02")
 )
 async def test_both_agree_at_the_edges(
     peopled: tuple[Database, str], raw: Any, person: dict[str, Any], held: bool
-):
+) -> None:
     assert await asked(peopled, Readable(read(raw)), [person]) == ([held], [held])
 
 
@@ -413,7 +413,7 @@ HOSTILE = "zq'; DROP TABLE contacts; --"
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
-def test_no_word_of_a_filter_stands_in_the_sql(engine: Engine):
+def test_no_word_of_a_filter_stands_in_the_sql(engine: Engine) -> None:
     name = document.dumps(HOSTILE).decode()
     at = {"op": "eq", "value": HOSTILE}
     raw = {

@@ -38,7 +38,7 @@ async def fill(db: Handle, workspace_id: str) -> None:
     )
 
 
-async def test_a_table_that_has_grown_is_looked_at_again_and_once(database: Database):
+async def test_a_table_that_has_grown_is_looked_at_again_and_once(database: Database) -> None:
     id = await workspace(database)
     async with database.write() as db:
         await fill(db, id)
@@ -64,7 +64,7 @@ async def test_a_table_that_has_grown_is_looked_at_again_and_once(database: Data
     assert "contacts" not in await refreshed(database)
 
 
-async def test_what_another_process_looks_at_is_left_to_it(database: Database):
+async def test_what_another_process_looks_at_is_left_to_it(database: Database) -> None:
     if database.engine == "sqlite":
         return
     async with database.write() as ours, database.write() as theirs:
@@ -72,7 +72,9 @@ async def test_what_another_process_looks_at_is_left_to_it(database: Database):
         assert await theirs.use(lambda link: link.refresh_statistics()) == []
 
 
-async def test_a_migration_waits_for_whoever_looks_and_nobody_looks_meanwhile(database: Database):
+async def test_a_migration_waits_for_whoever_looks_and_nobody_looks_meanwhile(
+    database: Database,
+) -> None:
     if database.engine == "sqlite":
         return
     async with database.write() as db:
@@ -90,7 +92,7 @@ async def test_a_migration_waits_for_whoever_looks_and_nobody_looks_meanwhile(da
 @kinds
 async def test_a_claim_reads_the_first_of_what_is_due_though_statistics_saw_none(
     database: Database, kind: Kind
-):
+) -> None:
     """When a planner believes that nothing is due, reading all of it and sorting looks cheap."""
     if database.engine == "sqlite":
         return  # it has no statistics to be misled by

@@ -22,7 +22,7 @@ async def template(database: Database, acme: str, channel: str = "email") -> tem
         )
 
 
-async def test_a_template_is_its_own_workspace_s(database: Database):
+async def test_a_template_is_its_own_workspace_s(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     made = await template(database, acme)
     assert (made.content, made.version, made.revision) == (CONTENT, 1, 1)
@@ -36,7 +36,9 @@ async def test_a_template_is_its_own_workspace_s(database: Database):
         assert await templates.by_id(db, workspace_id=acme, id=made.id) is None
 
 
-async def test_a_change_counts_as_a_revision_and_its_version_is_the_caller_s(database: Database):
+async def test_a_change_counts_as_a_revision_and_its_version_is_the_caller_s(
+    database: Database,
+) -> None:
     acme = await workspace(database)
     made = await template(database, acme)
     async with database.write() as db:
@@ -58,7 +60,7 @@ async def test_a_change_counts_as_a_revision_and_its_version_is_the_caller_s(dat
     assert (changed.version, changed.revision, changed.channel) == (2, 2, "email")
 
 
-async def test_names_and_channels_of_those_that_exist_are_told(database: Database):
+async def test_names_and_channels_of_those_that_exist_are_told(database: Database) -> None:
     acme, rival = await workspace(database), await workspace(database)
     mail, text = await template(database, acme), await template(database, acme, "sms")
     theirs = await template(database, rival)
@@ -73,7 +75,7 @@ async def test_names_and_channels_of_those_that_exist_are_told(database: Databas
     }
 
 
-async def test_pages_are_newest_first_and_narrowed_by_time(database: Database):
+async def test_pages_are_newest_first_and_narrowed_by_time(database: Database) -> None:
     acme = await workspace(database)
     old, new = await template(database, acme), await template(database, acme)
     await template(database, await workspace(database))

@@ -15,7 +15,7 @@ async def inserted(db: Handle, id: str, email: str) -> users.User:
     )
 
 
-async def test_a_user_is_found_by_id_and_by_the_key_of_the_address(database: Database):
+async def test_a_user_is_found_by_id_and_by_the_key_of_the_address(database: Database) -> None:
     async with database.write() as db:
         user = await inserted(db, "usr_1", "Olivia@acme.example")
         assert await users.by_id(db, id="usr_1") == user
@@ -25,7 +25,7 @@ async def test_a_user_is_found_by_id_and_by_the_key_of_the_address(database: Dat
     assert user.super_admin is False
 
 
-async def test_the_second_user_of_an_address_is_a_duplicate(database: Database):
+async def test_the_second_user_of_an_address_is_a_duplicate(database: Database) -> None:
     async with database.write() as db:
         await inserted(db, "usr_1", "olivia@acme.example")
     with pytest.raises(Duplicate):
@@ -35,7 +35,7 @@ async def test_the_second_user_of_an_address_is_a_duplicate(database: Database):
         assert await users.by_id(db, id="usr_2") is None
 
 
-async def test_one_user_at_a_time_becomes_super_admin(database: Database):
+async def test_one_user_at_a_time_becomes_super_admin(database: Database) -> None:
     async with database.write() as db:
         await inserted(db, "usr_1", "olivia@acme.example")
         await inserted(db, "usr_2", "adam@acme.example")

@@ -30,7 +30,7 @@ async def written(database: Database, *requests: RequestRecord) -> None:
         await webhook_requests.insert_many(db, requests)
 
 
-async def test_requests_of_several_workspaces_are_written_at_once(database: Database):
+async def test_requests_of_several_workspaces_are_written_at_once(database: Database) -> None:
     ours, theirs = await rows.workspace(database), await rows.workspace(database)
     mine = (await rows.definition(database, ours)).id
     other = (await rows.definition(database, theirs)).id
@@ -57,11 +57,11 @@ async def test_requests_of_several_workspaces_are_written_at_once(database: Data
     )
 
 
-async def test_no_requests_are_written_as_easily(database: Database):
+async def test_no_requests_are_written_as_easily(database: Database) -> None:
     await written(database)
 
 
-async def test_what_belongs_to_nothing_any_more_is_left_out(database: Database):
+async def test_what_belongs_to_nothing_any_more_is_left_out(database: Database) -> None:
     ours = await rows.workspace(database)
     mine = (await rows.definition(database, ours)).id
     lost, kept = request(ours, "wfl_gone"), request(ours, mine)
@@ -71,7 +71,7 @@ async def test_what_belongs_to_nothing_any_more_is_left_out(database: Database):
         assert await webhook_requests.by_id(db, workspace_id=ours, id=kept.id)
 
 
-async def test_a_page_is_newest_first_and_narrowed(database: Database):
+async def test_a_page_is_newest_first_and_narrowed(database: Database) -> None:
     ours = await rows.workspace(database)
     mine = (await rows.definition(database, ours)).id
     made = [request(ours, mine) for _ in range(3)]

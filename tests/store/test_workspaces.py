@@ -8,7 +8,7 @@ from app.database.db import Database
 from app.store import workspaces
 
 
-async def test_a_change_raises_the_revision(database: Database):
+async def test_a_change_raises_the_revision(database: Database) -> None:
     async with database.write() as db:
         made = await workspaces.insert(db, id="ws_1", name="Acme", timezone="UTC")
         other = await workspaces.insert(db, id="ws_2", name="Rival", timezone="UTC")

@@ -9,7 +9,7 @@ from app.vault import tokens
 SEED = bytes(range(32))
 
 
-def test_a_drawn_token_is_another_every_time():
+def test_a_drawn_token_is_another_every_time() -> None:
     drawn = {tokens.drawn() for _ in range(1_000)}
     assert len(drawn) == 1_000
     assert {len(token) for token in drawn} == {30}
@@ -17,7 +17,7 @@ def test_a_drawn_token_is_another_every_time():
     assert len(set(tokens.BASE62)) == 62
 
 
-def test_a_derived_token_never_changes():
+def test_a_derived_token_never_changes() -> None:
     """Demo keys and callback URLs that people have written down are made of these."""
     assert tokens.derived(SEED, 32) == "flDIBkGwcRKRL9GXCgaFM3UNu2jQTClj"
     by_letters = tokens.derived(SEED, alphabet=tokens.LETTERS_FIRST)
@@ -36,13 +36,13 @@ def test_a_derived_token_never_changes():
         ("\u0663" * 30, False),  # digits, but none of ASCII
     ],
 )
-def test_a_token_is_known_by_its_length_and_letters(text: str, is_one: bool):
+def test_a_token_is_known_by_its_length_and_letters(text: str, is_one: bool) -> None:
     assert tokens.is_well_formed(text) == is_one
     assert (tokens.workspace_of(f"ws_1-{text}") == "ws_1") == is_one
     assert tokens.workspace_of(text) is None
 
 
-def test_a_token_drawn_for_a_workspace_says_which_one():
+def test_a_token_drawn_for_a_workspace_says_which_one() -> None:
     token = tokens.drawn_for("ws_01ja")
     assert tokens.workspace_of(token) == "ws_01ja"
     assert token != tokens.drawn_for("ws_01ja")

@@ -32,12 +32,12 @@ from app.web.accept import acceptable
         (["text/csv, nonsense"], False),
     ],
 )
-def test_json_is_wanted_unless_it_is_left_out(lines, wanted):
+def test_json_is_wanted_unless_it_is_left_out(lines, wanted) -> None:
     headers = Headers(raw=[(b"accept", line.encode()) for line in lines])
     assert acceptable(headers, "application/json") is wanted
 
 
-def test_other_formats_are_judged_alike():
+def test_other_formats_are_judged_alike() -> None:
     wants_csv = Headers({"accept": "text/csv, application/problem+json"})
     assert acceptable(wants_csv, "text/csv")
     assert not acceptable(wants_csv, "image/svg+xml")

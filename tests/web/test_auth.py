@@ -33,7 +33,7 @@ async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer   "])
-async def test_a_key_opens_in_any_case_of_the_scheme(scheme, api, cast):
+async def test_a_key_opens_in_any_case_of_the_scheme(scheme, api, cast) -> None:
     response = await api.get("/who", headers={"Authorization": f"{scheme} {cast.vic.key}"})
     assert response.json() == {"name": "vic"}
 
@@ -60,14 +60,14 @@ async def test_a_key_opens_in_any_case_of_the_scheme(scheme, api, cast):
         ["Bearer x.y.z"],
     ],
 )
-async def test_anything_but_one_bearer_is_unauthenticated(values, api, cast):
+async def test_anything_but_one_bearer_is_unauthenticated(values, api, cast) -> None:
     given = [("Authorization", value.format(key=cast.vic.key).encode()) for value in values]
     response = await api.get("/who", headers=given)
     assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
     assert response.headers["www-authenticate"].startswith("Bearer")
 
 
-async def test_a_suspended_workspace_is_locked_out(api, cast, process):
+async def test_a_suspended_workspace_is_locked_out(api, cast, process) -> None:
     async with process.database.write() as db:
         await db.execute(
             "UPDATE workspaces SET suspended = TRUE WHERE id = :id", id=cast.vic.workspace_id
@@ -76,7 +76,7 @@ async def test_a_suspended_workspace_is_locked_out(api, cast, process):
     assert (response.status_code, response.json()["code"]) == (403, "workspace_suspended")
 
 
-async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records: Records):
+async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records: Records) -> None:
     await api.get("/who", headers={"Authorization": f"Bearer {cast.vic.key}"})
     await api.get("/who", headers={"Authorization": "Bearer nonsense"})
     known, unknown = records()
@@ -85,7 +85,7 @@ async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records
     assert cast.vic.key not in str([known, unknown])
 
 
-async def test_a_plan_is_judged_after_the_role(process: Process, api, cast):
+async def test_a_plan_is_judged_after_the_role(process: Process, api, cast) -> None:
     async def answer(person) -> tuple[int, str | None]:
         headers = {"Authorization": f"Bearer {person.key}"}
         response = await api.get("/gated", headers=headers)
@@ -99,7 +99,9 @@ async def test_a_plan_is_judged_after_the_role(process: Process, api, cast):
         assert (await answer(cast.adam))[0] == expected
 
 
-async def test_what_the_operator_gives_to_all_counts_when_it_is_more(process: Process, cast):
+async def test_what_the_operator_gives_to_all_counts_when_it_is_more(
+    process: Process, cast
+) -> None:
     generous = replace(process, settings=replace(process.settings, default_plan="enterprise"))
     member = await identity.authenticate(generous, cast.vic.key)
     assert member.plan == "enterprise"

@@ -63,7 +63,7 @@ def refused(value: object) -> list[tuple[str, str]]:
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def test_a_body_becomes_its_model():
+def test_a_body_becomes_its_model() -> None:
     thing = read({"name": "a", "firstStep": {"kind": "wait", "hours": 2}, "ratio": 2, "done": True})
     assert thing == Thing.model_validate(
         {"name": "a", "firstStep": Wait(kind="wait", hours=2), "ratio": 2.0, "done": True}
@@ -138,11 +138,11 @@ def test_a_body_becomes_its_model():
         ),
     ],
 )
-def test_what_is_wrong_is_said_where_it_is(value, errors):
+def test_what_is_wrong_is_said_where_it_is(value, errors) -> None:
     assert refused(value) == errors
 
 
-def test_everything_wrong_is_said_at_once():
+def test_everything_wrong_is_said_at_once() -> None:
     value = {"name": 1, "steps": [{"kind": "email"}, {"toAddress": "x"}], "colour": "red"}
     assert {pointer for pointer, _ in refused(value)} == {
         "/name",
@@ -152,7 +152,7 @@ def test_everything_wrong_is_said_at_once():
     }
 
 
-def test_the_detail_says_what_to_do():
+def test_the_detail_says_what_to_do() -> None:
     with pytest.raises(Problem) as caught:
         read({})
     assert caught.value.detail == "Correct the body: /name: This field is required."
@@ -167,12 +167,12 @@ def test_the_detail_says_what_to_do():
 )
 def test_a_body_of_more_values_than_are_read_is_refused_unread(
     value: object, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(document, "parse", lambda _body: pytest.fail("it is parsed"))
     assert refused({"name": "a", "free": value}) == [("", "Hold at most 30,000 values.")]
 
 
-def test_what_stands_in_texts_is_no_value():
+def test_what_stands_in_texts_is_no_value() -> None:
     text = '[{"a": 1, \\"b": 2}],' * 20_000
     assert read({"name": "a", "free": text}).free == text
 
@@ -180,7 +180,7 @@ def test_what_stands_in_texts_is_no_value():
 @pytest.mark.parametrize("place", [(), ("inner",), ("inner", "inmost")])
 def test_unknown_names_are_refused_before_an_error_is_made_of_each(
     place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     value: dict[str, object] = {f"k{n}": n for n in range(5_000)}
     for name in reversed(place):
         value = {name: value}
@@ -192,12 +192,12 @@ def test_unknown_names_are_refused_before_an_error_is_made_of_each(
     assert pointers[0] == document.pointer(*place, "k0")
 
 
-def test_an_answer_does_not_outgrow_its_question():
+def test_an_answer_does_not_outgrow_its_question() -> None:
     assert len(refused({str(number): 1 for number in range(1_000)})) == body.ERRORS
 
 
 @pytest.mark.parametrize("literal", ["1.10", "-0", "1E2", "123456789012345678901"])
-def test_free_values_keep_their_literals(literal):
+def test_free_values_keep_their_literals(literal) -> None:
     thing = body.read(Thing, JSON, f'{{"name":"a","free":[{literal}]}}'.encode())
     assert document.dumps(thing.free) == f"[{literal}]".encode()
 
@@ -217,7 +217,7 @@ def test_free_values_keep_their_literals(literal):
         (rb'{"\udfff":1}', "invalid"),
     ],
 )
-def test_what_is_no_json_object_is_refused(raw, code):
+def test_what_is_no_json_object_is_refused(raw, code) -> None:
     with pytest.raises(Problem) as caught:
         body.read(Thing, JSON, raw)
     assert caught.value.code == code
@@ -225,7 +225,7 @@ def test_what_is_no_json_object_is_refused(raw, code):
         assert [error.pointer for error in caught.value.errors] == [""]
 
 
-def test_an_empty_body_is_said_to_be_empty():
+def test_an_empty_body_is_said_to_be_empty() -> None:
     for headers in (JSON, Headers({})):
         with pytest.raises(Problem, match=r"The body is empty; send a JSON object\."):
             body.read(Thing, headers, b"")
@@ -242,7 +242,7 @@ def test_an_empty_body_is_said_to_be_empty():
         "application/json;x=y",
     ],
 )
-def test_json_is_json_however_it_is_spelled(value):
+def test_json_is_json_however_it_is_spelled(value) -> None:
     body.require_media_type(Headers({"content-type": value}))
 
 
@@ -265,7 +265,7 @@ def test_json_is_json_however_it_is_spelled(value):
         [("content-type", "application/json"), ("content-encoding", "identity")],
     ],
 )
-def test_anything_else_is_unsupported(lines):
+def test_anything_else_is_unsupported(lines) -> None:
     raw = [(name.encode(), value.encode()) for name, value in lines]
     with pytest.raises(Problem) as caught:
         body.read(Thing, Headers(raw=raw), b'{"name":"a"}')
@@ -282,12 +282,12 @@ def patch(changes: object, headers: Headers = JSON) -> Thing:
     return body.patch(Thing, STORED, headers, orjson.dumps(changes))
 
 
-def test_a_patch_changes_what_it_names():
+def test_a_patch_changes_what_it_names() -> None:
     thing = patch({"labels": {"x": None, "z": "3"}})
     assert (thing.name, thing.labels, thing.done) == ("a", {"y": "2", "z": "3"}, True)
 
 
-def test_null_clears_what_may_be_empty_and_nothing_else():
+def test_null_clears_what_may_be_empty_and_nothing_else() -> None:
     cleared = patch({"labels": None, "at": None, "firstStep": None})
     assert (cleared.labels, cleared.at, cleared.first_step) == ({}, None, None)
     with pytest.raises(Problem) as caught:
@@ -295,7 +295,7 @@ def test_null_clears_what_may_be_empty_and_nothing_else():
     assert [error.pointer for error in caught.value.errors] == ["/name", "/ratio", "/done"]
 
 
-def test_an_unknown_field_is_refused_even_to_clear_it():
+def test_an_unknown_field_is_refused_even_to_clear_it() -> None:
     with pytest.raises(Problem) as caught:
         patch({"id": None, "createdAt": "now", "done": False})
     assert [error.pointer for error in caught.value.errors] == ["/createdAt", "/id"]
@@ -315,7 +315,7 @@ def test_an_unknown_field_is_refused_even_to_clear_it():
 )  # fmt: skip
 def test_within_a_field_too_a_null_clears_only_what_is_known_and_may_be_empty(
     changes: Any, pointers: list[str]
-):
+) -> None:
     stored = {"inner": {"label": "x", "count": 3}}
     with pytest.raises(Problem) if pointers else nullcontext() as caught:
         body.patch(Outer, stored, JSON, orjson.dumps(changes))
@@ -338,7 +338,7 @@ class Outer(Writable):
     free: Any = None
 
 
-def test_a_patch_may_come_under_its_own_media_type():
+def test_a_patch_may_come_under_its_own_media_type() -> None:
     merging = Headers({"content-type": "application/merge-patch+json"})
     assert patch({"name": "b"}, merging).name == "b"
 
@@ -348,7 +348,7 @@ def test_a_patch_may_come_under_its_own_media_type():
     [{}, {"name": "a"}, {"done": True, "labels": {}}, {"labels": {"y": "2", "x": "1", "z": None}}],
     ids=str,
 )
-def test_a_patch_after_which_nothing_is_different_is_no_change(changes):
+def test_a_patch_after_which_nothing_is_different_is_no_change(changes) -> None:
     with pytest.raises(body.Unchanged):
         patch(changes)
 
@@ -374,7 +374,7 @@ def test_a_patch_after_which_nothing_is_different_is_no_change(changes):
 )
 def test_a_patch_that_says_the_same_in_other_words_is_no_change(
     stored: Any, changes: Any, is_same: bool
-):
+) -> None:
     with pytest.raises(body.Unchanged) if is_same else nullcontext():
         body.patch(Said, stored, JSON, orjson.dumps(changes))
 
@@ -395,7 +395,7 @@ class Said(Writable):
 @pytest.mark.parametrize(
     "changes", [{"done": 1}, {"nonsense": None}, {"labels": {"x": 1}}], ids=str
 )
-def test_what_changes_nothing_must_be_right_all_the_same(changes):
+def test_what_changes_nothing_must_be_right_all_the_same(changes) -> None:
     with pytest.raises(Problem):
         patch({"name": "a", **changes})
 
@@ -406,7 +406,7 @@ class Kept(Writable):
 
 
 @pytest.mark.parametrize("secret", [None, "s"])
-def test_what_is_never_read_back_may_always_be_another(secret):
+def test_what_is_never_read_back_may_always_be_another(secret) -> None:
     changes = orjson.dumps({"note": None, "secret": secret})
     kept = body.patch(Kept, {"note": None}, JSON, changes)
     assert (kept.secret, kept.model_fields_set) == (secret, {"note", "secret"})
@@ -417,7 +417,7 @@ def test_what_is_never_read_back_may_always_be_another(secret):
 # --- queries --------------------------------------------------------------------------------------
 
 
-def test_a_query_becomes_its_model():
+def test_a_query_becomes_its_model() -> None:
     search = body.query(
         Search,
         b"firstName=Zo%C3%AB&limit=9&since=2026-01-31T10:00:00%2B01:00&metadata[city]=New+York",
@@ -429,7 +429,7 @@ def test_a_query_becomes_its_model():
 
 
 @pytest.mark.parametrize("query_string", [b"", b"&", b"&&"])
-def test_nothing_asked_is_everything_by_default(query_string):
+def test_nothing_asked_is_everything_by_default(query_string) -> None:
     assert body.query(Search, query_string) == Search()
 
 
@@ -461,7 +461,7 @@ def test_nothing_asked_is_everything_by_default(query_string):
         (b"a=1&b=2", [("?a", "This parameter is unknown."), ("?b", "This parameter is unknown.")]),
     ],
 )
-def test_what_is_wrong_in_a_query_is_said_by_name(query_string, errors):
+def test_what_is_wrong_in_a_query_is_said_by_name(query_string, errors) -> None:
     with pytest.raises(Problem) as caught:
         body.query(Search, query_string)
     assert caught.value.code == "invalid"
@@ -469,7 +469,7 @@ def test_what_is_wrong_in_a_query_is_said_by_name(query_string, errors):
 
 
 @pytest.mark.parametrize("query_string", [b"a=1&" * 200, b"\xff=1"])
-def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string):
+def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string) -> None:
     with pytest.raises(Problem) as caught:
         body.query(Search, query_string)
     assert caught.value.code == "malformed_request"
@@ -485,7 +485,7 @@ def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string):
         ("2026-01-31T10:00:00 01:00", datetime(2026, 1, 31, 9, tzinfo=UTC)),
     ],
 )
-def test_times_are_rfc_3339(text, moment):
+def test_times_are_rfc_3339(text, moment) -> None:
     assert read({"name": "a", "at": text}).at == moment
 
 
@@ -498,7 +498,7 @@ def test_times_are_rfc_3339(text, moment):
         ("9999-12-31T23:59:59.9999Z", "23:59:59.999999", "23:59:59.999900"),
     ],
 )
-def test_later_and_earlier_mean_what_is_shown(given: str, after: str, before: str):
+def test_later_and_earlier_mean_what_is_shown(given: str, after: str, before: str) -> None:
     class Between(Query):
         after: body.After
         before: body.Before

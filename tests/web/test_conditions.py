@@ -40,12 +40,12 @@ def sent(name: str, *lines: str) -> Headers:
         (['"7'], False),
     ],
 )
-def test_if_match_compares_strongly(lines, matches):
+def test_if_match_compares_strongly(lines, matches) -> None:
     assert conditions.matches(sent("if-match", *lines), conditions.tag(7)) is matches
 
 
 @pytest.mark.parametrize("line", ["*", '"0"', '"7"', ""])
-def test_what_is_not_there_matches_no_if_match(line):
+def test_what_is_not_there_matches_no_if_match(line) -> None:
     assert conditions.matches(sent("if-match", line), None) is False
 
 
@@ -61,13 +61,13 @@ def test_what_is_not_there_matches_no_if_match(line):
         ("", True, True),
     ],
 )
-def test_if_none_match_bars_a_change_of_what_it_names(line, is_changed, is_made):
+def test_if_none_match_bars_a_change_of_what_it_names(line, is_changed, is_made) -> None:
     headers = sent("if-none-match", line)
     assert conditions.matches(headers, conditions.tag(7)) is is_changed
     assert conditions.matches(headers, None) is is_made
 
 
-def test_both_conditions_have_to_hold():
+def test_both_conditions_have_to_hold() -> None:
     both = Headers({"If-Match": '"7"', "If-None-Match": '"7"'})
     assert conditions.matches(both, conditions.tag(7)) is False
 
@@ -84,11 +84,11 @@ def test_both_conditions_have_to_hold():
         ('"7."', False),
     ],
 )
-def test_what_is_told_beside_a_revision_does_not_count_for_a_change(line, matches):
+def test_what_is_told_beside_a_revision_does_not_count_for_a_change(line, matches) -> None:
     assert conditions.matches(sent("if-match", line), conditions.tag(7)) is matches
 
 
-def test_what_is_told_beside_a_revision_is_part_of_the_tag():
+def test_what_is_told_beside_a_revision_is_part_of_the_tag() -> None:
     tags = {conditions.tag(7), conditions.tag(7, b"a"), conditions.tag(7, b"b")}
     assert len(tags) == 3
     assert all(conditions.TAG.fullmatch(tag) for tag in tags)
@@ -108,7 +108,7 @@ def test_what_is_told_beside_a_revision_is_part_of_the_tag():
         ([""], 200),
     ],
 )
-def test_if_none_match_compares_weakly(lines, status):
+def test_if_none_match_compares_weakly(lines, status) -> None:
     answer = reply.ok({"name": "Ada"}, revision=7)
     response = conditions.unchanged(sent("if-none-match", *lines), answer)
     assert response.status_code == status
@@ -117,11 +117,11 @@ def test_if_none_match_compares_weakly(lines, status):
 
 
 @pytest.mark.parametrize("answer", [reply.ok({}), reply.created("/a", {}, revision=7), Response()])
-def test_only_what_has_a_revision_can_be_unchanged(answer):
+def test_only_what_has_a_revision_can_be_unchanged(answer) -> None:
     assert conditions.unchanged(sent("if-none-match", '"7"', "*"), answer) is answer
 
 
-def test_unchanged_says_what_the_whole_answer_would_have_said():
+def test_unchanged_says_what_the_whole_answer_would_have_said() -> None:
     answer = Response("x", headers={"ETag": '"7"', "Cache-Control": "max-age=1", "Vary": "Accept"})
     unchanged = conditions.unchanged(sent("if-none-match", "*"), answer)
     assert dict(unchanged.headers) == {
@@ -182,7 +182,7 @@ def methods_by_path() -> dict[str, set[str]]:
     }
 
 
-def test_what_can_be_written_again_and_nothing_else_has_a_revision():
+def test_what_can_be_written_again_and_nothing_else_has_a_revision() -> None:
     """Decision 0126; a version has that of what it is a version of."""
     revised: set[str] = set()
     written: set[str] = set()
@@ -222,7 +222,7 @@ async def place_of(cast: Cast, path: str) -> str:
 
 
 @pytest.mark.parametrize("path", methods_by_path())
-async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: Cast):
+async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: Cast) -> None:
     url = await place_of(cast, path)
     tag = (await cast.olivia.get(url)).headers["etag"]
     unchanged = await cast.olivia.get(url, headers={"If-None-Match": f'"0", W/{tag}'})
@@ -252,7 +252,7 @@ def untagged() -> list[Endpoint]:
 
 
 @pytest.mark.parametrize("endpoint", untagged(), ids=str)
-async def test_what_has_no_tag_matches_no_if_match(endpoint: Endpoint, cast: Cast):
+async def test_what_has_no_tag_matches_no_if_match(endpoint: Endpoint, cast: Cast) -> None:
     """RFC 9110 §13.1.1; and it is refused before anything is done."""
     url = endpoint.path.replace("{id}", "x_0").replace("{channel}", "email")
     refused = await cast.olivia.call(endpoint.method, url, headers={"If-Match": '"1"'})
@@ -274,7 +274,7 @@ def patched() -> dict[str, type[Writable]]:
 
 
 @pytest.mark.parametrize("path", patched())
-async def test_a_patch_after_which_nothing_is_different_is_no_change(path: str, cast: Cast):
+async def test_a_patch_after_which_nothing_is_different_is_no_change(path: str, cast: Cast) -> None:
     url = await place_of(cast, path)
     before = await cast.olivia.get(url)
     trail = await cast.olivia.read("/audit-logs")

@@ -100,7 +100,7 @@ def addresses(first: int, count: int) -> list[str]:
     return [f"127.0.9.{first + n}" for n in range(count)]
 
 
-async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served):
+async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served) -> None:
     idle = await connected(served, *addresses(1, 4), says=head("GET", "/quick"))
     assert all([b" 200 " in await client.read() for client in idle])
     silent = await connected(served, *addresses(11, PLACES - 4))
@@ -112,7 +112,7 @@ async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served):
         client.close()
 
 
-async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back(served):
+async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back(served) -> None:
     served_now = await connected(served, *addresses(1, PLACES), says=head("GET", "/slow"))
     [late] = await connected(served, *addresses(31, 1), says=head("GET", "/quick"))
     answer = await late.read()
@@ -123,7 +123,7 @@ async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back
         client.close()
 
 
-async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served):
+async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served) -> None:
     served_now = await connected(served, *addresses(1, PLACES), says=head("GET", "/slow"))
     whole = head("POST", "/count", "Content-Length: 20000") + b"x" * 20_000
     [late] = await connected(served, "127.0.9.31", says=whole)
@@ -133,7 +133,7 @@ async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served):
         client.close()
 
 
-async def test_a_shortage_of_descriptors_is_logged_once(served, monkeypatch, caplog):
+async def test_a_shortage_of_descriptors_is_logged_once(served, monkeypatch, caplog) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(server, "ACCEPT_RETRY_SECONDS", 0.01)
     accept = socket.socket.accept
@@ -154,7 +154,7 @@ async def test_a_shortage_of_descriptors_is_logged_once(served, monkeypatch, cap
     client.close()
 
 
-async def test_at_the_cap_a_body_that_does_not_come_makes_room(served):
+async def test_at_the_cap_a_body_that_does_not_come_makes_room(served) -> None:
     holding = head("POST", "/count", "Content-Length: 10") + b"x"
     slow_bodies = await connected(served, *addresses(1, PLACES), says=holding)
     [client] = await connected(served, *addresses(41, 1), says=head("GET", "/quick"))
@@ -164,7 +164,7 @@ async def test_at_the_cap_a_body_that_does_not_come_makes_room(served):
         one.close()
 
 
-async def test_one_address_takes_only_its_share(served):
+async def test_one_address_takes_only_its_share(served) -> None:
     others = await connected(served, *addresses(1, 2))
     greedy = await connected(served, *["127.0.9.99"] * PLACES)
     assert [await one.is_open() for one in others] == [True, True]
@@ -173,7 +173,7 @@ async def test_one_address_takes_only_its_share(served):
         one.close()
 
 
-async def test_behind_a_proxy_all_places_are_its(monkeypatch):
+async def test_behind_a_proxy_all_places_are_its(monkeypatch) -> None:
     monkeypatch.setattr(connections, "MOST", PLACES)
     stop, listener = asyncio.Event(), server.listen("127.0.0.1", 0)
     settings = wire.settings(TRUSTED_HOPS=1)
@@ -187,7 +187,7 @@ async def test_behind_a_proxy_all_places_are_its(monkeypatch):
     await task
 
 
-async def test_who_does_not_read_an_answer_is_not_waited_for(monkeypatch):
+async def test_who_does_not_read_an_answer_is_not_waited_for(monkeypatch) -> None:
     """One that takes a little now and then would keep TCP itself content."""
     monkeypatch.setitem(connections.LIMITS, "write", 0.5)
     app = Edge(router([Route("/large", large)]), wire.settings())
@@ -207,7 +207,7 @@ async def test_who_does_not_read_an_answer_is_not_waited_for(monkeypatch):
         client.close()
 
 
-async def test_who_leaves_with_a_next_request_in_line_leaves_nothing_behind():
+async def test_who_leaves_with_a_next_request_in_line_leaves_nothing_behind() -> None:
     app = Edge(router([Route("/slow", slow)]), wire.settings())
     async with wire.serving(app) as served:
         before = await tasks_of_an_idle_server()
@@ -219,7 +219,7 @@ async def test_who_leaves_with_a_next_request_in_line_leaves_nothing_behind():
         await until_tasks_are(before)
 
 
-async def test_a_body_that_nobody_wants_leaves_nothing_behind():
+async def test_a_body_that_nobody_wants_leaves_nothing_behind() -> None:
     """Its client sends on after the answer, for longer than it is listened to."""
     app = Edge(router([Route("/quick", quick, methods=["POST"])]), wire.settings())
     async with wire.serving(app) as served:
@@ -252,7 +252,7 @@ class Someone:
         raise AssertionError((cause, at_once))
 
 
-async def test_connections_are_counted_by_what_they_wait_for():
+async def test_connections_are_counted_by_what_they_wait_for() -> None:
     metrics = Metrics()
     open_ones = Connections(10, 5, metrics)
     one: Member = Someone()
@@ -266,7 +266,7 @@ async def test_connections_are_counted_by_what_they_wait_for():
     assert metrics.take() == {("tidings_connections_closed", '{"cause": "client"}'): 1}
 
 
-def test_the_database_always_has_descriptors():
+def test_the_database_always_has_descriptors() -> None:
     settings = wire.settings(DATABASE_POOL_SIZE=20)
     assert most_connections(settings, 65_536) == connections.MOST
     assert most_connections(settings, 1_024) == 1_024 - connections.RESERVED - 20

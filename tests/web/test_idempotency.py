@@ -49,7 +49,7 @@ def refused(response: httpx2.Response, status: int, code: str) -> None:
 # --- the copy of a request ------------------------------------------------------------------------
 
 
-async def test_a_copy_gets_the_first_answer_again(cast: Cast):
+async def test_a_copy_gets_the_first_answer_again(cast: Cast) -> None:
     first, copy = await asked(cast.ed), await asked(cast.ed)
     assert (first.status_code, copy.status_code) == (201, 201)
     assert copy.content == first.content
@@ -61,26 +61,26 @@ async def test_a_copy_gets_the_first_answer_again(cast: Cast):
     assert await count(cast.ed) == 1
 
 
-async def test_without_a_key_every_request_has_its_effect(cast: Cast):
+async def test_without_a_key_every_request_has_its_effect(cast: Cast) -> None:
     await asked(cast.ed)
     await cast.ed.made("/templates", TEMPLATE)
     assert await count(cast.ed) == 2
 
 
-async def test_the_answer_stays_as_it_was_whatever_became_of_it(cast: Cast):
+async def test_the_answer_stays_as_it_was_whatever_became_of_it(cast: Cast) -> None:
     first = await asked(cast.ed)
     assert (await cast.ed.delete(first.headers["location"])).status_code == 204
     assert (await asked(cast.ed)).content == first.content
     assert await count(cast.ed) == 0
 
 
-async def test_a_key_is_for_one_body(cast: Cast):
+async def test_a_key_is_for_one_body(cast: Cast) -> None:
     await asked(cast.ed)
     refused(await asked(cast.ed, "k", {**TEMPLATE, "name": "Other"}), 422, "idempotency_mismatch")
     assert await count(cast.ed) == 1
 
 
-async def test_a_key_is_for_one_query(cast: Cast, process: Process):
+async def test_a_key_is_for_one_query(cast: Cast, process: Process) -> None:
     async def echo(call: Call) -> Response:
         return reply.ok({"limit": call.query(Pages).limit})
 
@@ -90,7 +90,7 @@ async def test_a_key_is_for_one_query(cast: Cast, process: Process):
         refused(await asked(ed, "k", {}, "/things?limit=2"), 422, "idempotency_mismatch")
 
 
-async def test_a_key_counts_in_its_workspace_and_at_its_path(cast: Cast):
+async def test_a_key_counts_in_its_workspace_and_at_its_path(cast: Cast) -> None:
     contact = {"email": "ada@example.com"}
     responses = [
         await asked(cast.ed),
@@ -102,14 +102,14 @@ async def test_a_key_counts_in_its_workspace_and_at_its_path(cast: Cast):
     assert not any(REPLAYED in response.headers for response in responses)
 
 
-async def test_whoever_may_send_it_in_the_workspace_may_repeat_it(cast: Cast):
+async def test_whoever_may_send_it_in_the_workspace_may_repeat_it(cast: Cast) -> None:
     first = await asked(cast.olivia)
     assert (await asked(cast.ed)).content == first.content
     refused(await asked(cast.vic), 403, "forbidden")
 
 
 @pytest.mark.parametrize("url", ["/templates?colour=red", "/contacts/con_0/tags"])
-async def test_a_refused_request_leaves_its_key_free(url: str, cast: Cast):
+async def test_a_refused_request_leaves_its_key_free(url: str, cast: Cast) -> None:
     path = url.partition("?")[0]
     for _ in range(2):
         response = await asked(cast.ed, url=url)
@@ -119,7 +119,7 @@ async def test_a_refused_request_leaves_its_key_free(url: str, cast: Cast):
         assert (await asked(cast.ed, url=path)).status_code == 201
 
 
-async def test_an_answer_is_kept_for_a_day(cast: Cast, process: Process):
+async def test_an_answer_is_kept_for_a_day(cast: Cast, process: Process) -> None:
     first = await asked(cast.ed)
     for hours, again in ((23.9, True), (24.1, False)):
         settings = replace(process.settings, clock_offset_ms=int(hours * 3_600_000))
@@ -132,7 +132,7 @@ async def test_an_answer_is_kept_for_a_day(cast: Cast, process: Process):
 # --- at once --------------------------------------------------------------------------------------
 
 
-async def test_fifty_copies_in_two_processes_have_one_effect(cast: Cast, process: Process):
+async def test_fifty_copies_in_two_processes_have_one_effect(cast: Cast, process: Process) -> None:
     async with open_process(process.settings) as second, company.client(second) as client:
         two = [cast.ed, replace(cast.ed, client=client)]
         responses = await asyncio.gather(*(asked(two[n % 2]) for n in range(50)))
@@ -148,7 +148,7 @@ async def test_fifty_copies_in_two_processes_have_one_effect(cast: Cast, process
     assert await count(cast.ed) == 1
 
 
-async def test_a_copy_of_a_slow_request_is_not_carried_out(cast: Cast, process: Process):
+async def test_a_copy_of_a_slow_request_is_not_carried_out(cast: Cast, process: Process) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(call: Call) -> Response:
@@ -176,7 +176,7 @@ async def test_a_copy_of_a_slow_request_is_not_carried_out(cast: Cast, process: 
 @pytest.mark.parametrize(("cut", "committed"), [("cut_after", True), ("cut_before", False)])
 async def test_when_nobody_knows_whether_it_was_committed_a_repeat_is_safe(
     cut: str, committed: bool, cast: Cast, process: Process, postgres_server: PostgresServer
-):
+) -> None:
     async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
         name = urlsplit(process.settings.database_url).path
         database = Database(f"postgresql://postgres@127.0.0.1:{proxy.port}{name}")
@@ -207,30 +207,30 @@ async def application(process: Process, handler: Any) -> AsyncIterator[httpx2.As
 
 
 @pytest.mark.parametrize("key", ["1", "k" * 255, 'a key: with, "anything" ~!'])
-async def test_a_key_is_any_printable_ascii(key: str, cast: Cast):
+async def test_a_key_is_any_printable_ascii(key: str, cast: Cast) -> None:
     assert (await asked(cast.ed, key)).status_code == 201
     assert (await asked(cast.ed, key)).headers[REPLAYED] == "true"
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * 256, b"k" * 10_000, b"\xc3\xbc", b"a\tb", b"\x7f"])
-async def test_a_key_that_is_none_is_refused(key: bytes, cast: Cast):
+async def test_a_key_that_is_none_is_refused(key: bytes, cast: Cast) -> None:
     refused(await asked(cast.ed, key), 400, "malformed_request")
     assert await count(cast.ed) == 0
 
 
-async def test_two_keys_are_no_key(cast: Cast):
+async def test_two_keys_are_no_key(cast: Cast) -> None:
     headers = [("Idempotency-Key", "k"), ("Idempotency-Key", "k")]
     bearer = ("Authorization", f"Bearer {cast.ed.key}")
     response = await cast.client.post("/templates", json=TEMPLATE, headers=[bearer, *headers])
     refused(response, 400, "malformed_request")
 
 
-async def test_a_long_path_is_no_trouble(cast: Cast):
+async def test_a_long_path_is_no_trouble(cast: Cast) -> None:
     response = await asked(cast.ed, json={"tags": ["a"]}, url=f"/contacts/{'x' * 20_000}/tags")
     refused(response, 404, "not_found")
 
 
-async def test_what_only_reads_is_answered_afresh(cast: Cast):
+async def test_what_only_reads_is_answered_afresh(cast: Cast) -> None:
     template = await cast.ed.made("/templates", TEMPLATE)
     url = f"/templates/{template['id']}/preview"
     for _ in range(2):
@@ -251,7 +251,7 @@ async def test_what_only_reads_is_answered_afresh(cast: Cast):
         (get("/things", company.hook, can=MEMBER), False),
     ],
 )
-def test_a_key_counts_where_its_answer_can_be_kept(endpoint: Any, takes: bool):
+def test_a_key_counts_where_its_answer_can_be_kept(endpoint: Any, takes: bool) -> None:
     assert endpoint.takes_key is takes
 
 
@@ -276,7 +276,7 @@ WITHOUT_KEY = {
 }
 
 
-def test_every_other_post_by_a_member_takes_a_key():
+def test_every_other_post_by_a_member_takes_a_key() -> None:
     posts = [one for one in [*ROUTES, *SANDBOX_ROUTES] if one.method == "POST"]
     without = {one.path for one in posts if one.can != PUBLIC and not one.takes_key}
     assert {path for path in without if not path.startswith("/auth/")} == set(WITHOUT_KEY)
@@ -287,7 +287,9 @@ def test_every_other_post_by_a_member_takes_a_key():
 NEW_KEY = {"name": "CRM", "role": "viewer"}
 
 
-async def test_a_secret_that_is_shown_once_is_shown_again_to_the_same_bearer_only(cast: Cast):
+async def test_a_secret_that_is_shown_once_is_shown_again_to_the_same_bearer_only(
+    cast: Cast,
+) -> None:
     first = await asked(cast.olivia, "k", NEW_KEY, "/settings/api-keys")
     assert first.status_code == 201
     copy = await asked(cast.olivia, "k", NEW_KEY, "/settings/api-keys")
@@ -297,7 +299,7 @@ async def test_a_secret_that_is_shown_once_is_shown_again_to_the_same_bearer_onl
     assert first.json()["key"] not in another.text
 
 
-async def test_kept_answers_cannot_be_read_in_the_database(cast: Cast, process: Process):
+async def test_kept_answers_cannot_be_read_in_the_database(cast: Cast, process: Process) -> None:
     made = (await asked(cast.olivia, "my key", NEW_KEY, "/settings/api-keys")).json()
     async with process.database.read() as db:
         [row] = await db.fetch_all("SELECT * FROM idempotency_keys")
@@ -306,7 +308,7 @@ async def test_kept_answers_cannot_be_read_in_the_database(cast: Cast, process: 
         assert found.encode() not in kept
 
 
-async def test_an_answer_opens_only_in_its_own_row(cast: Cast, process: Process):
+async def test_an_answer_opens_only_in_its_own_row(cast: Cast, process: Process) -> None:
     await asked(cast.olivia, "one", NEW_KEY, "/settings/api-keys")
     await asked(cast.olivia, "two", NEW_KEY, "/settings/api-keys")
     async with process.database.write() as db:

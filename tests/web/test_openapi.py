@@ -38,40 +38,40 @@ def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 # --- of the whole API -----------------------------------------------------------------------------
 
 
-def test_it_is_valid(document):
+def test_it_is_valid(document) -> None:
     openapi_spec_validator.validate(document)
 
 
-def test_every_route_is_in_it_and_nothing_else(document):
+def test_every_route_is_in_it_and_nothing_else(document) -> None:
     found = operations(document)
     assert sorted(found) == sorted(f"{one.method} {naming.path_of(one)}" for one in EVERY)
 
 
-def test_every_route_says_what_it_answers():
+def test_every_route_says_what_it_answers() -> None:
     assert [str(endpoint) for endpoint in EVERY if not endpoint.gives] == []
 
 
-def test_what_a_route_raises_has_a_status():
+def test_what_a_route_raises_has_a_status() -> None:
     unknown = {code for endpoint in EVERY for code in endpoint.raises} - CODES.keys()
     assert unknown == set()
 
 
-def test_operations_have_names_of_their_own_in_plain_words(document):
+def test_operations_have_names_of_their_own_in_plain_words(document) -> None:
     ids = Counter(operation["operationId"] for operation in operations(document).values())
     assert [id for id, times in ids.items() if times > 1] == []
     assert [id for id in ids if not re.fullmatch(r"[a-z]+([A-Z][a-z0-9]*)*", id)] == []
 
 
-def test_models_have_plain_names(document):
+def test_models_have_plain_names(document) -> None:
     names = document["components"]["schemas"]
     assert [name for name in names if not re.fullmatch(r"([A-Z][a-z0-9]*)+", name)] == []
 
 
-def test_no_description_speaks_of_our_own_files(document):
+def test_no_description_speaks_of_our_own_files(document) -> None:
     assert re.findall(r"\b\w+\.py\b", str(document)) == []
 
 
-def test_every_example_is_what_its_schema_says(document):
+def test_every_example_is_what_its_schema_says(document) -> None:
     for name, media in examples(document):
         conformance.check(media["schema"], media["example"], f"the example of {name}")
 
@@ -105,7 +105,7 @@ KEYWORDS = {
 }
 
 
-def test_schemas_are_written_in_words_that_their_readers_know(document):
+def test_schemas_are_written_in_words_that_their_readers_know(document) -> None:
     found = operations(document).values()
     parameters = [one["schema"] for each in found for one in each.get("parameters", ())]
     schemas = [*document["components"]["schemas"].values(), *parameters]
@@ -123,7 +123,7 @@ def keywords(schema: Any) -> Iterator[str]:
         yield from keywords(inner)
 
 
-def test_every_parameter_of_a_query_says_what_it_is(document):
+def test_every_parameter_of_a_query_says_what_it_is(document) -> None:
     silent = {
         f"{name} ?{one['name']}"
         for name, operation in operations(document).items()
@@ -133,13 +133,13 @@ def test_every_parameter_of_a_query_says_what_it_is(document):
     assert silent == set()
 
 
-def test_the_bounds_of_a_page_are_told(document):
+def test_the_bounds_of_a_page_are_told(document) -> None:
     parameters = operations(document)["GET /contacts"]["parameters"]
     [limit] = [one["schema"] for one in parameters if one["name"] == "limit"]
     assert limit == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}
 
 
-def test_what_a_contact_holds_is_told(document):
+def test_what_a_contact_holds_is_told(document) -> None:
     schemas = document["components"]["schemas"]
     for name in ("WritableContact", "ContactPatch"):
         payload = {"$ref": f"#/components/schemas/{name}"}
@@ -168,7 +168,7 @@ def test_what_a_contact_holds_is_told(document):
                 conformance.check(payload, body, name)
 
 
-def test_it_says_who_may(document):
+def test_it_says_who_may(document) -> None:
     found = operations(document)
     assert found["GET /healthz"]["security"] == []
     assert found["GET /healthz"]["x-permission"] == PUBLIC
@@ -177,7 +177,7 @@ def test_it_says_who_may(document):
     assert "editor and above" in found["POST /contacts"]["description"]
 
 
-def test_it_is_the_same_every_time():
+def test_it_is_the_same_every_time() -> None:
     again = openapi.document(
         EVERY,
         base_url="http://127.0.0.1:8000",
@@ -240,7 +240,7 @@ def only(*endpoints: Endpoint) -> dict[str, Any]:
 SHOWN = get("/things/{id}", show, can=MEMBER, gives={200: Thing})
 
 
-def test_parameters_come_from_the_query_s_model():
+def test_parameters_come_from_the_query_s_model() -> None:
     listed = only(get("/things", index, can=MEMBER, query=Filters, gives={200: Page[Thing]}))
     state, labels = listed["parameters"]
     assert (state["name"], state["schema"]["enum"]) == ("state", ["NEW", "OLD"])
@@ -248,7 +248,7 @@ def test_parameters_come_from_the_query_s_model():
     assert listed["description"].startswith("The newest first, and all of them.")
 
 
-def test_a_patch_may_leave_out_everything_and_take_away_what_is_optional():
+def test_a_patch_may_leave_out_everything_and_take_away_what_is_optional() -> None:
     changed = patch("/things/{id}", update, can=MEMBER, takes=WritableThing, gives={200: Thing})
     found = small(SHOWN, changed)
     [schema] = {
@@ -267,7 +267,7 @@ def test_a_patch_may_leave_out_everything_and_take_away_what_is_optional():
     assert null in properties["labels"]["anyOf"][0]["additionalProperties"]["anyOf"]
 
 
-def test_revisions_are_told_where_there_are_some():
+def test_revisions_are_told_where_there_are_some() -> None:
     shown = only(SHOWN)
     assert "ETag" in shown["responses"]["200"]["headers"]
     assert "304" in shown["responses"]
@@ -302,7 +302,7 @@ def test_revisions_are_told_where_there_are_some():
         ),
     ],
 )
-def test_what_can_go_wrong_follows_from_the_route(endpoint: Endpoint, codes: set[str]):
+def test_what_can_go_wrong_follows_from_the_route(endpoint: Endpoint, codes: set[str]) -> None:
     shown = small(endpoint)
     refusals = shown["components"]["responses"].values()
     found = [code for refusal in refusals for code in refusal["x-codes"]]
@@ -321,14 +321,14 @@ def test_what_can_go_wrong_follows_from_the_route(endpoint: Endpoint, codes: set
         (get("/settings/api-keys", index, can=MEMBER), "listApiKeys"),
     ],
 )
-def test_an_operation_is_called_by_its_path(endpoint: Endpoint, id: str):
+def test_an_operation_is_called_by_its_path(endpoint: Endpoint, id: str) -> None:
     assert naming.operation_id(endpoint) == id
 
 
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_the_page_tells_every_operation_and_model(document):
+def test_the_page_tells_every_operation_and_model(document) -> None:
     page = reference.page(document)
     for operation in operations(document).values():
         assert f'<article id="{operation["operationId"]}"' in page
@@ -339,7 +339,7 @@ def test_the_page_tells_every_operation_and_model(document):
         assert f'href="#{item["post"]["operationId"]}">{type}</a>' in page
 
 
-def test_the_page_tells_what_each_step_and_node_may_say(document):
+def test_the_page_tells_what_each_step_and_node_may_say(document) -> None:
     page = reference.page(document)
     for kind in NODES.values():
         assert escape(kind.about).replace("`", "") in re.sub("</?code>", "", page)
@@ -350,7 +350,7 @@ def test_the_page_tells_what_each_step_and_node_may_say(document):
     assert "anything" not in step
 
 
-def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document):
+def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document) -> None:
     page = reference.page(document)
     assert re.findall(r"(?:src|@import|url\()", page) == []
     links = set(re.findall(r'href="([^"]*)"', page)) - {"data:,"}
@@ -361,7 +361,7 @@ def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document):
     assert outside == {"/openapi.json"} | {link for link in outside if "/problems/" in link}
 
 
-def test_what_it_says_is_text():
+def test_what_it_says_is_text() -> None:
     hostile = "<script>alert(1)</script> `<b>` **<i>**"
 
     async def paint(_call: Call) -> Response:
@@ -374,6 +374,6 @@ def test_what_it_says_is_text():
     assert "&lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code> <b>&lt;i&gt;</b>" in page
 
 
-def test_a_curl_can_be_pasted(tmp_path):
+def test_a_curl_can_be_pasted(tmp_path) -> None:
     """Whatever stands in the body, a shell takes it for what it is."""
     assert reference.quoted("it's $HOME `id` \\") == "'it'\\''s $HOME `id` \\'"

@@ -58,7 +58,7 @@ async def listed(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8, 200])
-async def test_the_pages_together_are_the_list(limit, api, cast):
+async def test_the_pages_together_are_the_list(limit, api, cast) -> None:
     seen: list[str] = []
     query = {"limit": str(limit)}
     while True:
@@ -71,13 +71,13 @@ async def test_the_pages_together_are_the_list(limit, api, cast):
     assert seen == [row["id"] for row in ROWS]
 
 
-async def test_a_page_may_change_its_size_on_the_way(api, cast):
+async def test_a_page_may_change_its_size_on_the_way(api, cast) -> None:
     first = (await listed(api, cast.vic, "/contacts", limit="2")).json()
     rest = (await listed(api, cast.vic, "/contacts", cursor=first["nextCursor"])).json()
     assert first["data"] + rest["data"] == [row["id"] for row in ROWS]
 
 
-async def test_a_cursor_is_good_for_its_own_list_only(api, cast: Cast):
+async def test_a_cursor_is_good_for_its_own_list_only(api, cast: Cast) -> None:
     own = {"limit": "2", "tag": "vip", "createdAfter": "2026-01-01T00:00:00Z"}
     page = (await listed(api, cast.vic, "/contacts", **own)).json()
     cursor = page["nextCursor"]
@@ -110,7 +110,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(api, cast: Cast):
         lambda _: "con_01jd0000000000000000000000",
     ],
 )
-async def test_a_spoiled_cursor_is_refused(spoil, api, cast):
+async def test_a_spoiled_cursor_is_refused(spoil, api, cast) -> None:
     cursor = (await listed(api, cast.vic, "/contacts", limit="2")).json()["nextCursor"]
     response = await listed(api, cast.vic, "/contacts", cursor=spoil(cursor))
     assert response.status_code == 422
@@ -120,7 +120,7 @@ async def test_a_spoiled_cursor_is_refused(spoil, api, cast):
 @pytest.mark.parametrize(
     "limit", ["0", "201", "-1", "1_0", "٣", "1e1", "1" + "0" * 9, " 1", "+1", "1.0", "", "x"]
 )
-async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast):
+async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast) -> None:
     response = await listed(api, cast.vic, "/contacts", limit=limit)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "?limit"
@@ -154,7 +154,7 @@ TIMES = {  # of the resource, and by which a list is filtered
 
 
 @pytest.mark.parametrize("path", lists())
-def test_every_list_comes_in_pages_and_is_filtered_by_the_times_that_it_shows(path: str):
+def test_every_list_comes_in_pages_and_is_filtered_by_the_times_that_it_shows(path: str) -> None:
     listed = lists()[path]
     [shown] = get_args(listed.gives[200].model_fields["data"].annotation)
     assert listed.query is not None
@@ -164,7 +164,7 @@ def test_every_list_comes_in_pages_and_is_filtered_by_the_times_that_it_shows(pa
     assert asked == wanted
 
 
-async def test_filters_are_what_was_asked_for_by_name(api, cast):
+async def test_filters_are_what_was_asked_for_by_name(api, cast) -> None:
     query = {"limit": "3", "tag": "vip"}
     page = (await listed(api, cast.vic, "/filters", **query)).json()
     assert page["data"] == [{"tag": "vip"}]

@@ -29,7 +29,7 @@ from app.web import reply
         (reply.page([], None), 200, {}, b'{"data":[],"nextCursor":null}'),
     ],
 )
-def test_an_answer_is_json(response: Response, status, headers, body):
+def test_an_answer_is_json(response: Response, status, headers, body) -> None:
     assert (response.status_code, response.body) == (status, body)
     assert dict(response.headers) == {
         "content-type": "application/json",
@@ -38,24 +38,24 @@ def test_an_answer_is_json(response: Response, status, headers, body):
     }
 
 
-def test_nothing_is_nothing():
+def test_nothing_is_nothing() -> None:
     response = reply.no_content()
     assert (response.status_code, response.body) == (204, b"")
 
 
-def test_times_are_utc_with_milliseconds():
+def test_times_are_utc_with_milliseconds() -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=5)))
     assert reply.ok({"at": moment}).body == b'{"at":"2026-01-31T07:00:00.000Z"}'
     assert reply.ok({"at": moment.astimezone(UTC)}).body == b'{"at":"2026-01-31T07:00:00.000Z"}'
 
 
 @pytest.mark.parametrize("literal", [b"1.10", b"-0", b"1E400", b"123456789012345678901"])
-def test_numbers_go_out_as_they_came(literal):
+def test_numbers_go_out_as_they_came(literal) -> None:
     stored = document.parse(b'{"n":' + literal + b"}")
     assert reply.ok(stored).body == b'{"n":' + literal + b"}"
 
 
-def test_a_problem_has_all_members_of_its_code():
+def test_a_problem_has_all_members_of_its_code() -> None:
     for code, (status, title) in CODES.items():
         response = reply.problem(Problem(code, "Do this."), "req-1")
         assert response.status_code == status
@@ -70,7 +70,7 @@ def test_a_problem_has_all_members_of_its_code():
         }
 
 
-def test_a_problem_lists_its_errors_and_its_own_members():
+def test_a_problem_lists_its_errors_and_its_own_members() -> None:
     problem = Problem(
         "invalid", "Two.", errors=[FieldError("/a", "One."), FieldError("?b", "Two.")], hint="x"
     )
@@ -82,6 +82,6 @@ def test_a_problem_lists_its_errors_and_its_own_members():
     assert body["hint"] == "x"
 
 
-def test_unavailable_says_when_to_come_back():
+def test_unavailable_says_when_to_come_back() -> None:
     response = reply.problem(Unavailable("Wait.", retry_after_seconds=7), "req-1")
     assert (response.status_code, response.headers["retry-after"]) == (503, "7")

@@ -43,7 +43,7 @@ def named(document: dict[str, Any], schema: Any) -> Iterator[str]:
     yield from sorted(seen)
 
 
-def test_no_member_of_a_request_has_a_default():
+def test_no_member_of_a_request_has_a_default() -> None:
     """openapi-typescript takes such a member for one that must be there."""
     document = conformance.document()
     bodies = [
@@ -64,7 +64,7 @@ def test_no_member_of_a_request_has_a_default():
     assert found["WritableWorkflow"]["properties"]["state"]["x-default"] == "DRAFT"
 
 
-def test_steps_and_nodes_are_told_by_their_type():
+def test_steps_and_nodes_are_told_by_their_type() -> None:
     found = conformance.document()["components"]["schemas"]
     for name, more in (("Step", set()), ("Node", {"trigger"})):
         assert found[name]["discriminator"]["propertyName"] == "type"
@@ -101,7 +101,7 @@ def test_steps_and_nodes_are_told_by_their_type():
         ("RunStep", {"kind": "wait", "output": {"until": "2026-11-02T09:00:00Z"}}, None),
     ],
 )
-def test_what_is_sent_is_told_member_by_member(name: str, body: Any, valid: bool | None):
+def test_what_is_sent_is_told_member_by_member(name: str, body: Any, valid: bool | None) -> None:
     schema = {"$ref": f"#/components/schemas/{name}"}
     if valid is None:  # the rest of it is missing
         with pytest.raises(AssertionError) as refused:
@@ -114,7 +114,7 @@ def test_what_is_sent_is_told_member_by_member(name: str, body: Any, valid: bool
             conformance.check(schema, body, name)
 
 
-def test_the_sources_of_a_trigger_are_those_that_are_described():
+def test_the_sources_of_a_trigger_are_those_that_are_described() -> None:
     [source] = [
         one for one in [WritableTrigger.model_fields["source"].annotation] if one is not None
     ]
@@ -124,7 +124,7 @@ def test_the_sources_of_a_trigger_are_those_that_are_described():
     assert aliases == triggers.MEMBERS.keys()
 
 
-def test_no_two_models_share_a_name():
+def test_no_two_models_share_a_name() -> None:
     """Or each would get its module's before it, and whoever calls one so anew renames the other."""
     made = {one.__name__ for one in models(BaseModel)} | description.COMPONENTS.keys()
     made |= {"Problem", "FieldError", "Explanation"}  # written by hand, and an enumeration
@@ -139,7 +139,7 @@ def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
         yield from models(one)
 
 
-def test_every_outbound_event_is_a_webhook_of_the_document():
+def test_every_outbound_event_is_a_webhook_of_the_document() -> None:
     document = conformance.document()
     assert document["webhooks"].keys() == TYPES
     for type, item in document["webhooks"].items():
@@ -159,18 +159,18 @@ def alone() -> Any:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_a_file_of_the_documentation_is_valid(alone: Any, path: Path):
+def test_a_file_of_the_documentation_is_valid(alone: Any, path: Path) -> None:
     assert [error.message for error in alone.iter_errors(json.loads(path.read_text()))] == []
 
 
-def test_a_file_may_name_the_schema_that_it_is_checked_by(alone: Any):
+def test_a_file_may_name_the_schema_that_it_is_checked_by(alone: Any) -> None:
     named = {"$schema": "https://tidings.example/definition-schema"}
     case = {**named, **json.loads(EXAMPLES[0].read_text())}
     assert alone.is_valid(case)
     assert cases.read(json.dumps(case).encode()).editors_schema == named["$schema"]
 
 
-def test_a_file_with_a_mistake_is_not_valid_at_its_place(alone: Any):
+def test_a_file_with_a_mistake_is_not_valid_at_its_place(alone: Any) -> None:
     case = json.loads(EXAMPLES[0].read_text())
     case["definition"] = {"trigger": {"source": "event"}, "steps": [{"type": "wait"}]}
     places = {"/".join(map(str, error.instance_path)) for error in alone.iter_errors(case)}

@@ -21,7 +21,7 @@ from tests.web.program import process_id
 from tests.web.wire import Served, head, serving, settings
 
 
-async def test_who_has_just_connected_when_it_ends_is_answered():
+async def test_who_has_just_connected_when_it_ends_is_answered() -> None:
     """One was taken and has not asked yet; the others stand in the queue of the socket, which is
     not looked at between their coming and the end."""
     stop, listener = asyncio.Event(), server.listen("127.0.0.1", 0)
@@ -48,7 +48,7 @@ async def test_who_has_just_connected_when_it_ends_is_answered():
         socket.create_connection(address).close()
 
 
-async def test_a_head_is_sent_with_its_body_or_at_once_when_that_comes_later():
+async def test_a_head_is_sent_with_its_body_or_at_once_when_that_comes_later() -> None:
     late = asyncio.Event()
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -70,7 +70,7 @@ async def test_a_head_is_sent_with_its_body_or_at_once_when_that_comes_later():
         writer.close()
 
 
-async def test_a_taken_port_is_a_sentence():
+async def test_a_taken_port_is_a_sentence() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(ConfigError, match="HOST and PORT must be an address that is free"),
@@ -78,7 +78,7 @@ async def test_a_taken_port_is_a_sentence():
         server.listen("127.0.0.1", taken.getsockname()[1])
 
 
-async def test_connections_that_do_not_ask_are_closed():
+async def test_connections_that_do_not_ask_are_closed() -> None:
     async with (
         serving(Edge(router([Route("/pid", process_id)]), settings())) as served,
         asyncio.timeout(connections.LIMITS["head"] + 4),
@@ -115,7 +115,7 @@ async def ask_twice_and_stay(served: Served) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel cannot do it")
-async def test_a_client_that_stops_reading_does_not_hold_us(records):
+async def test_a_client_that_stops_reading_does_not_hold_us(records) -> None:
     ended = asyncio.Event()
     edge = Edge(router([Route("/", flood)]), settings())
 

@@ -134,7 +134,7 @@ async def begun(connection: Connection) -> bytes:
     return await connection.reader.readuntil(b"\r\n\r\n")
 
 
-async def test_an_answer_is_written_while_the_body_is_read(connection: Connection):
+async def test_an_answer_is_written_while_the_body_is_read(connection: Connection) -> None:
     await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
     await chunk(connection, b"first")
     assert b" 200 " in await begun(connection)
@@ -149,7 +149,9 @@ async def test_an_answer_is_written_while_the_body_is_read(connection: Connectio
     assert await line(connection) == b""
 
 
-async def test_a_body_that_comes_too_slowly_for_too_long_is_answered(connection: Connection):
+async def test_a_body_that_comes_too_slowly_for_too_long_is_answered(
+    connection: Connection,
+) -> None:
     """However soon each of its pieces comes."""
     await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
     await chunk(connection, b"first")
@@ -170,38 +172,38 @@ async def test_a_body_that_comes_too_slowly_for_too_long_is_answered(connection:
         await sending
 
 
-async def test_what_is_slow_on_our_side_is_not_laid_to_the_client(served: Served):
+async def test_what_is_slow_on_our_side_is_not_laid_to_the_client(served: Served) -> None:
     async with served.client() as client:
         response = await client.post("/slow", content=b"x" * CAP * 600)
     assert response.text == "all of it"
 
 
-async def test_a_problem_between_two_pieces_cuts_the_answer(served: Served):
+async def test_a_problem_between_two_pieces_cuts_the_answer(served: Served) -> None:
     async with served.client() as client:
         with pytest.raises(httpx2.RemoteProtocolError):
             await client.get("/broken")
 
 
-async def test_a_problem_before_the_first_line_is_answered_as_one(connection: Connection):
+async def test_a_problem_before_the_first_line_is_answered_as_one(connection: Connection) -> None:
     await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
     await chunk(connection, b"!")
     await chunk(connection, b"")
     assert (await connection.answer()).status == 422
 
 
-async def test_more_than_was_allowed_is_refused_unread(connection: Connection):
+async def test_more_than_was_allowed_is_refused_unread(connection: Connection) -> None:
     await connection.send(
         head("POST", "/echo", f"Content-Length: {LARGE + 1}", "Expect: 100-continue")
     )
     assert (await connection.answer()).status == 413
 
 
-async def test_a_client_that_falls_silent_is_answered(connection: Connection):
+async def test_a_client_that_falls_silent_is_answered(connection: Connection) -> None:
     await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
     assert (await connection.answer()).status == 408
 
 
-async def test_silence_after_the_first_line_cuts_the_answer(connection: Connection):
+async def test_silence_after_the_first_line_cuts_the_answer(connection: Connection) -> None:
     await connection.send(head("POST", "/echo", "Transfer-Encoding: chunked"))
     await chunk(connection, b"first")
     await begun(connection)
@@ -209,7 +211,7 @@ async def test_silence_after_the_first_line_cuts_the_answer(connection: Connecti
     assert not (await connection.reader.read()).endswith(b"0\r\n\r\n")
 
 
-async def test_a_client_that_goes_away_ends_what_is_made_for_it(served: Served):
+async def test_a_client_that_goes_away_ends_what_is_made_for_it(served: Served) -> None:
     Endless.closed.clear()
     async with served.connection() as connection:
         await connection.send(head("GET", "/endless"))
@@ -218,7 +220,7 @@ async def test_a_client_that_goes_away_ends_what_is_made_for_it(served: Served):
     await ended()
 
 
-async def test_chunks_that_have_arrived_together_are_one_piece(connection: Connection):
+async def test_chunks_that_have_arrived_together_are_one_piece(connection: Connection) -> None:
     await connection.send(
         head("POST", "/echo", "Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 200 + b"0\r\n\r\n"
     )
@@ -226,7 +228,7 @@ async def test_chunks_that_have_arrived_together_are_one_piece(connection: Conne
     assert await line(connection) == b"200\n"
 
 
-async def test_tiny_chunks_from_many_connections_are_refused(served: Served):
+async def test_tiny_chunks_from_many_connections_are_refused(served: Served) -> None:
     async def flood() -> int:
         async with served.connection() as connection:
             with suppress(ConnectionError):
@@ -241,7 +243,7 @@ async def test_tiny_chunks_from_many_connections_are_refused(served: Served):
         assert (await client.post("/count", content=b"x" * CAP)).text == str(CAP)
 
 
-async def test_chunks_of_a_sensible_size_are_taken_however_many(connection: Connection):
+async def test_chunks_of_a_sensible_size_are_taken_however_many(connection: Connection) -> None:
     count = 2_000
     await connection.send(
         head("POST", "/total", "Transfer-Encoding: chunked")
@@ -256,7 +258,9 @@ async def ended() -> None:
         await Endless.closed.wait()
 
 
-async def test_a_client_that_goes_away_with_its_body_unread_ends_it_too(connection: Connection):
+async def test_a_client_that_goes_away_with_its_body_unread_ends_it_too(
+    connection: Connection,
+) -> None:
     """Nothing more is read of it by then."""
     Endless.closed.clear()
     await connection.send(head("POST", "/unread", "Transfer-Encoding: chunked"))
@@ -268,7 +272,7 @@ async def test_a_client_that_goes_away_with_its_body_unread_ends_it_too(connecti
     await ended()
 
 
-async def test_a_client_that_stops_reading_and_leaves_ends_it_too(connection: Connection):
+async def test_a_client_that_stops_reading_and_leaves_ends_it_too(connection: Connection) -> None:
     Endless.closed.clear()
     await connection.send(head("GET", "/endless"))
     await begun(connection)
@@ -279,7 +283,7 @@ async def test_a_client_that_stops_reading_and_leaves_ends_it_too(connection: Co
     await ended()
 
 
-async def test_for_a_head_nothing_is_made(served: Served):
+async def test_for_a_head_nothing_is_made(served: Served) -> None:
     Endless.closed.clear()
     async with served.client() as client:
         response = await client.head("/endless")

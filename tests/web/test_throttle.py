@@ -79,23 +79,23 @@ async def allowed(one: Throttle, tries: int, key: str = "1.2.3.4", rule: Rule = 
     return sum(verdict.allowed for verdict in verdicts)
 
 
-async def test_of_200_at_once_exactly_120_are_allowed(limiting):
+async def test_of_200_at_once_exactly_120_are_allowed(limiting) -> None:
     assert await allowed(limiting, 200) == 120
     assert await allowed(limiting, 10) == 0
     assert await allowed(limiting, 200, key="5.6.7.8") == 120
 
 
-async def test_processes_count_together(on_redis):
+async def test_processes_count_together(on_redis) -> None:
     two = [await on_redis(), await on_redis()]
     assert sum(await asyncio.gather(*(allowed(one, 100) for one in two))) == 120
 
 
-async def test_rules_count_apart(limiting):
+async def test_rules_count_apart(limiting) -> None:
     assert await allowed(limiting, 20, rule=AUTH) == 10
     assert await allowed(limiting, 20, rule=INTAKE) == 20
 
 
-async def test_a_window_moves(limiting):
+async def test_a_window_moves(limiting) -> None:
     assert await allowed(limiting, 2, rule=QUICK) == 2
     await asyncio.sleep(0.6)
     assert await allowed(limiting, 5, rule=QUICK) == 1
@@ -103,7 +103,7 @@ async def test_a_window_moves(limiting):
     assert await allowed(limiting, 5, rule=QUICK) == 2
 
 
-async def test_what_is_forgiven_does_not_count(limiting):
+async def test_what_is_forgiven_does_not_count(limiting) -> None:
     assert await allowed(limiting, 3, rule=QUICK) == 3
     assert await allowed(limiting, 1, rule=QUICK) == 0
     await limiting.forgive(QUICK, "1.2.3.4")
@@ -112,7 +112,7 @@ async def test_what_is_forgiven_does_not_count(limiting):
     assert await allowed(limiting, 5, key="5.6.7.8", rule=QUICK) == 3
 
 
-async def test_what_is_forgiven_while_redis_is_silent_holds_nobody_up(proxy):
+async def test_what_is_forgiven_while_redis_is_silent_holds_nobody_up(proxy) -> None:
     async with limited(proxy) as one:
         await allowed(one, 3, rule=QUICK)
         proxy.swallow()
@@ -130,11 +130,11 @@ async def test_what_is_forgiven_while_redis_is_silent_holds_nobody_up(proxy):
         ("unknown", "unknown", True),
     ],
 )
-def test_a_site_of_ipv6_is_a_48(one: str, other: str, same: bool):
+def test_a_site_of_ipv6_is_a_48(one: str, other: str, same: bool) -> None:
     assert (networks.site(one) == networks.site(other)) is same
 
 
-async def test_a_refusal_says_when_to_come_back(limiting):
+async def test_a_refusal_says_when_to_come_back(limiting) -> None:
     await allowed(limiting, 120)
     verdict = await limiting.hit(INTAKE, "1.2.3.4")
     seconds = int(verdict.headers["Retry-After"])
@@ -146,7 +146,7 @@ async def test_a_refusal_says_when_to_come_back(limiting):
     }
 
 
-async def test_whoever_may_is_told_what_is_left(limiting):
+async def test_whoever_may_is_told_what_is_left(limiting) -> None:
     listed = [(await limiting.check(QUICK, "1.2.3.4")).limits for _ in range(QUICK.amount)]
     assert listed == [
         {"RateLimit-Policy": '"quick";q=3;w=1', "RateLimit": f'"quick";r={left};t=1'}
@@ -159,7 +159,7 @@ async def test_whoever_may_is_told_what_is_left(limiting):
 
 async def test_what_is_left_is_of_all_processes_and_of_this_one_while_redis_is_silent(
     on_redis, proxy
-):
+) -> None:
     other = await on_redis()
     async with limited(proxy) as one:
         await allowed(other, 5, rule=AUTH)
@@ -168,7 +168,7 @@ async def test_what_is_left_is_of_all_processes_and_of_this_one_while_redis_is_s
         assert (await one.check(AUTH, "1.2.3.4")).tally.left == AUTH.amount - 2
 
 
-async def test_check_raises_what_hit_refuses(limiting):
+async def test_check_raises_what_hit_refuses(limiting) -> None:
     for _ in range(AUTH.amount):
         await limiting.check(AUTH, "1.2.3.4")
     with pytest.raises(Problem) as refused:
@@ -187,14 +187,14 @@ async def test_check_raises_what_hit_refuses(limiting):
         ("not:an:address", "not:an:other", False),
     ],
 )
-async def test_an_ipv6_subscriber_is_one_key(one, other, same):
+async def test_an_ipv6_subscriber_is_one_key(one, other, same) -> None:
     limiting = Throttle(None)
     rule = Rule("once", 1, 60)
     assert (await limiting.hit(rule, one)).allowed
     assert (await limiting.hit(rule, other)).allowed is not same
 
 
-async def test_without_redis_this_process_counts_and_nobody_waits(proxy, records):
+async def test_without_redis_this_process_counts_and_nobody_waits(proxy, records) -> None:
     async with limited(proxy) as one:
         await proxy.stop()
         async with asyncio.timeout(1):
@@ -202,14 +202,14 @@ async def test_without_redis_this_process_counts_and_nobody_waits(proxy, records
     assert [line["event"] for line in records()] == ["redis is silent, counting here"]
 
 
-async def test_what_redis_had_counted_still_counts_when_it_goes_silent(proxy):
+async def test_what_redis_had_counted_still_counts_when_it_goes_silent(proxy) -> None:
     async with limited(proxy) as one:
         assert await allowed(one, 50) == 50
         proxy.swallow()
         assert await allowed(one, 200) == 70
 
 
-async def test_a_silent_redis_costs_one_trip_and_no_more(proxy):
+async def test_a_silent_redis_costs_one_trip_and_no_more(proxy) -> None:
     async with limited(proxy) as one:
         await one.hit(INTAKE, "1.2.3.4")
         proxy.swallow()
@@ -218,7 +218,7 @@ async def test_a_silent_redis_costs_one_trip_and_no_more(proxy):
                 await one.hit(INTAKE, "1.2.3.4")
 
 
-async def test_redis_counts_again_when_it_is_back(proxy, redis_url):
+async def test_redis_counts_again_when_it_is_back(proxy, redis_url) -> None:
     async with limited(proxy) as one, Redis.from_url(redis_url) as redis:
         proxy.swallow()
         assert await allowed(one, 100) == 100
@@ -232,7 +232,7 @@ async def test_redis_counts_again_when_it_is_back(proxy, redis_url):
                 await asyncio.sleep(0.05)
 
 
-async def test_redis_may_forget_its_scripts(redis_url, on_redis):
+async def test_redis_may_forget_its_scripts(redis_url, on_redis) -> None:
     one = await on_redis()
     assert await allowed(one, 10) == 10
     async with Redis.from_url(redis_url) as redis:
@@ -240,7 +240,7 @@ async def test_redis_may_forget_its_scripts(redis_url, on_redis):
     assert await allowed(one, 200) == 110
 
 
-async def test_forgotten_windows_take_no_memory():
+async def test_forgotten_windows_take_no_memory() -> None:
     one = Throttle(None)
     blink = Rule("blink", 5, 0)
     for number in range(1_000):
@@ -248,12 +248,12 @@ async def test_forgotten_windows_take_no_memory():
     assert len(one._local._hits[blink]) < 10
 
 
-async def test_of_the_requests_of_one_key_600_a_minute_are_allowed(limiting):
+async def test_of_the_requests_of_one_key_600_a_minute_are_allowed(limiting) -> None:
     assert await allowed(limiting, 700, key="key_1", rule=API) == 600
     assert await allowed(limiting, 5, key="ses_1", rule=API) == 5
 
 
-async def test_what_comes_together_shares_a_trip(redis_url, on_redis):
+async def test_what_comes_together_shares_a_trip(redis_url, on_redis) -> None:
     """Whoever it is counted for, and by whichever rule."""
     one = await on_redis()
     await one.hit(API, "key_0")  # connects, and tells Redis the script

@@ -27,14 +27,14 @@ from workers.main import OPTIONS, work_on
 FURTHER: Any = "template"  # a table that there is, as if its rows were worked on
 
 
-def test_every_kind_is_done_by_somebody():
+def test_every_kind_is_done_by_somebody() -> None:
     assert set(KINDS) == set(WORKERS) == set(get_args(Kind))
     assert [function.name for function in OPTIONS["functions"]] == [WORK]
 
 
 async def test_a_further_kind_is_found_everywhere(
     process: Process, cast: Cast, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     assert await accounts.grant_super_admin(process, cast.mallory.email)
     done = asyncio.Event()
 
@@ -71,7 +71,7 @@ async def test_a_further_kind_is_found_everywhere(
 @kinds
 async def test_the_sweep_gives_rows_the_jobs_that_they_lost_and_deletes_those_without_rows(
     process: Process, kind: Kind
-):
+) -> None:
     acme = await founded(process.database)
     ids = await due(process.database, acme, 3, kind=kind)
     async with process.database.write() as db:

@@ -82,11 +82,13 @@ async def beating(process: Process) -> AsyncIterator[None]:
 # --- one beat -------------------------------------------------------------------------------------
 
 
-async def test_with_nothing_to_do_it_sleeps_a_whole_beat(process: Process):
+async def test_with_nothing_to_do_it_sleeps_a_whole_beat(process: Process) -> None:
     assert await loop.beat(process, pools_of(process)) == loop.BEAT_SECONDS
 
 
-async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(process: Process, acme: str):
+async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(
+    process: Process, acme: str
+) -> None:
     run_id = await start(process, acme, TAG)
     async with process.database.write() as db:
         await db.execute("DELETE FROM jobs WHERE id = :id", id=run_id)
@@ -96,7 +98,7 @@ async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(process: Proce
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str):
+async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str) -> None:
     await start(process, acme, TAG)
     await process.queue.redis.delete(NAME)
     pools = pools_of(process)
@@ -107,7 +109,7 @@ async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str
         assert await db.fetch_value("SELECT claims FROM jobs") == 0
 
 
-async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, acme: str):
+async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, acme: str) -> None:
     run_id = await start(process, acme, TAG)
     await later(process, "run", loop.OVERDUE.total_seconds())
     pools = pools_of(process)
@@ -116,7 +118,9 @@ async def test_a_row_whose_hint_was_lost_is_taken_without_one(process: Process, 
     await closed(pools)
 
 
-async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(process: Process, acme: str):
+async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(
+    process: Process, acme: str
+) -> None:
     run_id = await start(process, acme, TAG)
     pools = pools_of(process)
     async with process.database.write() as db:
@@ -132,7 +136,7 @@ async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(process: 
 
 async def test_a_wait_ends_within_a_second_of_its_time_and_never_before(
     process: Process, acme: str
-):
+) -> None:
     run_id = await start(process, acme, {"type": "wait", "duration": "PT1S"}, TAG)
     stop = asyncio.Event()
     working = asyncio.create_task(work(process, stop))
@@ -160,7 +164,7 @@ async def without_redis(database_url: str, tmp_path: Path) -> AsyncIterator[Proc
         yield process
 
 
-async def test_without_redis_runs_go_on(without_redis: Process, database: Any):
+async def test_without_redis_runs_go_on(without_redis: Process, database: Any) -> None:
     acme = await workspace(without_redis, "Acme")
     stop = asyncio.Event()
     working = asyncio.create_task(work(without_redis, stop))
@@ -179,7 +183,7 @@ async def test_it_outlives_a_database_that_goes_away(
     redis_url: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-):
+) -> None:
     async with proxy_before("127.0.0.1", postgres_server.port) as proxy:
         environ = {
             "DATABASE_URL": (

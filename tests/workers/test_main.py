@@ -30,7 +30,7 @@ SECRET_KEY = "a secret key that only the tests have"
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str):
+async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str) -> None:
     """Without the loop, which finds after half a second what nobody hinted at."""
     pools = kinds.pools(process)
     assert process.queue.connect is not None
@@ -42,7 +42,9 @@ async def test_a_hint_alone_wakes_the_worker(process: Process, acme: str):
     await closed(pools)
 
 
-async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(process: Process, acme: str):
+async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(
+    process: Process, acme: str
+) -> None:
     sending, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(_message: Message) -> Receipt:
@@ -65,7 +67,7 @@ async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(process: Proc
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_an_idle_worker_asks_redis_about_once_a_second(process: Process):
+async def test_an_idle_worker_asks_redis_about_once_a_second(process: Process) -> None:
     assert process.queue.redis is not None
 
     async def commands() -> int:
@@ -82,7 +84,7 @@ async def test_an_idle_worker_asks_redis_about_once_a_second(process: Process):
 
 async def test_a_mistake_of_ours_in_the_loop_ends_the_worker_and_is_told(
     process: Process, acme: str
-):
+) -> None:
     async with process.database.write() as db:
         await db.execute("ALTER TABLE jobs RENAME TO hidden_jobs")
     try:
@@ -107,7 +109,7 @@ class MaliciousPickle:
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_path: Path):
+async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_path: Path) -> None:
     mark = tmp_path / "exploded"
     rubbish = {
         "pickle": pickle.dumps(MaliciousPickle(mark)),
@@ -133,7 +135,7 @@ async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_pa
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
-async def test_hints_from_while_nobody_listened_are_thrown_away(process: Process):
+async def test_hints_from_while_nobody_listened_are_thrown_away(process: Process) -> None:
     old = (time.time() - 120) * 1000
     redis = process.queue.redis
     await redis.zadd(NAME, {f"job_{n}": old for n in range(20_000)})
@@ -196,7 +198,7 @@ async def beside_own_redis(
 
 async def test_it_listens_again_when_redis_is_back(
     beside_own_redis: Process, own_redis: RedisServer, database: Any
-):
+) -> None:
     process = beside_own_redis
     acme = await workspace(process, "Acme")
     async with working(process):

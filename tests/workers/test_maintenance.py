@@ -13,7 +13,7 @@ from tests.cast import settle
 from workers import maintenance
 
 
-async def test_what_has_expired_is_swept_however_much_it_is(process: Process, acme: str):
+async def test_what_has_expired_is_swept_however_much_it_is(process: Process, acme: str) -> None:
     async with process.database.write() as db:
         now = await db.now()
         for number in range(maintenance.SWEPT_AT_ONCE + 2):
@@ -33,7 +33,7 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, acme: str):
+async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, acme: str) -> None:
     """More than one transaction may wake, or its PATCH was answered by a process that died."""
     order = create.Order(
         workspace_id=acme,

@@ -75,7 +75,7 @@ def pool(
     return WorkerPool(process, claim or work.claim, act or work.act, concurrency=4)
 
 
-async def test_no_more_rows_are_claimed_than_there_are_slots(process: Process):
+async def test_no_more_rows_are_claimed_than_there_are_slots(process: Process) -> None:
     work = Work(10)
     work.gate.clear()
     busy = pool(process, work)
@@ -88,7 +88,7 @@ async def test_no_more_rows_are_claimed_than_there_are_slots(process: Process):
     await busy.close(SECONDS)
 
 
-async def test_a_slot_that_is_freed_claims_by_itself(process: Process):
+async def test_a_slot_that_is_freed_claims_by_itself(process: Process) -> None:
     work = Work(100)
     busy = pool(process, work)
     busy.hint()  # once
@@ -97,7 +97,7 @@ async def test_a_slot_that_is_freed_claims_by_itself(process: Process):
     await busy.close(SECONDS)
 
 
-async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Process):
+async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Process) -> None:
     work = Work()
     looking, go_on = asyncio.Event(), asyncio.Event()
 
@@ -117,7 +117,7 @@ async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Pro
     await busy.close(SECONDS)
 
 
-async def test_a_hint_that_finds_no_hand_free_is_followed_when_one_is(process: Process):
+async def test_a_hint_that_finds_no_hand_free_is_followed_when_one_is(process: Process) -> None:
     work = Work(4)
     work.gate.clear()
     busy = pool(process, work)
@@ -131,7 +131,7 @@ async def test_a_hint_that_finds_no_hand_free_is_followed_when_one_is(process: P
     await busy.close(SECONDS)
 
 
-async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: Process):
+async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: Process) -> None:
     """The rest is found without: a flood must not become one enormous query."""
     work = Work(4)
     busy = pool(process, work)
@@ -142,7 +142,7 @@ async def test_of_many_hints_only_as_many_are_kept_as_there_are_hands(process: P
     await busy.close(SECONDS)
 
 
-async def test_what_comes_from_beside_is_taken_as_far_as_hands_are_free(process: Process):
+async def test_what_comes_from_beside_is_taken_as_far_as_hands_are_free(process: Process) -> None:
     work = Work(2)
     work.gate.clear()
     busy = pool(process, work)
@@ -158,7 +158,7 @@ async def test_what_comes_from_beside_is_taken_as_far_as_hands_are_free(process:
     assert busy.accept(others) == others
 
 
-async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
+async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process) -> None:
     """A freed slot goes to whichever row is due, and half of the free slots stay free."""
     work, stalled = Work(), asyncio.Event()
     database = process.database
@@ -190,7 +190,7 @@ async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process):
     await busy.close(SECONDS)
 
 
-async def test_a_broken_row_does_not_stop_the_others(process: Process):
+async def test_a_broken_row_does_not_stop_the_others(process: Process) -> None:
     work = Work(9)
 
     async def act(process: Process, claimed: Job) -> None:
@@ -205,7 +205,9 @@ async def test_a_broken_row_does_not_stop_the_others(process: Process):
 
 
 @pytest.mark.parametrize("error", [Unavailable("The database is away."), ZeroDivisionError()])
-async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error: Exception):
+async def test_a_claim_that_fails_does_not_stop_the_next(
+    process: Process, error: Exception
+) -> None:
     work = Work(1)
     failed = asyncio.Event()
 
@@ -227,7 +229,9 @@ async def test_a_claim_that_fails_does_not_stop_the_next(process: Process, error
 # --- the end --------------------------------------------------------------------------------------
 
 
-async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(process: Process):
+async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(
+    process: Process,
+) -> None:
     work = Work(2)
     work.gate.clear()
     busy = pool(process, work)
@@ -246,7 +250,7 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(proc
 @pytest.mark.parametrize("status", ["QUEUED", "SENDING"])  # as a worker that was lost left them
 async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     process: Process, status: str
-):
+) -> None:
     """Whoever stood in line under a lease would be claimed by others, and counted once more."""
     acme = await workspace(process.database)
     await due(process.database, acme, 8)
@@ -273,7 +277,9 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     assert (max(most), max(together)) == (3, 1)
 
 
-async def test_no_suspect_is_put_off_for_ever(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_no_suspect_is_put_off_for_ever(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pools, "IDLE_WAIT_SECONDS", 0.01)
     work = Work(1)
     work.gate.clear()
@@ -293,7 +299,7 @@ async def test_no_suspect_is_put_off_for_ever(process: Process, monkeypatch: pyt
     await busy.close(SECONDS)
 
 
-async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process: Process):
+async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process: Process) -> None:
     work = Work(10)
     work.gate.clear()
     busy = pool(process, work)
@@ -308,7 +314,7 @@ async def test_closing_waits_for_what_is_in_hand_and_takes_nothing_more(process:
     assert len(work.due) == 6
 
 
-async def test_closing_twice_or_idle_is_nothing(process: Process):
+async def test_closing_twice_or_idle_is_nothing(process: Process) -> None:
     idle = pool(process, Work())
     await idle.close(SECONDS)
     await idle.close(SECONDS)
@@ -336,7 +342,9 @@ async def claims_of(process: Process) -> list[int]:
     return [claimed.claims for claimed in await process.claim("run", [], 10)]
 
 
-async def test_what_is_set_down_is_due_again_soon_and_not_counted(process: Process, acme: str):
+async def test_what_is_set_down_is_due_again_soon_and_not_counted(
+    process: Process, acme: str
+) -> None:
     await started(process, acme)
     tried = asyncio.Event()
 
@@ -353,7 +361,7 @@ async def test_what_is_set_down_is_due_again_soon_and_not_counted(process: Proce
     assert await claims_of(process) == [1]
 
 
-async def test_what_broke_keeps_its_lease(process: Process, acme: str):
+async def test_what_broke_keeps_its_lease(process: Process, acme: str) -> None:
     await started(process, acme)
     tried = asyncio.Event()
 
@@ -368,7 +376,9 @@ async def test_what_broke_keeps_its_lease(process: Process, acme: str):
     assert await claims_of(process) == []
 
 
-async def test_what_is_not_done_in_time_is_cancelled_and_given_back(process: Process, acme: str):
+async def test_what_is_not_done_in_time_is_cancelled_and_given_back(
+    process: Process, acme: str
+) -> None:
     await started(process, acme)
     tried = asyncio.Event()
 
@@ -383,7 +393,9 @@ async def test_what_is_not_done_in_time_is_cancelled_and_given_back(process: Pro
     assert await claims_of(process) == [1]
 
 
-async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Process, acme: str):
+async def test_what_is_claimed_just_when_it_closes_is_given_back(
+    process: Process, acme: str
+) -> None:
     run_id = await started(process, acme)
     claimed, go_on = asyncio.Event(), asyncio.Event()
 
@@ -412,7 +424,7 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(process: Proces
 
 async def test_what_is_logged_of_a_row_names_its_own_workspace(
     process: Process, records: Records, acme: str
-):
+) -> None:
     """Whoever hinted, and whoever shares the transaction."""
     rival = await founded(process, "Rival")
     whose = {await started(process, id, GREETS): id for id in (acme, rival)}
@@ -428,7 +440,9 @@ async def test_what_is_logged_of_a_row_names_its_own_workspace(
     assert not any("request_id" in one for one in ended)
 
 
-async def test_what_is_set_down_is_logged_with_its_workspace(process: Process, records: Records):
+async def test_what_is_set_down_is_logged_with_its_workspace(
+    process: Process, records: Records
+) -> None:
     async def act(_process: Process, _claimed: Job) -> None:
         raise Unavailable("A row is locked by somebody else.")
 

@@ -108,7 +108,7 @@ async def _endpoint(who: Person) -> str:
     return str((await who.read("/event-endpoints"))["data"][0]["id"])
 
 
-async def test_what_is_old_goes_from_every_table_that_grows(cast: Cast, process: Process):
+async def test_what_is_old_goes_from_every_table_that_grows(cast: Cast, process: Process) -> None:
     with long_ago(process):
         await one_of_each(cast.olivia, process)
         await one_of_each(cast.mallory, process)
@@ -145,7 +145,7 @@ def documented() -> dict[str, set[str]]:
     return found
 
 
-def test_every_table_is_swept_or_the_guide_says_why_it_stays():
+def test_every_table_is_swept_or_the_guide_says_why_it_stays() -> None:
     by_age = {"runs", "audit_logs", *store.RULES}
     by_age |= {table for table, others in GONE_WITH.items() if by_age & {*others}}
     by_expiry = {*expiry.KEYS, "usage_changes"}  # the latter by quotas.fold_batch
@@ -179,7 +179,7 @@ async def one_of_each_that_expires(who: Person, process: Process) -> None:
         assert await callbacks.record(db, workspace_id=who.workspace_id, id="1", expires_at=until)
 
 
-async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process):
+async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process) -> None:
     with clock_set(process, -YEAR_AND_MORE):
         await one_of_each_that_expires(cast.olivia, process)
     await one_of_each_that_expires(cast.mallory, process)
@@ -196,7 +196,7 @@ async def test_what_expires_goes_and_nothing_else(cast: Cast, process: Process):
 # --- what stays -----------------------------------------------------------------------------------
 
 
-async def test_what_is_younger_stays(cast: Cast, process: Process):
+async def test_what_is_younger_stays(cast: Cast, process: Process) -> None:
     with long_ago(process, timedelta(days=3)):
         await one_of_each(cast.olivia, process)
     before = await counts(process, cast.olivia.workspace_id)
@@ -209,7 +209,7 @@ async def test_what_is_younger_stays(cast: Cast, process: Process):
     assert set(after.values()) == {0}
 
 
-async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process: Process):
+async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process: Process) -> None:
     with long_ago(process):
         await listening(cast.olivia)
         token = await hook(process, cast.olivia.workspace_id, [WAITS])
@@ -229,7 +229,7 @@ async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process:
     assert {name: after[name] for name in unfinished} == {name: before[name] for name in unfinished}
 
 
-async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Process):
+async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Process) -> None:
     with long_ago(process):
         async with process.database.write() as db:
             olivia = await users.by_id(db, id=cast.olivia.user_id)
@@ -254,7 +254,7 @@ async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Pr
 
 async def test_a_lot_goes_a_batch_at_a_time(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(retention, "BATCH", 2)
     with long_ago(process):
         token = await hook(process, cast.olivia.workspace_id, [])
@@ -266,7 +266,7 @@ async def test_a_lot_goes_a_batch_at_a_time(
     assert set((await counts(process, cast.olivia.workspace_id)).values()) == {0}
 
 
-async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process):
+async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process) -> None:
     scan = retention.RetentionScan()
     while await scan.run_batch(process):
         pass
@@ -277,7 +277,7 @@ async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process):
     assert await scan.run_batch(process)
 
 
-async def test_sessions_go_when_they_have_expired(cast: Cast, process: Process):
+async def test_sessions_go_when_they_have_expired(cast: Cast, process: Process) -> None:
     async with process.database.write() as db:
         now = await db.now()
         for number, expires_at in enumerate((now - timedelta(days=1), now + timedelta(days=1))):
@@ -297,7 +297,9 @@ async def test_sessions_go_when_they_have_expired(cast: Cast, process: Process):
         assert await db.fetch_value("SELECT id FROM sessions") == "ses_1"
 
 
-async def test_counts_of_a_day_go_when_nobody_asks_for_them_any_more(process: Process, acme: str):
+async def test_counts_of_a_day_go_when_nobody_asks_for_them_any_more(
+    process: Process, acme: str
+) -> None:
     async with process.database.write() as db:
         today = quotas.day(await db.now())
         for period in ("2020-01-01", today):

@@ -72,13 +72,13 @@ def touches(box: Rectangle, point: tuple[float, float]) -> bool:
     return on_edge and box.left - CLOSE <= x <= box.right + CLOSE
 
 
-def test_no_two_boxes_overlap(drawn: Element):
+def test_no_two_boxes_overlap(drawn: Element) -> None:
     for one, other in combinations(boxes(drawn), 2):
         beside = one.right <= other.left or other.right <= one.left
         assert beside or one.bottom <= other.top or other.bottom <= one.top
 
 
-def test_every_link_begins_and_ends_at_a_box_and_passes_none(drawn: Element):
+def test_every_link_begins_and_ends_at_a_box_and_passes_none(drawn: Element) -> None:
     there = list(boxes(drawn))
     for passed in links(drawn):
         assert any(touches(box, passed[0]) for box in there)
@@ -90,7 +90,7 @@ def test_every_link_begins_and_ends_at_a_box_and_passes_none(drawn: Element):
                 assert not (inside and low < box.bottom - 1 and high > box.top + 1), (x, y, box)
 
 
-def test_no_label_covers_a_box_or_another_label(drawn: Element):
+def test_no_label_covers_a_box_or_another_label(drawn: Element) -> None:
     signs = []
     for sign in drawn.iter(f"{SVG}rect"):
         if sign.attrib.get("class") == "sign":
@@ -102,7 +102,7 @@ def test_no_label_covers_a_box_or_another_label(drawn: Element):
         assert beside or one.bottom <= other.top or other.bottom <= one.top
 
 
-def test_everything_lies_within_the_picture(drawn: Element):
+def test_everything_lies_within_the_picture(drawn: Element) -> None:
     _, _, width, height = map(float, drawn.attrib["viewBox"].split())
     assert (drawn.attrib["width"], drawn.attrib["height"]) == (
         f"{width:g}",
@@ -118,7 +118,7 @@ def test_everything_lies_within_the_picture(drawn: Element):
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_the_same_definition_gives_the_same_picture(name: str):
+def test_the_same_definition_gives_the_same_picture(name: str) -> None:
     shape, body = DEFINITIONS[name]
     sketches = [SHAPES[shape](body, WEBHOOK, {}) for _ in range(2)]
     one, other = (write(sketch, Caption("A", "DRAFT"), {}) for sketch in sketches)
@@ -132,7 +132,7 @@ def lines(root: Element) -> list[list[str]]:
     return [list(texts(group)) for group in boxes(root).values()]
 
 
-def test_boxes_say_what_they_do_what_they_are_called_and_what_they_are_set_to():
+def test_boxes_say_what_they_do_what_they_are_called_and_what_they_are_set_to() -> None:
     counts = {"hi": Count(here=3, passed=1_204)}
     assert sorted(lines(picture("graph", WELCOME, counts))) == [
         ["Add tag", "tag", "welcomed"],
@@ -141,7 +141,7 @@ def test_boxes_say_what_they_do_what_they_are_called_and_what_they_are_set_to():
     ]
 
 
-def test_a_trigger_says_what_starts_it():
+def test_a_trigger_says_what_starts_it() -> None:
     for trigger, text in (
         ({"source": "tag_added", "tag": "vip"}, "Tag added: vip"),
         ({"source": "event", "name": "order.paid"}, "Event: order.paid"),
@@ -151,7 +151,7 @@ def test_a_trigger_says_what_starts_it():
         assert sketch.boxes[0].says == text
 
 
-def test_no_crossing_that_a_person_would_avoid():
+def test_no_crossing_that_a_person_would_avoid() -> None:
     """Between two rows, links that begin further right end further right."""
     for name in ("three nodes", "twelve nodes", "sixty nodes", "steps", "a wide fan"):
         shape, body = DEFINITIONS[name]
@@ -166,7 +166,7 @@ def test_no_crossing_that_a_person_would_avoid():
             assert ends == sorted(ends), name
 
 
-def test_ports_are_written_on_their_links_but_the_plain_way_on():
+def test_ports_are_written_on_their_links_but_the_plain_way_on() -> None:
     signs = [
         text.text
         for text in picture("graph", LEADS).iter(f"{SVG}text")
@@ -244,11 +244,13 @@ def test_ports_are_written_on_their_links_but_the_plain_way_on():
         ("teleport", {"cases": []}, {}),
     ],
 )
-def test_a_port_tells_what_leads_through_it(kind: str, config: Any, expected: dict[str, str]):
+def test_a_port_tells_what_leads_through_it(
+    kind: str, config: Any, expected: dict[str, str]
+) -> None:
     assert ports.labels(kind, config) == expected
 
 
-def test_no_label_of_what_people_write_is_cut():
+def test_no_label_of_what_people_write_is_cut() -> None:
     labels = []
     for file in sorted(EXAMPLES.glob("*.json")):
         definition = document.parse(file.read_bytes())["definition"]
@@ -260,7 +262,7 @@ def test_no_label_of_what_people_write_is_cut():
     assert {"plain: 50 %", "large: employees ≥ 200", "confirmed"} <= set(labels)
 
 
-def test_what_is_missing_or_doubled_is_drawn_as_broken():
+def test_what_is_missing_or_doubled_is_drawn_as_broken() -> None:
     body = graph([node("a"), node("b")], ("t", "a"), ("a", "gone"), ("t", "b"))
     root = picture("graph", body)
     assert ["Missing", "gone", "There is no such node."] in lines(root)
@@ -269,7 +271,7 @@ def test_what_is_missing_or_doubled_is_drawn_as_broken():
     assert classes.count("link onward") == 1
 
 
-def test_a_way_back_is_drawn_upwards_and_dashed():
+def test_a_way_back_is_drawn_upwards_and_dashed() -> None:
     root = picture("graph", graph([node("a"), node("b")], ("t", "a"), ("a", "b"), ("b", "a")))
     [back] = [group for group in root.iter(f"{SVG}g") if group.attrib.get("class") == "link back"]
     path = back.find(f"{SVG}path")
@@ -278,13 +280,13 @@ def test_a_way_back_is_drawn_upwards_and_dashed():
     assert passed[0][1] > passed[-1][1]
 
 
-def test_nothing_is_an_honest_picture():
+def test_nothing_is_an_honest_picture() -> None:
     sketch = SHAPES["steps"]([], WEBHOOK, {})
     svg = write(sketch, Caption("New", "DRAFT", empty="Nothing is in this workflow yet."), {})
     assert svg.count("Nothing is in this workflow yet.") == 2  # to be seen, and to be read aloud
 
 
-def test_links_of_a_picture_beyond_reading_are_left_out_and_counted():
+def test_links_of_a_picture_beyond_reading_are_left_out_and_counted() -> None:
     nodes = [node(str(i)) for i in range(400)]
     chain = [("t", "0"), *((str(i), str(i + 1)) for i in range(399))]
     far = [("0", str(i), f"case{i}") for i in range(2, 400)]
@@ -294,21 +296,21 @@ def test_links_of_a_picture_beyond_reading_are_left_out_and_counted():
     assert any("links are too long to draw" in text for text in texts(root))
 
 
-def test_every_kind_has_a_look_and_they_differ():
+def test_every_kind_has_a_look_and_they_differ() -> None:
     assert KIND_STYLES.keys() >= {TRIGGER, *NODES}
     looks = [(style.outline, style.tone, style.title) for style in KIND_STYLES.values()]
     assert len(set(looks)) == len(looks)
     assert LIGHT.keys() == DARK.keys() >= {style.tone for style in KIND_STYLES.values()}
 
 
-def test_a_kind_without_a_look_of_its_own_is_drawn_under_its_name():
+def test_a_kind_without_a_look_of_its_own_is_drawn_under_its_name() -> None:
     assert ["Ask nicely", "a"] in lines(picture("graph", graph([node("a", "ask_nicely")])))
 
 
 # --- what strangers write -----------------------------------------------------------------------
 
 
-def test_hostile_text_stays_text():
+def test_hostile_text_stays_text() -> None:
     body = graph([node(HOSTILE, tag=HOSTILE), node("b")], ("t", HOSTILE), (HOSTILE, "b", HOSTILE))
     root = picture("graph", body, name=HOSTILE)
     known = {"svg", "g", "title", "desc", "style", "rect", "polygon", "polyline", "path", "text"}
@@ -325,21 +327,21 @@ def test_hostile_text_stays_text():
 
 
 @pytest.mark.parametrize("text", ["\x00\x08", "\ud800", "\ufffe", "\x85\x9f", "\u202e\u2066"])
-def test_what_xml_cannot_hold_and_what_turns_the_writing_is_replaced(text: str):
+def test_what_xml_cannot_hold_and_what_turns_the_writing_is_replaced(text: str) -> None:
     root = picture("graph", graph([node(f"a{text}b", tag=f"c{text}d")]), name=f"e{text}f")
     content = " ".join(texts(root))
     assert not set(text) & set(content)
     assert "\ufffd" in content
 
 
-def test_names_of_any_alphabet_are_shown_at_their_beginning():
+def test_names_of_any_alphabet_are_shown_at_their_beginning() -> None:
     shown = {line for group in lines(picture(*DEFINITIONS["strange names"])) for line in group[1:]}
     for name in NAMES:
         start = name.replace("\u202e", "\ufffd").strip()[:3]
         assert any(line.startswith(start) for line in shown), name
 
 
-def test_the_picture_is_told_in_words_too():
+def test_the_picture_is_told_in_words_too() -> None:
     root = picture("graph", LEADS)
     assert root.attrib["role"] == "img"
     assert root.attrib["aria-labelledby"].split() == ["title", "desc"]
@@ -354,7 +356,7 @@ def test_the_picture_is_told_in_words_too():
     assert "Exit stop: ends." in (described.text or "")
 
 
-def test_it_is_light_or_dark_as_its_reader_is():
+def test_it_is_light_or_dark_as_its_reader_is() -> None:
     style = picture("graph", WELCOME).find(f"{SVG}style")
     assert style is not None
     light, dark = (style.text or "").split("@media (prefers-color-scheme:dark)")

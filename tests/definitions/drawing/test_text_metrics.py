@@ -15,7 +15,7 @@ ROOM = BOX - 2 * INSET
 
 @example("0000@MMMMM\x08\x08\u0d45\u0e5c\u0e5c\u0e5c\u0e5c\U0001f8b20", SMALL, 2)
 @given(st.text(max_size=300), st.sampled_from([NAME, SMALL]), st.integers(1, 3))
-def test_every_line_fits_and_none_is_empty(text: str, size: float, most: int):
+def test_every_line_fits_and_none_is_empty(text: str, size: float, most: int) -> None:
     lines = text_metrics.wrap(text_metrics.clean(text), ROOM, size, most)
     assert len(lines) <= most
     for line in lines:
@@ -24,7 +24,7 @@ def test_every_line_fits_and_none_is_empty(text: str, size: float, most: int):
 
 
 @given(st.text(alphabet="ab c-./_", max_size=200))
-def test_wrapping_loses_nothing_but_space_until_the_ellipsis(text: str):
+def test_wrapping_loses_nothing_but_space_until_the_ellipsis(text: str) -> None:
     cleaned = text_metrics.clean(text)
     kept = "".join(text_metrics.wrap(cleaned, ROOM, NAME, 2)).replace(" ", "")
     whole = cleaned.replace(" ", "")
@@ -32,7 +32,7 @@ def test_wrapping_loses_nothing_but_space_until_the_ellipsis(text: str):
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_every_line_of_every_box_fits(name: str):
+def test_every_line_of_every_box_fits(name: str) -> None:
     for rectangle, group in boxes(picture(*DEFINITIONS[name])).items():
         lines = list(texts(group))
         assert lines
@@ -46,10 +46,10 @@ def test_every_line_of_every_box_fits(name: str):
     ("text", "thousandths"),
     [("", 0), ("i", 222), ("W", 944), ("é", 556), ("Hello", 722 + 556 + 222 + 222 + 556)],
 )
-def test_widths_are_those_of_helvetica(text: str, thousandths: int):
+def test_widths_are_those_of_helvetica(text: str, thousandths: int) -> None:
     assert text_metrics.width(text, 1_000) == thousandths
 
 
-def test_a_guess_is_known_as_one():
+def test_a_guess_is_known_as_one() -> None:
     assert text_metrics.known("Hello, “you”…")
     assert not text_metrics.known("日本")

@@ -12,7 +12,7 @@ FEW = 256  # descriptors
 HELD = 900  # connections, more than there are descriptors
 
 
-async def test_connections_of_every_kind_end_and_starve_nobody(tmp_path: Path):
+async def test_connections_of_every_kind_end_and_starve_nobody(tmp_path: Path) -> None:
     process, port = await connections.boot(tmp_path, FEW, FEW)
     try:
         kinds = [kind for kind in KINDS if kind != UNREAD]  # half a minute; tests/web has it
@@ -26,7 +26,7 @@ async def test_connections_of_every_kind_end_and_starve_nobody(tmp_path: Path):
     assert "Too many open files" not in (tmp_path / "output").read_text()
 
 
-async def test_a_low_soft_limit_is_raised(tmp_path: Path):
+async def test_a_low_soft_limit_is_raised(tmp_path: Path) -> None:
     process, _ = await connections.boot(tmp_path, 200, 2_000)
     try:
         soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)

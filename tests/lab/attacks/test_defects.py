@@ -16,13 +16,13 @@ ALL = {f"{section}{n}" for section, last in zip("ABCD", (12, 5, 8, 13), strict=T
        for n in range(1, last + 1)}  # fmt: skip
 
 
-def test_three_lines_hold_on_a_running_service():
+def test_three_lines_hold_on_a_running_service() -> None:
     with staged("embedded") as at:
         played = [defects.play(LINES[number], at) for number in CHEAP]
     assert [result.holds for result in played] == [True] * 3, "\n".join(map(str, played))
 
 
-def test_every_line_of_the_list_is_played_or_left_to_another_issue():
+def test_every_line_of_the_list_is_played_or_left_to_another_issue() -> None:
     assert LINES.keys() | defects.ELSEWHERE.keys() == ALL
     assert LINES.keys().isdisjoint(defects.ELSEWHERE)
 
@@ -44,7 +44,7 @@ def is_skipped(_at: Stage) -> Seen:
         (is_skipped, None, "skipped: needs root"),
     ],
 )
-def test_what_does_not_hold_is_told(reproduction: Any, holds: bool | None, words: str):
+def test_what_does_not_hold_is_told(reproduction: Any, holds: bool | None, words: str) -> None:
     at = cast(Stage, SimpleNamespace(shape="embedded"))
     result = defects.play(Line("Z1", "seen", reproduction), at)
     assert result.holds is holds

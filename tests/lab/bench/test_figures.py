@@ -31,7 +31,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_table_says_of_every_goal_whether_it_was_reached(ledger: Path):
+def test_the_table_says_of_every_goal_whether_it_was_reached(ledger: Path) -> None:
     figures.measured("S3", 0.39)
     figures.measured("S3", 0.41)  # measured again: the newest counts
     figures.measured("S5", 1.31)
@@ -46,27 +46,27 @@ def test_the_table_says_of_every_goal_whether_it_was_reached(ledger: Path):
     assert {name[:2] for name in GOALS} == set(BY)
 
 
-def test_the_table_in_the_documents_is_that_of_the_figures_beside_it():
+def test_the_table_in_the_documents_is_that_of_the_figures_beside_it() -> None:
     kept = ROOT / "docs/plots"
     rows = table(list(figures.read(kept / "figures.jsonl")))
     assert (kept / "summary.md").read_text().splitlines()[2:] == rows
 
 
-def test_no_figure_is_noted_that_has_no_goal(ledger: Path):
+def test_no_figure_is_noted_that_has_no_goal(ledger: Path) -> None:
     with pytest.raises(AssertionError):
         figures.measured("S99", 1)
 
 
 def test_nothing_is_written_unless_a_ledger_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.delenv("BENCH_LEDGER", raising=False)
     monkeypatch.chdir(tmp_path)
     figures.measured("S3", 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_curve_becomes_a_picture_without_scripts(ledger: Path, tmp_path: Path):
+def test_every_curve_becomes_a_picture_without_scripts(ledger: Path, tmp_path: Path) -> None:
     for plot, lines in LINES.items():
         for of, x, y in lines:
             figures.curve(of, plot, x, y)
@@ -86,6 +86,6 @@ def test_every_curve_becomes_a_picture_without_scripts(ledger: Path, tmp_path: P
             assert all(name in output for name in x if isinstance(name, str)), output
 
 
-def test_a_ledger_is_lines_of_json(ledger: Path):
+def test_a_ledger_is_lines_of_json(ledger: Path) -> None:
     figures.curve("p50", "intake", [1], [2])
     assert json.loads(ledger.read_text()) == {"plot": "intake", "of": "p50", "x": [1], "y": [2]}

@@ -19,7 +19,7 @@ EVERY = 2.5  # seconds: two workers die before even a fast machine has sent it a
 
 
 @pytest.mark.timeout(300)
-async def test_killed_workers_and_changing_consent_double_and_miss_nobody(tmp_path: Path):
+async def test_killed_workers_and_changing_consent_double_and_miss_nobody(tmp_path: Path) -> None:
     if next(servers.postgres_binaries(), None) is None:
         pytest.skip("PG_URL names a server that others use")
     postgres, redis = servers.postgres_server(), servers.redis_server()
@@ -64,7 +64,7 @@ GOOD = Evidence(
 FAILED = Recipient("con_1", "FAILED", "template_error", "msg_1", "key1")
 
 
-def test_what_is_true_has_no_faults():
+def test_what_is_true_has_no_faults() -> None:
     assert broadcasts.judge(GOOD, CONTACTS_THERE, {"con_2": 5.0}) == []
 
 
@@ -92,11 +92,11 @@ def test_what_is_true_has_no_faults():
         ),
     ],
 )
-def test_the_oracle_finds(evidence: Evidence, opted_out: dict[str, float], fault: str):
+def test_the_oracle_finds(evidence: Evidence, opted_out: dict[str, float], fault: str) -> None:
     assert fault in broadcasts.judge(evidence, CONTACTS_THERE, opted_out)
 
 
-def test_what_killed_workers_had_in_hand_time_and_again_may_be_set_aside_but_not_arrive():
+def test_what_killed_workers_had_in_hand_time_and_again_may_be_set_aside_but_not_arrive() -> None:
     aside = [replace(FAILED, reason="poisoned"), GOOD.recipients[1]]
     left = replace(GOOD, recipients=aside, received=[])
     assert broadcasts.judge(left, CONTACTS_THERE, {}) == []
@@ -104,6 +104,6 @@ def test_what_killed_workers_had_in_hand_time_and_again_may_be_set_aside_but_not
     assert broadcasts.judge(came, CONTACTS_THERE, {}) == ["con_1 is FAILED, and got 1"]
 
 
-def test_a_message_that_an_answer_named_may_arrive_after_it():
+def test_a_message_that_an_answer_named_may_arrive_after_it() -> None:
     named = replace(GOOD, named={"msg_1"})
     assert broadcasts.judge(named, CONTACTS_THERE, {"con_1": 8.0}) == []

@@ -36,7 +36,7 @@ QUICK = tuple(name for name in FAULTS if name not in LEFT_OUT)
 
 
 @pytest.mark.timeout(400)
-async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path):
+async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path) -> None:
     plan = Plan(
         events=300,
         rate=10,
@@ -53,7 +53,7 @@ async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path):
     assert figures["accepted"] > 100, figures
 
 
-def test_a_promise_asks_for_its_own_faults_and_a_given_one_is_the_only_one():
+def test_a_promise_asks_for_its_own_faults_and_a_given_one_is_the_only_one() -> None:
     every, sixth = asked([]), asked(["--promise", "6"])
     assert (every.kinds, every.faults) == (ROUND, 10 * len(ROUND))
     assert (sixth.faults, sixth.kinds.count("FLUSHALL"), sixth.lease_seconds) == (33, 10, 15)
@@ -83,7 +83,7 @@ STAGE = cast(
 @pytest.mark.parametrize(("progress", "idle_times"), [(0, 1), (1, SETTLING_ENDS)])
 async def test_settling_ends_without_progress_and_after_some_time_with_it(
     progress: int, idle_times: float
-):
+) -> None:
     left = count(1_000_000, -progress)
 
     async def unfinished(_stage: Stage) -> int:
@@ -96,7 +96,7 @@ async def test_settling_ends_without_progress_and_after_some_time_with_it(
 
 async def test_what_is_committed_after_its_sender_left_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     monkeypatch.setattr(campaigns, "QUIET_SECONDS", 0.5)
     asked_before, left = count(), [0, 0, 1, 1]
 

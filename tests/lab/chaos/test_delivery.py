@@ -15,7 +15,7 @@ from lab.chaos import delivery
 
 async def test_whatever_is_cut_off_every_record_is_true(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     count = 100 if process.database.engine == "postgresql" else 200  # together what CI is to do
     found = await delivery.campaign(process, acme, tmp_path / "ledger", count, seed=6)
     assert found.untrue == []
@@ -47,7 +47,7 @@ class Hopeful:
 
 async def test_a_sender_that_repeats_what_may_have_arrived_is_caught(
     process: Process, acme: str, tmp_path: Path
-):
+) -> None:
     if process.database.engine == "postgresql":
         pytest.skip("it is the sender that lies, on either engine")
     found = await delivery.campaign(process, acme, tmp_path / "ledger", 80, seed=6, through=Hopeful)

@@ -11,7 +11,7 @@ from tests import servers
 
 
 @pytest.mark.timeout(240)
-async def test_a_promotion_loses_nothing_and_doubles_nothing(tmp_path: Path):
+async def test_a_promotion_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     if next(servers.postgres_binaries(), None) is None:
         pytest.skip("PG_URL names a server that must not be killed")
     report = await failover.drill(tmp_path, promotions=1)

@@ -21,7 +21,7 @@ RIGHT, WRONG = standard_webhooks.new_secret(), standard_webhooks.new_secret()
     [(RIGHT, None), (WRONG, "No matching signature found")],
     ids=["right", "wrong"],  # the secrets are others in each worker of the tests
 )
-async def test_a_signature_is_verified_when_it_comes(secret: str, wrong: str | None):
+async def test_a_signature_is_verified_when_it_comes(secret: str, wrong: str | None) -> None:
     subscriber = Subscriber(RIGHT)
     headers = standard_webhooks.sign([secret], "evt_1", datetime.now(UTC), BODY)
     async with (

@@ -26,7 +26,7 @@ time.sleep(300)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_every_mutant_still_applies_and_is_python(name: str, tmp_path: Path):
+def test_every_mutant_still_applies_and_is_python(name: str, tmp_path: Path) -> None:
     mutant = MUTANTS[name]
     paths = [path_of(name) for name in (mutant.function, *(also[0] for also in mutant.also))]
     for path in paths:
@@ -39,7 +39,7 @@ def test_every_mutant_still_applies_and_is_python(name: str, tmp_path: Path):
 
 def test_a_run_that_does_not_end_is_killed_with_its_servers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+) -> None:
     monkeypatch.setattr(mutants, "RUN_SECONDS", 8)  # to start in
     monkeypatch.setattr(mutants, "PUT_AWAY_SECONDS", 0.5)
     assert findings(tmp_path, ["-c", STUBBORN]) == [DID_NOT_END]
@@ -54,14 +54,14 @@ def test_a_run_that_does_not_end_is_killed_with_its_servers(
     assert state in {"", "Z"}  # a zombie, where nobody reaps what has lost its parent
 
 
-def test_without_a_name_all_are_run():
+def test_without_a_name_all_are_run() -> None:
     assert list(asked([])) == [CONTROL, *MUTANTS]
     assert list(asked(["m3"])) == ["m3"]
     with pytest.raises(SystemExit):
         asked(["m99"])
 
 
-def test_a_run_that_ends_is_read(tmp_path: Path):
+def test_a_run_that_ends_is_read(tmp_path: Path) -> None:
     assert findings(tmp_path, ["-c", "pass"]) is None
     detail = "print('should not be 1'); print('  a loss'); exit(1)"
     assert findings(tmp_path, ["-c", detail]) == ["a loss"]

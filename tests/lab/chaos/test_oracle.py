@@ -629,14 +629,14 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
 CHECKS = {check.__name__: check for check in oracle.CHECKS}
 
 
-def test_where_all_is_well_nothing_is_found():
+def test_where_all_is_well_nothing_is_found() -> None:
     evidence = clean()
     assert oracle.findings(evidence) == []
     assert evidence.figures["accepted"] == 5
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_check_finds_what_is_planted_for_it(name: str):
+def test_a_check_finds_what_is_planted_for_it(name: str) -> None:
     for plant, wanted in PLANTS[name]:
         evidence = clean()
         plant(evidence)
@@ -647,7 +647,7 @@ def test_a_check_finds_what_is_planted_for_it(name: str):
 @pytest.mark.parametrize(
     "doubt", [refused(21, 503, detail=OUTCOME_UNKNOWN, retry_after="2"), silent(30, CUT)]
 )
-def test_a_try_whose_outcome_its_sender_cannot_know_may_be_a_run(doubt: Try):
+def test_a_try_whose_outcome_its_sender_cannot_know_may_be_a_run(doubt: Try) -> None:
     evidence = clean()
     for plant in (plain_is_told(doubt), another_run_of("plain")):
         plant(evidence)
@@ -655,7 +655,7 @@ def test_a_try_whose_outcome_its_sender_cannot_know_may_be_a_run(doubt: Try):
     assert list(check(evidence)) == []
 
 
-def test_beside_each_zero_stands_what_it_says():
+def test_beside_each_zero_stands_what_it_says() -> None:
     evidence = clean()
     oracle.findings(evidence)
     figures = evidence.figures
@@ -666,7 +666,7 @@ def test_beside_each_zero_stands_what_it_says():
     assert figures["every run ended"] == "not: 1 of 6"
 
 
-def test_a_503_that_takes_longer_than_promised_is_counted():
+def test_a_503_that_takes_longer_than_promised_is_counted() -> None:
     evidence = clean()
     plain_is_told(late(19.5, 2.5, 503, retry_after="1"))(evidence)
     oracle.findings(evidence)
@@ -678,7 +678,7 @@ def nothing_is_found(evidence: Evidence) -> bool:
     return oracle.findings(evidence) == []
 
 
-def test_a_call_whose_worker_was_lost_three_times_may_fail():
+def test_a_call_whose_worker_was_lost_three_times_may_fail() -> None:
     evidence = clean()
     for plant in (failed("called"), called(CALLED), called(CALLED), *worker_deaths(2.5, 3, 3.5)):
         plant(evidence)
@@ -691,18 +691,18 @@ def test_a_call_whose_worker_was_lost_three_times_may_fail():
     assert evidence.figures["runs ended"]["calling FAILED http_broken"] == 2
 
 
-def test_a_call_that_was_cut_before_it_arrived_may_fail_although_nobody_was_called():
+def test_a_call_that_was_cut_before_it_arrived_may_fail_although_nobody_was_called() -> None:
     evidence = clean()
     evidence.calls = [CALLED]
     assert nothing_is_found(evidence)
 
 
-def test_the_run_of_a_cut_call_is_read_from_its_head():
+def test_the_run_of_a_cut_call_is_read_from_its_head() -> None:
     head = b"POST / HTTP/1.1\r\nHost: shop.test\r\nx-run: run_1\r\nContent-Length: 2\r\n\r\n"
     assert list(cut_calls([head, b"POST / HTT"])) == ["run_1"]
 
 
-def test_each_loss_has_room_for_what_its_workers_had_in_hand():
+def test_each_loss_has_room_for_what_its_workers_had_in_hand() -> None:
     """32 by the death of one worker, 64 by a fault that both of them see; "unsure" is one too."""
     evidence = clean()
     for plant in worker_deaths(6.5):
@@ -722,7 +722,7 @@ def unknown(evidence: Evidence, number: int) -> None:
     became(evidence, f"unknown{number}", "UNKNOWN")
 
 
-def test_what_was_given_up_for_lost_may_have_failed_for_sure():
+def test_what_was_given_up_for_lost_may_have_failed_for_sure() -> None:
     evidence, check = clean(), CHECKS["_every_message_is_accounted_for"]
     failed_late(evidence)
     found = [f"attempt att_plain failed: {reason} None" for reason in ("worker_lost", "poisoned")]
@@ -743,7 +743,9 @@ def failed_late(evidence: Evidence, *, given_up: bool = True) -> None:
     of_attempt("plain", reason_code="worker_lost", events=json.dumps(events))(evidence)
 
 
-def test_the_evidence_of_a_campaign_is_kept_for_whoever_looks_into_a_finding(tmp_path: Path):
+def test_the_evidence_of_a_campaign_is_kept_for_whoever_looks_into_a_finding(
+    tmp_path: Path,
+) -> None:
     keep(clean(), tmp_path / "evidence")
     kept = {file.stem: file.read_text() for file in (tmp_path / "evidence").iterdir()}
     assert "plain@customer.example" in kept["ledger"]
@@ -751,7 +753,7 @@ def test_the_evidence_of_a_campaign_is_kept_for_whoever_looks_into_a_finding(tmp
     assert len(kept["faults"].splitlines()) == 6
 
 
-def test_how_late_waits_end_is_measured_where_no_fault_is_near():
+def test_how_late_waits_end_is_measured_where_no_fault_is_near() -> None:
     evidence = clean()
     sent(evidence, "keyed").tries.pop()
     oracle.findings(evidence)

@@ -14,7 +14,7 @@ from lab.chaos.stage import Stage
 
 async def test_a_probe_that_times_out_is_a_finding_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     async def silent(_stage: Stage, _probed: Probed) -> int:
         raise TimeoutError
 

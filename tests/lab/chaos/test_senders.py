@@ -25,13 +25,13 @@ def shown(asked: Asked) -> tuple[object, ...]:
     return asked.target, asked.body, asked.header("x-forwarded-for")
 
 
-async def test_one_seed_sends_the_same_events_from_the_same_addresses_in_whatever_order():
+async def test_one_seed_sends_the_same_events_from_the_same_addresses_in_whatever_order() -> None:
     (first, _), (second, _) = [await sent_to(says({}, "202 Accepted")) for _ in range(2)]
     assert sorted(map(shown, first.asked)) == sorted(map(shown, second.asked))
 
 
 @pytest.mark.parametrize("body", [b"Internal Server Error", b""])
-async def test_an_answer_without_json_is_an_answer(body: bytes):
+async def test_an_answer_without_json_is_an_answer(body: bytes) -> None:
     async with Listener(says(body, "500 Internal Server Error", "text/plain")) as listener:
         answer = await ask(listener.port)
     assert answer.status == 500
@@ -43,7 +43,7 @@ async def ask(port: int) -> Answer:
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 202 Accepted\r\n", HALF])
-async def test_half_an_answer_is_none(answer: bytes):
+async def test_half_an_answer_is_none(answer: bytes) -> None:
     async def respond(_asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await writer.drain()

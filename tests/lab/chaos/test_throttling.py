@@ -16,7 +16,7 @@ from lab.chaos import throttling
 @pytest.mark.parametrize("name", throttling.PROVIDERS)
 async def test_no_message_pays_for_a_provider_that_wants_less(
     process: Process, acme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-):
+) -> None:
     monkeypatch.setattr(settling, "RETRY_SECONDS", (0.5, 1.0))  # of those who came before it shut
     monkeypatch.setattr(throttling, "PATIENCE_SECONDS", 40.0)
     by = throttling.PROVIDERS[name](tmp_path)

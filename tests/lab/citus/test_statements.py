@@ -14,24 +14,24 @@ ONE = "SELECT id FROM runs WHERE workspace_id = $1"
 ALL = "SELECT id FROM runs WHERE id = $1"
 
 
-def test_a_statement_of_one_shard_is_no_fault():
+def test_a_statement_of_one_shard_is_no_fault() -> None:
     assert statements.faults([Finding("store/runs.by_id", ONE, tasks=1)], Record()) == []
 
 
-def test_a_statement_of_several_shards_is_one_unless_it_is_named():
+def test_a_statement_of_several_shards_is_one_unless_it_is_named() -> None:
     [fault] = statements.faults([Finding("store/runs.by_id", ALL, tasks=4)], Record())
     assert fault.startswith("store/runs.by_id: 4 tasks")
     named = next(iter(statements.LOOKS))
     assert statements.faults([Finding(named, ALL, tasks=4)], Record()) == []
 
 
-def test_one_that_is_named_may_not_lock():
+def test_one_that_is_named_may_not_lock() -> None:
     named = next(iter(statements.LOOKS))
     assert statements.faults([Finding(named, f"{ALL} FOR UPDATE", tasks=4)], Record())
     assert statements.faults([Finding(named, "DELETE FROM runs", tasks=4)], Record())
 
 
-def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts():
+def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts() -> None:
     record = Record(transactions={("store/runs.insert_each", "store/jobs.add")})
     assert statements.faults([], record) == [
         "on several nodes: store/runs.insert_each + store/jobs.add"
@@ -41,7 +41,7 @@ def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts():
 
 
 @pytest.mark.timeout(180)
-async def test_a_cluster_says_how_many_shards_answer():
+async def test_a_cluster_says_how_many_shards_answer() -> None:
     if not servers.has_citus():
         pytest.skip(servers.NO_CITUS)
     record = Record(

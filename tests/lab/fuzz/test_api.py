@@ -24,7 +24,7 @@ EXAMPLES = 10  # an operation
 @pytest.mark.timeout(600)
 def test_no_request_is_answered_otherwise_than_the_document_says(
     postgres_server: servers.PostgresServer, redis_url: str, tmp_path: Path
-):
+) -> None:
     with api.deployed(postgres_server.url, redis_url, tmp_path) as deployment:
         web = deployment.web()
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from lab.fuzz.intake import fuzz
 
 
-def test_no_request_breaks_the_intake_or_starts_a_run_that_it_does_not_answer(tmp_path: Path):
+def test_no_request_breaks_the_intake_or_starts_a_run_that_it_does_not_answer(
+    tmp_path: Path,
+) -> None:
     fuzzed = fuzz(tmp_path, seconds=2, first_seed=20_261_121)
     assert {202, 400, 401, 404, 415, 422} <= fuzzed.statuses.keys()

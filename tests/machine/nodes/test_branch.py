@@ -13,7 +13,7 @@ def findings(*conditions):
     return [(f.code, f.pointer) for f in check.compile("steps", body).findings if f.draft]
 
 
-def test_a_branch_may_make_so_many_comparisons_and_no_more():
+def test_a_branch_may_make_so_many_comparisons_and_no_more() -> None:
     half = {"any": [ONE] * (MOST_COMPARISONS // 2)}
     assert findings(half, {"not": half}) == []
     assert findings(half, {"not": half}, ONE) == [("too_many", "/steps/0/cases")]

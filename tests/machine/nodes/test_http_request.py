@@ -61,7 +61,7 @@ def found(**config: Any) -> list[tuple[str, str]]:
     return [(finding.code, finding.pointer) for finding in compiled.findings]
 
 
-def test_url_headers_and_body_are_rendered():
+def test_url_headers_and_body_are_rendered() -> None:
     call = call_of(
         url="https://api.example/o/{{trigger.id}}",
         headers={"X-Who": "{{contact.email}}"},
@@ -77,7 +77,7 @@ def test_url_headers_and_body_are_rendered():
     assert (call.body, call.timeout_ms) == ("total=1.10", 500)
 
 
-def test_no_value_breaks_out_of_a_body_that_is_written_as_json():
+def test_no_value_breaks_out_of_a_body_that_is_written_as_json() -> None:
     call = call_of(body={"evil": "{{trigger.evil}}", "n": 1, "all": ["{{trigger.total}}", None]})
     assert document.parse(call.body.encode()) == {
         "evil": FACTS["trigger"]["evil"],
@@ -95,20 +95,22 @@ def test_no_value_breaks_out_of_a_body_that_is_written_as_json():
         ({"a": 1}, {"content-type": "application/vnd.api+json"}, "application/vnd.api+json"),
     ],
 )
-def test_the_author_s_content_type_counts(body: Any, headers: dict[str, str], media_type: str):
+def test_the_author_s_content_type_counts(
+    body: Any, headers: dict[str, str], media_type: str
+) -> None:
     expected = media_type or "application/x-www-form-urlencoded"
     assert dict(call_of(body=body, headers=headers).headers)["content-type"] == expected
 
 
 @pytest.mark.parametrize("value", ["{{trigger.evil}}", "ä\u2028b", "\u010aX-Evil: 1"])
-def test_a_header_with_a_line_break_is_never_asked_with(value: str):
+def test_a_header_with_a_line_break_is_never_asked_with(value: str) -> None:
     result = asked({**ASK, "headers": {"X-A": value}})
     assert result.record is not None
     assert (result.record.status, result.record.code) == ("FAILED", Reason.HTTP_INVALID)
     assert not any(isinstance(effect, HttpCall) for effect in result.effects)
 
 
-def test_a_record_shows_what_was_asked_but_no_credential():
+def test_a_record_shows_what_was_asked_but_no_credential() -> None:
     result = asked(
         {
             **ASK,
@@ -133,7 +135,7 @@ def test_a_record_shows_what_was_asked_but_no_credential():
     assert request["bodyBytes"] == len('{"password": "canary"}')
 
 
-def test_an_answer_is_there_for_the_steps_that_follow():
+def test_an_answer_is_there_for_the_steps_that_follow() -> None:
     body = document.parse(b'{"total": 1.10, "big": 123456789012345678901}')
     headers = {"content-type": "application/json", "set-cookie": "canary"}
     result = answered(ASK, Answered(201, headers, body, tries=2))
@@ -161,7 +163,7 @@ FAILURES = [
 @pytest.mark.parametrize(("event", "code"), FAILURES)
 def test_anything_but_success_fails_the_run_unless_there_is_a_way_out(
     event: Answered, code: Reason
-):
+) -> None:
     result = answered(ASK, event)
     assert result.record is not None
     assert (result.record.status, result.record.code) == ("FAILED", code)
@@ -177,7 +179,7 @@ def test_anything_but_success_fails_the_run_unless_there_is_a_way_out(
     assert result.state.outputs["ask"].get("status") == event.status
 
 
-def test_a_template_that_cannot_be_rendered_takes_the_way_out_too():
+def test_a_template_that_cannot_be_rendered_takes_the_way_out_too() -> None:
     broken = {**ASK, "body": "{{ 1 | divided_by: 0 }}"}
     assert asked(broken).record.code == Reason.TEMPLATE_ERROR
     assert asked({**broken, "failed": [{"id": "sorry", "type": "exit"}]}).state.at == "sorry"
@@ -207,11 +209,11 @@ def test_a_template_that_cannot_be_rendered_takes_the_way_out_too():
 )
 def test_what_cannot_be_asked_is_found_at_its_place(
     config: dict[str, Any], code: str, pointer: str
-):
+) -> None:
     assert (code, f"/steps/0{pointer}") in found(**config)
 
 
-def test_what_frames_a_request_cannot_be_said_by_a_definition():
+def test_what_frames_a_request_cannot_be_said_by_a_definition() -> None:
     assert FRAMING < RESERVED
     for name in RESERVED:
         assert ("bad_header", f"/steps/0/headers/{name}") in found(headers={name: "1"})

@@ -36,18 +36,18 @@ def resume(status, **data):
     return SEND_MESSAGE.resume(visit(**data), event)
 
 
-def test_a_message_is_asked_for_and_awaited():
+def test_a_message_is_asked_for_and_awaited() -> None:
     outcome = enter()
     assert outcome.status == "WAITING"
     assert outcome.effects == (Send("n", 2, "email", "tpl_1", None, None),)
 
 
-def test_the_address_is_rendered():
+def test_the_address_is_rendered() -> None:
     (send,) = enter(to=" {{trigger.email}} ").effects
     assert send.to == "a@example.org"
 
 
-def test_content_goes_along_as_it_was_written():
+def test_content_goes_along_as_it_was_written() -> None:
     content = {"subject": "{{trigger.word}}", "html": "<p>{{trigger.word}}</p>", "text": ""}
     (send,) = enter(templateId=None, content=content).effects
     assert send.content == {"subject": "{{trigger.word}}", "html": "<p>{{trigger.word}}</p>"}
@@ -64,7 +64,7 @@ UNSENT = [
 
 
 @pytest.mark.parametrize(("policy", "status", "port"), UNSENT)
-def test_a_failed_message_follows_the_policy(policy, status, port):
+def test_a_failed_message_follows_the_policy(policy, status, port) -> None:
     outcome = resume("FAILED", code="provider_rejected", **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, ())
     assert (outcome.code, outcome.detail) == ("provider_rejected", "told")
@@ -78,7 +78,9 @@ def test_a_failed_message_follows_the_policy(policy, status, port):
         ("{{trigger.word | divided_by: 0}}", Reason.TEMPLATE_ERROR),
     ],
 )
-def test_an_address_that_cannot_be_had_follows_the_same_policy(policy, status, port, to, code):
+def test_an_address_that_cannot_be_had_follows_the_same_policy(
+    policy, status, port, to, code
+) -> None:
     outcome = enter(to=to, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, ())
     assert outcome.code == code
@@ -86,7 +88,7 @@ def test_an_address_that_cannot_be_had_follows_the_same_policy(policy, status, p
 
 @pytest.mark.parametrize("policy", [{}, {"onFailure": "stop"}, {"onUnknown": "stop"}])
 @pytest.mark.parametrize("status", ["SENT", "SUPPRESSED"])
-def test_a_sent_or_suppressed_message_goes_on(policy, status):
+def test_a_sent_or_suppressed_message_goes_on(policy, status) -> None:
     outcome = resume(status, code="suppressed_unsubscribed", **policy)
     assert (outcome.status, outcome.port) == ("COMPLETED", "next")
     assert outcome.code == "suppressed_unsubscribed"
@@ -104,13 +106,13 @@ def test_a_sent_or_suppressed_message_goes_on(policy, status):
         ({"onUnknown": "resend"}, MOST_ATTEMPTS, "COMPLETED", "next", ()),
     ],
 )
-def test_an_unknown_outcome_follows_its_own_policy(policy, number, status, port, effects):
+def test_an_unknown_outcome_follows_its_own_policy(policy, number, status, port, effects) -> None:
     outcome = resume("UNKNOWN", number=number, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, effects)
     assert outcome.code == Reason.OUTCOME_UNKNOWN
 
 
-def test_the_record_says_what_became_of_the_message():
+def test_the_record_says_what_became_of_the_message() -> None:
     outcome = resume("FAILED", code="provider_rejected", noted={"missing": ["trigger.x"]})
     assert outcome.output == {
         "missing": ["trigger.x"],
@@ -122,20 +124,20 @@ def test_the_record_says_what_became_of_the_message():
     assert outcome.noted == outcome.output
 
 
-def test_a_resend_that_succeeds_leaves_nothing_of_the_doubt():
+def test_a_resend_that_succeeds_leaves_nothing_of_the_doubt() -> None:
     doubt = resume("UNKNOWN", code="worker_lost", onUnknown="resend").noted
     assert doubt["code"] == "worker_lost"
     sent = resume("SENT", number=2, noted=doubt)
     assert sent.noted == {"messageId": "msg_1", "status": "SENT", "number": 2}
 
 
-def test_missing_paths_of_the_address_are_noted():
+def test_missing_paths_of_the_address_are_noted() -> None:
     outcome = enter(to="{{trigger.nick}}{{trigger.email}}")
     assert outcome.output == {"missing": ["trigger.nick"]}
     assert outcome.noted == outcome.output
 
 
-def test_missing_paths_of_the_content_are_noted_beside_those_of_the_address():
+def test_missing_paths_of_the_content_are_noted_beside_those_of_the_address() -> None:
     outcome = resume(
         "SENT",
         noted={"missing": ["trigger.nick"]},
@@ -144,7 +146,7 @@ def test_missing_paths_of_the_content_are_noted_beside_those_of_the_address():
     assert outcome.output["missing"] == ["trigger.nick", "trigger.name"]
 
 
-def test_no_other_event_moves_it():
+def test_no_other_event_moves_it() -> None:
     assert SEND_MESSAGE.resume(visit(), Woken()) is None
 
 
@@ -177,14 +179,14 @@ CONTENT = {"subject": "s", "html": "h"}
         ),
     ],
 )
-def test_what_a_message_may_say(data, expected):
+def test_what_a_message_may_say(data, expected) -> None:
     findings = []
     SEND_MESSAGE.read(data, Place("", findings))
     found = [(finding.code, finding.pointer, finding.draft) for finding in findings]
     assert [each for each in found if each[2] == expected[2]] == [expected]
 
 
-def test_a_draft_may_write_content_before_it_chooses_a_channel():
+def test_a_draft_may_write_content_before_it_chooses_a_channel() -> None:
     findings = []
     SEND_MESSAGE.read({"content": {"subject": "s"}}, Place("", findings))
     assert [(finding.code, finding.draft) for finding in findings] == [("missing", False)]

@@ -21,14 +21,14 @@ def ports(variants: list[dict[str, object]], definition: str = "wfl_1") -> list[
     ]
 
 
-def test_a_contact_goes_the_same_way_every_time():
+def test_a_contact_goes_the_same_way_every_time() -> None:
     outcome = enter("split", {"variants": [{"weight": 1}, {"weight": 1}]})
     assert outcome.output == {"variant": outcome.port}
     again = enter("split", {"variants": [{"weight": 1}, {"weight": 1}]}, now=None, trigger={})
     assert again == outcome
 
 
-def test_each_variant_has_its_share():
+def test_each_variant_has_its_share() -> None:
     counts = Counter(ports([{"weight": 70}, {"weight": 0}, {"weight": 29.5}, {"weight": 0.5}]))
     assert counts["variant2"] == 0
     assert 1_300 < counts["variant1"] < 1_500
@@ -36,13 +36,13 @@ def test_each_variant_has_its_share():
     assert counts.total() == 2_000
 
 
-def test_splits_are_independent_of_each_other():
+def test_splits_are_independent_of_each_other() -> None:
     half = [{"weight": 1, "port": "a"}, {"weight": 1, "port": "b"}]
     both = Counter(zip(ports(half), ports(half, "wfl_2"), strict=True))
     assert min(both.values()) > 400  # of about 500 each
 
 
-def test_a_share_that_grows_keeps_those_it_had():
+def test_a_share_that_grows_keeps_those_it_had() -> None:
     small = ports([{"weight": 10, "port": "new"}, {"weight": 90, "port": "old"}])
     large = ports([{"weight": 30, "port": "new"}, {"weight": 70, "port": "old"}])
     assert all(
@@ -64,6 +64,6 @@ def test_a_share_that_grows_keeps_those_it_had():
         ({"variants": [{"weight": 0}]}, [("out_of_range", "/variants", False)]),
     ],
 )
-def test_what_it_may_say(data, expected):
+def test_what_it_may_say(data, expected) -> None:
     assert findings("split", data) == expected
     assert FACTS["contact"]["id"] == "con_1"

@@ -15,7 +15,7 @@ DATA = {
 }
 
 
-def test_it_starts_what_it_names_with_what_it_renders():
+def test_it_starts_what_it_names_with_what_it_renders() -> None:
     outcome = enter("start_workflow", {"workflowId": "wfl_2", "data": DATA})
     data = {"plan": "pro", "deep": {"list": ["83.40", 7, None, True]}, "gone": ""}
     assert outcome.effects == (StartRun("wfl_2", data),)
@@ -23,7 +23,7 @@ def test_it_starts_what_it_names_with_what_it_renders():
     assert enter("start_workflow", {"automationId": "aut_2"}).effects == (StartRun("aut_2", {}),)
 
 
-def test_what_it_passes_on_is_bounded():
+def test_what_it_passes_on_is_bounded() -> None:
     large = {"workflowId": "wfl_2", "data": {"x": "{{trigger.text}}"}}
     outcome = enter("start_workflow", large, trigger={"text": "x" * 300_000})
     assert (outcome.status, outcome.code) == ("FAILED", Reason.DATA_TOO_LARGE)
@@ -44,5 +44,5 @@ def test_what_it_passes_on_is_bounded():
         ),
     ],
 )
-def test_what_it_may_say(data, expected):
+def test_what_it_may_say(data, expected) -> None:
     assert findings("start_workflow", data) == [expected]

@@ -13,7 +13,7 @@ from tests.machine.visits import enter, findings, resume
 DAILY = {"limit": 2, "window": "P1D", "key": "{{trigger.plan}} "}
 
 
-def test_it_asks_for_one_of_so_many():
+def test_it_asks_for_one_of_so_many() -> None:
     outcome = enter("throttle", DAILY)
     assert outcome.effects == (Take("n", 2, timedelta(days=1), "pro"),)
     assert enter("throttle", {"limit": 1, "window": "PT1H"}).effects == (
@@ -25,7 +25,7 @@ def test_it_asks_for_one_of_so_many():
     ("event", "port", "code"),
     [(Taken(), "next", None), (Limited(), "limited", Reason.THROTTLED)],
 )
-def test_the_answer_shows_the_way(event, port, code):
+def test_the_answer_shows_the_way(event, port, code) -> None:
     outcome = resume("throttle", DAILY, event, steps={"n": {"key": "pro"}})
     assert (outcome.port, outcome.code, outcome.output) == (port, code, {"key": "pro"})
     assert resume("throttle", DAILY, Woken()) is None
@@ -45,5 +45,5 @@ def test_the_answer_shows_the_way(event, port, code):
         ({"limit": 1, "window": "P1D", "key": "{{"}, ("bad_template", "/key", True)),
     ],
 )
-def test_what_it_may_say(data, expected):
+def test_what_it_may_say(data, expected) -> None:
     assert findings("throttle", data) == [expected]

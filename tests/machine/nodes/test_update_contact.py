@@ -20,7 +20,7 @@ def enter(**changes):
     return UPDATE_CONTACT.enter(Visit(Node("n", "update_contact", config, {}), 1, FACTS))
 
 
-def test_values_are_rendered_and_metadata_is_gathered():
+def test_values_are_rendered_and_metadata_is_gathered() -> None:
     outcome = enter(
         **{
             "firstName": "{{trigger.name | upcase}}",
@@ -40,13 +40,13 @@ def test_values_are_rendered_and_metadata_is_gathered():
     assert outcome.output == {"changes": changes}
 
 
-def test_a_value_that_prints_nothing_leaves_its_field_alone():
+def test_a_value_that_prints_nothing_leaves_its_field_alone() -> None:
     outcome = enter(firstName="{{trigger.name}}", email="{{trigger.email}}")
     assert outcome.effects == (ChangeContact({"firstName": "Inês"}),)
     assert outcome.output == {"changes": {"firstName": "Inês"}, "missing": ["trigger.email"]}
 
 
-def test_nothing_to_change_goes_on_with_a_reason():
+def test_nothing_to_change_goes_on_with_a_reason() -> None:
     outcome = enter(email="{{trigger.email}}", **{"metadata.x": ""})
     assert (outcome.effects, outcome.port) == ((), "next")
     assert outcome.code == Reason.NOTHING_TO_CHANGE
@@ -67,7 +67,7 @@ def test_nothing_to_change_goes_on_with_a_reason():
         ({"set": {"email": "{{ secrets }}"}}, ("bad_template", "/set/email", True)),
     ],
 )
-def test_what_may_be_set(data, expected):
+def test_what_may_be_set(data, expected) -> None:
     findings = []
     UPDATE_CONTACT.read(data, Place("", findings))
     assert [(finding.code, finding.pointer, finding.draft) for finding in findings] == [expected]

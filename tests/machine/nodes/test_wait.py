@@ -16,20 +16,20 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def test_a_duration_asks_to_be_woken():
+def test_a_duration_asks_to_be_woken() -> None:
     outcome = enter("wait", {"duration": "P1DT2H"})
     assert outcome.status == "WAITING"
     assert outcome.effects == (WaitUntil(NOON + timedelta(hours=26)),)
 
 
-def test_it_goes_on_when_it_is_woken_and_by_nothing_else():
+def test_it_goes_on_when_it_is_woken_and_by_nothing_else() -> None:
     hour = {"duration": "PT1H"}
     assert resume("wait", hour, Woken()).port == "next"
     assert resume("wait", hour, Delivered("SENT", "msg_1")) is None
     assert resume("wait", hour, Changed()) is None
 
 
-def test_no_time_passes_at_once():
+def test_no_time_passes_at_once() -> None:
     outcome = enter("wait", {"duration": "PT0S"})
     assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "next", ())
 
@@ -47,35 +47,35 @@ def test_no_time_passes_at_once():
         ({"time": "09:00", "days": ["fri", "thu"], "timezone": "Asia/Tokyo"}, "2026-11-05T00:00"),
     ],
 )
-def test_it_waits_until(data, until):
+def test_it_waits_until(data, until) -> None:
     outcome = enter("wait", data)
     assert outcome.effects == (WaitUntil(at(until)),)
     assert outcome.noted["until"] == at(until).isoformat(timespec="milliseconds")[:-6] + "Z"
     assert outcome.output == outcome.noted
 
 
-def test_a_contact_without_a_time_zone_lives_in_the_workspace_s():
+def test_a_contact_without_a_time_zone_lives_in_the_workspace_s() -> None:
     for contact in (None, {"timezone": None}, {"timezone": "Mars/Olympus"}):
         outcome = enter("wait", {"time": "09:00", "timezone": "contact"}, contact=contact)
         assert outcome.effects == (WaitUntil(at("2026-11-03T08:00")),)
         assert outcome.noted["timezone"] == "Europe/Berlin"
 
 
-def test_what_it_waited_for_is_told_when_it_is_over():
+def test_what_it_waited_for_is_told_when_it_is_over() -> None:
     noted = {"until": "2026-11-03T08:00:00.000Z", "timezone": "Europe/Berlin"}
     outcome = resume("wait", {"time": "09:00"}, Woken(), steps={"n": noted})
     assert (outcome.port, outcome.output) == ("next", noted)
 
 
 @pytest.mark.parametrize("until", ["2026-11-02T12:00:00Z", "2026-11-02", "1999-12-31"])
-def test_a_moment_that_is_past_passes_at_once_and_says_so(until):
+def test_a_moment_that_is_past_passes_at_once_and_says_so(until) -> None:
     outcome = enter("wait", {"until": until})
     assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "next", ())
     assert outcome.code == Reason.TIME_PASSED
 
 
 @pytest.mark.parametrize("until", ["{{trigger.nope}}", "soon", "9999-12-31T23:59:59-12:00"])
-def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(until):
+def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(until) -> None:
     outcome = enter("wait", {"until": until})
     assert (outcome.status, outcome.code) == ("FAILED", Reason.TIME_UNREADABLE)
 
@@ -103,11 +103,11 @@ def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(
         ({"duration": "P1D", "timezone": "UTC"}, ("needs_time", "/timezone", False)),
     ],
 )
-def test_what_it_may_say(data, expected):
+def test_what_it_may_say(data, expected) -> None:
     assert findings("wait", data) == [expected]
 
 
-def test_only_what_cannot_pass_at_once_breaks_a_cycle():
+def test_only_what_cannot_pass_at_once_breaks_a_cycle() -> None:
     rests = NODES["wait"].waits
     assert rests(visit("wait", {"duration": "PT1S"}).config)
     assert rests(visit("wait", {"time": "09:00"}).config)

@@ -25,18 +25,18 @@ def paid(total: object = 5) -> Happened:
     return Happened("order_paid", {"total": total}, NOON)
 
 
-def test_it_says_what_it_wants_to_hear_of():
+def test_it_says_what_it_wants_to_hear_of() -> None:
     outcome = enter("wait_for", {"conditions": [LARGE, PAID, VIP], "timeout": "P3D"})
     assert outcome.status == "WAITING"
     assert outcome.effects == (WaitFor(("order_paid",), True, NOON + timedelta(days=3)),)
 
 
-def test_without_a_timeout_and_a_when_it_waits_for_events_alone():
+def test_without_a_timeout_and_a_when_it_waits_for_events_alone() -> None:
     outcome = enter("wait_for", {"conditions": [PAID, {"event": "seen"}]})
     assert outcome.effects == (WaitFor(("order_paid", "seen"), False, None),)
 
 
-def test_what_is_true_already_passes_at_once():
+def test_what_is_true_already_passes_at_once() -> None:
     outcome = enter("wait_for", {"conditions": [PAID, VIP]}, contact=VIPS)
     assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "vip", ())
     assert outcome.code == Reason.ALREADY_TRUE
@@ -54,18 +54,18 @@ def test_what_is_true_already_passes_at_once():
         (Delivered("SENT", "msg_1"), None),
     ],
 )
-def test_the_first_condition_that_fits_decides(event, port):
+def test_the_first_condition_that_fits_decides(event, port) -> None:
     outcome = resume("wait_for", {"conditions": [LARGE, PAID, VIP], "timeout": "PT1H"}, event)
     assert (outcome and outcome.port) == port
 
 
-def test_a_change_counts_when_it_makes_something_true():
+def test_a_change_counts_when_it_makes_something_true() -> None:
     outcome = resume("wait_for", {"conditions": [PAID, VIP]}, Changed(), contact=VIPS)
     assert (outcome.port, outcome.code) == ("vip", None)
     assert outcome.output["operands"][0]["holds"] is True
 
 
-def test_what_happened_is_told_and_can_be_used():
+def test_what_happened_is_told_and_can_be_used() -> None:
     outcome = resume("wait_for", {"conditions": [LARGE]}, paid("150.10"))
     event = {
         "name": "order_paid",
@@ -77,7 +77,7 @@ def test_what_happened_is_told_and_can_be_used():
     assert outcome.output["operands"][0]["path"] == "event.properties.total"
 
 
-def test_a_timeout_says_that_nothing_came():
+def test_a_timeout_says_that_nothing_came() -> None:
     outcome = resume("wait_for", {"conditions": [PAID], "timeout": "PT1H"}, Woken())
     assert (outcome.port, outcome.code) == ("timeout", Reason.TIMED_OUT)
 
@@ -116,23 +116,23 @@ def test_a_timeout_says_that_nothing_came():
         ),
     ],
 )
-def test_what_it_may_say(data, expected):
+def test_what_it_may_say(data, expected) -> None:
     assert findings("wait_for", data) == expected
 
 
-def test_after_and_timeout_say_the_same():
+def test_after_and_timeout_say_the_same() -> None:
     one = visit("wait_for", {"conditions": [PAID], "timeout": "PT1H"}).config
     assert one == visit("wait_for", {"conditions": [PAID], "after": "PT1H"}).config
 
 
-def test_there_is_a_way_out_by_time_only_when_there_is_a_time():
+def test_there_is_a_way_out_by_time_only_when_there_is_a_time() -> None:
     kind = NODES["wait_for"]
     timed = visit("wait_for", {"conditions": [PAID], "timeout": "PT1H"}).config
     assert kind.all_ports(timed) == ("paid", "timeout")
     assert kind.all_ports(visit("wait_for", {"conditions": [PAID]}).config) == ("paid",)
 
 
-def test_only_what_cannot_be_true_already_breaks_a_cycle():
+def test_only_what_cannot_be_true_already_breaks_a_cycle() -> None:
     rests = NODES["wait_for"].waits
     assert rests(visit("wait_for", {"conditions": [LARGE]}).config)
     assert not rests(visit("wait_for", {"conditions": [PAID, VIP]}).config)
