@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import asyncpg
 import pytest
@@ -62,7 +62,7 @@ async def test_a_block_commits_at_its_end(database: Database) -> None:
     assert await thing_ids(database) == ["a"]
 
 
-async def test_an_error_that_leaves_the_block_undoes_all_of_it(database: Database) -> Never:
+async def test_an_error_that_leaves_the_block_undoes_all_of_it(database: Database) -> None:
     with pytest.raises(ZeroDivisionError):
         async with database.write() as db:
             await add_thing(db, "a")
@@ -156,7 +156,7 @@ async def test_a_swallowed_error_does_not_commit_the_rest(database: Database) ->
     assert called == []
 
 
-async def test_a_savepoint_confines_a_failure(database: Database) -> Never:
+async def test_a_savepoint_confines_a_failure(database: Database) -> None:
     called: list[str] = []
     async with database.write() as db:
         await add_thing(db, "a")
@@ -383,7 +383,7 @@ async def test_an_exhausted_pool_is_unavailable_at_its_deadline(
     await second()
 
 
-async def test_disconnecting_does_not_wait_for_ever_for_a_handle_in_use(connect: Connect) -> Never:
+async def test_disconnecting_does_not_wait_for_ever_for_a_handle_in_use(connect: Connect) -> None:
     database = await connect(deadlines=Deadlines(acquire_ms=100))
     # PostgreSQL's connection is taken away; SQLite's closes when it is given back.
     ending = {"postgresql": Unavailable, "sqlite": ZeroDivisionError}[database.engine]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Never
 from urllib.parse import quote, urlsplit
 
 import asyncpg
@@ -228,7 +227,7 @@ async def test_a_begin_that_fails_loses_no_connection(through: Database, proxy: 
 
 async def test_a_rollback_without_an_answer_gives_the_connection_up(
     proxy: Proxy, connect: Connect, tcp_url: str
-) -> Never:
+) -> None:
     there = urlsplit(tcp_url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
     through = await connect(there, pool_size=1, deadlines=Deadlines(rollback_ms=100))
     began = time.monotonic()

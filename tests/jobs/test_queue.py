@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import orjson
 import pytest
@@ -207,7 +207,7 @@ async def test_others_hear_once_of_all_that_a_worker_has_no_slots_for(
     assert 1 <= len(await sent(queue)) < 10
 
 
-async def test_no_hint_follows_a_rollback(queue: Queue, database: Database) -> Never:
+async def test_no_hint_follows_a_rollback(queue: Queue, database: Database) -> None:
     with suppress(ZeroDivisionError):
         async with database.write() as db:
             queue.due(db, "run", "ws_1", "run_1")

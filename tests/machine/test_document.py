@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
-from typing import Never
+from typing import NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -278,7 +278,7 @@ def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_i
         assert document.parse(body) == expected
 
 
-def _refuse(name) -> Never:
+def _refuse(name) -> NoReturn:
     raise ValueError(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Never
+from typing import Any
 
 import pytest
 
@@ -92,7 +92,7 @@ async def test_what_is_answered_by_one_transaction_is_not_waited_for_by_another(
         assert await idempotency.lock(other, id=ID[::-1])
 
 
-async def test_a_lock_ends_with_its_transaction_however_that_ends(database: Database) -> Never:
+async def test_a_lock_ends_with_its_transaction_however_that_ends(database: Database) -> None:
     async with database.write() as db:
         assert await idempotency.lock(db, id=ID)
     with suppress(KeyError):
