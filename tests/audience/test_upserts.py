@@ -95,7 +95,7 @@ FOUND: list[tuple[Mapping[str, Any], Any]] = [
 
 @pytest.mark.parametrize(("given", "outcome"), FOUND)
 async def test_a_contact_is_found_by_email_else_phone_else_id(
-    database: Database, given, outcome
+    database: Database, given: dict[str, Any], outcome: list[str] | str
 ) -> None:
     acme, rival = await workspace(database), await workspace(database)
     ada = {**ADA, "metadata": {"n": 1}, "tags": ["t"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.audit import trail
@@ -56,7 +58,9 @@ from tests.audit.test_chain import noted
         ({}, {"list": [{"authToken": "t"}]}, {"list": [None, [{"authToken": "••••"}]]}),
     ],
 )
-def test_what_differs_is_told_without_secrets(before, after, expected) -> None:
+def test_what_differs_is_told_without_secrets(
+    before: dict[str, Any], after: dict[str, Any], expected: dict[str, Any]
+) -> None:
     assert trail.differences(before, after) == expected
 
 

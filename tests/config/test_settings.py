@@ -7,6 +7,7 @@ import threading
 from dataclasses import fields
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def production(**changes: str) -> Settings:
     return Settings.from_environ({**PRODUCTION, **changes})
 
 
-def test_nothing_needs_to_be_set(tmp_path) -> None:
+def test_nothing_needs_to_be_set(tmp_path: Path) -> None:
     found = Settings.from_environ({}, secret_key_file=tmp_path / "data" / "secret.key")
     assert found == Settings(
         environment="sandbox",
@@ -156,7 +157,7 @@ def test_blank_is_unset() -> None:
         ),
     ],
 )
-def test_a_good_value_is_taken(name, text, value) -> None:
+def test_a_good_value_is_taken(name: str, text: str, value) -> None:
     found = getattr(settings(**{name: text}), name.lower())
     assert found == (text if value is None else value)
 
@@ -224,7 +225,7 @@ def test_a_good_value_is_taken(name, text, value) -> None:
         ("CLOCK_OFFSET_MS", "1e3"),
     ],
 )
-def test_a_bad_value_is_a_sentence_that_names_its_variable(name, text) -> None:
+def test_a_bad_value_is_a_sentence_that_names_its_variable(name: str, text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         settings(**{name: text})
     (sentence,) = str(refused.value).splitlines()
@@ -251,7 +252,7 @@ def test_all_faults_are_told_at_once() -> None:
         ({"SMTP_URL": ""}, "SMTP_URL"),
     ],
 )
-def test_production_refuses_what_is_unsafe(changes, named) -> None:
+def test_production_refuses_what_is_unsafe(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError) as refused:
         production(**changes)
     (sentence,) = str(refused.value).splitlines()
@@ -330,7 +331,9 @@ def test_production_may_be_one_process_when_that_is_meant() -> None:
         ({"DATABASE_URL": "postgresql://db/tidings", "REDIS_URL": "redis://redis"}, 4, None),
     ],
 )
-def test_what_is_for_one_process_gets_one(environ, processes, cause) -> None:
+def test_what_is_for_one_process_gets_one(
+    environ: dict[str, Any], processes: int, cause: str | None
+) -> None:
     found = settings(**environ, WEB_CONCURRENCY="4")
     assert found.web_concurrency == processes
     expected = (f"WEB_CONCURRENCY was lowered from 4 to 1 because {cause}.",) if cause else ()
@@ -377,13 +380,13 @@ def test_whatever_is_marked_as_secret_is_kept_out_of_logs(variable) -> None:
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL", "SECRET_KEY", "SMTP_URL"])
-def test_no_secret_is_quoted_when_it_is_refused(name) -> None:
+def test_no_secret_is_quoted_when_it_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         settings(**{name: "x://user:canary@host"})
     assert "canary" not in str(refused.value)
 
 
-def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path) -> None:
+def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path: Path) -> None:
     file = tmp_path / "data" / "secret.key"
     first = Settings.from_environ({}, secret_key_file=file)
     again = Settings.from_environ({}, secret_key_file=file)
@@ -392,7 +395,7 @@ def test_a_secret_key_is_made_once_and_kept_to_oneself(tmp_path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["secret.key"]
 
 
-def test_processes_that_start_together_agree_on_the_secret_key(tmp_path) -> None:
+def test_processes_that_start_together_agree_on_the_secret_key(tmp_path: Path) -> None:
     file = tmp_path / "secret.key"
     found: list[str] = []
     together = threading.Barrier(8)

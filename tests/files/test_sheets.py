@@ -108,7 +108,9 @@ LINES: list[tuple[bytes, list[tuple[int, object]]]] = [
 
 @pytest.mark.parametrize("size", [1, 3, 1_000])
 @pytest.mark.parametrize(("data", "rows"), LINES)
-def test_lines_of_json_are_the_same_in_pieces_of_any_size(data: bytes, rows, size: int) -> None:
+def test_lines_of_json_are_the_same_in_pieces_of_any_size(
+    data: bytes, rows: list[Any], size: int
+) -> None:
     records = read(JsonLines, data, size)
     assert [record.number for record in records] == [number for number, _ in rows]
     for record, (_, expected) in zip(records, rows, strict=True):

@@ -41,7 +41,7 @@ def utc(text: str) -> datetime:
         ("Pacific/Apia", "2011-12-30T09:00", "2011-12-30T10:00"),
     ],
 )
-def test_a_local_time_is_a_moment(zone, local, expected) -> None:
+def test_a_local_time_is_a_moment(zone: str, local: str, expected: str) -> None:
     assert instant(datetime.fromisoformat(local), ZoneInfo(zone)) == utc(expected)
 
 
@@ -59,7 +59,7 @@ def test_a_local_time_is_a_moment(zone, local, expected) -> None:
         ("2026-10-24T12:00", "09:00", ["sun"], "2026-10-25T08:00"),
     ],
 )
-def test_the_next_time_of_day_on_an_allowed_day(now, at, days, expected) -> None:
+def test_the_next_time_of_day_on_an_allowed_day(now: str, at: str, days, expected: str) -> None:
     moment = next_time(utc(now), time.fromisoformat(at), days, BERLIN)
     assert moment == utc(expected)
 
@@ -88,7 +88,7 @@ def test_a_day_that_does_not_exist_is_passed_over() -> None:
         ("", None),
     ],
 )
-def test_text_is_read_as_a_moment_in_a_zone(text, expected) -> None:
+def test_text_is_read_as_a_moment_in_a_zone(text: str, expected: str | None) -> None:
     assert calendar.read(text, BERLIN) == (expected and utc(expected))
 
 

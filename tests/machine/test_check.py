@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -48,7 +50,9 @@ def graph(nodes, edges):
         ("steps", []),
     ],
 )
-def test_a_definition_that_does_nothing_may_run_but_warns(shape, body) -> None:
+def test_a_definition_that_does_nothing_may_run_but_warns(
+    shape: str, body: dict[str, Any] | list[Any]
+) -> None:
     compiled = check.compile(shape, body)
     assert compiled.program is not None
     assert compiled.program.entry is None
@@ -86,7 +90,7 @@ def test_a_program_has_no_findings_and_no_trigger() -> None:
         ),
     ],
 )
-def test_what_no_path_leads_to_is_an_error(shape, body, pointer) -> None:
+def test_what_no_path_leads_to_is_an_error(shape: str, body, pointer: str) -> None:
     assert ("unreachable", pointer) in found(shape, body)
     assert check.compile(shape, body).program is None
 
@@ -109,7 +113,7 @@ def test_without_a_trigger_nothing_is_called_unreachable() -> None:
         ),
     ],
 )
-def test_a_cycle_without_a_wait_is_an_error(nodes, edges) -> None:
+def test_a_cycle_without_a_wait_is_an_error(nodes: list[Any], edges: list[Any]) -> None:
     assert [code for code, _ in found("graph", graph(nodes, edges))] == ["endless"]
 
 
@@ -121,7 +125,7 @@ def test_a_cycle_without_a_wait_is_an_error(nodes, edges) -> None:
         ([node("a"), node("b"), wait("w")], [edge("a", "b"), edge("b", "w"), edge("w", "a")]),
     ],
 )
-def test_a_cycle_with_a_wait_may_run(nodes, edges) -> None:
+def test_a_cycle_with_a_wait_may_run(nodes: list[Any], edges: list[Any]) -> None:
     assert found("graph", graph(nodes, edges)) == []
 
 
@@ -173,13 +177,13 @@ def test_paths_are_judged_only_when_every_node_could_be_read() -> None:
     ],
 )
 def test_what_is_wrong_within_a_node_hides_nothing_of_where_paths_lead(
-    shape, body, pointers
+    shape: str, body, pointers: list[str]
 ) -> None:
     assert [pointer for _, pointer in found(shape, body)] == pointers
 
 
 @pytest.mark.parametrize("duration", [5, "1 hour", None])
-def test_a_wait_that_cannot_be_read_is_not_called_endless(duration) -> None:
+def test_a_wait_that_cannot_be_read_is_not_called_endless(duration: int | str | None) -> None:
     body = graph([wait("w", duration), node("a")], [edge("w", "a"), edge("a", "w")])
     assert [pointer for _, pointer in found("graph", body)] == ["/graph/nodes/1/data/duration"]
 
@@ -203,7 +207,7 @@ def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports() -> None:
         ),
     ],
 )
-def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape, body) -> None:
+def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape: str, body) -> None:
     assert {code for code, _ in found(shape, body)} == {"wrong_type"}
 
 
@@ -242,7 +246,9 @@ def test_templates_are_listed_with_where_they_are_named() -> None:
         ("graph", lambda inner: {"nodes": [node("a", "branch", cases=[{"when": inner}])]}),
     ],
 )
-def test_nesting_of_any_depth_is_a_finding(shape, wrap, depth) -> None:
+def test_nesting_of_any_depth_is_a_finding(
+    shape: str, wrap: Callable[..., Any], depth: int
+) -> None:
     inner = []
     for _ in range(depth):
         inner = {"not": inner} if shape == "graph" else wrap(inner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -105,7 +106,7 @@ def test_an_order(less, more) -> None:
         ("9" * 4_301, 1),
     ],
 )
-def test_no_order(found, expected) -> None:
+def test_no_order(found: Any, expected: int | str) -> None:
     assert compare.order(found, expected) is None
     assert compare.order(expected, found) is None
 
@@ -128,7 +129,7 @@ def test_no_order(found, expected) -> None:
         (5, 5, False),
     ],
 )
-def test_contains(found, expected, held) -> None:
+def test_contains(found, expected: Any, held: bool) -> None:
     assert compare.contains(found, expected) is held
 
 
@@ -144,7 +145,7 @@ def test_contains(found, expected, held) -> None:
         ("0001-01-01", False),
     ],
 )
-def test_within_the_last_hour(found, held) -> None:
+def test_within_the_last_hour(found: int | str, held: bool) -> None:
     assert compare.within_last(found, "PT1H", NOON) is held
 
 

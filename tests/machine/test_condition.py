@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ FALSE = comparison("contact.metadata.plan", "eq", "free")
         ("trigger.created_at", "gt", "2026-11-02T09:00:00Z", True),
     ],
 )
-def test_a_comparison(path, op, value, held) -> None:
+def test_a_comparison(path: str, op: str, value: Any, held: bool) -> None:
     assert holds(comparison(path, op, value)) is held
 
 
@@ -101,7 +102,7 @@ A_VALUE |= {"before": "2026-11-02", "after": "2026-11-02"}
 
 @pytest.mark.parametrize("op", condition.OPS)
 @pytest.mark.parametrize("path", ["trigger.nope", "trigger.tags[9]", "contact.firstName.x", "run"])
-def test_a_missing_path_is_false_never_an_error(path, op) -> None:
+def test_a_missing_path_is_false_never_an_error(path: str, op) -> None:
     assert not holds(comparison(path, op, A_VALUE.get(op, "x")))
 
 
@@ -116,7 +117,7 @@ def test_a_missing_path_is_false_never_an_error(path, op) -> None:
         ({"not": {"all": [TRUE, {"any": [FALSE, {"not": TRUE}]}]}}, True),
     ],
 )
-def test_conditions_combine(raw, held) -> None:
+def test_conditions_combine(raw: dict[str, Any], held: bool) -> None:
     assert holds(raw) is held
 
 
@@ -146,7 +147,7 @@ def test_the_operands_that_decided_are_kept() -> None:
         ("now", "2026-11-02T12:00:00.000Z"),
     ],
 )
-def test_an_operand_is_kept_short(path, shown) -> None:
+def test_an_operand_is_kept_short(path: str, shown: Any) -> None:
     compiled, _ = read(comparison(path, "eq", 1))
     assert condition.evaluate(compiled, FACTS).operands[0]["found"] == shown
 
@@ -188,7 +189,7 @@ def test_a_long_list_is_kept_by_its_beginning() -> None:
         (comparison("now", "within_last", 5), "wrong_type", "/when/value"),
     ],
 )
-def test_a_draft_may_not_say(raw, code, pointer) -> None:
+def test_a_draft_may_not_say(raw, code: str, pointer: str) -> None:
     _, findings = read(raw)
     assert [(finding.code, finding.pointer) for finding in findings] == [(code, pointer)]
     assert findings[0].draft
@@ -208,7 +209,7 @@ def test_a_draft_may_not_say(raw, code, pointer) -> None:
         (comparison("now", "within_last", "P1M"), "bad_duration", "/when/value"),
     ],
 )
-def test_a_draft_may_still_lack(raw, code, pointer) -> None:
+def test_a_draft_may_still_lack(raw, code: str, pointer: str) -> None:
     _, findings = read(raw)
     assert [(finding.code, finding.pointer) for finding in findings] == [(code, pointer)]
     assert not findings[0].draft

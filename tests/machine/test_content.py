@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.machine import content
@@ -30,7 +32,9 @@ def read(channel, raw, **options):
         ("whatsapp", {"contentSid": SID, "variables": {"1": NAME, "2": "x"}}),
     ],
 )
-def test_what_a_channel_can_say_is_kept_as_it_was_written(channel, raw) -> None:
+def test_what_a_channel_can_say_is_kept_as_it_was_written(
+    channel: str, raw: dict[str, Any]
+) -> None:
     assert read(channel, raw) == (raw, [])
 
 
@@ -72,7 +76,9 @@ def test_empty_parts_are_left_out() -> None:
         ),
     ],
 )
-def test_what_a_channel_cannot_say_is_found_where_it_stands(channel, raw, findings) -> None:
+def test_what_a_channel_cannot_say_is_found_where_it_stands(
+    channel: str, raw: dict[str, Any], findings: list[Any]
+) -> None:
     assert read(channel, raw)[1] == findings
 
 
@@ -80,7 +86,7 @@ def test_what_a_channel_cannot_say_is_found_where_it_stands(channel, raw, findin
     "address",
     ["nobody", "@example.com", "a b@example.com", "a@", "Ada <a@example.com>", "a@b, c@d", "a@b\n"],
 )
-def test_an_address_to_reply_to_is_one_unless_liquid_makes_it(address) -> None:
+def test_an_address_to_reply_to_is_one_unless_liquid_makes_it(address: str) -> None:
     raw = {"subject": "s", "html": "h", "replyTo": address}
     findings = [] if address == "a@b\n" else [("bad_address", "/content/replyTo")]
     assert read("email", raw)[1] == findings

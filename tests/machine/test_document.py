@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +76,7 @@ def test_literals_are_numbers() -> None:
         ('{"a":1}'.encode("utf-32-be"), "line 1"),
     ],
 )
-def test_what_is_not_json_is_refused_with_a_place(body, says) -> None:
+def test_what_is_not_json_is_refused_with_a_place(body: bytes, says: str) -> None:
     with pytest.raises(MalformedJson) as caught:
         document.parse(body)
     assert says.lower() in str(caught.value).lower()
@@ -84,7 +84,7 @@ def test_what_is_not_json_is_refused_with_a_place(body, says) -> None:
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"true", b" \t\r\n{} "])
-def test_any_json_value_is_parsed(body) -> None:
+def test_any_json_value_is_parsed(body: bytes) -> None:
     assert document.parse(body) == json.loads(body)
 
 
@@ -145,7 +145,9 @@ def test_of_doubled_keys_the_last_wins_however_it_is_spelled() -> None:
         ('"\uffff\u202e\u0301"'.encode(), "\uffff\u202e\u0301", '"\uffff\u202e\u0301"'.encode()),
     ],
 )
-def test_what_cannot_be_printed_is_a_replacement_character(body, printed, written) -> None:
+def test_what_cannot_be_printed_is_a_replacement_character(
+    body: bytes, printed: str, written: bytes
+) -> None:
     value = document.parse(body)
     assert document.text(value) == printed
     assert document.dumps(value) == written
@@ -155,7 +157,7 @@ def test_what_cannot_be_printed_is_a_replacement_character(body, printed, writte
     "key",
     ["__proto__", "constructor", "__class__", "$where", "$ref", "a.b", " ", "", "0", "__globals__"],
 )
-def test_every_key_is_plain_data(key) -> None:
+def test_every_key_is_plain_data(key: str) -> None:
     body = json.dumps({key: {key: 1}}, separators=(",", ":")).encode()
     assert document.dumps(document.parse(body)) == body
 
@@ -178,7 +180,7 @@ def test_every_key_is_plain_data(key) -> None:
         ),
     ],
 )
-def test_values_print_as_people_read_them(value, printed) -> None:
+def test_values_print_as_people_read_them(value: Any, printed: str) -> None:
     assert document.text(value) == printed
 
 
@@ -227,7 +229,9 @@ def test_results_beyond_64_bits_are_written() -> None:
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_a_merge_patch_changes_only_what_it_names(target, patch, merged) -> None:
+def test_a_merge_patch_changes_only_what_it_names(
+    target: dict[str, Any] | list[Any], patch: Any, merged: Any
+) -> None:
     before = json.dumps(target)
     assert document.merge(target, patch) == merged
     assert json.dumps(target) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def place() -> Place:
         ("P99999999W", timedelta(weeks=99_999_999)),
     ],
 )
-def test_a_duration_has_its_length(text, length) -> None:
+def test_a_duration_has_its_length(text: str, length: timedelta) -> None:
     assert parse_duration(text) == length
 
 
@@ -71,7 +72,7 @@ def test_a_duration_has_its_length(text, length) -> None:
         "1 hour",
     ],
 )
-def test_other_text_is_not_a_duration(text) -> None:
+def test_other_text_is_not_a_duration(text: str) -> None:
     assert parse_duration(text) is None
 
 
@@ -96,7 +97,7 @@ def test_a_quotation_is_short() -> None:
 
 
 @pytest.mark.parametrize("empty", [None, ""])
-def test_an_empty_box_counts_as_absent(empty) -> None:
+def test_an_empty_box_counts_as_absent(empty: str | None) -> None:
     at = place()
     fields = {"tag": Field(line, "Say which tag."), "note": Field(line)}
     assert read_object({"tag": empty, "note": empty}, fields, at) == {}
@@ -111,21 +112,21 @@ def test_an_unknown_field_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("raw", [None, [], "text", 5, True])
-def test_only_an_object_has_fields(raw) -> None:
+def test_only_an_object_has_fields(raw: Any) -> None:
     at = place()
     assert read_object(raw, {"tag": Field(line)}, at) == {}
     assert [finding.code for finding in at.findings] == ["wrong_type"]
 
 
 @pytest.mark.parametrize("raw", [5, [], "two\nlines", "\0", "\ud800", "x" * 201])
-def test_a_line_is_short_printable_text(raw) -> None:
+def test_a_line_is_short_printable_text(raw: Any) -> None:
     at = place()
     assert line(raw, at) is None
     assert [finding.draft for finding in at.findings] == [True]
 
 
 @pytest.mark.parametrize("raw", ["pigeon", 5, ["email"], {"email": 1}])
-def test_a_choice_is_one_of_its_options(raw) -> None:
+def test_a_choice_is_one_of_its_options(raw: Any) -> None:
     at = place()
     assert choice("email", "sms")(raw, at) is None
     assert at.findings[0].message == "This must be one of email, sms."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.machine import graph
@@ -63,7 +65,7 @@ def test_what_an_editor_keeps_beside_data_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"nodes": [], "edges": []}, {"nodes": None}])
-def test_an_empty_graph_is_a_graph(body) -> None:
+def test_an_empty_graph_is_a_graph(body: dict[str, Any]) -> None:
     outline, findings = compile(body)
     assert (outline.entries, outline.parts, findings) == ((), (), [])
 
@@ -99,7 +101,9 @@ def test_an_empty_graph_is_a_graph(body) -> None:
         ),
     ],
 )
-def test_a_draft_may_not_be(body, code, pointer) -> None:
+def test_a_draft_may_not_be(
+    body: dict[str, Any] | list[Any] | None, code: str, pointer: str
+) -> None:
     refused = [finding for finding in compile(body)[1] if finding.draft]
     assert [(finding.code, finding.pointer) for finding in refused] == [(code, pointer)]
 
@@ -166,7 +170,7 @@ def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
         ),
     ],
 )
-def test_what_stops_an_activation(nodes, edges, expected) -> None:
+def test_what_stops_an_activation(nodes: list[Any], edges: list[Any], expected: list[Any]) -> None:
     assert errors({"nodes": nodes, "edges": edges}) == expected
 
 
@@ -178,6 +182,6 @@ def test_a_default_port_can_be_doubled_by_a_named_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "item", "most"), [("nodes", TRIGGER, 500), ("edges", {}, 1_000)])
-def test_a_graph_has_its_size(name, item, most) -> None:
+def test_a_graph_has_its_size(name: str, item: dict[str, Any], most: int) -> None:
     assert "too_many" not in dict(errors({name: [item] * most}))
     assert errors({name: [item] * (most + 1)}) == [("too_many", f"/graph/{name}")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_branch_where_no_case_holds_says_why_it_went_on() -> None:
 @pytest.mark.parametrize(
     ("kind", "effect"), [("add_tag", AddTag("pro-83.40")), ("remove_tag", RemoveTag("pro-83.40"))]
 )
-def test_a_tag_is_rendered_and_trimmed(kind, effect) -> None:
+def test_a_tag_is_rendered_and_trimmed(kind: str, effect) -> None:
     outcome = enter(kind, tag=" {{trigger.plan}}-{{trigger.total}} ")
     assert (outcome.port, outcome.effects, outcome.code) == ("next", (effect,), None)
     assert outcome.output == {"tag": "pro-83.40"}
@@ -107,7 +108,9 @@ def test_a_tag_is_rendered_and_trimmed(kind, effect) -> None:
         ("{{trigger.blank}}", {"tag": ""}),
     ],
 )
-def test_an_empty_tag_changes_nothing_and_goes_on(kind, tag, output) -> None:
+def test_an_empty_tag_changes_nothing_and_goes_on(
+    kind: str, tag: str, output: dict[str, Any]
+) -> None:
     outcome = enter(kind, tag=tag)
     assert (outcome.status, outcome.port) == ("COMPLETED", "next")
     assert (outcome.effects, outcome.code) == ((), Reason.TAG_EMPTY)
@@ -127,7 +130,7 @@ def test_every_kind_refuses_a_field_that_it_does_not_have(kind) -> None:
 
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("data", [None, [], "x", 5])
-def test_every_kind_is_configured_by_an_object(kind, data) -> None:
+def test_every_kind_is_configured_by_an_object(kind, data: Any) -> None:
     assert ("wrong_type", "", True) in findings(kind, data)
 
 

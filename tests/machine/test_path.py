@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import UserList
 from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,7 @@ from app.machine.path import MISSING, BadPath, Path
         ("a" * 512, ("a" * 512,)),
     ],
 )
-def test_a_path_is_read_into_keys_and_indexes(text, segments) -> None:
+def test_a_path_is_read_into_keys_and_indexes(text: str, segments) -> None:
     assert path.parse(text).segments == segments
 
 
@@ -89,7 +90,7 @@ DOCUMENT = {
         ("a.b", [{"c": 1}, [True]]),
     ],
 )
-def test_a_path_finds_what_is_there_and_null_is_there(text, found) -> None:
+def test_a_path_finds_what_is_there_and_null_is_there(text: str, found: Any) -> None:
     assert path.parse(text).find(DOCUMENT) == found
 
 
@@ -106,7 +107,7 @@ def test_a_path_that_leads_nowhere_finds_missing(text) -> None:
 
 
 @pytest.mark.parametrize("segment", [-1, True, False])
-def test_no_index_is_negative_or_a_truth_value(segment) -> None:
+def test_no_index_is_negative_or_a_truth_value(segment: bool | int) -> None:
     assert Path(("list", segment)).find(DOCUMENT) is MISSING
 
 
@@ -170,7 +171,9 @@ def test_near_names_only_paths_that_exist(document) -> None:
         ({"contactId": "x", "content": "y"}, "contact_id", "contactId"),
     ],
 )
-def test_near_names_the_likeliest_path_first(document, wanted, nearest) -> None:
+def test_near_names_the_likeliest_path_first(
+    document: dict[str, Any], wanted: str, nearest: str
+) -> None:
     assert path.near(document, path.parse(wanted))[0] == nearest
 
 

@@ -41,7 +41,7 @@ from app.machine.plaintext import plain_text
         ("<![if mso]>x<![endif]>", "x"),
     ],
 )
-def test_markup_becomes_text(markup, text) -> None:
+def test_markup_becomes_text(markup: str, text: str) -> None:
     # Blank lines between blocks are a matter of taste; the lines are not.
     def lines(text):
         return [line for line in text.split("\n") if line]
@@ -61,7 +61,7 @@ def test_paragraphs_are_one_blank_line_apart() -> None:
         "<style>", "<![", "</", " ", "\n", "<a href=", '="', "<body ",
     ],
 )  # fmt: skip
-def test_hostile_markup_takes_no_longer_than_its_length_allows(piece) -> None:
+def test_hostile_markup_takes_no_longer_than_its_length_allows(piece: str) -> None:
     """A quadratic reading of a quarter of a megabyte takes minutes."""
     plain_text(f"<a {piece}" + piece * (262_144 // len(piece)))
     plain_text(piece * (262_144 // len(piece)))

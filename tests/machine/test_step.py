@@ -184,7 +184,7 @@ def test_an_event_that_nothing_waits_for_changes_nothing(state, event) -> None:
 
 @pytest.mark.parametrize("waiting", [True, False])
 @pytest.mark.parametrize("node", ["gone", "odd"])
-def test_a_place_that_is_not_in_the_program_ends_the_run(node, waiting) -> None:
+def test_a_place_that_is_not_in_the_program_ends_the_run(node: str, waiting: bool) -> None:
     odd = Program("odd", {"odd": Node("odd", "teleport", {}, {})})
     result = step(odd, State(at=node, waiting=waiting), Go(), FACTS)
     assert result.effects == (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.machine import steps
@@ -71,7 +73,7 @@ def test_an_arm_inside_an_arm_joins_outside_both() -> None:
 
 
 @pytest.mark.parametrize("empty", [{}, {"else": []}, {"else": None}])
-def test_an_arm_with_nothing_in_it_goes_on(empty) -> None:
+def test_an_arm_with_nothing_in_it_goes_on(empty: dict[str, Any]) -> None:
     assert exits([branch("s", [], **empty), tag("z")])["s"] == {"case1": "z", "else": "z"}
 
 
@@ -81,7 +83,7 @@ def test_a_failed_arm_joins_too() -> None:
 
 
 @pytest.mark.parametrize("empty", [{}, {"failed": []}, {"failed": None}])
-def test_a_failed_arm_with_nothing_in_it_is_not_wired(empty) -> None:
+def test_a_failed_arm_with_nothing_in_it_is_not_wired(empty: dict[str, Any]) -> None:
     assert exits([send("s", **empty), tag("z")])["s"] == {"next": "z"}
 
 
@@ -127,7 +129,7 @@ def test_a_step_without_an_id_is_named_by_its_path() -> None:
         ([{}], ("unknown_kind", "/steps/0/type")),
     ],
 )
-def test_a_draft_may_not_be(body, expected) -> None:
+def test_a_draft_may_not_be(body: dict[str, Any] | list[Any] | None, expected) -> None:
     findings = compile(body)[1]
     assert [(finding.code, finding.pointer) for finding in findings] == [expected]
     assert findings[0].draft
@@ -144,7 +146,7 @@ def test_a_draft_may_not_be(body, expected) -> None:
         ([{"type": "branch", "cases": []}], ("missing", "/steps/0/cases")),
     ],
 )
-def test_what_stops_an_activation(body, expected) -> None:
+def test_what_stops_an_activation(body: list[Any], expected) -> None:
     findings = compile(body)[1]
     assert [(finding.code, finding.pointer) for finding in findings] == [expected]
     assert not findings[0].draft

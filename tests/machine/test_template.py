@@ -69,7 +69,7 @@ def missing(source):
         ("a\r\nb", "a\r\nb"),
     ],
 )
-def test_a_value_prints_as_it_was_sent(source, printed) -> None:
+def test_a_value_prints_as_it_was_sent(source: str, printed: str) -> None:
     assert text(source) == printed
 
 
@@ -92,7 +92,7 @@ def test_a_value_prints_as_it_was_sent(source, printed) -> None:
         ("{{ 10 | divided_by: 4 }} {{ 10 | divided_by: 4.0 | round: 1 }}", "2 2.5"),
     ],
 )
-def test_literals_count_and_compare_as_numbers(source, printed) -> None:
+def test_literals_count_and_compare_as_numbers(source: str, printed: str) -> None:
     assert text(source) == printed
 
 
@@ -119,7 +119,7 @@ def test_literals_count_and_compare_as_numbers(source, printed) -> None:
         ("}} %} { { x { % {", "}} %} { { x { % {"),
     ],
 )
-def test_tags_work(source, printed) -> None:
+def test_tags_work(source: str, printed: str) -> None:
     assert text(source) == printed
 
 
@@ -148,7 +148,7 @@ def test_every_path_reads_the_same_here_as_elsewhere(key) -> None:
 @pytest.mark.parametrize(
     "text", ["$id", "@type", "a!b", "a'b", 'a"b', "xml:lang", "a%b{c", "2fa.0"]
 )
-def test_paths_of_bare_keys_are_read_as_they_are_written(text) -> None:
+def test_paths_of_bare_keys_are_read_as_they_are_written(text: str) -> None:
     segments = path.parse(f"trigger.{text}").segments
     assert template.parse(f"{{{{trigger.{text}}}}}").paths == (segments,)
 
@@ -169,7 +169,7 @@ def test_paths_of_bare_keys_are_read_as_they_are_written(text) -> None:
         ("{{ 'trigger.items.size' }}{{ \"trigger.and\" }}", "trigger.items.sizetrigger.and"),
     ],
 )
-def test_keys_that_liquid_reserves_are_keys(source, printed) -> None:
+def test_keys_that_liquid_reserves_are_keys(source: str, printed: str) -> None:
     assert text(source) == printed
 
 
@@ -181,7 +181,7 @@ def test_keys_that_liquid_reserves_are_keys(source, printed) -> None:
         ("{{trigger.word.size}}", "10"),
     ],
 )
-def test_arrays_keep_the_properties_of_liquid(source, printed) -> None:
+def test_arrays_keep_the_properties_of_liquid(source: str, printed: str) -> None:
     assert text(source) == printed
 
 
@@ -217,7 +217,7 @@ def test_what_leads_nowhere_prints_nothing_and_is_noted(where) -> None:
         ("{% capture a %}{{trigger.x}}{% endcapture %}", "", ("trigger.x",)),
     ],
 )
-def test_only_what_was_printed_for_nothing_is_noted(source, printed, noted) -> None:
+def test_only_what_was_printed_for_nothing_is_noted(source: str, printed: str, noted) -> None:
     assert template.parse(source).render(FACTS) == template.Rendered(printed, noted)
 
 
@@ -286,7 +286,9 @@ def test_a_template_tells_what_it_reads() -> None:
         ("{{ " + "9" * 5_000 + " }}", "4300", 1, 3),
     ],
 )
-def test_what_cannot_work_is_refused_with_line_and_column(source, says, line, column) -> None:
+def test_what_cannot_work_is_refused_with_line_and_column(
+    source: str, says: str, line: int, column: int
+) -> None:
     with pytest.raises(TemplateError) as caught:
         template.parse(source)
     assert says in caught.value.message
@@ -324,7 +326,7 @@ def test_a_template_is_parsed_once_for_text_and_once_for_html() -> None:
         ("{{ trigger.word | escape: environment: 1 }}", "The template failed on this data"),
     ],
 )
-def test_a_failing_filter_fails_the_render_and_says_where(source, says) -> None:
+def test_a_failing_filter_fails_the_render_and_says_where(source: str, says: str) -> None:
     with pytest.raises(RenderError) as caught:
         template.parse(source).render(FACTS)
     assert says in caught.value.message
@@ -376,7 +378,7 @@ MEGABYTE = {
     ],
 )
 @pytest.mark.parametrize("html", [False, True])
-def test_no_template_takes_for_ever_or_much_memory(source, html) -> None:
+def test_no_template_takes_for_ever_or_much_memory(source: str, html: bool) -> None:
     parsed = template.parse(source, html=html)
     with pytest.raises(RenderError, match=r"most|more|longer|grows|digits"):
         parsed.render(MEGABYTE)
@@ -400,7 +402,7 @@ def test_no_template_takes_for_ever_or_much_memory(source, html) -> None:
         "{{ trigger" + ".a" * 30_000 + " }}",
     ],
 )
-def test_huge_arguments_do_not_hang(source) -> None:
+def test_huge_arguments_do_not_hang(source: str) -> None:
     parsed = template.parse(source)
     parsed.render(MEGABYTE)
 
@@ -449,7 +451,7 @@ def test_no_source_hangs_its_reader(source) -> None:
         ("{{'<<b>script>' | strip_html}}", "&lt;script&gt;"),
     ],
 )
-def test_html_escapes_values_once_and_leaves_the_template_alone(source, printed) -> None:
+def test_html_escapes_values_once_and_leaves_the_template_alone(source: str, printed: str) -> None:
     assert text(source, html=True) == printed
 
 
@@ -541,7 +543,7 @@ def _piped(name) -> str:
         ("{{ empty }}{{ blank }}{{ nil }}", ""),
     ],
 )
-def test_filters_work_on_what_senders_send(source, printed) -> None:
+def test_filters_work_on_what_senders_send(source: str, printed: str) -> None:
     assert text(source) == printed
 
 

@@ -48,7 +48,7 @@ async def give_up(resolver: Resolver, host: str, owner: str) -> None:
 
 
 async def test_slow_names_of_one_workspace_leave_the_others_their_threads(
-    servers, resolver
+    servers: NameServers, resolver: Resolver
 ) -> None:
     slow = (give_up(resolver, f"slow{n}.test", "ws_a") for n in range(2 * THREADS))
     await asyncio.gather(*slow)
@@ -57,7 +57,9 @@ async def test_slow_names_of_one_workspace_leave_the_others_their_threads(
         assert await resolver.resolve("quick.test", "ws_b") == ["192.0.2.1"]
 
 
-async def test_slow_names_of_many_workspaces_leave_the_others_a_reserve(servers, resolver) -> None:
+async def test_slow_names_of_many_workspaces_leave_the_others_a_reserve(
+    servers: NameServers, resolver: Resolver
+) -> None:
     hostile = THREADS // OF_ONE
     slow = (give_up(resolver, f"slow{n}.test", f"ws_{n % hostile}") for n in range(2 * THREADS))
     await asyncio.gather(*slow)
@@ -66,7 +68,9 @@ async def test_slow_names_of_many_workspaces_leave_the_others_a_reserve(servers,
         assert await resolver.resolve("quick.test", "ws_other") == ["192.0.2.1"]
 
 
-async def test_a_name_is_asked_for_once_however_many_want_it(servers, resolver) -> None:
+async def test_a_name_is_asked_for_once_however_many_want_it(
+    servers: NameServers, resolver: Resolver
+) -> None:
     wanting = [
         asyncio.create_task(resolver.resolve("slow.test", f"ws_{n}")) for n in range(2 * THREADS)
     ]
@@ -76,7 +80,9 @@ async def test_a_name_is_asked_for_once_however_many_want_it(servers, resolver) 
     assert servers.asked["slow.test"] == 1
 
 
-async def test_a_thread_that_came_back_is_there_for_the_next_name(servers, resolver) -> None:
+async def test_a_thread_that_came_back_is_there_for_the_next_name(
+    servers: NameServers, resolver: Resolver
+) -> None:
     await asyncio.gather(*(give_up(resolver, f"slow{n}.test", "ws_a") for n in range(3)))
     waiting = asyncio.create_task(resolver.resolve("quick.test", "ws_a"))
     await asyncio.sleep(0.1)
@@ -86,7 +92,7 @@ async def test_a_thread_that_came_back_is_there_for_the_next_name(servers, resol
         assert await waiting == ["192.0.2.1"]
 
 
-async def test_a_name_that_is_unknown_is_told_to_all_who_ask(resolver) -> None:
+async def test_a_name_that_is_unknown_is_told_to_all_who_ask(resolver: Resolver) -> None:
     found = await asyncio.gather(
         *(resolver.resolve("unknown.test", "ws_a") for _ in range(5)), return_exceptions=True
     )
@@ -94,7 +100,7 @@ async def test_a_name_that_is_unknown_is_told_to_all_who_ask(resolver) -> None:
 
 
 async def test_twenty_slow_calls_of_one_workspace_fail_no_call_of_another(
-    servers, monkeypatch
+    servers: NameServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     egress = Egress()
     monkeypatch.setattr(egress, "_resolver", Resolver(servers))
@@ -114,7 +120,7 @@ async def test_twenty_slow_calls_of_one_workspace_fail_no_call_of_another(
 
 
 async def test_slow_mail_servers_of_one_workspace_fail_no_call_of_another(
-    servers, monkeypatch
+    servers: NameServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     egress = Egress()
     monkeypatch.setattr(egress, "_resolver", Resolver(servers))

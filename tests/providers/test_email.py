@@ -65,7 +65,9 @@ async def failure(channel: EmailChannel, **content) -> SendError:
 # --- accepted -------------------------------------------------------------------------------------
 
 
-async def test_an_accepted_message_is_once_in_the_ledger_under_its_key(channel, receiver) -> None:
+async def test_an_accepted_message_is_once_in_the_ledger_under_its_key(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     receipt = await channel.send(letter(key="f00d"))
     (received,) = receiver.received
     assert received.message_key == "f00d"
@@ -74,7 +76,7 @@ async def test_an_accepted_message_is_once_in_the_ledger_under_its_key(channel, 
     assert receipt.provider_message_id == "2.0.0 Ok: queued as 1"
 
 
-async def test_what_arrives_is_what_was_written(channel, receiver) -> None:
+async def test_what_arrives_is_what_was_written(channel: EmailChannel, receiver: Receiver) -> None:
     html = "<p>Grüße, Ada</p>\n.\n..dots\n" + "long " * 400
     await channel.send(letter(html=html, text=".\n.leading\nlast .", subject="Grüße"))
     (received,) = receiver.received
@@ -86,7 +88,9 @@ async def test_what_arrives_is_what_was_written(channel, receiver) -> None:
     assert text_read == [".", ".leading", "last ."]
 
 
-async def test_a_body_cannot_end_its_message_and_begin_another(channel, receiver) -> None:
+async def test_a_body_cannot_end_its_message_and_begin_another(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     """SMTP smuggling: every spelling of a dot on its own line, and a dialogue after it."""
     ends = ["\r\n.\r\n", "\n.\n", "\r.\r", "\n.\r\n", "\r\n.\r", "\r\n\x00.\r\n"]
     body = "".join(f"{end}MAIL FROM:<a@x.test>\r\nRCPT TO:<eve@evil.test>\r\nDATA" for end in ends)
@@ -102,26 +106,32 @@ async def test_a_body_cannot_end_its_message_and_begin_another(channel, receiver
 @pytest.mark.parametrize(
     "to", ["ada@acme.test>\r\nRCPT TO:<eve@evil.test", "ada@acme.test,eve@evil.test", "x"]
 )
-async def test_a_recipient_that_is_not_one_address_is_never_dialled(channel, receiver, to) -> None:
+async def test_a_recipient_that_is_not_one_address_is_never_dialled(
+    channel: EmailChannel, receiver: Receiver, to: str
+) -> None:
     error = await failure(channel, to=to)
     assert (error.outcome, error.code) == ("rejected", "invalid_address")
     assert receiver.sessions == 0
 
 
-async def test_a_header_that_would_forge_another_is_never_sent(channel, receiver) -> None:
+async def test_a_header_that_would_forge_another_is_never_sent(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     error = await failure(channel, subject="=?utf-8?q?a=0ABcc:_eve@evil.test?=")
     assert (error.outcome, error.code) == ("rejected", "template_error")
     assert receiver.sessions == 0
 
 
-async def test_a_local_part_outside_ascii_travels_when_the_server_can(channel, receiver) -> None:
+async def test_a_local_part_outside_ascii_travels_when_the_server_can(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     await channel.send(letter(to="zoë@münchen.test"))
     (received,) = receiver.received
     assert received.recipients == ("zoë@xn--mnchen-3ya.test",)
     assert "To: zoë@xn--mnchen-3ya.test".encode() in received.raw
 
 
-async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(ledger) -> None:
+async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(ledger: Path) -> None:
     async with Receiver(ledger, smtputf8=False) as receiver, connected(receiver.url) as channel:
         error = await failure(channel, to="zoë@acme.test")
         await channel.send(letter(to="ada@münchen.test"))
@@ -150,7 +160,7 @@ async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(led
     ],
 )
 async def test_a_failure_says_whether_the_server_may_have_the_message(
-    ledger, behaviour, outcome, code, in_ledger
+    ledger: Path, behaviour, outcome: str, code: str, in_ledger: int
 ) -> None:
     async with (
         Receiver(ledger, script=[behaviour]) as receiver,
@@ -164,7 +174,7 @@ async def test_a_failure_says_whether_the_server_may_have_the_message(
         assert receiver.received[-1].message_key == "next"
 
 
-async def test_the_servers_own_words_are_in_the_detail(ledger) -> None:
+async def test_the_servers_own_words_are_in_the_detail(ledger: Path) -> None:
     async with (
         Receiver(ledger, script=[receivers.REFUSE_RECIPIENT]) as receiver,
         connected(receiver.url) as channel,
@@ -236,7 +246,7 @@ async def speaking(*lines: bytes) -> AsyncIterator[tuple[str, asyncio.Event]]:
     ],
 )  # fmt: skip
 async def test_a_server_that_fails_before_the_message_does_not_have_it(
-    lines, outcome, code
+    lines, outcome: str, code: str
 ) -> None:
     async with speaking(*lines) as (url, _), connected(url, reply_seconds=0.2) as channel:
         error = await failure(channel)
@@ -268,7 +278,7 @@ async def test_a_send_that_is_cancelled_before_the_dot_was_not_accepted() -> Non
     assert (caught.value.outcome, caught.value.code) == ("not_accepted", "provider_unreachable")
 
 
-async def test_a_send_that_is_cancelled_after_the_dot_is_unknown(ledger) -> None:
+async def test_a_send_that_is_cancelled_after_the_dot_is_unknown(ledger: Path) -> None:
     async with (
         Receiver(ledger, script=[receivers.STALL]) as receiver,
         connected(receiver.url) as channel,
@@ -283,7 +293,7 @@ async def test_a_send_that_is_cancelled_after_the_dot_is_unknown(ledger) -> None
     assert receiver.received == []
 
 
-async def test_a_deadline_around_a_send_still_learns_the_outcome(ledger) -> None:
+async def test_a_deadline_around_a_send_still_learns_the_outcome(ledger: Path) -> None:
     async with (
         Receiver(ledger, script=[receivers.STALL]) as receiver,
         connected(receiver.url) as channel,
@@ -297,14 +307,16 @@ async def test_a_deadline_around_a_send_still_learns_the_outcome(ledger) -> None
 # --- sessions -------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_used_again(channel, receiver) -> None:
+async def test_a_session_is_used_again(channel: EmailChannel, receiver: Receiver) -> None:
     for number in range(3):
         await channel.send(letter(key=f"k{number}"))
     assert [received.message_key for received in receiver.received] == ["k0", "k1", "k2"]
     assert receiver.sessions == 1
 
 
-async def test_sends_at_once_do_not_wait_for_each_other(channel, receiver) -> None:
+async def test_sends_at_once_do_not_wait_for_each_other(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     await asyncio.gather(*(channel.send(letter(key=f"k{number}")) for number in range(12)))
     assert {received.message_key for received in receiver.received} == {
         f"k{number}" for number in range(12)
@@ -312,7 +324,9 @@ async def test_sends_at_once_do_not_wait_for_each_other(channel, receiver) -> No
     assert receiver.sessions == 12
 
 
-async def test_a_session_that_the_server_ended_meanwhile_is_replaced(channel, receiver) -> None:
+async def test_a_session_that_the_server_ended_meanwhile_is_replaced(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     await channel.send(letter(key="first"))
     await receiver.disconnect()
     await channel.send(letter(key="second"))
@@ -322,7 +336,7 @@ async def test_a_session_that_the_server_ended_meanwhile_is_replaced(channel, re
 
 @pytest.mark.parametrize("end", [receivers.GOODBYE, receivers.HANG_UP])
 async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(
-    channel, receiver, end
+    channel: EmailChannel, receiver: Receiver, end
 ) -> None:
     receiver.script.extend([receivers.ACCEPT, end])
     await channel.send(letter(key="first"))
@@ -331,7 +345,9 @@ async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(
     assert receiver.sessions == 2
 
 
-async def test_a_fresh_session_that_fails_is_not_tried_again(channel, receiver) -> None:
+async def test_a_fresh_session_that_fails_is_not_tried_again(
+    channel: EmailChannel, receiver: Receiver
+) -> None:
     receiver.script.extend([receivers.ACCEPT, receivers.HANG_UP, receivers.HANG_UP])
     await channel.send(letter())
     error = await failure(channel)
@@ -339,7 +355,7 @@ async def test_a_fresh_session_that_fails_is_not_tried_again(channel, receiver) 
     assert receiver.sessions == 2
 
 
-async def test_an_idle_session_is_ended(receiver) -> None:
+async def test_an_idle_session_is_ended(receiver: Receiver) -> None:
     async with connected(receiver.url, idle_seconds=0.05) as channel:
         await channel.send(letter())
         await receiver.left_alone()
@@ -347,7 +363,7 @@ async def test_an_idle_session_is_ended(receiver) -> None:
     assert receiver.sessions == 2
 
 
-async def test_closing_ends_every_session(channel, receiver) -> None:
+async def test_closing_ends_every_session(channel: EmailChannel, receiver: Receiver) -> None:
     await asyncio.gather(*(channel.send(letter(key=f"k{number}")) for number in range(6)))
     await channel.close()
     await receiver.left_alone()
@@ -403,7 +419,7 @@ def trusting(certificate: Path) -> ssl.SSLContext:
     [("", True), ("?starttls=auto", True), ("?starttls=required", True), ("?starttls=off", False)],
 )
 async def test_starttls_is_taken_when_it_is_offered(
-    ledger, serving, trusting, option, encrypted
+    ledger: Path, serving: ssl.SSLContext, trusting: ssl.SSLContext, option: str, encrypted: bool
 ) -> None:
     async with (
         Receiver(ledger, tls_context=serving) as receiver,
@@ -414,7 +430,9 @@ async def test_starttls_is_taken_when_it_is_offered(
         assert [received.encrypted for received in receiver.received] == [encrypted]
 
 
-async def test_starttls_that_is_required_and_not_offered_stops_the_send(receiver, trusting) -> None:
+async def test_starttls_that_is_required_and_not_offered_stops_the_send(
+    receiver: Receiver, trusting: ssl.SSLContext
+) -> None:
     url = receiver.url + "?starttls=required"
     async with connected(url, tls_context=trusting) as channel:
         error = await failure(channel)
@@ -437,7 +455,9 @@ async def elsewhere(port: int, *, user: str = "", query: str = "") -> AsyncItera
 
 
 @pytest.mark.parametrize("query", ["", "?starttls=auto", "?starttls=required"])
-async def test_no_password_travels_when_the_offer_of_tls_was_taken_out(ledger, query) -> None:
+async def test_no_password_travels_when_the_offer_of_tls_was_taken_out(
+    ledger: Path, query: str
+) -> None:
     async with (
         Receiver(ledger, login=("ada", "right")) as receiver,
         elsewhere(receiver.port, user="ada:right@", query=query) as channel,
@@ -453,7 +473,9 @@ async def test_no_password_travels_when_the_offer_of_tls_was_taken_out(ledger, q
     ("user", "query", "warned"),
     [("ada:right@", "?starttls=off", True), ("", "", True), ("", "?starttls=off", False)],
 )
-async def test_whoever_says_so_sends_without_tls(ledger, user, query, warned) -> None:
+async def test_whoever_says_so_sends_without_tls(
+    ledger: Path, user: str, query: str, warned: bool
+) -> None:
     login = ("ada", "right") if user else None
     async with (
         Receiver(ledger, login=login) as receiver,
@@ -465,7 +487,7 @@ async def test_whoever_says_so_sends_without_tls(ledger, user, query, warned) ->
     assert [(one.severity, one.code) for one in faults] == [("warning", "tls")] * warned
 
 
-async def test_a_password_goes_to_this_machine_as_before(ledger) -> None:
+async def test_a_password_goes_to_this_machine_as_before(ledger: Path) -> None:
     async with Receiver(ledger, login=("ada", "right")) as receiver:
         for host in ("127.0.0.1", "localhost"):
             url = f"smtp://ada:right@{host}:{receiver.port}"
@@ -474,7 +496,9 @@ async def test_a_password_goes_to_this_machine_as_before(ledger) -> None:
         assert len(receiver.received) == 2
 
 
-async def test_smtps_is_encrypted_from_the_first_octet(ledger, serving, trusting) -> None:
+async def test_smtps_is_encrypted_from_the_first_octet(
+    ledger: Path, serving: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
     async with (
         Receiver(ledger, tls_context=serving, implicit_tls=True) as receiver,
         connected(f"smtps://127.0.0.1:{receiver.port}", tls_context=trusting) as channel,
@@ -487,7 +511,7 @@ async def test_smtps_is_encrypted_from_the_first_octet(ledger, serving, trusting
 
 @pytest.mark.parametrize("implicit", [False, True])
 async def test_a_certificate_that_nobody_vouches_for_stops_the_send(
-    ledger, serving, implicit
+    ledger: Path, serving: ssl.SSLContext, implicit: bool
 ) -> None:
     async with Receiver(ledger, tls_context=serving, implicit_tls=implicit) as receiver:
         scheme = "smtps" if implicit else "smtp"
@@ -498,7 +522,7 @@ async def test_a_certificate_that_nobody_vouches_for_stops_the_send(
 
 
 async def test_a_connection_lost_before_the_dot_leaves_no_doubt_inside_tls(
-    ledger, serving, trusting
+    ledger: Path, serving: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
     async with (
         Receiver(ledger, tls_context=serving, script=[receivers.CLOSE_BEFORE_DOT]) as receiver,
@@ -508,7 +532,7 @@ async def test_a_connection_lost_before_the_dot_leaves_no_doubt_inside_tls(
     assert error.outcome == "not_accepted"
 
 
-async def test_credentials_are_percent_decoded(ledger) -> None:
+async def test_credentials_are_percent_decoded(ledger: Path) -> None:
     async with Receiver(ledger, login=("ada@acme.test", "p:/?#[]@ %")) as receiver:
         url = f"smtp://ada%40acme.test:p%3A%2F%3F%23%5B%5D%40%20%25@127.0.0.1:{receiver.port}"
         async with connected(url) as channel:
@@ -516,7 +540,7 @@ async def test_credentials_are_percent_decoded(ledger) -> None:
         assert len(receiver.received) == 1
 
 
-async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger) -> None:
+async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger: Path) -> None:
     """Messages must not fail for good because a setting is wrong for an hour."""
     async with (
         Receiver(ledger, login=("ada", "right")) as receiver,
@@ -544,7 +568,7 @@ async def test_a_wrong_password_waits_for_the_operator_and_is_not_told(ledger) -
         ("smtp://u:p@[::1]:2525?starttls=required", "::1", 2525, "required"),
     ],
 )
-def test_a_url_names_the_server(url, host, port, tls) -> None:
+def test_a_url_names_the_server(url: str, host: str, port: int, tls: str) -> None:
     server = Server.parse(url)
     assert (server.host, server.port, server.tls) == (host, port, tls)
 

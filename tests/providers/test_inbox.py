@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ async def test_what_is_captured_is_what_production_would_send(tmp_path: Path) ->
         ({"to": "ada@acme.test,eve@evil.test"}, "invalid_address"),
     ],
 )
-async def test_what_production_would_refuse_is_refused(content, code) -> None:
+async def test_what_production_would_refuse_is_refused(content: dict[str, Any], code: str) -> None:
     channel, captured = inbox()
     with pytest.raises(SendError) as caught:
         await channel.send(letter(**content))
@@ -114,7 +115,7 @@ async def test_what_production_would_refuse_is_refused(content, code) -> None:
     ],
 )
 async def test_a_database_that_fails_says_whether_the_message_may_be_there(
-    error, outcome, code
+    error, outcome: str, code: str
 ) -> None:
     with pytest.raises(SendError) as caught:
         await failing_with(error).send(letter())

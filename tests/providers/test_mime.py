@@ -7,6 +7,7 @@ import re
 from email import message_from_bytes, policy
 from email.header import decode_header, make_header
 from email.utils import parseaddr
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -79,7 +80,7 @@ def test_the_plainest_alternative_comes_first() -> None:
 
 
 @pytest.mark.parametrize("text", [None, ""])
-def test_text_that_is_absent_is_derived(text) -> None:
+def test_text_that_is_absent_is_derived(text: str | None) -> None:
     mail = parsed(html='<p>Hi</p><a href="https://x.test">Go</a>', text=text)
     assert mail.get_body(("plain",)).get_content().split() == ["Hi", "Go", "(https://x.test)"]
 
@@ -113,7 +114,9 @@ def test_what_is_kept_is_what_is_sent() -> None:
         ({"fromName": "a long name that goes on and on " * 4}, None),
     ],
 )
-def test_the_sender_is_the_contents_else_the_default(content, sender) -> None:
+def test_the_sender_is_the_contents_else_the_default(
+    content: dict[str, Any], sender: str | None
+) -> None:
     mail = parsed(**content)
     (mailbox,) = mail["From"].addresses
     if sender is None:
@@ -124,7 +127,7 @@ def test_the_sender_is_the_contents_else_the_default(content, sender) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "acme.test", "a@b@c", "Acme", "A <a@x.test\nBcc:y@z>"])
-def test_a_default_sender_that_is_no_address_is_refused_in_words(text) -> None:
+def test_a_default_sender_that_is_no_address_is_refused_in_words(text: str) -> None:
     with pytest.raises(ValueError, match="not a sender: write it as"):
         Sender.parse(text)
 
@@ -149,12 +152,12 @@ TRICKS = [
 
 @pytest.mark.parametrize("trick", TRICKS, ids=ascii)
 @pytest.mark.parametrize("part", ["subject", "fromName", "fromEmail", "replyTo"])
-def test_a_control_character_is_refused_before_and_after_decoding(part, trick) -> None:
+def test_a_control_character_is_refused_before_and_after_decoding(part: str, trick: str) -> None:
     assert refused(**{part: trick}).code == "template_error"
 
 
 @pytest.mark.parametrize("value", BREAKS, ids=ascii)
-def test_white_space_and_line_breaks_become_one_space(value) -> None:
+def test_white_space_and_line_breaks_become_one_space(value: str) -> None:
     mail = compose(letter(subject=value, fromName=value, preheader=value), ACME)
     [*words] = value.split()
     assert (mail.subject, mail.headers["From"].split(" <")[0].strip('"')) == (" ".join(words),) * 2
@@ -166,7 +169,7 @@ def test_white_space_and_line_breaks_become_one_space(value) -> None:
 
 @pytest.mark.parametrize("value", BREAKS, ids=ascii)
 @pytest.mark.parametrize("part", ["fromEmail", "replyTo"])
-def test_an_address_of_two_lines_is_refused(part, value) -> None:
+def test_an_address_of_two_lines_is_refused(part: str, value: str) -> None:
     assert refused(**{part: value}).code == "template_error"
 
 
@@ -178,12 +181,12 @@ def test_a_further_header_is_checked_likewise(trick) -> None:
 @pytest.mark.parametrize(
     "name", ["Bcc", "bcc", "To", "Content-Type", "Resent-To", "Bcc: x\r\nX", "X Y", "", "Zoë"]
 )
-def test_a_further_header_cannot_be_one_of_ours(name) -> None:
+def test_a_further_header_cannot_be_one_of_ours(name: str) -> None:
     assert refused(headers={name: "eve@evil.test"}).code == "template_error"
 
 
 @pytest.mark.parametrize("value", ["x" * 2_000, "naïve"])
-def test_a_further_header_must_fit_on_a_line_as_it_is(value) -> None:
+def test_a_further_header_must_fit_on_a_line_as_it_is(value: str) -> None:
     assert refused(headers={"X-Note": value}).code == "template_error"
 
 
@@ -208,7 +211,7 @@ def test_an_endless_subject_is_refused() -> None:
     ],
     ids=ascii,
 )  # fmt: skip
-def test_a_recipient_is_exactly_one_address(to) -> None:
+def test_a_recipient_is_exactly_one_address(to: str) -> None:
     assert refused(to=to).code == "invalid_address"
 
 
@@ -223,7 +226,7 @@ def test_a_recipient_is_exactly_one_address(to) -> None:
         ("zoë@acme.test", "zoë@acme.test", True),
     ],
 )
-def test_a_recipient_travels_with_its_domain_in_ascii(to, travels, utf8) -> None:
+def test_a_recipient_travels_with_its_domain_in_ascii(to: str, travels: str, utf8: bool) -> None:
     mail = compose(letter(to=to), ACME)
     assert (str(mail.recipient), mail.needs_smtputf8) == (travels, utf8)
     assert f"To: {travels}\r\n" in mail.head
@@ -281,7 +284,7 @@ def test_a_header_is_folded_where_it_is_too_long_and_only_there(subject, name) -
         ("Grüße", "Zoë", "From: =?utf-8?b?Wm/Dqw==?= <hello@acme.test>\r\n"),
     ],
 )
-def test_what_fits_is_on_one_line(subject, name, expected) -> None:
+def test_what_fits_is_on_one_line(subject: str, name: str, expected: str) -> None:
     assert expected in compose(letter(subject=subject, fromName=name), ACME).head
 
 
@@ -313,7 +316,7 @@ def unix(text: str) -> str:
         ("你好" * 50, "base64"),
     ],
 )  # fmt: skip
-def test_the_encoding_is_the_shorter_one(text, encoding) -> None:
+def test_the_encoding_is_the_shorter_one(text: str, encoding: str) -> None:
     mail = parsed(html=None, text=text)
     assert mail["Content-Transfer-Encoding"] == encoding
     assert mail.get_content().strip() == text
@@ -341,7 +344,7 @@ def test_no_text_can_end_its_part() -> None:
         ("<p>Hi</p>", ""),
     ],
 )
-def test_a_preheader_is_hidden_at_the_top_of_the_body(markup, before) -> None:
+def test_a_preheader_is_hidden_at_the_top_of_the_body(markup: str, before: str) -> None:
     mail = compose(letter(html=markup, preheader="50 % <off> & more"), ACME)
     assert mail.html is not None
     assert mail.html.startswith(f'{before}<div style="display:none')

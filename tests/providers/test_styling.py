@@ -31,7 +31,7 @@ def test_an_elements_own_style_wins() -> None:
 
 
 @pytest.mark.parametrize("markup", ["<p>Hi", "", "<p style='x'>&nbsp;</p>", "plain & simple"])
-def test_without_a_style_sheet_not_a_character_changes(markup) -> None:
+def test_without_a_style_sheet_not_a_character_changes(markup: str) -> None:
     assert inlined(markup) == markup
 
 
@@ -85,7 +85,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_no_document_costs_much(what) -> None:
+def test_no_document_costs_much(what: str) -> None:
     """A crash here would take the worker with it."""
     began = time.process_time()
     made = inlined(HOSTILE[what])

@@ -11,6 +11,7 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any, get_args
 
+import httpx2
 import pytest
 
 from app.database.db import Handle
@@ -23,6 +24,8 @@ from app.routes.sandbox_faults import FaultKind
 from app.store import sandbox as store
 from app.web import call
 from tests import cast as company
+from tests.cast import Cast
+from tests.conftest import Records
 from tests.receivers import letter
 from tests.routes.test_imports import LOST, execute
 from tests.web.wire import head, serving
@@ -41,7 +44,7 @@ async def captured(process: Process, workspace_id: str, key: str = "k", **conten
     await process.channels["email"].send(message)
 
 
-async def test_a_captured_message_reads_as_the_contract_says(process, cast) -> None:
+async def test_a_captured_message_reads_as_the_contract_says(process: Process, cast: Cast) -> None:
     await captured(process, cast.vic.workspace_id, subject="Grüße", html="<p>Hi</p>")
     body = await cast.vic.read("/sandbox/messages")
     [message] = body["data"]
@@ -64,18 +67,18 @@ async def test_a_captured_message_reads_as_the_contract_says(process, cast) -> N
     assert headers["Message-ID"].startswith("<k@")
 
 
-async def test_another_workspace_sees_nothing_of_it(process, cast) -> None:
+async def test_another_workspace_sees_nothing_of_it(process: Process, cast: Cast) -> None:
     await captured(process, cast.vic.workspace_id)
     assert await cast.mallory.read("/sandbox/messages") == {"data": [], "nextCursor": None}
 
 
-async def test_without_a_key_there_is_nothing_to_see(client) -> None:
+async def test_without_a_key_there_is_nothing_to_see(client: httpx2.AsyncClient) -> None:
     response = await client.get("/sandbox/messages")
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
 
 
-async def test_pages_follow_each_other_by_their_cursor(process, cast) -> None:
+async def test_pages_follow_each_other_by_their_cursor(process: Process, cast: Cast) -> None:
     for number in range(5):
         await captured(process, cast.vic.workspace_id, f"k{number}", subject=str(number))
     subjects: list[str] = []
@@ -106,7 +109,9 @@ async def test_pages_follow_each_other_by_their_cursor(process, cast) -> None:
         (f"to=ada@acme.test&runId={IDS['run_id']}&contactId={IDS['contact_id']}&channel=email", 1),
     ],
 )
-async def test_the_list_can_be_narrowed(process, cast, query, found) -> None:
+async def test_the_list_can_be_narrowed(
+    process: Process, cast: Cast, query: str, found: int
+) -> None:
     await captured(process, cast.vic.workspace_id)
     assert len((await cast.vic.read(f"/sandbox/messages?{query}"))["data"]) == found
 
@@ -123,7 +128,9 @@ async def test_the_list_can_be_narrowed(process, cast, query, found) -> None:
         ("recipient=ada", "?recipient"),
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused_by_name(cast, query, pointer) -> None:
+async def test_a_query_that_makes_no_sense_is_refused_by_name(
+    cast: Cast, query: str, pointer: str
+) -> None:
     response = await cast.vic.get(f"/sandbox/messages?{query}")
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
@@ -132,7 +139,7 @@ async def test_a_query_that_makes_no_sense_is_refused_by_name(cast, query, point
 # --- waiting --------------------------------------------------------------------------------------
 
 
-async def test_waiting_ends_as_soon_as_a_message_is_there(process, cast) -> None:
+async def test_waiting_ends_as_soon_as_a_message_is_there(process: Process, cast: Cast) -> None:
     asked = asyncio.create_task(cast.vic.get("/sandbox/messages?to=ada@acme.test&wait=20"))
     await captured(process, cast.vic.workspace_id, "other", to="bob@acme.test")
     await captured(process, cast.vic.workspace_id, "mine")
@@ -142,13 +149,13 @@ async def test_waiting_ends_as_soon_as_a_message_is_there(process, cast) -> None
     assert time.monotonic() - began < 5
 
 
-async def test_waiting_for_nothing_ends_in_an_empty_list(cast) -> None:
+async def test_waiting_for_nothing_ends_in_an_empty_list(cast: Cast) -> None:
     began = time.monotonic()
     assert (await cast.vic.read("/sandbox/messages?wait=1"))["data"] == []
     assert 1 <= time.monotonic() - began < 5
 
 
-async def test_those_who_wait_hold_no_connection(process, cast) -> None:
+async def test_those_who_wait_hold_no_connection(process: Process, cast: Cast) -> None:
     """More wait than there are connections, and everybody else is still served."""
     many = process.settings.database_pool_size + 5
     waiting = [
@@ -244,7 +251,9 @@ async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
 # --- the page -------------------------------------------------------------------------------------
 
 
-async def test_the_page_is_there_for_everybody_and_holds_no_data(client) -> None:
+async def test_the_page_is_there_for_everybody_and_holds_no_data(
+    client: httpx2.AsyncClient,
+) -> None:
     response = await client.get("/sandbox")
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -264,7 +273,7 @@ class Elements(HTMLParser):
         return [attributes for tag, attributes in self.found if tag == name]
 
 
-async def test_the_page_runs_its_own_script_and_nothing_else(client) -> None:
+async def test_the_page_runs_its_own_script_and_nothing_else(client: httpx2.AsyncClient) -> None:
     response = await client.get("/sandbox")
     [script] = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
     policy = response.headers["content-security-policy"].split("; ")
@@ -275,21 +284,21 @@ async def test_the_page_runs_its_own_script_and_nothing_else(client) -> None:
     assert response.headers["referrer-policy"] == "no-referrer"
 
 
-async def test_the_page_fetches_nothing_from_elsewhere(client) -> None:
+async def test_the_page_fetches_nothing_from_elsewhere(client: httpx2.AsyncClient) -> None:
     page = (await client.get("/sandbox")).text
     assert "://" not in page
     [icon] = Elements(page)["link"]
     assert (icon["href"] or "").startswith("data:image/svg+xml,")
 
 
-async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client) -> None:
+async def test_a_preview_may_neither_run_scripts_nor_act_as_us(client: httpx2.AsyncClient) -> None:
     [frame] = Elements((await client.get("/sandbox")).text)["iframe"]
     permissions = (frame["sandbox"] or "").split()
     assert not {"allow-scripts", "allow-same-origin", "allow-forms"} & set(permissions)
     assert frame["title"]
 
 
-async def test_the_page_can_be_used_without_seeing_it(client) -> None:
+async def test_the_page_can_be_used_without_seeing_it(client: httpx2.AsyncClient) -> None:
     page = Elements((await client.get("/sandbox")).text)
     labelled = {label["for"] for label in page["label"]}
     assert {field["id"] for field in (*page["input"], *page["select"])} == labelled
@@ -298,13 +307,13 @@ async def test_the_page_can_be_used_without_seeing_it(client) -> None:
     assert len(page["h1"]) == len(page["title"]) == len(page["main"]) == 1
 
 
-async def test_the_page_can_pick_every_channel_that_there_is(client) -> None:
+async def test_the_page_can_pick_every_channel_that_there_is(client: httpx2.AsyncClient) -> None:
     page = (await client.get("/sandbox")).text
     # Once to look for messages, once to say which shall go wrong.
     assert sorted(re.findall(r"<option>(\w+)</option>", page)) == sorted([*CHANNELS] * 2)
 
 
-async def test_the_page_can_ask_for_every_fault_that_there_is(client) -> None:
+async def test_the_page_can_ask_for_every_fault_that_there_is(client: httpx2.AsyncClient) -> None:
     page = (await client.get("/sandbox")).text
     assert re.findall(r'<option value="(\w+)">', page) == list(get_args(FaultKind))
 
@@ -313,7 +322,7 @@ async def test_the_page_can_ask_for_every_fault_that_there_is(client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/sandbox", "/sandbox/messages"])
-async def test_production_has_no_inbox(process, acme, path) -> None:
+async def test_production_has_no_inbox(process: Process, acme: str, path: str) -> None:
     production = replace(process, settings=replace(process.settings, environment="production"))
     async with company.client(production) as client:
         olivia = await company.person(production, client, acme, "olivia", "owner")
@@ -330,7 +339,7 @@ async def test_a_channel_that_is_none_is_refused_as_elsewhere(cast: company.Cast
 
 
 async def test_who_waits_asks_less_often_and_shares_the_question(
-    process, cast, monkeypatch
+    process: Process, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, newest = 0, store.newest
 
@@ -348,7 +357,7 @@ async def test_who_waits_asks_less_often_and_shares_the_question(
     assert asked < 80  # each for itself would ask 60 times
 
 
-async def test_who_leaves_is_not_waited_for(process, cast, records) -> None:
+async def test_who_leaves_is_not_waited_for(process: Process, cast: Cast, records: Records) -> None:
     async with serving(web(process)) as served, served.connection() as connection:
         bearer = f"Authorization: Bearer {cast.vic.key}"
         await connection.send(head("GET", "/sandbox/messages?wait=30", bearer))

@@ -69,7 +69,7 @@ def test_what_settings_changed_is_told_at_once() -> None:
 
 
 @WRITERS
-def test_a_record_says_when_who_and_what(write: Callable[..., None], output) -> None:
+def test_a_record_says_when_who_and_what(write: Callable[..., None], output: Output) -> None:
     write("it rains", drops=3, city="Zürich")
     (record,) = output.records()
     assert record.pop("time").endswith("Z")
@@ -79,7 +79,7 @@ def test_a_record_says_when_who_and_what(write: Callable[..., None], output) -> 
 
 
 @WRITERS
-async def test_a_record_carries_the_ids_of_its_own_task(write, output) -> None:
+async def test_a_record_carries_the_ids_of_its_own_task(write, output: Output) -> None:
     async def request(number: int) -> None:
         structlog.contextvars.bind_contextvars(request_id=f"request-{number}")
         await asyncio.sleep(0)
@@ -95,7 +95,7 @@ async def test_a_record_carries_the_ids_of_its_own_task(write, output) -> None:
     "nasty",
     ["a\r\nb", "\x1b[31mred", "\u2028\u2029\x85", "\x00\x7f\x9b", "\u202eevil", "\ud800", '"}\n{"'],
 )
-def test_nothing_in_a_record_reaches_a_terminal(write, nasty, output) -> None:
+def test_nothing_in_a_record_reaches_a_terminal(write, nasty: str, output: Output) -> None:
     write(nasty, value=nasty, inside=[{nasty: nasty}])
     (line,) = output.lines()
     assert all(" " <= character <= "~" for character in line)
@@ -116,7 +116,7 @@ def test_nothing_in_a_record_reaches_a_terminal(write, nasty, output) -> None:
         {"a": "x" * 7_000, "b": "y" * 7_000},
     ],
 )
-def test_a_record_is_at_most_8_kilobytes(write, values, output) -> None:
+def test_a_record_is_at_most_8_kilobytes(write, values, output: Output) -> None:
     write("long", **values)
     (line,) = output.lines()
     assert len(line) <= logs.RECORD_BYTES
@@ -124,7 +124,7 @@ def test_a_record_is_at_most_8_kilobytes(write, values, output) -> None:
     assert json.loads(line)["level"] == "warning"
 
 
-def test_a_long_traceback_keeps_its_end(output) -> None:
+def test_a_long_traceback_keeps_its_end(output: Output) -> None:
     try:
         raise RuntimeError("x" * 20_000 + " the point")
     except RuntimeError:
@@ -138,7 +138,7 @@ def fail(canary: str) -> None:
     raise RuntimeError(f"failed after {len(canary)} characters")
 
 
-def test_a_traceback_shows_no_locals(output) -> None:
+def test_a_traceback_shows_no_locals(output: Output) -> None:
     try:
         fail("tweet" * 3)
     except RuntimeError:
@@ -170,14 +170,14 @@ LOOP.append(LOOP)
         (Unprintable(), "<Unprintable>"),
     ],
 )
-def test_any_value_can_be_logged(write, value, shown, output) -> None:
+def test_any_value_can_be_logged(write, value, shown, output: Output) -> None:
     write("odd", value=value)
     (record,) = output.records()
     assert record["value"] == shown
 
 
 @WRITERS
-def test_a_value_that_holds_itself_can_be_logged(write, output) -> None:
+def test_a_value_that_holds_itself_can_be_logged(write, output: Output) -> None:
     write("odd", value=LOOP)
     (record,) = output.records()
     assert "[...]" in str(record["value"])
@@ -185,7 +185,7 @@ def test_a_value_that_holds_itself_can_be_logged(write, output) -> None:
 
 @WRITERS
 @pytest.mark.parametrize("secret", SETTINGS.secrets())
-def test_a_known_secret_is_masked_wherever_it_stands(write, secret, output) -> None:
+def test_a_known_secret_is_masked_wherever_it_stands(write, secret, output: Output) -> None:
     assert "canary" in secret
     write(f"failed with {secret}!", value=[f"x{secret}x"], inside={secret: secret})
     assert "canary" not in output.getvalue()
@@ -205,7 +205,7 @@ def test_a_known_secret_is_masked_wherever_it_stands(write, secret, output) -> N
         ("https://host/path and b@c", "https://host/path and b@c"),
     ],
 )
-def test_what_looks_like_a_secret_is_masked(write, text, masked, output) -> None:
+def test_what_looks_like_a_secret_is_masked(write, text: str, masked: str, output: Output) -> None:
     write(text, value={"inside": text})
     (record,) = output.records()
     assert record["event"] == masked
@@ -217,21 +217,21 @@ def test_what_looks_like_a_secret_is_masked(write, text, masked, output) -> None
 @pytest.mark.parametrize(
     "name", ["password", "smtpPassword", "signing_secret", "accessToken", "apiKey", "Authorization"]
 )
-def test_what_is_named_like_a_secret_is_masked(write, name, output) -> None:
+def test_what_is_named_like_a_secret_is_masked(write, name: str, output: Output) -> None:
     write("saved", **{name: "canary", "row": {name: ["canary"]}})
     (record,) = output.records()
     assert record[name] == logs.MASK
     assert record["row"] == {name: logs.MASK}
 
 
-def test_libraries_that_print_values_are_quiet(output) -> None:
+def test_libraries_that_print_values_are_quiet(output: Output) -> None:
     for name in logs.QUIET:
         logging.getLogger(name).info("SELECT canary")
         logging.getLogger(name).warning("trouble")
     assert [record["event"] for record in output.records()] == ["trouble"] * len(logs.QUIET)
 
 
-def test_the_level_counts_for_both_kinds(output) -> None:
+def test_the_level_counts_for_both_kinds(output: Output) -> None:
     ours("shown")
     theirs("shown")
     structlog.get_logger("app.web.edge").debug("hidden")
@@ -239,7 +239,7 @@ def test_the_level_counts_for_both_kinds(output) -> None:
     assert [record["event"] for record in output.records()] == ["shown", "shown"]
 
 
-def test_warnings_are_records_too(output) -> None:
+def test_warnings_are_records_too(output: Output) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("soon gone", DeprecationWarning, stacklevel=1)
@@ -249,7 +249,7 @@ def test_warnings_are_records_too(output) -> None:
 
 
 @WRITERS
-def test_a_reader_that_went_away_fails_nobody(write, output) -> None:
+def test_a_reader_that_went_away_fails_nobody(write, output: Output) -> None:
     output.close()
     write("into the void")
     assert output.closed

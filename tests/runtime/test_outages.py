@@ -6,6 +6,7 @@ import pytest
 
 from app.runtime import outages
 from app.runtime.outages import Outage
+from tests.conftest import Records
 
 
 @pytest.fixture
@@ -16,7 +17,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return clock
 
 
-def test_an_outage_of_five_minutes_is_told_once_a_minute(clock, records) -> None:
+def test_an_outage_of_five_minutes_is_told_once_a_minute(
+    clock: list[float], records: Records
+) -> None:
     outage = Outage("it is away", "it is back")
     for _ in range(600):
         outage.failed(OSError("refused"))
@@ -28,7 +31,7 @@ def test_an_outage_of_five_minutes_is_told_once_a_minute(clock, records) -> None
     assert [line.get("failures") for line in records()] == [1, 120, 120, 120, 120, None]
 
 
-def test_the_next_one_is_told_at_once(clock, records) -> None:
+def test_the_next_one_is_told_at_once(clock: list[float], records: Records) -> None:
     outage = Outage("it is away", "it is back")
     for _ in range(2):
         outage.failed(OSError("refused"))

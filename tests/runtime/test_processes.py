@@ -97,7 +97,7 @@ PROCESSES = pytest.mark.parametrize("processes", [1, 2])
 
 @PROCESSES
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_lets_the_request_in_flight_finish(processes, number, start) -> None:
+async def test_a_signal_lets_the_request_in_flight_finish(processes, number, start: Start) -> None:
     program = await start(processes)
     for _ in range(processes):
         await program.hears("serving")
@@ -119,7 +119,9 @@ async def ask_until_refused(program: Program) -> None:
 
 
 @PROCESSES
-async def test_no_connection_is_taken_while_the_last_request_finishes(processes, start) -> None:
+async def test_no_connection_is_taken_while_the_last_request_finishes(
+    processes, start: Start
+) -> None:
     program = await start(processes)
     await program.hears("serving")
     async with in_flight(program, "/slow?seconds=1") as connection:
@@ -131,7 +133,7 @@ async def test_no_connection_is_taken_while_the_last_request_finishes(processes,
 
 
 @PROCESSES
-async def test_a_platform_may_signal_every_process_at_once(processes, start) -> None:
+async def test_a_platform_may_signal_every_process_at_once(processes, start: Start) -> None:
     program = await start(processes)
     for _ in range(processes):
         await program.hears("serving")
@@ -142,7 +144,7 @@ async def test_a_platform_may_signal_every_process_at_once(processes, start) -> 
 
 
 @PROCESSES
-async def test_a_second_signal_ends_it_at_once(processes, start) -> None:
+async def test_a_second_signal_ends_it_at_once(processes, start: Start) -> None:
     program = await start(processes)
     await program.hears("serving")
     async with in_flight(program, "/slow?seconds=30") as connection:
@@ -156,7 +158,7 @@ async def test_a_second_signal_ends_it_at_once(processes, start) -> None:
 TEN_SECONDS = 10.0 + 5.0  # a busy machine is late to notice, and what is asked for takes thirty
 
 
-async def test_nothing_outlives_its_signal_by_ten_seconds(start) -> None:
+async def test_nothing_outlives_its_signal_by_ten_seconds(start: Start) -> None:
     async with asyncio.TaskGroup() as together:
         together.create_task(outlast_the_grace(await start()))
         together.create_task(get_stuck(await start(1)))
@@ -182,7 +184,7 @@ async def get_stuck(program: Program) -> None:
             assert await program.ends() != 0
 
 
-async def test_a_killed_process_is_replaced(start) -> None:
+async def test_a_killed_process_is_replaced(start: Start) -> None:
     program = await start(2)
     before = await program.process_ids(2)
     victim = before.pop()
@@ -195,7 +197,7 @@ async def test_a_killed_process_is_replaced(start) -> None:
     assert await program.ends() == 0
 
 
-async def test_children_end_with_a_killed_parent(start) -> None:
+async def test_children_end_with_a_killed_parent(start: Start) -> None:
     program = await start(2)
     for _ in range(2):
         await program.hears("serving")
@@ -204,7 +206,7 @@ async def test_children_end_with_a_killed_parent(start) -> None:
     assert program.lines.count("closed\n") == 2
 
 
-async def test_processes_that_cannot_start_are_given_up(start) -> None:
+async def test_processes_that_cannot_start_are_given_up(start: Start) -> None:
     program = await start(2, BROKEN="1")
     assert await program.ends() == 1
     assert "giving up" in "".join(program.lines)

@@ -32,7 +32,7 @@ async def test_who_asks_at_once_or_soon_after_shares_one_answer() -> None:
     assert await shared.get(work) == 1
 
 
-async def test_after_a_while_it_is_made_anew(monkeypatch) -> None:
+async def test_after_a_while_it_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.0)
     shared, work = Shared[int](), Work()
     assert [await shared.get(work), await shared.get(work)] == [1, 2]

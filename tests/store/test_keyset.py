@@ -34,7 +34,9 @@ CLAUSES = {"state": "state = :state", "name": "lower(name) = :name"}
         ),
     ],
 )
-def test_only_what_is_asked_for_narrows(filters, before, clauses, values) -> None:
+def test_only_what_is_asked_for_narrows(
+    filters: dict[str, Any], before: str | None, clauses: list[Any], values: dict[str, Any]
+) -> None:
     sql, bound = keyset.narrowed(CLAUSES, filters, before)
     assert [line.strip() for line in sql.split("AND ")[1:]] == clauses
     assert bound == values

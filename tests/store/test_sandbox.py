@@ -50,7 +50,7 @@ async def read(
         )
 
 
-async def test_what_is_captured_is_read_back_as_it_was(database, acme) -> None:
+async def test_what_is_captured_is_read_back_as_it_was(database: Database, acme: str) -> None:
     began = datetime.now(UTC)
     await capture(database, acme)
     [row] = await read(database, acme)
@@ -74,25 +74,27 @@ async def test_what_is_captured_is_read_back_as_it_was(database, acme) -> None:
     }
 
 
-async def test_the_first_of_two_captures_with_one_key_is_kept(database, acme) -> None:
+async def test_the_first_of_two_captures_with_one_key_is_kept(
+    database: Database, acme: str
+) -> None:
     await capture(database, acme, subject="first")
     await capture(database, acme, subject="second")
     assert [row.subject for row in await read(database, acme)] == ["first"]
 
 
-async def test_captures_of_one_key_at_once_leave_one(database, acme) -> None:
+async def test_captures_of_one_key_at_once_leave_one(database: Database, acme: str) -> None:
     await asyncio.gather(*(capture(database, acme) for _ in range(8)))
     assert len(await read(database, acme)) == 1
 
 
-async def test_what_may_be_absent_may_be_absent(database, acme) -> None:
+async def test_what_may_be_absent_may_be_absent(database: Database, acme: str) -> None:
     absent = ("run_id", "contact_id", "from_address", "subject", "html")
     await capture(database, acme, **dict.fromkeys(absent))
     [row] = await read(database, acme)
     assert [getattr(row, name) for name in absent] == [None] * 5
 
 
-async def test_pages_go_from_the_newest_to_the_oldest(database, acme) -> None:
+async def test_pages_go_from_the_newest_to_the_oldest(database: Database, acme: str) -> None:
     for number in range(5):
         await capture(database, acme, f"k{number}", subject=str(number))
     first = await read(database, acme, limit=3)
@@ -116,7 +118,9 @@ async def test_pages_go_from_the_newest_to_the_oldest(database, acme) -> None:
         ({"created_before": datetime(2020, 1, 1, tzinfo=UTC)}, set()),
     ],
 )
-async def test_filters_narrow_the_list(database, acme, filters, found) -> None:
+async def test_filters_narrow_the_list(
+    database: Database, acme: str, filters: dict[str, Any], found
+) -> None:
     await capture(database, acme, "a")
     await capture(database, acme, "b", run_id="run_2")
     await capture(
@@ -127,6 +131,6 @@ async def test_filters_narrow_the_list(database, acme, filters, found) -> None:
     assert {keys[row.run_id] for row in rows} == found
 
 
-async def test_a_workspace_sees_only_its_own(database, acme) -> None:
+async def test_a_workspace_sees_only_its_own(database: Database, acme: str) -> None:
     await capture(database, acme)
     assert await read(database, "ws_other") == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from starlette.datastructures import Headers
 
@@ -32,7 +34,7 @@ from app.web.accept import acceptable
         (["text/csv, nonsense"], False),
     ],
 )
-def test_json_is_wanted_unless_it_is_left_out(lines, wanted) -> None:
+def test_json_is_wanted_unless_it_is_left_out(lines: list[Any], wanted: bool) -> None:
     headers = Headers(raw=[(b"accept", line.encode()) for line in lines])
     assert acceptable(headers, "application/json") is wanted
 

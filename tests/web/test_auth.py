@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import httpx2
 import pytest
@@ -16,6 +17,7 @@ from app.web import reply
 from app.web.edge import Edge
 from app.web.routing import MEMBER, Call, get, mount, router
 from app.web.throttle import Throttle
+from tests.cast import Cast
 from tests.conftest import Records
 
 
@@ -33,7 +35,9 @@ async def api(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer   "])
-async def test_a_key_opens_in_any_case_of_the_scheme(scheme, api, cast) -> None:
+async def test_a_key_opens_in_any_case_of_the_scheme(
+    scheme: str, api: httpx2.AsyncClient, cast: Cast
+) -> None:
     response = await api.get("/who", headers={"Authorization": f"{scheme} {cast.vic.key}"})
     assert response.json() == {"name": "vic"}
 
@@ -60,14 +64,18 @@ async def test_a_key_opens_in_any_case_of_the_scheme(scheme, api, cast) -> None:
         ["Bearer x.y.z"],
     ],
 )
-async def test_anything_but_one_bearer_is_unauthenticated(values, api, cast) -> None:
+async def test_anything_but_one_bearer_is_unauthenticated(
+    values: list[Any], api: httpx2.AsyncClient, cast: Cast
+) -> None:
     given = [("Authorization", value.format(key=cast.vic.key).encode()) for value in values]
     response = await api.get("/who", headers=given)
     assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
     assert response.headers["www-authenticate"].startswith("Bearer")
 
 
-async def test_a_suspended_workspace_is_locked_out(api, cast, process) -> None:
+async def test_a_suspended_workspace_is_locked_out(
+    api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     async with process.database.write() as db:
         await db.execute(
             "UPDATE workspaces SET suspended = TRUE WHERE id = :id", id=cast.vic.workspace_id
@@ -76,7 +84,9 @@ async def test_a_suspended_workspace_is_locked_out(api, cast, process) -> None:
     assert (response.status_code, response.json()["code"]) == (403, "workspace_suspended")
 
 
-async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records: Records) -> None:
+async def test_the_workspace_is_in_the_log_and_the_key_is_not(
+    api: httpx2.AsyncClient, cast: Cast, records: Records
+) -> None:
     await api.get("/who", headers={"Authorization": f"Bearer {cast.vic.key}"})
     await api.get("/who", headers={"Authorization": "Bearer nonsense"})
     known, unknown = records()
@@ -85,7 +95,9 @@ async def test_the_workspace_is_in_the_log_and_the_key_is_not(api, cast, records
     assert cast.vic.key not in str([known, unknown])
 
 
-async def test_a_plan_is_judged_after_the_role(process: Process, api, cast) -> None:
+async def test_a_plan_is_judged_after_the_role(
+    process: Process, api: httpx2.AsyncClient, cast: Cast
+) -> None:
     async def answer(person) -> tuple[int, str | None]:
         headers = {"Authorization": f"Bearer {person.key}"}
         response = await api.get("/gated", headers=headers)
@@ -100,7 +112,7 @@ async def test_a_plan_is_judged_after_the_role(process: Process, api, cast) -> N
 
 
 async def test_what_the_operator_gives_to_all_counts_when_it_is_more(
-    process: Process, cast
+    process: Process, cast: Cast
 ) -> None:
     generous = replace(process, settings=replace(process.settings, default_plan="enterprise"))
     member = await identity.authenticate(generous, cast.vic.key)

@@ -50,13 +50,13 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> Lookups:
     return Lookups()
 
 
-async def test_too_many_wrong_ones_of_one_address_are_told_to_wait(lookups) -> None:
+async def test_too_many_wrong_ones_of_one_address_are_told_to_wait(lookups: Lookups) -> None:
     codes = [await lookups.code(f"wrong {n}") for n in range(62)]
     assert codes == ["unauthenticated"] * 60 + ["rate_limited"] * 2
     assert await lookups.code("wrong", ELSEWHERE) == "unauthenticated"
 
 
-async def test_a_right_one_works_behind_a_flood_of_wrong_ones(lookups) -> None:
+async def test_a_right_one_works_behind_a_flood_of_wrong_ones(lookups: Lookups) -> None:
     assert await lookups.code("right and known") == "right and known"
     for n in range(60):
         await lookups.code(f"wrong {n}")
@@ -66,7 +66,9 @@ async def test_a_right_one_works_behind_a_flood_of_wrong_ones(lookups) -> None:
     assert {await one for one in flood} == {"rate_limited"}
 
 
-async def test_a_flood_is_looked_up_one_at_a_time_and_no_further_than_its_line(lookups) -> None:
+async def test_a_flood_is_looked_up_one_at_a_time_and_no_further_than_its_line(
+    lookups: Lookups,
+) -> None:
     for n in range(60):
         await lookups.code(f"wrong {n}")
     lookups.most = lookups.made = 0
@@ -75,7 +77,7 @@ async def test_a_flood_is_looked_up_one_at_a_time_and_no_further_than_its_line(l
     assert (lookups.most, lookups.made) == (1, bearers.IN_LINE)
 
 
-async def test_one_that_was_right_and_is_revoked_is_wrong(lookups) -> None:
+async def test_one_that_was_right_and_is_revoked_is_wrong(lookups: Lookups) -> None:
     valid = "right"
 
     async def authenticate() -> str:

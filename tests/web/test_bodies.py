@@ -47,7 +47,7 @@ def fill(budget: Bodies, count: int, *holds: Hold) -> int:
     return taken
 
 
-def test_what_has_begun_may_end_when_nothing_may_begin(budget) -> None:
+def test_what_has_begun_may_end_when_nothing_may_begin(budget: Bodies) -> None:
     first = [hold(f"a{n}", f"ws_{n}") for n in range(80)]
     assert fill(budget, 10, *first) == 40  # half of it
     assert fill(budget, 10, *first[:40]) == 40
@@ -57,18 +57,18 @@ def test_what_has_begun_may_end_when_nothing_may_begin(budget) -> None:
     assert fill(budget, 10, hold("b")) == 1
 
 
-def test_one_address_takes_only_its_share(budget) -> None:
+def test_one_address_takes_only_its_share(budget: Bodies) -> None:
     assert fill(budget, 10, *(hold("greedy", f"ws_{n}") for n in range(80))) == 40 // OF_ONE_ADDRESS
     assert fill(budget, 10, hold("other")) == 1
 
 
-def test_one_workspace_takes_only_its_share_from_however_many_addresses(budget) -> None:
+def test_one_workspace_takes_only_its_share_from_however_many_addresses(budget: Bodies) -> None:
     held = [hold(f"a{n}", "ws_greedy") for n in range(80)]
     assert fill(budget, 10, *held) == 40 // OF_ONE_WORKSPACE
     assert fill(budget, 10, hold("other", "ws_other")) == 1
 
 
-def test_strangers_take_only_their_share_from_however_many_addresses(budget) -> None:
+def test_strangers_take_only_their_share_from_however_many_addresses(budget: Bodies) -> None:
     assert fill(budget, 10, *(hold(f"a{n}") for n in range(80))) == 40 // OF_STRANGERS
     assert fill(budget, 10, hold("a0", "ws_known")) == 1
 
@@ -82,7 +82,9 @@ async def count(request: Request) -> Response:
     return PlainTextResponse(str(len(await request.body())))
 
 
-async def test_bodies_that_are_held_back_are_refused_when_there_are_too_many(monkeypatch) -> None:
+async def test_bodies_that_are_held_back_are_refused_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And only what has arrived counts: who announces much keeps nobody out."""
     monkeypatch.setattr(bodies, "MOST_BYTES", 512 * KIB)
     monkeypatch.setattr(bodies, "SMALL_BYTES", KIB)
@@ -120,7 +122,7 @@ async def test_a_body_that_nobody_reads_takes_nothing() -> None:
     assert ("tidings_body_bytes", "{}") not in app.metrics._gauges
 
 
-async def test_a_small_body_may_always_begin(monkeypatch) -> None:
+async def test_a_small_body_may_always_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MOST_BYTES", 512 * KIB)
     monkeypatch.setattr(bodies, "SMALL_BYTES", KIB)
     app = Edge(

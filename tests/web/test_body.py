@@ -138,7 +138,7 @@ def test_a_body_becomes_its_model() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_where_it_is(value, errors) -> None:
+def test_what_is_wrong_is_said_where_it_is(value: dict[str, Any], errors: list[Any]) -> None:
     assert refused(value) == errors
 
 
@@ -197,7 +197,7 @@ def test_an_answer_does_not_outgrow_its_question() -> None:
 
 
 @pytest.mark.parametrize("literal", ["1.10", "-0", "1E2", "123456789012345678901"])
-def test_free_values_keep_their_literals(literal) -> None:
+def test_free_values_keep_their_literals(literal: str) -> None:
     thing = body.read(Thing, JSON, f'{{"name":"a","free":[{literal}]}}'.encode())
     assert document.dumps(thing.free) == f"[{literal}]".encode()
 
@@ -217,7 +217,7 @@ def test_free_values_keep_their_literals(literal) -> None:
         (rb'{"\udfff":1}', "invalid"),
     ],
 )
-def test_what_is_no_json_object_is_refused(raw, code) -> None:
+def test_what_is_no_json_object_is_refused(raw: bytes, code: str) -> None:
     with pytest.raises(Problem) as caught:
         body.read(Thing, JSON, raw)
     assert caught.value.code == code
@@ -242,7 +242,7 @@ def test_an_empty_body_is_said_to_be_empty() -> None:
         "application/json;x=y",
     ],
 )
-def test_json_is_json_however_it_is_spelled(value) -> None:
+def test_json_is_json_however_it_is_spelled(value: str) -> None:
     body.require_media_type(Headers({"content-type": value}))
 
 
@@ -265,7 +265,7 @@ def test_json_is_json_however_it_is_spelled(value) -> None:
         [("content-type", "application/json"), ("content-encoding", "identity")],
     ],
 )
-def test_anything_else_is_unsupported(lines) -> None:
+def test_anything_else_is_unsupported(lines: list[Any]) -> None:
     raw = [(name.encode(), value.encode()) for name, value in lines]
     with pytest.raises(Problem) as caught:
         body.read(Thing, Headers(raw=raw), b'{"name":"a"}')
@@ -348,7 +348,7 @@ def test_a_patch_may_come_under_its_own_media_type() -> None:
     [{}, {"name": "a"}, {"done": True, "labels": {}}, {"labels": {"y": "2", "x": "1", "z": None}}],
     ids=str,
 )
-def test_a_patch_after_which_nothing_is_different_is_no_change(changes) -> None:
+def test_a_patch_after_which_nothing_is_different_is_no_change(changes: dict[str, Any]) -> None:
     with pytest.raises(body.Unchanged):
         patch(changes)
 
@@ -395,7 +395,7 @@ class Said(Writable):
 @pytest.mark.parametrize(
     "changes", [{"done": 1}, {"nonsense": None}, {"labels": {"x": 1}}], ids=str
 )
-def test_what_changes_nothing_must_be_right_all_the_same(changes) -> None:
+def test_what_changes_nothing_must_be_right_all_the_same(changes: dict[str, Any]) -> None:
     with pytest.raises(Problem):
         patch({"name": "a", **changes})
 
@@ -406,7 +406,7 @@ class Kept(Writable):
 
 
 @pytest.mark.parametrize("secret", [None, "s"])
-def test_what_is_never_read_back_may_always_be_another(secret) -> None:
+def test_what_is_never_read_back_may_always_be_another(secret: str | None) -> None:
     changes = orjson.dumps({"note": None, "secret": secret})
     kept = body.patch(Kept, {"note": None}, JSON, changes)
     assert (kept.secret, kept.model_fields_set) == (secret, {"note", "secret"})
@@ -429,7 +429,7 @@ def test_a_query_becomes_its_model() -> None:
 
 
 @pytest.mark.parametrize("query_string", [b"", b"&", b"&&"])
-def test_nothing_asked_is_everything_by_default(query_string) -> None:
+def test_nothing_asked_is_everything_by_default(query_string: bytes) -> None:
     assert body.query(Search, query_string) == Search()
 
 
@@ -461,7 +461,7 @@ def test_nothing_asked_is_everything_by_default(query_string) -> None:
         (b"a=1&b=2", [("?a", "This parameter is unknown."), ("?b", "This parameter is unknown.")]),
     ],
 )
-def test_what_is_wrong_in_a_query_is_said_by_name(query_string, errors) -> None:
+def test_what_is_wrong_in_a_query_is_said_by_name(query_string: bytes, errors: list[Any]) -> None:
     with pytest.raises(Problem) as caught:
         body.query(Search, query_string)
     assert caught.value.code == "invalid"
@@ -469,7 +469,7 @@ def test_what_is_wrong_in_a_query_is_said_by_name(query_string, errors) -> None:
 
 
 @pytest.mark.parametrize("query_string", [b"a=1&" * 200, b"\xff=1"])
-def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string) -> None:
+def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string: bytes) -> None:
     with pytest.raises(Problem) as caught:
         body.query(Search, query_string)
     assert caught.value.code == "malformed_request"
@@ -485,7 +485,7 @@ def test_a_query_that_cannot_be_taken_apart_is_malformed(query_string) -> None:
         ("2026-01-31T10:00:00 01:00", datetime(2026, 1, 31, 9, tzinfo=UTC)),
     ],
 )
-def test_times_are_rfc_3339(text, moment) -> None:
+def test_times_are_rfc_3339(text: str, moment: datetime) -> None:
     assert read({"name": "a", "at": text}).at == moment
 
 

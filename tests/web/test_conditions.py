@@ -40,12 +40,12 @@ def sent(name: str, *lines: str) -> Headers:
         (['"7'], False),
     ],
 )
-def test_if_match_compares_strongly(lines, matches) -> None:
+def test_if_match_compares_strongly(lines: list[Any], matches: bool) -> None:
     assert conditions.matches(sent("if-match", *lines), conditions.tag(7)) is matches
 
 
 @pytest.mark.parametrize("line", ["*", '"0"', '"7"', ""])
-def test_what_is_not_there_matches_no_if_match(line) -> None:
+def test_what_is_not_there_matches_no_if_match(line: str) -> None:
     assert conditions.matches(sent("if-match", line), None) is False
 
 
@@ -61,7 +61,9 @@ def test_what_is_not_there_matches_no_if_match(line) -> None:
         ("", True, True),
     ],
 )
-def test_if_none_match_bars_a_change_of_what_it_names(line, is_changed, is_made) -> None:
+def test_if_none_match_bars_a_change_of_what_it_names(
+    line: str, is_changed: bool, is_made: bool
+) -> None:
     headers = sent("if-none-match", line)
     assert conditions.matches(headers, conditions.tag(7)) is is_changed
     assert conditions.matches(headers, None) is is_made
@@ -84,7 +86,9 @@ def test_both_conditions_have_to_hold() -> None:
         ('"7."', False),
     ],
 )
-def test_what_is_told_beside_a_revision_does_not_count_for_a_change(line, matches) -> None:
+def test_what_is_told_beside_a_revision_does_not_count_for_a_change(
+    line: str, matches: bool
+) -> None:
     assert conditions.matches(sent("if-match", line), conditions.tag(7)) is matches
 
 
@@ -108,7 +112,7 @@ def test_what_is_told_beside_a_revision_is_part_of_the_tag() -> None:
         ([""], 200),
     ],
 )
-def test_if_none_match_compares_weakly(lines, status) -> None:
+def test_if_none_match_compares_weakly(lines: list[Any], status: int) -> None:
     answer = reply.ok({"name": "Ada"}, revision=7)
     response = conditions.unchanged(sent("if-none-match", *lines), answer)
     assert response.status_code == status

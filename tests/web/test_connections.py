@@ -100,7 +100,7 @@ def addresses(first: int, count: int) -> list[str]:
     return [f"127.0.9.{first + n}" for n in range(count)]
 
 
-async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served) -> None:
+async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served: Served) -> None:
     idle = await connected(served, *addresses(1, 4), says=head("GET", "/quick"))
     assert all([b" 200 " in await client.read() for client in idle])
     silent = await connected(served, *addresses(11, PLACES - 4))
@@ -112,7 +112,9 @@ async def test_at_the_cap_who_has_no_head_makes_room_then_who_is_idle(served) ->
         client.close()
 
 
-async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back(served) -> None:
+async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back(
+    served: Served,
+) -> None:
     served_now = await connected(served, *addresses(1, PLACES), says=head("GET", "/slow"))
     [late] = await connected(served, *addresses(31, 1), says=head("GET", "/quick"))
     answer = await late.read()
@@ -123,7 +125,7 @@ async def test_at_the_cap_who_is_served_stays_and_who_comes_is_told_to_come_back
         client.close()
 
 
-async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served) -> None:
+async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served: Served) -> None:
     served_now = await connected(served, *addresses(1, PLACES), says=head("GET", "/slow"))
     whole = head("POST", "/count", "Content-Length: 20000") + b"x" * 20_000
     [late] = await connected(served, "127.0.9.31", says=whole)
@@ -133,7 +135,9 @@ async def test_at_the_cap_who_is_refused_reads_the_answer_to_its_end(served) -> 
         client.close()
 
 
-async def test_a_shortage_of_descriptors_is_logged_once(served, monkeypatch, caplog) -> None:
+async def test_a_shortage_of_descriptors_is_logged_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(server, "ACCEPT_RETRY_SECONDS", 0.01)
     accept = socket.socket.accept
@@ -154,7 +158,7 @@ async def test_a_shortage_of_descriptors_is_logged_once(served, monkeypatch, cap
     client.close()
 
 
-async def test_at_the_cap_a_body_that_does_not_come_makes_room(served) -> None:
+async def test_at_the_cap_a_body_that_does_not_come_makes_room(served: Served) -> None:
     holding = head("POST", "/count", "Content-Length: 10") + b"x"
     slow_bodies = await connected(served, *addresses(1, PLACES), says=holding)
     [client] = await connected(served, *addresses(41, 1), says=head("GET", "/quick"))
@@ -164,7 +168,7 @@ async def test_at_the_cap_a_body_that_does_not_come_makes_room(served) -> None:
         one.close()
 
 
-async def test_one_address_takes_only_its_share(served) -> None:
+async def test_one_address_takes_only_its_share(served: Served) -> None:
     others = await connected(served, *addresses(1, 2))
     greedy = await connected(served, *["127.0.9.99"] * PLACES)
     assert [await one.is_open() for one in others] == [True, True]
@@ -173,7 +177,7 @@ async def test_one_address_takes_only_its_share(served) -> None:
         one.close()
 
 
-async def test_behind_a_proxy_all_places_are_its(monkeypatch) -> None:
+async def test_behind_a_proxy_all_places_are_its(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST", PLACES)
     stop, listener = asyncio.Event(), server.listen("127.0.0.1", 0)
     settings = wire.settings(TRUSTED_HOPS=1)
@@ -187,7 +191,9 @@ async def test_behind_a_proxy_all_places_are_its(monkeypatch) -> None:
     await task
 
 
-async def test_who_does_not_read_an_answer_is_not_waited_for(monkeypatch) -> None:
+async def test_who_does_not_read_an_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that takes a little now and then would keep TCP itself content."""
     monkeypatch.setitem(connections.LIMITS, "write", 0.5)
     app = Edge(router([Route("/large", large)]), wire.settings())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import UUID
 
 import httpx2
@@ -15,6 +16,7 @@ from starlette.routing import Route
 from app.errors import Problem, Unavailable
 from app.web.edge import Edge, client_address, request_id
 from app.web.routing import router
+from tests.conftest import Records
 from tests.web import wire
 from tests.web.wire import Connection, Served, head
 
@@ -80,7 +82,9 @@ async def connection(served: Served) -> AsyncIterator[Connection]:
 
 
 @pytest.mark.parametrize("path", ["/ignore", "/refuse", "/break_down", "/nowhere", "/ignore/"])
-async def test_every_answer_has_an_id_and_is_neither_stored_nor_sniffed(path, served) -> None:
+async def test_every_answer_has_an_id_and_is_neither_stored_nor_sniffed(
+    path: str, served: Served
+) -> None:
     async with served.client() as client:
         headers = (await client.get(path)).headers
     assert UUID(headers["x-request-id"]).version == 7
@@ -89,12 +93,12 @@ async def test_every_answer_has_an_id_and_is_neither_stored_nor_sniffed(path, se
     assert "server" not in headers
 
 
-async def test_a_handler_may_let_its_answer_be_stored(served) -> None:
+async def test_a_handler_may_let_its_answer_be_stored(served: Served) -> None:
     async with served.client() as client:
         assert (await client.get("/cached")).headers["cache-control"] == "max-age=60"
 
 
-async def test_a_problem_is_answered_with_its_own_members_and_headers(served) -> None:
+async def test_a_problem_is_answered_with_its_own_members_and_headers(served: Served) -> None:
     async with served.client() as client:
         response = await client.get("/refuse", headers={"X-Request-Id": "a" * 20})
     assert response.status_code == 409
@@ -111,7 +115,7 @@ async def test_a_problem_is_answered_with_its_own_members_and_headers(served) ->
     }
 
 
-async def test_what_is_unavailable_says_when_to_come_back(served, records) -> None:
+async def test_what_is_unavailable_says_when_to_come_back(served: Served, records: Records) -> None:
     async with served.client() as client:
         response = await client.get("/unavailable")
     assert (response.status_code, response.headers["retry-after"]) == (503, "2")
@@ -119,14 +123,14 @@ async def test_what_is_unavailable_says_when_to_come_back(served, records) -> No
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/ignore/", "/Ignore", "//ignore", "/ignore%00"])
-async def test_an_unknown_path_is_a_problem_and_never_a_redirect(path, served) -> None:
+async def test_an_unknown_path_is_a_problem_and_never_a_redirect(path: str, served: Served) -> None:
     async with served.client() as client:
         response = await client.get(path)
     assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
 async def test_an_error_nobody_caught_is_answered_and_logged_once_without_locals(
-    served, records
+    served: Served, records: Records
 ) -> None:
     async with served.client() as client:
         response = await client.get("/break_down")
@@ -140,7 +144,9 @@ async def test_an_error_nobody_caught_is_answered_and_logged_once_without_locals
     assert "canary" not in error["exception"]
 
 
-async def test_an_answer_that_breaks_off_is_cut_not_completed(connection, records) -> None:
+async def test_an_answer_that_breaks_off_is_cut_not_completed(
+    connection: Connection, records: Records
+) -> None:
     await connection.send(head("GET", "/break_off"))
     received = await connection.reader.read()
     assert b"first" in received
@@ -176,7 +182,9 @@ def allowances(response: httpx2.Response) -> set[str]:
     ("path", "status"),
     [("/ignore", 200), ("/refuse", 409), ("/break_down", 500), ("/nowhere", 404)],
 )
-async def test_a_listed_site_may_read_every_answer(origin, path, status, shared) -> None:
+async def test_a_listed_site_may_read_every_answer(
+    origin: str, path: str, status: int, shared: httpx2.AsyncClient
+) -> None:
     response = await shared.get(path, headers={"Origin": origin})
     assert response.status_code == status
     assert response.headers["access-control-allow-origin"] == origin
@@ -185,7 +193,7 @@ async def test_a_listed_site_may_read_every_answer(origin, path, status, shared)
     assert response.headers["vary"] == "Origin"
 
 
-async def test_a_preflight_tells_methods_and_headers(shared) -> None:
+async def test_a_preflight_tells_methods_and_headers(shared: httpx2.AsyncClient) -> None:
     headers = {"Origin": SITE, "Access-Control-Request-Method": "PATCH"}
     response = await shared.options("/options", headers=headers)
     assert response.status_code == 204
@@ -212,7 +220,9 @@ async def test_a_preflight_tells_methods_and_headers(shared) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-async def test_no_other_site_is_let_in(origins, method, shared) -> None:
+async def test_no_other_site_is_let_in(
+    origins: list[Any], method: str, shared: httpx2.AsyncClient
+) -> None:
     headers = [("Origin", origin) for origin in origins]
     headers.append(("Access-Control-Request-Method", "GET"))
     response = await shared.request(method, "/options", headers=headers)
@@ -221,12 +231,12 @@ async def test_no_other_site_is_let_in(origins, method, shared) -> None:
     assert response.headers["vary"] == "Origin"
 
 
-async def test_credentials_are_never_asked_for(shared) -> None:
+async def test_credentials_are_never_asked_for(shared: httpx2.AsyncClient) -> None:
     response = await shared.options("/options", headers={"Origin": SITE})
     assert "access-control-allow-credentials" not in response.headers
 
 
-async def test_unless_it_is_set_no_site_is_let_in(served) -> None:
+async def test_unless_it_is_set_no_site_is_let_in(served: Served) -> None:
     async with served.client() as client:
         response = await client.get("/ignore", headers={"Origin": SITE})
     assert allowances(response) == set()
@@ -237,7 +247,7 @@ async def test_unless_it_is_set_no_site_is_let_in(served) -> None:
 
 
 @pytest.mark.parametrize("given", ["a" * 20, "Z9-" * 10, "0" * 200])
-async def test_a_caller_may_choose_the_id(given, served) -> None:
+async def test_a_caller_may_choose_the_id(given: str, served: Served) -> None:
     async with served.client() as client:
         response = await client.get("/ignore", headers={"X-Request-Id": given})
     assert response.headers["x-request-id"] == given
@@ -256,7 +266,7 @@ async def test_a_caller_may_choose_the_id(given, served) -> None:
         [b"a" * 20, b"b" * 20],
     ],
 )
-def test_an_unfit_id_is_replaced_by_a_new_one(given) -> None:
+def test_an_unfit_id_is_replaced_by_a_new_one(given: list[Any]) -> None:
     assert UUID(request_id(given)).version == 7
 
 
@@ -293,18 +303,20 @@ PEER = ("10.0.0.1", 1234)
         (1, [b"\xff" * 10_000], "10.0.0.1"),
     ],
 )
-def test_the_client_is_as_many_hops_away_as_are_trusted(hops, forwarded, expected) -> None:
+def test_the_client_is_as_many_hops_away_as_are_trusted(
+    hops: int, forwarded: list[Any], expected: str
+) -> None:
     assert client_address(PEER, forwarded, hops) == expected
 
 
 @pytest.mark.parametrize(
     ("peer", "expected"), [(("::ffff:9.8.7.6", 1), "9.8.7.6"), (None, "unknown"), (("", 0), "")]
 )
-def test_the_socket_is_believed_when_nothing_else_is(peer, expected) -> None:
+def test_the_socket_is_believed_when_nothing_else_is(peer, expected: str) -> None:
     assert client_address(peer, [], 0) == expected
 
 
-async def test_handlers_see_the_true_address(served) -> None:
+async def test_handlers_see_the_true_address(served: Served) -> None:
     async with served.client() as client:
         response = await client.get("/address", headers={"X-Forwarded-For": "6.6.6.6, 1.2.3.4"})
     assert response.text == "1.2.3.4"
@@ -320,7 +332,9 @@ def chunked(body: bytes, size: int) -> bytes:
 
 @pytest.mark.parametrize(("size", "status"), [(0, 200), (1, 200), (CAP, 200), (CAP + 1, 413)])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-async def test_the_cap_holds_however_a_body_is_framed(size, status, framing, connection) -> None:
+async def test_the_cap_holds_however_a_body_is_framed(
+    size: int, status: int, framing: str, connection: Connection
+) -> None:
     body = b"x" * size
     if framing == "length":
         await connection.send(head("POST", "/count", f"Content-Length: {size}") + body)
@@ -333,12 +347,12 @@ async def test_the_cap_holds_however_a_body_is_framed(size, status, framing, con
     assert (answer.body == str(size).encode()) is (status == 200)
 
 
-async def test_a_body_that_nobody_reads_is_not_judged(connection) -> None:
+async def test_a_body_that_nobody_reads_is_not_judged(connection: Connection) -> None:
     await connection.send(head("POST", "/ignore", f"Content-Length: {CAP * 2}") + b"x" * CAP * 2)
     assert (await connection.answer()).status == 200
 
 
-async def test_an_absurd_length_is_refused_at_once(connection) -> None:
+async def test_an_absurd_length_is_refused_at_once(connection: Connection) -> None:
     await connection.send(
         head("POST", "/count", "Content-Length: 99999999999", "Expect: 100-continue")
     )
@@ -346,7 +360,9 @@ async def test_an_absurd_length_is_refused_at_once(connection) -> None:
     assert await connection.is_closed()
 
 
-async def test_a_client_that_asks_may_continue_once_its_body_is_wanted(connection) -> None:
+async def test_a_client_that_asks_may_continue_once_its_body_is_wanted(
+    connection: Connection,
+) -> None:
     await connection.send(head("POST", "/count", "Content-Length: 5", "Expect: 100-continue"))
     assert (await connection.answer()).status == 100
     await connection.send(b"hello")
@@ -358,7 +374,7 @@ async def test_a_client_that_asks_may_continue_once_its_body_is_wanted(connectio
     ("path", "length", "status"), [("/count", CAP + 1, 413), ("/nowhere", 5, 404)]
 )
 async def test_a_client_that_asks_is_refused_before_it_sends(
-    path, length, status, connection
+    path: str, length: int, status: int, connection: Connection
 ) -> None:
     await connection.send(head("POST", path, f"Content-Length: {length}", "Expect: 100-continue"))
     assert (await connection.answer()).status == status  # the first answer, and no 100 before it
@@ -366,7 +382,7 @@ async def test_a_client_that_asks_is_refused_before_it_sends(
 
 @pytest.mark.parametrize("path", ["/count", "/nowhere"])
 async def test_a_client_that_sends_all_before_it_listens_still_hears_the_answer(
-    path, connection
+    path: str, connection: Connection
 ) -> None:
     # More than every buffer on the way holds: without a reader the sender would block, and a
     # server that closed on it would reset the connection.
@@ -374,13 +390,13 @@ async def test_a_client_that_sends_all_before_it_listens_still_hears_the_answer(
     assert (await connection.answer()).status == (404 if path == "/nowhere" else 413)
 
 
-async def test_a_refused_body_does_not_cost_the_connection(connection) -> None:
+async def test_a_refused_body_does_not_cost_the_connection(connection: Connection) -> None:
     for _ in range(3):
         await connection.send(head("POST", "/nowhere", "Content-Length: 5") + b"hello")
         assert (await connection.answer()).status == 404
 
 
-async def test_a_body_must_arrive_in_time(connection) -> None:
+async def test_a_body_must_arrive_in_time(connection: Connection) -> None:
     await connection.send(head("POST", "/count", "Content-Length: 5") + b"he")
     answer = await connection.answer()
     assert answer.status == 408
@@ -388,7 +404,7 @@ async def test_a_body_must_arrive_in_time(connection) -> None:
     assert await connection.is_closed()
 
 
-async def test_dripping_does_not_buy_a_body_time(connection) -> None:
+async def test_dripping_does_not_buy_a_body_time(connection: Connection) -> None:
     await connection.send(head("POST", "/count", f"Content-Length: {CAP}"))
     answer = asyncio.create_task(connection.answer())
     while not answer.done():
@@ -397,7 +413,7 @@ async def test_dripping_does_not_buy_a_body_time(connection) -> None:
     assert answer.result().status == 408
 
 
-async def test_a_client_that_leaves_is_no_error_of_ours(served, records) -> None:
+async def test_a_client_that_leaves_is_no_error_of_ours(served: Served, records: Records) -> None:
     read = []
 
     async def never_finished(request: Request) -> Response:
@@ -434,20 +450,20 @@ async def test_a_client_that_leaves_is_no_error_of_ours(served, records) -> None
     ],
 )
 async def test_an_ambiguous_request_is_refused_and_its_connection_closed(
-    request_bytes, connection
+    request_bytes, connection: Connection
 ) -> None:
     await connection.send(request_bytes)
     assert (await connection.answer()).status == 400
     assert await connection.is_closed()
 
 
-async def test_a_head_of_70_kilobytes_is_refused(connection) -> None:
+async def test_a_head_of_70_kilobytes_is_refused(connection: Connection) -> None:
     await connection.send(head("GET", "/ignore", "X-Long: " + "x" * 70_000))
     assert (await connection.answer()).status in (400, 431)
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "tidings/9", "websocket", "WebSocket"])
-async def test_an_upgrade_is_ignored(protocol, connection) -> None:
+async def test_an_upgrade_is_ignored(protocol: str, connection: Connection) -> None:
     await connection.send(
         head("GET", "/ignore", "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}")
     )
@@ -455,7 +471,7 @@ async def test_an_upgrade_is_ignored(protocol, connection) -> None:
 
 
 @pytest.mark.parametrize("method", ["get", "Get", "pOST"])
-async def test_methods_are_case_sensitive(method, connection) -> None:
+async def test_methods_are_case_sensitive(method: str, connection: Connection) -> None:
     """RFC 9110 §9.1."""
     await connection.send(head(method, "/ignore"))
     answer = await connection.answer()
@@ -463,7 +479,7 @@ async def test_methods_are_case_sensitive(method, connection) -> None:
     assert b'"not_implemented"' in answer.body
 
 
-async def test_http_1_0_knows_no_transfer_encoding(connection) -> None:
+async def test_http_1_0_knows_no_transfer_encoding(connection: Connection) -> None:
     """RFC 9112 §6.1: the framing is at fault."""
     asked = head("POST", "/count", "Transfer-Encoding: chunked").replace(b"HTTP/1.1", b"HTTP/1.0")
     await connection.send(asked + b"1\r\nx\r\n0\r\n\r\n")
@@ -471,7 +487,7 @@ async def test_http_1_0_knows_no_transfer_encoding(connection) -> None:
     assert (answer.status, answer.headers["connection"]) == (400, "close")
 
 
-async def test_pipelined_requests_are_answered_in_order(connection) -> None:
+async def test_pipelined_requests_are_answered_in_order(connection: Connection) -> None:
     bodies = [b"x" * size for size in range(1, 21)]
     await connection.send(
         b"".join(head("POST", "/count", f"Content-Length: {len(body)}") + body for body in bodies)
@@ -491,13 +507,15 @@ async def test_a_service_on_https_is_never_asked_in_the_clear_again() -> None:
 
 
 @pytest.mark.parametrize("target", ["http://evil.test/ignore", "HTTPS://evil.test:1/ignore?a=/b"])
-async def test_an_absolute_target_names_the_same_as_its_path(target, connection) -> None:
+async def test_an_absolute_target_names_the_same_as_its_path(
+    target: str, connection: Connection
+) -> None:
     """RFC 9112 §3.2.2."""
     await connection.send(head("GET", target))
     assert (await connection.answer()).body == b"ignored"
 
 
-async def test_http_1_0_needs_no_host(connection) -> None:
+async def test_http_1_0_needs_no_host(connection: Connection) -> None:
     await connection.send(b"GET /ignore HTTP/1.0\r\n\r\n")
     assert (await connection.answer()).status == 200
 
@@ -505,7 +523,7 @@ async def test_http_1_0_needs_no_host(connection) -> None:
 # --- the log --------------------------------------------------------------------------------------
 
 
-async def test_every_request_is_one_line(served, records) -> None:
+async def test_every_request_is_one_line(served: Served, records: Records) -> None:
     async with served.client() as client:
         response = await client.get(
             "/ignore?api_key=td_live_canary", headers={"X-Forwarded-For": "1.2.3.4"}
@@ -537,7 +555,9 @@ async def test_every_request_is_one_line(served, records) -> None:
         ("/contacts/con_01jd0000000000000000000000", "/contacts/con_01jd0000000000000000000000"),
     ],
 )
-async def test_a_token_in_a_path_is_not_logged(path, logged, served, records) -> None:
+async def test_a_token_in_a_path_is_not_logged(
+    path: str, logged: str, served: Served, records: Records
+) -> None:
     async with served.client() as client:
         await client.post(path)
     assert [line["path"] for line in records()] == [logged]

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import Any, Literal
 
 import openapi_spec_validator
@@ -38,11 +39,11 @@ def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 # --- of the whole API -----------------------------------------------------------------------------
 
 
-def test_it_is_valid(document) -> None:
+def test_it_is_valid(document: dict[str, Any]) -> None:
     openapi_spec_validator.validate(document)
 
 
-def test_every_route_is_in_it_and_nothing_else(document) -> None:
+def test_every_route_is_in_it_and_nothing_else(document: dict[str, Any]) -> None:
     found = operations(document)
     assert sorted(found) == sorted(f"{one.method} {naming.path_of(one)}" for one in EVERY)
 
@@ -56,22 +57,22 @@ def test_what_a_route_raises_has_a_status() -> None:
     assert unknown == set()
 
 
-def test_operations_have_names_of_their_own_in_plain_words(document) -> None:
+def test_operations_have_names_of_their_own_in_plain_words(document: dict[str, Any]) -> None:
     ids = Counter(operation["operationId"] for operation in operations(document).values())
     assert [id for id, times in ids.items() if times > 1] == []
     assert [id for id in ids if not re.fullmatch(r"[a-z]+([A-Z][a-z0-9]*)*", id)] == []
 
 
-def test_models_have_plain_names(document) -> None:
+def test_models_have_plain_names(document: dict[str, Any]) -> None:
     names = document["components"]["schemas"]
     assert [name for name in names if not re.fullmatch(r"([A-Z][a-z0-9]*)+", name)] == []
 
 
-def test_no_description_speaks_of_our_own_files(document) -> None:
+def test_no_description_speaks_of_our_own_files(document: dict[str, Any]) -> None:
     assert re.findall(r"\b\w+\.py\b", str(document)) == []
 
 
-def test_every_example_is_what_its_schema_says(document) -> None:
+def test_every_example_is_what_its_schema_says(document: dict[str, Any]) -> None:
     for name, media in examples(document):
         conformance.check(media["schema"], media["example"], f"the example of {name}")
 
@@ -105,7 +106,7 @@ KEYWORDS = {
 }
 
 
-def test_schemas_are_written_in_words_that_their_readers_know(document) -> None:
+def test_schemas_are_written_in_words_that_their_readers_know(document: dict[str, Any]) -> None:
     found = operations(document).values()
     parameters = [one["schema"] for each in found for one in each.get("parameters", ())]
     schemas = [*document["components"]["schemas"].values(), *parameters]
@@ -123,7 +124,7 @@ def keywords(schema: Any) -> Iterator[str]:
         yield from keywords(inner)
 
 
-def test_every_parameter_of_a_query_says_what_it_is(document) -> None:
+def test_every_parameter_of_a_query_says_what_it_is(document: dict[str, Any]) -> None:
     silent = {
         f"{name} ?{one['name']}"
         for name, operation in operations(document).items()
@@ -133,13 +134,13 @@ def test_every_parameter_of_a_query_says_what_it_is(document) -> None:
     assert silent == set()
 
 
-def test_the_bounds_of_a_page_are_told(document) -> None:
+def test_the_bounds_of_a_page_are_told(document: dict[str, Any]) -> None:
     parameters = operations(document)["GET /contacts"]["parameters"]
     [limit] = [one["schema"] for one in parameters if one["name"] == "limit"]
     assert limit == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}
 
 
-def test_what_a_contact_holds_is_told(document) -> None:
+def test_what_a_contact_holds_is_told(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for name in ("WritableContact", "ContactPatch"):
         payload = {"$ref": f"#/components/schemas/{name}"}
@@ -168,7 +169,7 @@ def test_what_a_contact_holds_is_told(document) -> None:
                 conformance.check(payload, body, name)
 
 
-def test_it_says_who_may(document) -> None:
+def test_it_says_who_may(document: dict[str, Any]) -> None:
     found = operations(document)
     assert found["GET /healthz"]["security"] == []
     assert found["GET /healthz"]["x-permission"] == PUBLIC
@@ -328,7 +329,7 @@ def test_an_operation_is_called_by_its_path(endpoint: Endpoint, id: str) -> None
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_the_page_tells_every_operation_and_model(document) -> None:
+def test_the_page_tells_every_operation_and_model(document: dict[str, Any]) -> None:
     page = reference.page(document)
     for operation in operations(document).values():
         assert f'<article id="{operation["operationId"]}"' in page
@@ -339,7 +340,7 @@ def test_the_page_tells_every_operation_and_model(document) -> None:
         assert f'href="#{item["post"]["operationId"]}">{type}</a>' in page
 
 
-def test_the_page_tells_what_each_step_and_node_may_say(document) -> None:
+def test_the_page_tells_what_each_step_and_node_may_say(document: dict[str, Any]) -> None:
     page = reference.page(document)
     for kind in NODES.values():
         assert escape(kind.about).replace("`", "") in re.sub("</?code>", "", page)
@@ -350,7 +351,7 @@ def test_the_page_tells_what_each_step_and_node_may_say(document) -> None:
     assert "anything" not in step
 
 
-def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document) -> None:
+def test_the_page_fetches_nothing_and_links_only_to_what_is_there(document: dict[str, Any]) -> None:
     page = reference.page(document)
     assert re.findall(r"(?:src|@import|url\()", page) == []
     links = set(re.findall(r'href="([^"]*)"', page)) - {"data:,"}
@@ -374,6 +375,6 @@ def test_what_it_says_is_text() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code> <b>&lt;i&gt;</b>" in page
 
 
-def test_a_curl_can_be_pasted(tmp_path) -> None:
+def test_a_curl_can_be_pasted(tmp_path: Path) -> None:
     """Whatever stands in the body, a shell takes it for what it is."""
     assert reference.quoted("it's $HOME `id` \\") == "'it'\\''s $HOME `id` \\'"

@@ -26,7 +26,7 @@ from app.web.packing import packed
         ("identity", False),
     ],
 )
-def test_only_who_takes_gzip_gets_it(accepted, is_packed) -> None:
+def test_only_who_takes_gzip_gets_it(accepted: str, is_packed: bool) -> None:
     response = Response(b"tea" * 1_000, headers={"ETag": '"abc"'})
     found = packed(Headers({"accept-encoding": accepted}), response)
     assert found.headers["vary"] == "Accept-Encoding"

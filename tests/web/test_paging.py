@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import get_args
+from collections.abc import AsyncIterator, Callable
+from typing import Any, get_args
 
 import httpx2
 import pytest
@@ -58,7 +58,9 @@ async def listed(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8, 200])
-async def test_the_pages_together_are_the_list(limit, api, cast) -> None:
+async def test_the_pages_together_are_the_list(
+    limit: int, api: httpx2.AsyncClient, cast: Cast
+) -> None:
     seen: list[str] = []
     query = {"limit": str(limit)}
     while True:
@@ -71,13 +73,13 @@ async def test_the_pages_together_are_the_list(limit, api, cast) -> None:
     assert seen == [row["id"] for row in ROWS]
 
 
-async def test_a_page_may_change_its_size_on_the_way(api, cast) -> None:
+async def test_a_page_may_change_its_size_on_the_way(api: httpx2.AsyncClient, cast: Cast) -> None:
     first = (await listed(api, cast.vic, "/contacts", limit="2")).json()
     rest = (await listed(api, cast.vic, "/contacts", cursor=first["nextCursor"])).json()
     assert first["data"] + rest["data"] == [row["id"] for row in ROWS]
 
 
-async def test_a_cursor_is_good_for_its_own_list_only(api, cast: Cast) -> None:
+async def test_a_cursor_is_good_for_its_own_list_only(api: httpx2.AsyncClient, cast: Cast) -> None:
     own = {"limit": "2", "tag": "vip", "createdAfter": "2026-01-01T00:00:00Z"}
     page = (await listed(api, cast.vic, "/contacts", **own)).json()
     cursor = page["nextCursor"]
@@ -110,7 +112,9 @@ async def test_a_cursor_is_good_for_its_own_list_only(api, cast: Cast) -> None:
         lambda _: "con_01jd0000000000000000000000",
     ],
 )
-async def test_a_spoiled_cursor_is_refused(spoil, api, cast) -> None:
+async def test_a_spoiled_cursor_is_refused(
+    spoil: Callable[..., Any], api: httpx2.AsyncClient, cast: Cast
+) -> None:
     cursor = (await listed(api, cast.vic, "/contacts", limit="2")).json()["nextCursor"]
     response = await listed(api, cast.vic, "/contacts", cursor=spoil(cursor))
     assert response.status_code == 422
@@ -120,7 +124,9 @@ async def test_a_spoiled_cursor_is_refused(spoil, api, cast) -> None:
 @pytest.mark.parametrize(
     "limit", ["0", "201", "-1", "1_0", "٣", "1e1", "1" + "0" * 9, " 1", "+1", "1.0", "", "x"]
 )
-async def test_a_limit_is_1_to_200_in_plain_digits(limit, api, cast) -> None:
+async def test_a_limit_is_1_to_200_in_plain_digits(
+    limit: str, api: httpx2.AsyncClient, cast: Cast
+) -> None:
     response = await listed(api, cast.vic, "/contacts", limit=limit)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "?limit"
@@ -164,7 +170,7 @@ def test_every_list_comes_in_pages_and_is_filtered_by_the_times_that_it_shows(pa
     assert asked == wanted
 
 
-async def test_filters_are_what_was_asked_for_by_name(api, cast) -> None:
+async def test_filters_are_what_was_asked_for_by_name(api: httpx2.AsyncClient, cast: Cast) -> None:
     query = {"limit": "3", "tag": "vip"}
     page = (await listed(api, cast.vic, "/filters", **query)).json()
     assert page["data"] == [{"tag": "vip"}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import orjson
 import pytest
@@ -29,7 +30,9 @@ from app.web import reply
         (reply.page([], None), 200, {}, b'{"data":[],"nextCursor":null}'),
     ],
 )
-def test_an_answer_is_json(response: Response, status, headers, body) -> None:
+def test_an_answer_is_json(
+    response: Response, status: int, headers: dict[str, Any], body: bytes
+) -> None:
     assert (response.status_code, response.body) == (status, body)
     assert dict(response.headers) == {
         "content-type": "application/json",
@@ -50,7 +53,7 @@ def test_times_are_utc_with_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("literal", [b"1.10", b"-0", b"1E400", b"123456789012345678901"])
-def test_numbers_go_out_as_they_came(literal) -> None:
+def test_numbers_go_out_as_they_came(literal: bytes) -> None:
     stored = document.parse(b'{"n":' + literal + b"}")
     assert reply.ok(stored).body == b'{"n":' + literal + b"}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import httpx2
 import pytest
@@ -212,7 +213,7 @@ async def name_of(process: Process, person: Person) -> str:
     ],
 )
 async def test_the_permission_beside_the_path_is_needed(
-    path, method, person, status, api, cast
+    path: str, method: str, person: str, status: int, api: httpx2.AsyncClient, cast: Cast
 ) -> None:
     response = await api.request(
         method, path, headers=bearer(getattr(cast, person)), json={"name": "New"}
@@ -222,7 +223,9 @@ async def test_the_permission_beside_the_path_is_needed(
         assert response.json()["code"] == "forbidden"
 
 
-async def test_a_super_admin_must_be_signed_in_as_such(api, cast: Cast, process: Process) -> None:
+async def test_a_super_admin_must_be_signed_in_as_such(
+    api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     token = await headers_of(process, cast.olivia)
     assert (await api.get("/admin/1", headers=token)).status_code == 403
     async with process.database.write() as db:
@@ -231,7 +234,7 @@ async def test_a_super_admin_must_be_signed_in_as_such(api, cast: Cast, process:
     assert (await api.get("/admin/1", headers=bearer(cast.olivia))).status_code == 403
 
 
-async def test_a_refusal_names_what_is_missing(api, cast) -> None:
+async def test_a_refusal_names_what_is_missing(api: httpx2.AsyncClient, cast: Cast) -> None:
     response = await api.patch("/contacts/1", headers=bearer(cast.vic), json={"name": "New"})
     assert (
         response.json()["detail"]
@@ -259,7 +262,7 @@ async def test_who_may_no_longer_do_it_when_a_slow_body_ends_does_nothing(
 
 
 async def test_a_slow_body_of_somebody_who_still_may_is_read(
-    api, cast: Cast, process: Process
+    api: httpx2.AsyncClient, cast: Cast, process: Process
 ) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield b'{"name":'
@@ -271,7 +274,9 @@ async def test_a_slow_body_of_somebody_who_still_may_is_read(
     assert await name_of(process, cast.ed) == "New"
 
 
-async def test_who_calls_is_settled_before_the_body_is_read(api, cast, process) -> None:
+async def test_who_calls_is_settled_before_the_body_is_read(
+    api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     too_large = b"x" * (process.settings.max_body_bytes + 1)
     assert (await api.patch("/contacts/1", content=too_large)).status_code == 401
     by_viewer = await api.patch("/contacts/1", content=too_large, headers=bearer(cast.vic))
@@ -283,17 +288,19 @@ async def test_who_calls_is_settled_before_the_body_is_read(api, cast, process) 
 # --- what the handler gets ------------------------------------------------------------------------
 
 
-async def test_a_handler_sees_its_caller_and_its_path(api, cast) -> None:
+async def test_a_handler_sees_its_caller_and_its_path(api: httpx2.AsyncClient, cast: Cast) -> None:
     response = await api.get("/contacts/con_1", headers=bearer(cast.vic))
     assert response.json() == {"role": "viewer", "client": "9.8.7.6", "id": "con_1"}
 
 
-async def test_a_public_route_has_a_body_but_no_member(api) -> None:
+async def test_a_public_route_has_a_body_but_no_member(api: httpx2.AsyncClient) -> None:
     response = await api.post("/nobody", content=b"hello")
     assert response.json() == {"member": "a PUBLIC route knows no member", "body": 5}
 
 
-async def test_a_route_without_transaction_reads_the_body_when_it_wants(api) -> None:
+async def test_a_route_without_transaction_reads_the_body_when_it_wants(
+    api: httpx2.AsyncClient,
+) -> None:
     response = await api.post("/late", content=b"hello")
     assert response.json() == {
         "before": "a tx=None route has to await receive_body() first",
@@ -302,7 +309,9 @@ async def test_a_route_without_transaction_reads_the_body_when_it_wants(api) -> 
     }
 
 
-async def test_a_body_that_is_not_wanted_is_not_judged(api, process) -> None:
+async def test_a_body_that_is_not_wanted_is_not_judged(
+    api: httpx2.AsyncClient, process: Process
+) -> None:
     too_large = b"x" * (process.settings.max_body_bytes + 1)
     refused = await api.post("/late", content=too_large, headers={"X-Refuse": "yes"})
     assert refused.status_code == 404
@@ -320,7 +329,13 @@ async def test_a_body_that_is_not_wanted_is_not_judged(api, process) -> None:
     ],
 )
 async def test_a_body_that_no_handler_reads_is_refused(
-    method, sent, media_type, code, pointer, api, cast
+    method: str,
+    sent: bytes,
+    media_type: str,
+    code: str,
+    pointer: str | None,
+    api: httpx2.AsyncClient,
+    cast: Cast,
 ) -> None:
     headers = {**bearer(cast.vic), "Content-Type": media_type}
     path = "/match" if method == "DELETE" else "/tagged"
@@ -331,7 +346,9 @@ async def test_a_body_that_no_handler_reads_is_refused(
 
 
 @pytest.mark.parametrize("sent", [b"", b"{}"])
-async def test_nothing_can_be_sent_as_an_empty_object(sent, api, cast) -> None:
+async def test_nothing_can_be_sent_as_an_empty_object(
+    sent: bytes, api: httpx2.AsyncClient, cast: Cast
+) -> None:
     assert (await api.post("/tagged", headers=bearer(cast.vic), content=sent)).status_code == 200
 
 
@@ -353,7 +370,9 @@ async def test_whatever_takes_no_body_says_so(cast: Cast) -> None:
 # --- transactions ---------------------------------------------------------------------------------
 
 
-async def test_a_write_is_committed_before_it_is_answered(api, cast, process) -> None:
+async def test_a_write_is_committed_before_it_is_answered(
+    api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     response = await api.patch("/contacts/1", headers=bearer(cast.ed), json={"name": "New"})
     assert response.status_code == 204
     assert await name_of(process, cast.ed) == "New"
@@ -363,13 +382,17 @@ async def test_a_write_is_committed_before_it_is_answered(api, cast, process) ->
     ("path", "status"),
     [("/contacts/refused", 409), ("/contacts/1?dry_run=true", 422)],
 )
-async def test_a_refused_write_leaves_nothing(path, status, api, cast, process) -> None:
+async def test_a_refused_write_leaves_nothing(
+    path: str, status: int, api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     response = await api.patch(path, headers=bearer(cast.ed), json={"name": "New"})
     assert response.status_code == status
     assert await name_of(process, cast.ed) == "Acme"
 
 
-async def test_a_duplicate_that_nobody_explains_is_still_a_conflict(api, cast) -> None:
+async def test_a_duplicate_that_nobody_explains_is_still_a_conflict(
+    api: httpx2.AsyncClient, cast: Cast
+) -> None:
     response = await api.post("/twins", headers=bearer(cast.ed))
     assert (response.status_code, response.json()["code"]) == (409, "conflict")
 
@@ -377,30 +400,32 @@ async def test_a_duplicate_that_nobody_explains_is_still_a_conflict(api, cast) -
 # --- queries, methods, preconditions --------------------------------------------------------------
 
 
-async def test_a_parameter_that_no_handler_reads_is_refused(api, cast) -> None:
+async def test_a_parameter_that_no_handler_reads_is_refused(
+    api: httpx2.AsyncClient, cast: Cast
+) -> None:
     response = await api.get("/contacts/1?colour=red&size=9", headers=bearer(cast.vic))
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == ["?colour", "?size"]
 
 
-async def test_a_parameter_that_a_handler_reads_is_not(api, cast) -> None:
+async def test_a_parameter_that_a_handler_reads_is_not(api: httpx2.AsyncClient, cast: Cast) -> None:
     response = await api.get("/paint?colour=red", headers=bearer(cast.vic))
     assert response.json() == {"colour": "red"}
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "TRACE", "BREW"])
-async def test_a_wrong_method_is_told_the_right_ones(method, api) -> None:
+async def test_a_wrong_method_is_told_the_right_ones(method: str, api: httpx2.AsyncClient) -> None:
     response = await api.request(method, "/contacts/1")
     assert (response.status_code, response.json()["code"]) == (405, "method_not_allowed")
     assert response.headers["allow"] == "GET, PATCH, HEAD"
 
 
-async def test_options_lists_the_methods(api) -> None:
+async def test_options_lists_the_methods(api: httpx2.AsyncClient) -> None:
     response = await api.options("/late")
     assert (response.status_code, response.headers["allow"]) == (204, "POST")
 
 
-async def test_head_is_get(api, cast) -> None:
+async def test_head_is_get(api: httpx2.AsyncClient, cast: Cast) -> None:
     response = await api.head("/contacts/1", headers=bearer(cast.vic))
     assert response.status_code == 200
     assert int(response.headers["content-length"]) > 0
@@ -419,13 +444,17 @@ async def test_head_is_get(api, cast) -> None:
         ("", 412),
     ],
 )
-async def test_if_match_names_the_revision_that_is_meant(wanted, status, api, cast) -> None:
+async def test_if_match_names_the_revision_that_is_meant(
+    wanted: str | None, status: int, api: httpx2.AsyncClient, cast: Cast
+) -> None:
     given = {} if wanted is None else {"If-Match": wanted}
     response = await api.delete("/match", headers={**bearer(cast.vic), **given})
     assert response.status_code == status
 
 
-async def test_if_match_on_what_has_no_revision_is_not_passed_over(api, cast, process) -> None:
+async def test_if_match_on_what_has_no_revision_is_not_passed_over(
+    api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     """A condition that nobody judged must not count as met."""
     headers = {**bearer(cast.ed), "If-Match": '"1"'}
     response = await api.patch("/contacts/1", headers=headers, json={"name": "New"})
@@ -441,7 +470,7 @@ async def test_if_match_on_what_has_no_revision_is_not_passed_over(api, cast, pr
     ("held", "status"), [('"7"', 304), ('W/"6", W/"7"', 304), ("*", 304), ('"6"', 200)]
 )
 async def test_what_the_caller_has_already_is_not_sent_again(
-    method, held, status, api, cast
+    method: str, held: str, status: int, api: httpx2.AsyncClient, cast: Cast
 ) -> None:
     headers = {**bearer(cast.vic), "If-None-Match": held}
     response = await api.request(method, "/tagged", headers=headers)
@@ -451,7 +480,7 @@ async def test_what_the_caller_has_already_is_not_sent_again(
         assert "content-type" not in response.headers
 
 
-async def test_if_none_match_is_for_reading(api, cast) -> None:
+async def test_if_none_match_is_for_reading(api: httpx2.AsyncClient, cast: Cast) -> None:
     headers = {**bearer(cast.vic), "If-None-Match": '"7"'}
     assert (await api.post("/tagged", headers=headers)).status_code == 200
 
@@ -460,7 +489,9 @@ async def test_if_none_match_is_for_reading(api, cast) -> None:
 
 
 @pytest.mark.parametrize("path", ["/renamed", "/concluded"])
-async def test_who_leaves_json_out_is_refused_and_nothing_is_done(path, api, cast, process) -> None:
+async def test_who_leaves_json_out_is_refused_and_nothing_is_done(
+    path: str, api: httpx2.AsyncClient, cast: Cast, process: Process
+) -> None:
     headers = {**bearer(cast.ed), "Accept": "text/html"}
     response = await api.post(path, headers=headers, json={"name": "New"})
     assert (response.status_code, response.json()["code"]) == (406, "not_acceptable")
@@ -473,12 +504,14 @@ async def test_who_leaves_json_out_is_refused_and_nothing_is_done(path, api, cas
     assert await name_of(process, cast.ed) == "New"
 
 
-async def test_an_answer_without_a_body_suits_everybody(api, cast) -> None:
+async def test_an_answer_without_a_body_suits_everybody(
+    api: httpx2.AsyncClient, cast: Cast
+) -> None:
     headers = {**bearer(cast.vic), "Accept": "image/png"}
     assert (await api.delete("/match", headers=headers)).status_code == 204
 
 
-async def test_strangers_take_what_they_get(api) -> None:
+async def test_strangers_take_what_they_get(api: httpx2.AsyncClient) -> None:
     """A sender of webhooks, or a probe, may say what it likes."""
     assert (await api.post("/nobody", headers={"Accept": "image/png"})).status_code == 200
 
@@ -486,7 +519,9 @@ async def test_strangers_take_what_they_get(api) -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-async def test_a_key_and_a_session_have_600_requests_a_minute_each(process, cast) -> None:
+async def test_a_key_and_a_session_have_600_requests_a_minute_each(
+    process: Process, cast: Cast
+) -> None:
     throttle = Throttle(None)
     key_id = await via_id(process, bearer(cast.vic))
     for _ in range(API.amount - 1):
@@ -503,7 +538,7 @@ async def test_a_key_and_a_session_have_600_requests_a_minute_each(process, cast
             assert (await api.get("/anybody/1", headers=other)).status_code == 200
 
 
-async def test_every_answer_to_a_bearer_says_what_is_left(process, cast) -> None:
+async def test_every_answer_to_a_bearer_says_what_is_left(process: Process, cast: Cast) -> None:
     async def stumble(_call: Call) -> Response:
         raise RuntimeError("on purpose")
 
@@ -529,7 +564,9 @@ async def test_every_answer_to_a_bearer_says_what_is_left(process, cast) -> None
             assert "ratelimit" not in stranger.headers
 
 
-async def test_what_a_role_may_not_counts_and_what_nobody_sent_does_not(process, cast) -> None:
+async def test_what_a_role_may_not_counts_and_what_nobody_sent_does_not(
+    process: Process, cast: Cast
+) -> None:
     throttle = Throttle(None)
     key_id = await via_id(process, bearer(cast.vic))
     for _ in range(API.amount - 1):
@@ -572,7 +609,7 @@ async def endless(_call: Call) -> Response:
     ],
 )
 async def test_a_table_in_which_an_endpoint_cannot_be_reached_is_refused(
-    endpoints, complaint, process
+    endpoints: list[Any], complaint: str, process: Process
 ) -> None:
     with pytest.raises(ValueError, match=r"twice|hides") as refused:
         mount(endpoints, process, Throttle(None))
@@ -589,14 +626,16 @@ async def test_a_table_in_which_an_endpoint_cannot_be_reached_is_refused(
         (delete, "DELETE", "write"),
     ],
 )
-def test_reading_is_what_get_does_and_the_others_write(make, method, tx) -> None:
+def test_reading_is_what_get_does_and_the_others_write(make, method: str, tx: str) -> None:
     assert make("/a", endless, can=PUBLIC) == Endpoint(method, "/a", endless, PUBLIC, tx)
 
 
 # --- what the table says ----------------------------------------------------------------------
 
 
-async def test_a_handler_gets_what_its_route_says_that_it_takes(process, cast) -> None:
+async def test_a_handler_gets_what_its_route_says_that_it_takes(
+    process: Process, cast: Cast
+) -> None:
     async def undeclared(call: Call) -> Response:
         listed = []
         for ask in (call.read, call.query):
@@ -614,14 +653,18 @@ async def test_a_handler_gets_what_its_route_says_that_it_takes(process, cast) -
     ]
 
 
-async def test_a_route_that_concludes_has_to_call_conclude(api, cast, records: Records) -> None:
+async def test_a_route_that_concludes_has_to_call_conclude(
+    api: httpx2.AsyncClient, cast: Cast, records: Records
+) -> None:
     """Or the key of a request would be ignored without a word."""
     response = await api.post("/forgetful", headers=bearer(cast.vic))
     assert (response.status_code, response.json()["code"]) == (500, "internal")
     assert "and does not call conclude()" in str(records())
 
 
-async def test_a_query_is_judged_before_anything_is_looked_up(api, cast) -> None:
+async def test_a_query_is_judged_before_anything_is_looked_up(
+    api: httpx2.AsyncClient, cast: Cast
+) -> None:
     response = await api.get("/contacts/1?colour=red", headers=bearer(cast.vic))
     assert response.json()["code"] == "invalid"
     assert (await api.post("/nobody?utm_source=mail", content=b"")).status_code == 200

@@ -17,6 +17,7 @@ from app.config.settings import ConfigError
 from app.web import connections, server
 from app.web.edge import Edge
 from app.web.routing import router
+from tests.conftest import Records
 from tests.web.program import process_id
 from tests.web.wire import Served, head, serving, settings
 
@@ -115,7 +116,7 @@ async def ask_twice_and_stay(served: Served) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel cannot do it")
-async def test_a_client_that_stops_reading_does_not_hold_us(records) -> None:
+async def test_a_client_that_stops_reading_does_not_hold_us(records: Records) -> None:
     ended = asyncio.Event()
     edge = Edge(router([Route("/", flood)]), settings())
 

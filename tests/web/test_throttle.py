@@ -15,6 +15,7 @@ from app.errors import Problem
 from app.net import networks
 from app.web import throttle
 from app.web.throttle import API, AUTH, INTAKE, Rule, Throttle
+from tests.conftest import Records
 from tests.proxy import Proxy
 
 Make = Callable[[], Awaitable[Throttle]]
@@ -79,23 +80,23 @@ async def allowed(one: Throttle, tries: int, key: str = "1.2.3.4", rule: Rule = 
     return sum(verdict.allowed for verdict in verdicts)
 
 
-async def test_of_200_at_once_exactly_120_are_allowed(limiting) -> None:
+async def test_of_200_at_once_exactly_120_are_allowed(limiting: Throttle) -> None:
     assert await allowed(limiting, 200) == 120
     assert await allowed(limiting, 10) == 0
     assert await allowed(limiting, 200, key="5.6.7.8") == 120
 
 
-async def test_processes_count_together(on_redis) -> None:
+async def test_processes_count_together(on_redis: Make) -> None:
     two = [await on_redis(), await on_redis()]
     assert sum(await asyncio.gather(*(allowed(one, 100) for one in two))) == 120
 
 
-async def test_rules_count_apart(limiting) -> None:
+async def test_rules_count_apart(limiting: Throttle) -> None:
     assert await allowed(limiting, 20, rule=AUTH) == 10
     assert await allowed(limiting, 20, rule=INTAKE) == 20
 
 
-async def test_a_window_moves(limiting) -> None:
+async def test_a_window_moves(limiting: Throttle) -> None:
     assert await allowed(limiting, 2, rule=QUICK) == 2
     await asyncio.sleep(0.6)
     assert await allowed(limiting, 5, rule=QUICK) == 1
@@ -103,7 +104,7 @@ async def test_a_window_moves(limiting) -> None:
     assert await allowed(limiting, 5, rule=QUICK) == 2
 
 
-async def test_what_is_forgiven_does_not_count(limiting) -> None:
+async def test_what_is_forgiven_does_not_count(limiting: Throttle) -> None:
     assert await allowed(limiting, 3, rule=QUICK) == 3
     assert await allowed(limiting, 1, rule=QUICK) == 0
     await limiting.forgive(QUICK, "1.2.3.4")
@@ -112,7 +113,7 @@ async def test_what_is_forgiven_does_not_count(limiting) -> None:
     assert await allowed(limiting, 5, key="5.6.7.8", rule=QUICK) == 3
 
 
-async def test_what_is_forgiven_while_redis_is_silent_holds_nobody_up(proxy) -> None:
+async def test_what_is_forgiven_while_redis_is_silent_holds_nobody_up(proxy: Proxy) -> None:
     async with limited(proxy) as one:
         await allowed(one, 3, rule=QUICK)
         proxy.swallow()
@@ -134,7 +135,7 @@ def test_a_site_of_ipv6_is_a_48(one: str, other: str, same: bool) -> None:
     assert (networks.site(one) == networks.site(other)) is same
 
 
-async def test_a_refusal_says_when_to_come_back(limiting) -> None:
+async def test_a_refusal_says_when_to_come_back(limiting: Throttle) -> None:
     await allowed(limiting, 120)
     verdict = await limiting.hit(INTAKE, "1.2.3.4")
     seconds = int(verdict.headers["Retry-After"])
@@ -146,7 +147,7 @@ async def test_a_refusal_says_when_to_come_back(limiting) -> None:
     }
 
 
-async def test_whoever_may_is_told_what_is_left(limiting) -> None:
+async def test_whoever_may_is_told_what_is_left(limiting: Throttle) -> None:
     listed = [(await limiting.check(QUICK, "1.2.3.4")).limits for _ in range(QUICK.amount)]
     assert listed == [
         {"RateLimit-Policy": '"quick";q=3;w=1', "RateLimit": f'"quick";r={left};t=1'}
@@ -158,7 +159,7 @@ async def test_whoever_may_is_told_what_is_left(limiting) -> None:
 
 
 async def test_what_is_left_is_of_all_processes_and_of_this_one_while_redis_is_silent(
-    on_redis, proxy
+    on_redis: Make, proxy: Proxy
 ) -> None:
     other = await on_redis()
     async with limited(proxy) as one:
@@ -168,7 +169,7 @@ async def test_what_is_left_is_of_all_processes_and_of_this_one_while_redis_is_s
         assert (await one.check(AUTH, "1.2.3.4")).tally.left == AUTH.amount - 2
 
 
-async def test_check_raises_what_hit_refuses(limiting) -> None:
+async def test_check_raises_what_hit_refuses(limiting: Throttle) -> None:
     for _ in range(AUTH.amount):
         await limiting.check(AUTH, "1.2.3.4")
     with pytest.raises(Problem) as refused:
@@ -187,14 +188,16 @@ async def test_check_raises_what_hit_refuses(limiting) -> None:
         ("not:an:address", "not:an:other", False),
     ],
 )
-async def test_an_ipv6_subscriber_is_one_key(one, other, same) -> None:
+async def test_an_ipv6_subscriber_is_one_key(one: str, other: str, same: bool) -> None:
     limiting = Throttle(None)
     rule = Rule("once", 1, 60)
     assert (await limiting.hit(rule, one)).allowed
     assert (await limiting.hit(rule, other)).allowed is not same
 
 
-async def test_without_redis_this_process_counts_and_nobody_waits(proxy, records) -> None:
+async def test_without_redis_this_process_counts_and_nobody_waits(
+    proxy: Proxy, records: Records
+) -> None:
     async with limited(proxy) as one:
         await proxy.stop()
         async with asyncio.timeout(1):
@@ -202,14 +205,14 @@ async def test_without_redis_this_process_counts_and_nobody_waits(proxy, records
     assert [line["event"] for line in records()] == ["redis is silent, counting here"]
 
 
-async def test_what_redis_had_counted_still_counts_when_it_goes_silent(proxy) -> None:
+async def test_what_redis_had_counted_still_counts_when_it_goes_silent(proxy: Proxy) -> None:
     async with limited(proxy) as one:
         assert await allowed(one, 50) == 50
         proxy.swallow()
         assert await allowed(one, 200) == 70
 
 
-async def test_a_silent_redis_costs_one_trip_and_no_more(proxy) -> None:
+async def test_a_silent_redis_costs_one_trip_and_no_more(proxy: Proxy) -> None:
     async with limited(proxy) as one:
         await one.hit(INTAKE, "1.2.3.4")
         proxy.swallow()
@@ -218,7 +221,7 @@ async def test_a_silent_redis_costs_one_trip_and_no_more(proxy) -> None:
                 await one.hit(INTAKE, "1.2.3.4")
 
 
-async def test_redis_counts_again_when_it_is_back(proxy, redis_url) -> None:
+async def test_redis_counts_again_when_it_is_back(proxy: Proxy, redis_url: str) -> None:
     async with limited(proxy) as one, Redis.from_url(redis_url) as redis:
         proxy.swallow()
         assert await allowed(one, 100) == 100
@@ -232,7 +235,7 @@ async def test_redis_counts_again_when_it_is_back(proxy, redis_url) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_redis_may_forget_its_scripts(redis_url, on_redis) -> None:
+async def test_redis_may_forget_its_scripts(redis_url: str, on_redis: Make) -> None:
     one = await on_redis()
     assert await allowed(one, 10) == 10
     async with Redis.from_url(redis_url) as redis:
@@ -248,12 +251,12 @@ async def test_forgotten_windows_take_no_memory() -> None:
     assert len(one._local._hits[blink]) < 10
 
 
-async def test_of_the_requests_of_one_key_600_a_minute_are_allowed(limiting) -> None:
+async def test_of_the_requests_of_one_key_600_a_minute_are_allowed(limiting: Throttle) -> None:
     assert await allowed(limiting, 700, key="key_1", rule=API) == 600
     assert await allowed(limiting, 5, key="ses_1", rule=API) == 5
 
 
-async def test_what_comes_together_shares_a_trip(redis_url, on_redis) -> None:
+async def test_what_comes_together_shares_a_trip(redis_url: str, on_redis: Make) -> None:
     """Whoever it is counted for, and by whichever rule."""
     one = await on_redis()
     await one.hit(API, "key_0")  # connects, and tells Redis the script

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.machine.fields import Place
@@ -64,7 +66,9 @@ UNSENT = [
 
 
 @pytest.mark.parametrize(("policy", "status", "port"), UNSENT)
-def test_a_failed_message_follows_the_policy(policy, status, port) -> None:
+def test_a_failed_message_follows_the_policy(
+    policy: dict[str, Any], status: str, port: str | None
+) -> None:
     outcome = resume("FAILED", code="provider_rejected", **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, ())
     assert (outcome.code, outcome.detail) == ("provider_rejected", "told")
@@ -79,7 +83,7 @@ def test_a_failed_message_follows_the_policy(policy, status, port) -> None:
     ],
 )
 def test_an_address_that_cannot_be_had_follows_the_same_policy(
-    policy, status, port, to, code
+    policy: dict[str, Any], status: str, port: str | None, to: str, code
 ) -> None:
     outcome = enter(to=to, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, ())
@@ -88,7 +92,7 @@ def test_an_address_that_cannot_be_had_follows_the_same_policy(
 
 @pytest.mark.parametrize("policy", [{}, {"onFailure": "stop"}, {"onUnknown": "stop"}])
 @pytest.mark.parametrize("status", ["SENT", "SUPPRESSED"])
-def test_a_sent_or_suppressed_message_goes_on(policy, status) -> None:
+def test_a_sent_or_suppressed_message_goes_on(policy: dict[str, Any], status: str) -> None:
     outcome = resume(status, code="suppressed_unsubscribed", **policy)
     assert (outcome.status, outcome.port) == ("COMPLETED", "next")
     assert outcome.code == "suppressed_unsubscribed"
@@ -106,7 +110,9 @@ def test_a_sent_or_suppressed_message_goes_on(policy, status) -> None:
         ({"onUnknown": "resend"}, MOST_ATTEMPTS, "COMPLETED", "next", ()),
     ],
 )
-def test_an_unknown_outcome_follows_its_own_policy(policy, number, status, port, effects) -> None:
+def test_an_unknown_outcome_follows_its_own_policy(
+    policy: dict[str, Any], number, status: str, port: str | None, effects
+) -> None:
     outcome = resume("UNKNOWN", number=number, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, effects)
     assert outcome.code == Reason.OUTCOME_UNKNOWN
@@ -179,7 +185,7 @@ CONTENT = {"subject": "s", "html": "h"}
         ),
     ],
 )
-def test_what_a_message_may_say(data, expected) -> None:
+def test_what_a_message_may_say(data: dict[str, Any], expected) -> None:
     findings = []
     SEND_MESSAGE.read(data, Place("", findings))
     found = [(finding.code, finding.pointer, finding.draft) for finding in findings]

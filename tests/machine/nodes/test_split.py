@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,6 @@ def test_a_share_that_grows_keeps_those_it_had() -> None:
         ({"variants": [{"weight": 0}]}, [("out_of_range", "/variants", False)]),
     ],
 )
-def test_what_it_may_say(data, expected) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: list[Any]) -> None:
     assert findings("split", data) == expected
     assert FACTS["contact"]["id"] == "con_1"

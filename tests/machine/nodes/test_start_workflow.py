@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.machine.program import StartRun
@@ -44,5 +46,5 @@ def test_what_it_passes_on_is_bounded() -> None:
         ),
     ],
 )
-def test_what_it_may_say(data, expected) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected) -> None:
     assert findings("start_workflow", data) == [expected]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.machine.fields import Place
@@ -67,7 +69,7 @@ def test_nothing_to_change_goes_on_with_a_reason() -> None:
         ({"set": {"email": "{{ secrets }}"}}, ("bad_template", "/set/email", True)),
     ],
 )
-def test_what_may_be_set(data, expected) -> None:
+def test_what_may_be_set(data: dict[str, Any], expected) -> None:
     findings = []
     UPDATE_CONTACT.read(data, Place("", findings))
     assert [(finding.code, finding.pointer, finding.draft) for finding in findings] == [expected]

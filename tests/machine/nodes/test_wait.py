@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_no_time_passes_at_once() -> None:
         ({"time": "09:00", "days": ["fri", "thu"], "timezone": "Asia/Tokyo"}, "2026-11-05T00:00"),
     ],
 )
-def test_it_waits_until(data, until) -> None:
+def test_it_waits_until(data: dict[str, Any], until: str) -> None:
     outcome = enter("wait", data)
     assert outcome.effects == (WaitUntil(at(until)),)
     assert outcome.noted["until"] == at(until).isoformat(timespec="milliseconds")[:-6] + "Z"
@@ -68,14 +69,14 @@ def test_what_it_waited_for_is_told_when_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("until", ["2026-11-02T12:00:00Z", "2026-11-02", "1999-12-31"])
-def test_a_moment_that_is_past_passes_at_once_and_says_so(until) -> None:
+def test_a_moment_that_is_past_passes_at_once_and_says_so(until: str) -> None:
     outcome = enter("wait", {"until": until})
     assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "next", ())
     assert outcome.code == Reason.TIME_PASSED
 
 
 @pytest.mark.parametrize("until", ["{{trigger.nope}}", "soon", "9999-12-31T23:59:59-12:00"])
-def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(until) -> None:
+def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(until: str) -> None:
     outcome = enter("wait", {"until": until})
     assert (outcome.status, outcome.code) == ("FAILED", Reason.TIME_UNREADABLE)
 
@@ -103,7 +104,7 @@ def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(
         ({"duration": "P1D", "timezone": "UTC"}, ("needs_time", "/timezone", False)),
     ],
 )
-def test_what_it_may_say(data, expected) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected) -> None:
     assert findings("wait", data) == [expected]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_what_is_true_already_passes_at_once() -> None:
         (Delivered("SENT", "msg_1"), None),
     ],
 )
-def test_the_first_condition_that_fits_decides(event, port) -> None:
+def test_the_first_condition_that_fits_decides(event, port: str | None) -> None:
     outcome = resume("wait_for", {"conditions": [LARGE, PAID, VIP], "timeout": "PT1H"}, event)
     assert (outcome and outcome.port) == port
 
@@ -116,7 +117,7 @@ def test_a_timeout_says_that_nothing_came() -> None:
         ),
     ],
 )
-def test_what_it_may_say(data, expected) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: list[Any]) -> None:
     assert findings("wait_for", data) == expected
 
 
