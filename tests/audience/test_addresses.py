@@ -198,7 +198,7 @@ LONG = st.integers(60, 66).map(lambda length: "x" * length)
     st.lists(LABEL | LONG, min_size=1, max_size=4),
     st.sampled_from(["com", "Co", "c", "c0m", "1"]),
 )
-def test_the_short_way_says_what_the_library_says(local, labels, last) -> None:
+def test_the_short_way_says_what_the_library_says(local: str, labels: list[str], last: str) -> None:
     text = f"{local}@{'.'.join([*labels, last])}"
     try:
         wanted = validate_email(text, strict=True, check_deliverability=False).normalized

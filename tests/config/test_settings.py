@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.config.settings import VARIABLES, ConfigError, Settings
+from app.config.settings import VARIABLES, ConfigError, Settings, Variable
 
 KEY = "0123456789abcdef0123456789abcdef"
 PRODUCTION = {
@@ -102,7 +102,7 @@ def test_every_variable_is_a_field_and_every_field_a_variable() -> None:
 
 
 @pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
-def test_every_variable_explains_itself(variable) -> None:
+def test_every_variable_explains_itself(variable: Variable) -> None:
     assert variable.help.endswith(".")
     assert variable.default_in_words or isinstance(variable.default, str)
 
@@ -157,7 +157,7 @@ def test_blank_is_unset() -> None:
         ),
     ],
 )
-def test_a_good_value_is_taken(name: str, text: str, value) -> None:
+def test_a_good_value_is_taken(name: str, text: str, value: object) -> None:
     found = getattr(settings(**{name: text}), name.lower())
     assert found == (text if value is None else value)
 
@@ -359,7 +359,7 @@ def test_no_secret_is_printed() -> None:
 @pytest.mark.parametrize(
     "variable", [each for each in VARIABLES if each.secret], ids=lambda each: each.name
 )
-def test_whatever_is_marked_as_secret_is_kept_out_of_logs(variable) -> None:
+def test_whatever_is_marked_as_secret_is_kept_out_of_logs(variable: Variable) -> None:
     """By its row alone: there is no second list."""
     examples = {
         "DATABASE_URL": "postgresql://u:canary-7@db/tidings",

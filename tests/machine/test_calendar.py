@@ -59,7 +59,9 @@ def test_a_local_time_is_a_moment(zone: str, local: str, expected: str) -> None:
         ("2026-10-24T12:00", "09:00", ["sun"], "2026-10-25T08:00"),
     ],
 )
-def test_the_next_time_of_day_on_an_allowed_day(now: str, at: str, days, expected: str) -> None:
+def test_the_next_time_of_day_on_an_allowed_day(
+    now: str, at: str, days: set[str], expected: str
+) -> None:
     moment = next_time(utc(now), time.fromisoformat(at), days, BERLIN)
     assert moment == utc(expected)
 
@@ -122,7 +124,7 @@ def change_near(moment: datetime, zone: ZoneInfo) -> datetime | None:
 @settings(max_examples=150, deadline=None)
 @given(zone=zones, moment=moments, minutes=st.integers(-200, 200), at=times, days=some_days)
 def test_around_every_change_the_next_time_is_the_first_that_the_clock_shows(
-    zone, moment, minutes, at, days
+    zone: ZoneInfo, moment: datetime, minutes: int, at: time, days: set[str]
 ) -> None:
     change = change_near(moment, zone)
     assume(change is not None)
@@ -150,7 +152,7 @@ def test_around_every_change_the_next_time_is_the_first_that_the_clock_shows(
 
 @settings(max_examples=150, deadline=None)
 @given(zone=zones, moment=moments)
-def test_what_the_clock_shows_first_is_that_very_moment(zone, moment) -> None:
+def test_what_the_clock_shows_first_is_that_very_moment(zone: ZoneInfo, moment: datetime) -> None:
     moment = moment.replace(microsecond=0)
     local = moment.astimezone(zone)
     there = instant(local.replace(tzinfo=None, fold=0), zone)

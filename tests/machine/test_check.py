@@ -15,15 +15,15 @@ from app.machine import check, document
 from app.machine.nodes import NODES
 
 
-def node(id, type="add_tag", **data):
+def node(id: str, type: str = "add_tag", **data: Any) -> dict[str, Any]:
     return {"id": id, "type": type, "data": data or {"tag": "x"}}
 
 
-def edge(source, target, port=None):
+def edge(source: str, target: str, port: str | None = None) -> dict[str, Any]:
     return {"source": source, "target": target, "sourceHandle": port}
 
 
-def wait(id, duration="PT1H"):
+def wait(id: str, duration: Any = "PT1H") -> dict[str, Any]:
     return node(id, "wait", duration=duration)
 
 
@@ -33,11 +33,11 @@ MESSAGE = {"channel": "email", "templateId": "tpl_1"}
 SEND = {"type": "send_message", **MESSAGE}
 
 
-def found(shape, body):
+def found(shape: str, body: Any) -> list[tuple[str, str]]:
     return [(finding.code, finding.pointer) for finding in check.compile(shape, body).findings]
 
 
-def graph(nodes, edges):
+def graph(nodes: list[Any], edges: list[Any]) -> dict[str, Any]:
     return {"nodes": [TRIGGER, *nodes], "edges": [edge("t", nodes[0]["id"]), *edges]}
 
 
@@ -90,7 +90,7 @@ def test_a_program_has_no_findings_and_no_trigger() -> None:
         ),
     ],
 )
-def test_what_no_path_leads_to_is_an_error(shape: str, body, pointer: str) -> None:
+def test_what_no_path_leads_to_is_an_error(shape: str, body: Any, pointer: str) -> None:
     assert ("unreachable", pointer) in found(shape, body)
     assert check.compile(shape, body).program is None
 
@@ -177,7 +177,7 @@ def test_paths_are_judged_only_when_every_node_could_be_read() -> None:
     ],
 )
 def test_what_is_wrong_within_a_node_hides_nothing_of_where_paths_lead(
-    shape: str, body, pointers: list[str]
+    shape: str, body: Any, pointers: list[str]
 ) -> None:
     assert [pointer for _, pointer in found(shape, body)] == pointers
 
@@ -207,7 +207,7 @@ def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports() -> None:
         ),
     ],
 )
-def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape: str, body) -> None:
+def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape: str, body: Any) -> None:
     assert {code for code, _ in found(shape, body)} == {"wrong_type"}
 
 
@@ -279,7 +279,7 @@ words = st.sampled_from(
 kinds = st.sampled_from(["trigger", *NODES])
 
 
-def objects(inner):
+def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     keys = words | st.text(max_size=3)
     plain = st.dictionaries(keys, inner, max_size=5)
     return plain | st.builds(lambda kind, rest: {**rest, "type": kind}, kinds, plain)
@@ -300,7 +300,7 @@ likely = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(shape=st.sampled_from(["graph", "steps"]), body=likely)
-def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body) -> None:
+def test_compiling_never_raises_and_every_finding_can_be_answered(shape: str, body: Any) -> None:
     compiled = check.compile(shape, body)
     errors = [finding for finding in compiled.findings if finding.severity == "error"]
     assert (compiled.program is None) == bool(errors)
@@ -315,7 +315,7 @@ def test_compiling_never_raises_and_every_finding_can_be_answered(shape, body) -
 
 
 @given(st.binary(max_size=200))
-def test_nothing_that_the_parser_lets_through_is_too_strange(raw) -> None:
+def test_nothing_that_the_parser_lets_through_is_too_strange(raw: bytes) -> None:
     try:
         body = document.parse(raw)
     except document.MalformedJson:

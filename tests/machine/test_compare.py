@@ -14,7 +14,7 @@ from app.machine import compare, document
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 
 
-def literal(text):
+def literal(text: str) -> Any:
     return document.parse(text.encode())
 
 
@@ -37,7 +37,7 @@ def literal(text):
         (NOON, "2026-11-02T12:00:00Z"),
     ],
 )
-def test_the_same(found, expected) -> None:
+def test_the_same(found: Any, expected: Any) -> None:
     assert compare.same(found, expected)
     assert compare.same(expected, found)
 
@@ -64,7 +64,7 @@ def test_the_same(found, expected) -> None:
         ("2026-02-30", "2026-03-02"),
     ],
 )
-def test_not_the_same(found, expected) -> None:
+def test_not_the_same(found: Any, expected: Any) -> None:
     assert not compare.same(found, expected)
     assert not compare.same(expected, found)
 
@@ -84,7 +84,7 @@ def test_not_the_same(found, expected) -> None:
         ("2026-11-02T11:59:59Z", NOON),
     ],
 )
-def test_an_order(less, more) -> None:
+def test_an_order(less: Any, more: Any) -> None:
     assert compare.order(less, more) == -1
     assert compare.order(more, less) == 1
     assert compare.order(less, less) == 0
@@ -129,7 +129,7 @@ def test_no_order(found: Any, expected: int | str) -> None:
         (5, 5, False),
     ],
 )
-def test_contains(found, expected: Any, held: bool) -> None:
+def test_contains(found: Any, expected: Any, held: bool) -> None:
     assert compare.contains(found, expected) is held
 
 
@@ -157,7 +157,7 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-def test_comparing_never_raises_and_an_order_turns_round(found, expected) -> None:
+def test_comparing_never_raises_and_an_order_turns_round(found: Any, expected: Any) -> None:
     assert isinstance(compare.same(found, expected), bool)
     assert isinstance(compare.contains(found, expected), bool)
     order = compare.order(found, expected)

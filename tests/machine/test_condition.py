@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from app.machine import condition, document
+from app.machine.condition import Condition
 from app.machine.fields import Place
+from app.machine.program import Finding
 
 FACTS = {
     "trigger": document.parse(
@@ -24,18 +26,18 @@ FACTS = {
 }
 
 
-def read(raw):
-    findings = []
+def read(raw: Any) -> tuple[Condition | None, list[Finding]]:
+    findings: list[Finding] = []
     return condition.read(raw, Place("/when", findings)), findings
 
 
-def holds(raw):
+def holds(raw: Any) -> bool:
     compiled, findings = read(raw)
     assert findings == []
     return condition.evaluate(compiled, FACTS).holds
 
 
-def comparison(path, op, *value):
+def comparison(path: str, op: str, *value: Any) -> dict[str, Any]:
     return {"path": path, "op": op, **({"value": value[0]} if value else {})}
 
 
@@ -102,7 +104,7 @@ A_VALUE |= {"before": "2026-11-02", "after": "2026-11-02"}
 
 @pytest.mark.parametrize("op", condition.OPS)
 @pytest.mark.parametrize("path", ["trigger.nope", "trigger.tags[9]", "contact.firstName.x", "run"])
-def test_a_missing_path_is_false_never_an_error(path: str, op) -> None:
+def test_a_missing_path_is_false_never_an_error(path: str, op: str) -> None:
     assert not holds(comparison(path, op, A_VALUE.get(op, "x")))
 
 
@@ -189,7 +191,7 @@ def test_a_long_list_is_kept_by_its_beginning() -> None:
         (comparison("now", "within_last", 5), "wrong_type", "/when/value"),
     ],
 )
-def test_a_draft_may_not_say(raw, code: str, pointer: str) -> None:
+def test_a_draft_may_not_say(raw: Any, code: str, pointer: str) -> None:
     _, findings = read(raw)
     assert [(finding.code, finding.pointer) for finding in findings] == [(code, pointer)]
     assert findings[0].draft
@@ -209,7 +211,7 @@ def test_a_draft_may_not_say(raw, code: str, pointer: str) -> None:
         (comparison("now", "within_last", "P1M"), "bad_duration", "/when/value"),
     ],
 )
-def test_a_draft_may_still_lack(raw, code: str, pointer: str) -> None:
+def test_a_draft_may_still_lack(raw: Any, code: str, pointer: str) -> None:
     _, findings = read(raw)
     assert [(finding.code, finding.pointer) for finding in findings] == [(code, pointer)]
     assert not findings[0].draft

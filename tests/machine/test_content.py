@@ -8,14 +8,15 @@ import pytest
 
 from app.machine import content
 from app.machine.fields import Place
+from app.machine.program import Finding
 
 SID = "HX" + "0a" * 16
 FACTS = {"trigger": {"name": "Ada & <Bob>"}, "contact": {}, "steps": {}, "run": None, "now": None}
 NAME = "{{trigger.name}}"
 
 
-def read(channel, raw, **options):
-    findings = []
+def read(channel: str, raw: object, **options: Any) -> tuple[Any, list[tuple[str, str]]]:
+    findings: list[Finding] = []
     written = content.read(channel, raw, Place("/content", findings), **options)
     return written, [(finding.code, finding.pointer) for finding in findings]
 

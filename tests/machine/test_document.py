@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
@@ -23,7 +24,7 @@ LITERALS = [
 
 
 @pytest.mark.parametrize("literal", LITERALS)
-def test_a_number_prints_and_is_written_back_as_its_literal(literal) -> None:
+def test_a_number_prints_and_is_written_back_as_its_literal(literal: str) -> None:
     value = document.parse(f'{{"x": [{literal}]}}'.encode())["x"][0]
     assert document.text(value) == literal
     assert str(value) == literal
@@ -89,11 +90,11 @@ def test_any_json_value_is_parsed(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("read", [document.parse, document.skim])
-def test_a_byte_order_mark_is_skipped(read) -> None:
+def test_a_byte_order_mark_is_skipped(read: Callable[[bytes], Any]) -> None:
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
-def _nested(depth, opening="[", closing="]"):
+def _nested(depth: int, opening: str = "[", closing: str = "]") -> bytes:
     return (opening * depth + closing * depth).encode()
 
 
@@ -108,7 +109,7 @@ def _nested(depth, opening="[", closing="]"):
         b"[" + b"[]," * 100_000 + b"[]]",
     ],
 )
-def test_nesting_to_128_is_parsed_and_brackets_in_strings_do_not_count(body) -> None:
+def test_nesting_to_128_is_parsed_and_brackets_in_strings_do_not_count(body: bytes) -> None:
     assert document.parse(body) == json.loads(body)
 
 
@@ -125,7 +126,7 @@ def test_nesting_to_128_is_parsed_and_brackets_in_strings_do_not_count(body) -> 
         b'["\\"",' + _nested(128) + b"]",
     ],
 )
-def test_deeper_nesting_is_refused_before_it_costs_anything(body) -> None:
+def test_deeper_nesting_is_refused_before_it_costs_anything(body: bytes) -> None:
     with pytest.raises(MalformedJson, match="nested deeper than 128 levels"):
         document.parse(body)
 
@@ -257,21 +258,23 @@ DOCUMENTS = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(DOCUMENTS)
-def test_writing_and_parsing_again_changes_nothing(source) -> None:
+def test_writing_and_parsing_again_changes_nothing(source: Any) -> None:
     written = document.dumps(document.parse(source.encode()))
     assert document.dumps(document.parse(written)) == written
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(NUMBERS, max_size=8))
-def test_lists_of_numbers_come_back_to_the_letter(literals) -> None:
+def test_lists_of_numbers_come_back_to_the_letter(literals: list[str]) -> None:
     body = f"[{','.join(literals)}]".encode()
     assert document.dumps(document.parse(body)) == body
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=60), st.text('{}[]",:0123456789.eE+-\\ utfalsn', max_size=40)))
-def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_it(body) -> None:
+def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_it(
+    body: bytes,
+) -> None:
     body = body.encode() if isinstance(body, str) else body
     try:
         expected = json.loads(body.decode(), parse_constant=_refuse)
@@ -282,7 +285,7 @@ def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_i
         assert document.parse(body) == expected
 
 
-def _refuse(name) -> NoReturn:
+def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -304,6 +307,6 @@ HANG = pytest.mark.timeout(10)  # the longest that any body may take; what is qu
     ],
     ids=["digits", "negative", "fraction", "deep", "wide", "keys", "key", "escapes"],
 )
-def test_no_megabyte_hangs(body) -> None:
+def test_no_megabyte_hangs(body: bytes) -> None:
     with suppress(MalformedJson):
         document.parse(body)

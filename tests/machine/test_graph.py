@@ -9,22 +9,23 @@ import pytest
 from app.machine import graph
 from app.machine.fields import Place
 from app.machine.nodes import NODES
+from app.machine.program import Finding, Outline
 
 
-def compile(body):
-    findings = []
+def compile(body: Any) -> tuple[Outline, list[Finding]]:
+    findings: list[Finding] = []
     return graph.compile(body, Place("/graph", findings)), findings
 
 
-def errors(body):
+def errors(body: Any) -> list[tuple[str, str]]:
     return [(finding.code, finding.pointer) for finding in compile(body)[1]]
 
 
-def node(id, type="wait", **data):
+def node(id: Any, type: Any = "wait", **data: Any) -> dict[str, Any]:
     return {"id": id, "type": type, "data": data or {"duration": "PT1H"}}
 
 
-def edge(source, target, port=None):
+def edge(source: Any, target: Any, port: Any = None) -> dict[str, Any]:
     return {"source": source, "target": target, "sourceHandle": port}
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from app.machine.fields import Place
-from app.machine.kind import Visit
+from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes import NODES
-from app.machine.program import AddTag, Node, RemoveTag
+from app.machine.program import AddTag, Finding, Node, RemoveTag
 from app.machine.reasons import Reason
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -22,24 +23,24 @@ FACTS = {
 }
 
 
-def visit(kind, exits=(), **data):
-    findings = []
+def visit(kind: str, exits: Sequence[tuple[str, str]] = (), **data: Any) -> Visit:
+    findings: list[Finding] = []
     config = NODES[kind].read(data, Place("", findings))
     assert findings == []
     return Visit(Node("n", kind, config, dict(exits)), 1, FACTS)
 
 
-def enter(kind, **data):
+def enter(kind: str, **data: Any) -> NodeOutcome:
     return NODES[kind].enter(visit(kind, **data))
 
 
-def findings(kind, data):
-    found = []
+def findings(kind: str, data: Any) -> list[tuple[str, str, bool]]:
+    found: list[Finding] = []
     NODES[kind].read(data, Place("", found))
     return [(finding.code, finding.pointer, finding.draft) for finding in found]
 
 
-def case(path, op, value, **port):
+def case(path: str, op: str, value: Any, **port: str) -> dict[str, Any]:
     return {"when": {"path": path, "op": op, "value": value}, **port}
 
 
@@ -94,7 +95,7 @@ def test_a_branch_where_no_case_holds_says_why_it_went_on() -> None:
 @pytest.mark.parametrize(
     ("kind", "effect"), [("add_tag", AddTag("pro-83.40")), ("remove_tag", RemoveTag("pro-83.40"))]
 )
-def test_a_tag_is_rendered_and_trimmed(kind: str, effect) -> None:
+def test_a_tag_is_rendered_and_trimmed(kind: str, effect: type[AddTag | RemoveTag]) -> None:
     outcome = enter(kind, tag=" {{trigger.plan}}-{{trigger.total}} ")
     assert (outcome.port, outcome.effects, outcome.code) == ("next", (effect,), None)
     assert outcome.output == {"tag": "pro-83.40"}
@@ -124,18 +125,18 @@ def test_an_exit_leaves_by_no_port_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("kind", NODES)
-def test_every_kind_refuses_a_field_that_it_does_not_have(kind) -> None:
+def test_every_kind_refuses_a_field_that_it_does_not_have(kind: str) -> None:
     assert ("unknown_field", "/typo", True) in findings(kind, {"typo": 1})
 
 
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("data", [None, [], "x", 5])
-def test_every_kind_is_configured_by_an_object(kind, data: Any) -> None:
+def test_every_kind_is_configured_by_an_object(kind: str, data: Any) -> None:
     assert ("wrong_type", "", True) in findings(kind, data)
 
 
 @pytest.mark.parametrize("kind", sorted(set(NODES) - {"exit"}))
-def test_every_kind_but_exit_says_what_it_needs(kind) -> None:
+def test_every_kind_but_exit_says_what_it_needs(kind: str) -> None:
     found = findings(kind, {})
     assert {code for code, _, _ in found} == {"missing"}
     assert not any(draft for _, _, draft in found)

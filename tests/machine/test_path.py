@@ -40,7 +40,7 @@ from app.machine.path import MISSING, BadPath, Path
         ("a" * 512, ("a" * 512,)),
     ],
 )
-def test_a_path_is_read_into_keys_and_indexes(text: str, segments) -> None:
+def test_a_path_is_read_into_keys_and_indexes(text: str, segments: tuple[str | int, ...]) -> None:
     assert path.parse(text).segments == segments
 
 
@@ -54,7 +54,7 @@ def test_a_path_is_read_into_keys_and_indexes(text: str, segments) -> None:
         *("a" * 513, ".".join("a" * 33), "[0]" * 33),
     ],
 )
-def test_what_is_not_a_path_is_refused_with_a_sentence(text) -> None:
+def test_what_is_not_a_path_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(BadPath) as caught:
         path.parse(text)
     assert str(caught.value).endswith(".")
@@ -102,7 +102,7 @@ def test_a_path_finds_what_is_there_and_null_is_there(text: str, found: Any) -> 
         *("__class__", "a.__class__", "a.keys", "list.__len__", "size.real", "constructor"),
     ],
 )
-def test_a_path_that_leads_nowhere_finds_missing(text) -> None:
+def test_a_path_that_leads_nowhere_finds_missing(text: str) -> None:
     assert path.parse(text).find(DOCUMENT) is MISSING
 
 
@@ -112,7 +112,7 @@ def test_no_index_is_negative_or_a_truth_value(segment: bool | int) -> None:
 
 
 @pytest.mark.parametrize("stranger", [SimpleNamespace(a=1), UserList([1]), "abc", 5, None])
-def test_attributes_and_foreign_sequences_are_not_followed(stranger) -> None:
+def test_attributes_and_foreign_sequences_are_not_followed(stranger: Any) -> None:
     assert path.parse("a").find(stranger) is MISSING
     assert path.parse("[0]").find(stranger) is MISSING
 
@@ -131,14 +131,14 @@ INDEXES = st.integers(0, 10**6)
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(KEYS, INDEXES), min_size=1, max_size=6))
-def test_every_path_can_be_written_and_read_again(segments) -> None:
+def test_every_path_can_be_written_and_read_again(segments: tuple[str | int, ...]) -> None:
     written = Path(tuple(segments))
     assert path.parse(str(written)) == written
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=20), st.text('ab.[]"0123\\ ', max_size=20)))
-def test_whatever_is_read_is_written_as_the_same_path(text) -> None:
+def test_whatever_is_read_is_written_as_the_same_path(text: str) -> None:
     try:
         found = path.parse(text)
     except BadPath:
@@ -150,7 +150,7 @@ def test_whatever_is_read_is_written_as_the_same_path(text) -> None:
 @given(
     st.dictionaries(KEYS, st.lists(st.dictionaries(KEYS, st.integers(), max_size=2), max_size=3))
 )
-def test_near_names_only_paths_that_exist(document) -> None:
+def test_near_names_only_paths_that_exist(document: Any) -> None:
     for text in path.near(document, path.parse("email"), limit=5):
         assert path.parse(text).find(document) is not MISSING
 
@@ -200,7 +200,7 @@ def test_near_gives_as_many_as_asked() -> None:
     ],
     ids=["wide", "square", "long", "key"],
 )
-def test_near_does_bounded_work_on_a_hostile_document(document) -> None:
+def test_near_does_bounded_work_on_a_hostile_document(document: Any) -> None:
     found = path.near(document, path.parse("e" * 500))
     assert len(found) <= 3
 

@@ -43,7 +43,7 @@ from app.machine.plaintext import plain_text
 )
 def test_markup_becomes_text(markup: str, text: str) -> None:
     # Blank lines between blocks are a matter of taste; the lines are not.
-    def lines(text):
+    def lines(text: str) -> list[str]:
         return [line for line in text.split("\n") if line]
 
     assert lines(plain_text(markup)) == lines(text)

@@ -12,17 +12,17 @@ from app.machine.nodes import NODES
 PAIRS = sorted(Path(__file__).with_name("programs").glob("*.graph.json"))
 
 
-def compiled(path):
+def compiled(path: Path) -> check.Compiled:
     shape = path.suffixes[-2].removeprefix(".")
     return check.compile(shape, document.parse(path.read_bytes()))
 
 
-def twin(path):
+def twin(path: Path) -> Path:
     return path.with_name(path.name.replace(".graph.", ".steps."))
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.name.partition(".")[0])
-def test_both_shapes_are_the_same_program(path) -> None:
+def test_both_shapes_are_the_same_program(path: Path) -> None:
     graph, steps = compiled(path), compiled(twin(path))
     assert [finding for finding in graph.findings if finding.severity == "error"] == []
     assert graph.program is not None

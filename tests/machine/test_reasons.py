@@ -10,14 +10,14 @@ from app.machine.reasons import SENTENCES, Reason, page
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_has_one_sentence(reason) -> None:
+def test_every_reason_has_one_sentence(reason: Reason) -> None:
     sentence = SENTENCES[reason]
     assert sentence.endswith(".")
     assert ". " not in sentence
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_a_code_is_its_name_in_lower_case(reason) -> None:
+def test_a_code_is_its_name_in_lower_case(reason: Reason) -> None:
     assert reason.value == reason.name.lower()
 
 

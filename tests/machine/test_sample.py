@@ -127,7 +127,7 @@ JSON = st.recursive(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=3), min_size=1, max_size=3))
-def test_every_path_told_is_one_that_a_trigger_takes_and_leads_somewhere(bodies) -> None:
+def test_every_path_told_is_one_that_a_trigger_takes_and_leads_somewhere(bodies: list[Any]) -> None:
     for place in sample.read(bodies).places():
         found = path.parse(place.path)
         there = [found.find(body) is not path.MISSING for body in bodies]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from app.machine import check, document
 from app.machine.program import (
     AddTag,
     Delivered,
+    Event,
     Finish,
     Go,
     Node,
@@ -39,25 +42,25 @@ FACTS = {
 }
 
 
-def program(*steps):
+def program(*steps: Any) -> Program:
     compiled = check.compile("steps", list(steps))
     assert compiled.program is not None, compiled.findings
     return compiled.program
 
 
-def tag(id, tag="x"):
+def tag(id: str, tag: str = "x") -> dict[str, Any]:
     return {"type": "add_tag", "id": id, "tag": tag}
 
 
-def send(id, **more):
+def send(id: str, **more: Any) -> dict[str, Any]:
     return {"type": "send_message", "id": id, "channel": "email", "templateId": "tpl_1", **more}
 
 
-def wait(id, duration="PT1H"):
+def wait(id: str, duration: Any = "PT1H") -> dict[str, Any]:
     return {"type": "wait", "id": id, "duration": duration}
 
 
-def go(program, state, facts=FACTS):
+def go(program: Program, state: State, facts: Mapping[str, Any] = FACTS) -> Step:
     return step(program, state, Go(), facts)
 
 
@@ -178,7 +181,7 @@ DELIVERED = Delivered("SENT", "msg_1")
         (State(at="s"), DELIVERED),
     ],
 )
-def test_an_event_that_nothing_waits_for_changes_nothing(state, event) -> None:
+def test_an_event_that_nothing_waits_for_changes_nothing(state: State, event: Event) -> None:
     assert step(MIXED, state, event, FACTS) == Step(state, (), None)
 
 
@@ -270,7 +273,7 @@ leaves = st.one_of(
 )
 
 
-def arms(inner):
+def arms(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     lists = st.lists(inner, max_size=3)
     return st.one_of(
         st.builds(
@@ -302,7 +305,7 @@ outcomes = st.lists(
 )
 
 
-def wakes(result, statuses, number):
+def wakes(result: Step, statuses: list[str], number: int) -> Event:
     """The event that answers what a step asked for; Go when it asked for nothing."""
     for effect in result.effects:
         match effect:
@@ -313,14 +316,14 @@ def wakes(result, statuses, number):
     return Go()
 
 
-def stored(state):
+def stored(state: State) -> State:
     return State.from_json(document.parse(document.dumps(state.to_json())))
 
 
 @settings(max_examples=100, deadline=None)
 @given(body=arrays, statuses=outcomes)
 def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(
-    body, statuses
+    body: list[Any], statuses: list[str]
 ) -> None:
     compiled = check.compile("steps", body)
     assert compiled.program is not None, compiled.findings
@@ -345,7 +348,7 @@ def test_every_checked_program_ends_the_same_way_every_time_and_through_storage(
     wires=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(0, 5)), max_size=12),
 )
 def test_every_checked_graph_ends_or_waits_within_as_many_steps_as_it_has_nodes(
-    kinds, wires
+    kinds: list[str], wires: list[tuple[int, int, int]]
 ) -> None:
     data = {
         "add_tag": {"tag": "x"},

@@ -8,35 +8,36 @@ import pytest
 
 from app.machine import steps
 from app.machine.fields import Place
+from app.machine.program import Finding, Outline
 
 WHEN = {"path": "now", "op": "exists"}
 WAIT = {"type": "wait", "duration": 1}
 
 
-def compile(body):
-    findings = []
+def compile(body: Any) -> tuple[Outline, list[Finding]]:
+    findings: list[Finding] = []
     return steps.compile(body, Place("/steps", findings)), findings
 
 
-def errors(body):
+def errors(body: Any) -> list[tuple[str, str]]:
     return [(finding.code, finding.pointer) for finding in compile(body)[1]]
 
 
-def exits(body):
+def exits(body: Any) -> dict[str, dict[str, str]]:
     outline, findings = compile(body)
     assert findings == []
     return {part.node.id: dict(part.node.exits) for part in outline.parts}
 
 
-def tag(id=None, **more):
+def tag(id: str | None = None, **more: Any) -> dict[str, Any]:
     return {"type": "add_tag", "tag": "x", **({"id": id} if id else {}), **more}
 
 
-def send(id, **more):
+def send(id: str, **more: Any) -> dict[str, Any]:
     return {"type": "send_message", "id": id, "channel": "email", "templateId": "tpl_1", **more}
 
 
-def branch(id, *arms, **more):
+def branch(id: str | None, *arms: Any, **more: Any) -> dict[str, Any]:
     cases = [{"when": WHEN, "steps": arm} for arm in arms]
     return {"type": "branch", "id": id, "cases": cases, **more}
 
@@ -129,7 +130,9 @@ def test_a_step_without_an_id_is_named_by_its_path() -> None:
         ([{}], ("unknown_kind", "/steps/0/type")),
     ],
 )
-def test_a_draft_may_not_be(body: dict[str, Any] | list[Any] | None, expected) -> None:
+def test_a_draft_may_not_be(
+    body: dict[str, Any] | list[Any] | None, expected: tuple[str, str]
+) -> None:
     findings = compile(body)[1]
     assert [(finding.code, finding.pointer) for finding in findings] == [expected]
     assert findings[0].draft
@@ -146,13 +149,13 @@ def test_a_draft_may_not_be(body: dict[str, Any] | list[Any] | None, expected) -
         ([{"type": "branch", "cases": []}], ("missing", "/steps/0/cases")),
     ],
 )
-def test_what_stops_an_activation(body: list[Any], expected) -> None:
+def test_what_stops_an_activation(body: list[Any], expected: tuple[str, str]) -> None:
     findings = compile(body)[1]
     assert [(finding.code, finding.pointer) for finding in findings] == [expected]
     assert not findings[0].draft
 
 
-def nested(depth):
+def nested(depth: int) -> list[Any]:
     body = [tag()]
     for _ in range(depth):
         body = [branch(None, body) | {"id": None}]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -36,11 +38,11 @@ FACTS = {
 }
 
 
-def text(source, **options):
+def text(source: str, **options: Any) -> str:
     return template.parse(source, **options).render(FACTS).text
 
 
-def missing(source):
+def missing(source: str) -> Sequence[str]:
     return template.parse(source).render(FACTS).missing
 
 
@@ -136,7 +138,7 @@ ODD_KEYS = [
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_every_path_reads_the_same_here_as_elsewhere(key) -> None:
+def test_every_path_reads_the_same_here_as_elsewhere(key: str) -> None:
     facts = {"trigger": {key: {key: [{key: "found"}]}}}
     where = path.Path(("trigger", key, key, 0, key))
     source = f"{{{{{where}}}}} {{% if {where}=='found' %}}{{{{ {where}|upcase }}}}{{% endif %}}"
@@ -193,7 +195,7 @@ def test_arrays_keep_the_properties_of_liquid(source: str, printed: str) -> None
         *("trigger.word[0]", "trigger.list.0", "trigger.items[0]", "trigger.null.x", "run.id"),
     ],
 )
-def test_what_leads_nowhere_prints_nothing_and_is_noted(where) -> None:
+def test_what_leads_nowhere_prints_nothing_and_is_noted(where: str) -> None:
     rendered = template.parse(f"[{{{{ {where} }}}}]").render(FACTS)
     assert rendered == template.Rendered("[]", (where,))
 
@@ -217,7 +219,9 @@ def test_what_leads_nowhere_prints_nothing_and_is_noted(where) -> None:
         ("{% capture a %}{{trigger.x}}{% endcapture %}", "", ("trigger.x",)),
     ],
 )
-def test_only_what_was_printed_for_nothing_is_noted(source: str, printed: str, noted) -> None:
+def test_only_what_was_printed_for_nothing_is_noted(
+    source: str, printed: str, noted: list[str]
+) -> None:
     assert template.parse(source).render(FACTS) == template.Rendered(printed, noted)
 
 
@@ -425,7 +429,7 @@ def test_huge_arguments_do_not_hang(source: str) -> None:
     ],
     ids=lambda source: f"{source[:20].strip()}…",
 )
-def test_no_source_hangs_its_reader(source) -> None:
+def test_no_source_hangs_its_reader(source: str) -> None:
     with pytest.raises(TemplateError):
         template.parse(source)
 
@@ -487,7 +491,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("first", FILTERS)
-def test_no_filter_lets_a_payload_write_html(first) -> None:
+def test_no_filter_lets_a_payload_write_html(first: str) -> None:
     evil = "<script>x</script>\"'&lt;img&gt;%3Cb%3E"
     facts = {"trigger": {"evil": evil, "list": [evil, {evil: evil}]}}
     for second in FILTERS:
@@ -503,7 +507,7 @@ def test_no_filter_lets_a_payload_write_html(first) -> None:
                 assert not re.search("[<>\"']", printed.replace("<br />", "")), source
 
 
-def _piped(name) -> str:
+def _piped(name: str) -> str:
     argument = ARGUMENTS.get(name)
     return f" | {name}" if argument is None else f" | {name}: {argument}"
 
@@ -573,14 +577,14 @@ VALUES = st.recursive(
 
 @settings(max_examples=500, deadline=None)
 @given(SOURCES, VALUES, st.booleans())
-def test_nothing_but_the_two_errors_comes_out(source, value, html) -> None:
+def test_nothing_but_the_two_errors_comes_out(source: str, value: Any, html: bool) -> None:
     with suppress(TemplateError, RenderError):
         template.parse(source, html=html).render({"trigger": value})
 
 
 @settings(max_examples=300, deadline=None)
 @given(VALUES, st.sampled_from(sorted(FILTERS)), st.booleans())
-def test_no_value_breaks_a_filter_otherwise(value, name, html) -> None:
+def test_no_value_breaks_a_filter_otherwise(value: Any, name: str, html: bool) -> None:
     source = f"{{{{ trigger{_piped(name).replace('evil', 'a')} }}}}"
     with suppress(RenderError):
         template.parse(source, html=html).render({"trigger": value})
@@ -588,5 +592,5 @@ def test_no_value_breaks_a_filter_otherwise(value, name, html) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=30).filter(lambda source: "{{" not in source and "{%" not in source))
-def test_text_without_markup_is_itself(source) -> None:
+def test_text_without_markup_is_itself(source: str) -> None:
     assert template.parse(source).render({}).text == document.text(source)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -41,7 +42,7 @@ async def receiver(ledger: Path) -> AsyncIterator[Receiver]:
 
 
 @contextlib.asynccontextmanager
-async def connected(url: str, **options) -> AsyncIterator[EmailChannel]:
+async def connected(url: str, **options: Any) -> AsyncIterator[EmailChannel]:
     channel = EmailChannel(url, "Acme <hello@acme.test>", **{"reply_seconds": 5.0, **options})
     try:
         yield channel
@@ -55,7 +56,7 @@ async def channel(receiver: Receiver) -> AsyncIterator[EmailChannel]:
         yield channel
 
 
-async def failure(channel: EmailChannel, **content) -> SendError:
+async def failure(channel: EmailChannel, **content: Any) -> SendError:
     with pytest.raises(SendError) as caught:
         await channel.send(letter(**content))
     assert caught.value.code in set(Reason)
@@ -160,7 +161,7 @@ async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(led
     ],
 )
 async def test_a_failure_says_whether_the_server_may_have_the_message(
-    ledger: Path, behaviour, outcome: str, code: str, in_ledger: int
+    ledger: Path, behaviour: object, outcome: str, code: str, in_ledger: int
 ) -> None:
     async with (
         Receiver(ledger, script=[behaviour]) as receiver,
@@ -246,7 +247,7 @@ async def speaking(*lines: bytes) -> AsyncIterator[tuple[str, asyncio.Event]]:
     ],
 )  # fmt: skip
 async def test_a_server_that_fails_before_the_message_does_not_have_it(
-    lines, outcome: str, code: str
+    lines: tuple[bytes, ...], outcome: str, code: str
 ) -> None:
     async with speaking(*lines) as (url, _), connected(url, reply_seconds=0.2) as channel:
         error = await failure(channel)
@@ -336,7 +337,7 @@ async def test_a_session_that_the_server_ended_meanwhile_is_replaced(
 
 @pytest.mark.parametrize("end", [receivers.GOODBYE, receivers.HANG_UP])
 async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(
-    channel: EmailChannel, receiver: Receiver, end
+    channel: EmailChannel, receiver: Receiver, end: object
 ) -> None:
     receiver.script.extend([receivers.ACCEPT, end])
     await channel.send(letter(key="first"))

@@ -115,7 +115,7 @@ async def test_what_production_would_refuse_is_refused(content: dict[str, Any], 
     ],
 )
 async def test_a_database_that_fails_says_whether_the_message_may_be_there(
-    error, outcome: str, code: str
+    error: BaseException, outcome: str, code: str
 ) -> None:
     with pytest.raises(SendError) as caught:
         await failing_with(error).send(letter())

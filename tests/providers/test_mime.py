@@ -6,6 +6,7 @@ import itertools
 import re
 from email import message_from_bytes, policy
 from email.header import decode_header, make_header
+from email.message import EmailMessage
 from email.utils import parseaddr
 from typing import Any
 
@@ -24,11 +25,11 @@ ACME = Sender.parse("Acme <hello@acme.test>")
 ALWAYS = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"]
 
 
-def parsed(**content):
+def parsed(**content: Any) -> EmailMessage:
     return message_from_bytes(compose(letter(**content), ACME).encode(), policy=policy.default)
 
 
-def refused(**content) -> SendError:
+def refused(**content: Any) -> SendError:
     with pytest.raises(SendError) as caught:
         compose(letter(**content), ACME)
     assert caught.value.outcome == "rejected"
@@ -44,7 +45,7 @@ def test_a_mail_has_exactly_the_headers_that_it_needs() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS["email"])
-def test_every_part_that_a_template_may_have_reaches_the_mail(part) -> None:
+def test_every_part_that_a_template_may_have_reaches_the_mail(part: str) -> None:
     sent = compose(letter(**{part: "some@words.test"}), ACME)
     assert "some@words.test" in f"{sent.headers} {sent.text} {sent.html}"
 
@@ -174,7 +175,7 @@ def test_an_address_of_two_lines_is_refused(part: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("trick", [*BREAKS, *TRICKS], ids=ascii)
-def test_a_further_header_is_checked_likewise(trick) -> None:
+def test_a_further_header_is_checked_likewise(trick: dict[str, Any]) -> None:
     assert refused(headers={"List-Unsubscribe": trick}).code == "template_error"
 
 
@@ -244,7 +245,7 @@ def decoded(value: str) -> str:
 @example(subject="=?utf-8?q?literally?=", name="=?utf-8?b?eA==?=")
 @example(subject="  two  spaces  ", name=" , ; <x@y.test> ")
 @example(subject="word " * 100, name="x" * 300)
-def test_any_printable_subject_and_name_are_read_back_exactly(subject, name) -> None:
+def test_any_printable_subject_and_name_are_read_back_exactly(subject: str, name: str) -> None:
     raw = compose(letter(subject=subject, fromName=name), ACME).encode()
     mail = message_from_bytes(raw, policy=policy.compat32)
     assert mail.keys() == ALWAYS
@@ -261,7 +262,7 @@ def spaced(text: str) -> str:
 @given(subject=PRINTABLE, name=PRINTABLE)
 @example(subject="word " * 100, name="word " * 50)
 @example(subject="x" * 70, name="y" * 57)
-def test_a_header_is_folded_where_it_is_too_long_and_only_there(subject, name) -> None:
+def test_a_header_is_folded_where_it_is_too_long_and_only_there(subject: str, name: str) -> None:
     mail = compose(letter(subject=subject, fromName=name), ACME)
     for line in mail.head.split("\r\n"):
         assert len(line) <= 78
@@ -292,7 +293,7 @@ def test_what_fits_is_on_one_line(subject: str, name: str, expected: str) -> Non
 
 
 @given(st.text(max_size=2_000))
-def test_any_body_travels_in_short_ascii_lines_and_is_read_back(text) -> None:
+def test_any_body_travels_in_short_ascii_lines_and_is_read_back(text: str) -> None:
     mail = compose(letter(text=text or "-", html=f"<p>{text}</p>"), ACME)
     raw = mail.encode()
     lines = raw.split(b"\r\n")

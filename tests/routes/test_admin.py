@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import get_args
 
 import httpx2
@@ -290,7 +290,7 @@ async def test_no_orphan_is_passed_over_because_runs_end_meanwhile(
     assert (found["orphans"], found["orphansLeft"]) == (1, False)
 
 
-async def an_hour_ago(process: Process):
+async def an_hour_ago(process: Process) -> datetime:
     async with process.database.read() as db:
         return await db.now() - timedelta(hours=1)
 

@@ -44,7 +44,9 @@ async def sent(
     return await person.call("POST", IMPORT + query, content=body, headers=headers)
 
 
-def totals(created: int = 0, updated: int = 0, unchanged: int = 0, failed: int = 0, **rest: Any):
+def totals(
+    created: int = 0, updated: int = 0, unchanged: int = 0, failed: int = 0, **rest: Any
+) -> dict[str, Any]:
     counts = {"created": created, "updated": updated, "unchanged": unchanged, "failed": failed}
     return {"type": "totals", **counts, "dryRun": False, **rest}
 

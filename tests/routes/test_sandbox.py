@@ -38,7 +38,7 @@ IDS = {
 }
 
 
-async def captured(process: Process, workspace_id: str, key: str = "k", **content) -> None:
+async def captured(process: Process, workspace_id: str, key: str = "k", **content: Any) -> None:
     """Sent through the sandbox's own channel, as the delivery does."""
     message = replace(letter(key=key, **content), workspace_id=workspace_id, **IDS)
     await process.channels["email"].send(message)

@@ -8,7 +8,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import structlog
@@ -56,6 +56,7 @@ def theirs(event: str, **values: object) -> None:
     logging.getLogger("hypercorn.error").warning(event, extra=values)
 
 
+Write: TypeAlias = Callable[..., None]
 WRITERS = pytest.mark.parametrize("write", [ours, theirs])
 
 
@@ -69,7 +70,7 @@ def test_what_settings_changed_is_told_at_once() -> None:
 
 
 @WRITERS
-def test_a_record_says_when_who_and_what(write: Callable[..., None], output: Output) -> None:
+def test_a_record_says_when_who_and_what(write: Write, output: Output) -> None:
     write("it rains", drops=3, city="Zürich")
     (record,) = output.records()
     assert record.pop("time").endswith("Z")
@@ -79,7 +80,7 @@ def test_a_record_says_when_who_and_what(write: Callable[..., None], output: Out
 
 
 @WRITERS
-async def test_a_record_carries_the_ids_of_its_own_task(write, output: Output) -> None:
+async def test_a_record_carries_the_ids_of_its_own_task(write: Write, output: Output) -> None:
     async def request(number: int) -> None:
         structlog.contextvars.bind_contextvars(request_id=f"request-{number}")
         await asyncio.sleep(0)
@@ -95,7 +96,7 @@ async def test_a_record_carries_the_ids_of_its_own_task(write, output: Output) -
     "nasty",
     ["a\r\nb", "\x1b[31mred", "\u2028\u2029\x85", "\x00\x7f\x9b", "\u202eevil", "\ud800", '"}\n{"'],
 )
-def test_nothing_in_a_record_reaches_a_terminal(write, nasty: str, output: Output) -> None:
+def test_nothing_in_a_record_reaches_a_terminal(write: Write, nasty: str, output: Output) -> None:
     write(nasty, value=nasty, inside=[{nasty: nasty}])
     (line,) = output.lines()
     assert all(" " <= character <= "~" for character in line)
@@ -116,7 +117,9 @@ def test_nothing_in_a_record_reaches_a_terminal(write, nasty: str, output: Outpu
         {"a": "x" * 7_000, "b": "y" * 7_000},
     ],
 )
-def test_a_record_is_at_most_8_kilobytes(write, values, output: Output) -> None:
+def test_a_record_is_at_most_8_kilobytes(
+    write: Write, values: dict[str, Any], output: Output
+) -> None:
     write("long", **values)
     (line,) = output.lines()
     assert len(line) <= logs.RECORD_BYTES
@@ -170,14 +173,16 @@ LOOP.append(LOOP)
         (Unprintable(), "<Unprintable>"),
     ],
 )
-def test_any_value_can_be_logged(write, value, shown, output: Output) -> None:
+def test_any_value_can_be_logged(
+    write: Write, value: object, shown: object, output: Output
+) -> None:
     write("odd", value=value)
     (record,) = output.records()
     assert record["value"] == shown
 
 
 @WRITERS
-def test_a_value_that_holds_itself_can_be_logged(write, output: Output) -> None:
+def test_a_value_that_holds_itself_can_be_logged(write: Write, output: Output) -> None:
     write("odd", value=LOOP)
     (record,) = output.records()
     assert "[...]" in str(record["value"])
@@ -185,7 +190,9 @@ def test_a_value_that_holds_itself_can_be_logged(write, output: Output) -> None:
 
 @WRITERS
 @pytest.mark.parametrize("secret", SETTINGS.secrets())
-def test_a_known_secret_is_masked_wherever_it_stands(write, secret, output: Output) -> None:
+def test_a_known_secret_is_masked_wherever_it_stands(
+    write: Write, secret: str, output: Output
+) -> None:
     assert "canary" in secret
     write(f"failed with {secret}!", value=[f"x{secret}x"], inside={secret: secret})
     assert "canary" not in output.getvalue()
@@ -205,7 +212,9 @@ def test_a_known_secret_is_masked_wherever_it_stands(write, secret, output: Outp
         ("https://host/path and b@c", "https://host/path and b@c"),
     ],
 )
-def test_what_looks_like_a_secret_is_masked(write, text: str, masked: str, output: Output) -> None:
+def test_what_looks_like_a_secret_is_masked(
+    write: Write, text: str, masked: str, output: Output
+) -> None:
     write(text, value={"inside": text})
     (record,) = output.records()
     assert record["event"] == masked
@@ -217,7 +226,7 @@ def test_what_looks_like_a_secret_is_masked(write, text: str, masked: str, outpu
 @pytest.mark.parametrize(
     "name", ["password", "smtpPassword", "signing_secret", "accessToken", "apiKey", "Authorization"]
 )
-def test_what_is_named_like_a_secret_is_masked(write, name: str, output: Output) -> None:
+def test_what_is_named_like_a_secret_is_masked(write: Write, name: str, output: Output) -> None:
     write("saved", **{name: "canary", "row": {name: ["canary"]}})
     (record,) = output.records()
     assert record[name] == logs.MASK
@@ -249,7 +258,7 @@ def test_warnings_are_records_too(output: Output) -> None:
 
 
 @WRITERS
-def test_a_reader_that_went_away_fails_nobody(write, output: Output) -> None:
+def test_a_reader_that_went_away_fails_nobody(write: Write, output: Output) -> None:
     output.close()
     write("into the void")
     assert output.closed

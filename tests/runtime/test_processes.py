@@ -97,7 +97,9 @@ PROCESSES = pytest.mark.parametrize("processes", [1, 2])
 
 @PROCESSES
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_lets_the_request_in_flight_finish(processes, number, start: Start) -> None:
+async def test_a_signal_lets_the_request_in_flight_finish(
+    processes: int, number: signal.Signals, start: Start
+) -> None:
     program = await start(processes)
     for _ in range(processes):
         await program.hears("serving")
@@ -120,7 +122,7 @@ async def ask_until_refused(program: Program) -> None:
 
 @PROCESSES
 async def test_no_connection_is_taken_while_the_last_request_finishes(
-    processes, start: Start
+    processes: int, start: Start
 ) -> None:
     program = await start(processes)
     await program.hears("serving")
@@ -133,7 +135,7 @@ async def test_no_connection_is_taken_while_the_last_request_finishes(
 
 
 @PROCESSES
-async def test_a_platform_may_signal_every_process_at_once(processes, start: Start) -> None:
+async def test_a_platform_may_signal_every_process_at_once(processes: int, start: Start) -> None:
     program = await start(processes)
     for _ in range(processes):
         await program.hears("serving")
@@ -144,7 +146,7 @@ async def test_a_platform_may_signal_every_process_at_once(processes, start: Sta
 
 
 @PROCESSES
-async def test_a_second_signal_ends_it_at_once(processes, start: Start) -> None:
+async def test_a_second_signal_ends_it_at_once(processes: int, start: Start) -> None:
     program = await start(processes)
     await program.hears("serving")
     async with in_flight(program, "/slow?seconds=30") as connection:

@@ -119,7 +119,7 @@ async def test_pages_go_from_the_newest_to_the_oldest(database: Database, acme: 
     ],
 )
 async def test_filters_narrow_the_list(
-    database: Database, acme: str, filters: dict[str, Any], found
+    database: Database, acme: str, filters: dict[str, Any], found: set[str]
 ) -> None:
     await capture(database, acme, "a")
     await capture(database, acme, "b", run_id="run_2")

@@ -17,7 +17,7 @@ from app.web import reply
 from app.web.edge import Edge
 from app.web.routing import MEMBER, Call, get, mount, router
 from app.web.throttle import Throttle
-from tests.cast import Cast
+from tests.cast import Cast, Person
 from tests.conftest import Records
 
 
@@ -98,7 +98,7 @@ async def test_the_workspace_is_in_the_log_and_the_key_is_not(
 async def test_a_plan_is_judged_after_the_role(
     process: Process, api: httpx2.AsyncClient, cast: Cast
 ) -> None:
-    async def answer(person) -> tuple[int, str | None]:
+    async def answer(person: Person) -> tuple[int, str | None]:
         headers = {"Authorization": f"Bearer {person.key}"}
         response = await api.get("/gated", headers=headers)
         return response.status_code, response.json().get("code")

@@ -121,7 +121,7 @@ def test_if_none_match_compares_weakly(lines: list[Any], status: int) -> None:
 
 
 @pytest.mark.parametrize("answer", [reply.ok({}), reply.created("/a", {}, revision=7), Response()])
-def test_only_what_has_a_revision_can_be_unchanged(answer) -> None:
+def test_only_what_has_a_revision_can_be_unchanged(answer: Response) -> None:
     assert conditions.unchanged(sent("if-none-match", '"7"', "*"), answer) is answer
 
 

@@ -312,7 +312,9 @@ def test_the_client_is_as_many_hops_away_as_are_trusted(
 @pytest.mark.parametrize(
     ("peer", "expected"), [(("::ffff:9.8.7.6", 1), "9.8.7.6"), (None, "unknown"), (("", 0), "")]
 )
-def test_the_socket_is_believed_when_nothing_else_is(peer, expected: str) -> None:
+def test_the_socket_is_believed_when_nothing_else_is(
+    peer: tuple[str, int] | None, expected: str
+) -> None:
     assert client_address(peer, [], 0) == expected
 
 
@@ -450,7 +452,7 @@ async def test_a_client_that_leaves_is_no_error_of_ours(served: Served, records:
     ],
 )
 async def test_an_ambiguous_request_is_refused_and_its_connection_closed(
-    request_bytes, connection: Connection
+    request_bytes: bytes, connection: Connection
 ) -> None:
     await connection.send(request_bytes)
     assert (await connection.answer()).status == 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx2
@@ -626,7 +626,9 @@ async def test_a_table_in_which_an_endpoint_cannot_be_reached_is_refused(
         (delete, "DELETE", "write"),
     ],
 )
-def test_reading_is_what_get_does_and_the_others_write(make, method: str, tx: str) -> None:
+def test_reading_is_what_get_does_and_the_others_write(
+    make: Callable[..., Endpoint], method: str, tx: str
+) -> None:
     assert make("/a", endless, can=PUBLIC) == Endpoint(method, "/a", endless, PUBLIC, tx)
 
 

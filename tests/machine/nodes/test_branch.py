@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.machine import check
 from app.machine.condition import MOST_COMPARISONS
 
 ONE = {"path": "trigger.x", "op": "eq", "value": 1}
 
 
-def findings(*conditions):
+def findings(*conditions: dict[str, Any]) -> list[tuple[str, str]]:
     body = [{"type": "branch", "cases": [{"when": when} for when in conditions]}]
     return [(f.code, f.pointer) for f in check.compile("steps", body).findings if f.draft]
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from app.machine.fields import Place
-from app.machine.kind import Visit
+from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes.send_message import MOST_ATTEMPTS, SEND_MESSAGE
-from app.machine.program import Delivered, Node, Resend, Send, Woken
+from app.machine.program import Delivered, Finding, Node, Resend, Send, Woken
 from app.machine.reasons import Reason
 
 DATA = {"channel": "email", "templateId": "tpl_1"}
 WIRED = {"next": "z", "failed": "f"}
 
 
-def visit(noted=None, exits=WIRED, **data):
-    findings = []
+def visit(
+    noted: dict[str, Any] | None = None, exits: Mapping[str, str] = WIRED, **data: Any
+) -> Visit:
+    findings: list[Finding] = []
     config = SEND_MESSAGE.read({**DATA, **data}, Place("", findings))
     assert findings == []
     facts = {
@@ -28,11 +31,11 @@ def visit(noted=None, exits=WIRED, **data):
     return Visit(Node("n", "send_message", config, exits), 2, facts)
 
 
-def enter(**data):
+def enter(**data: Any) -> NodeOutcome:
     return SEND_MESSAGE.enter(visit(**data))
 
 
-def resume(status, **data):
+def resume(status: str, **data: Any) -> NodeOutcome:
     number, code, missing = data.pop("number", 1), data.pop("code", None), data.pop("missing", ())
     event = Delivered(status, "msg_1", number, code, "told", missing)
     return SEND_MESSAGE.resume(visit(**data), event)
@@ -83,7 +86,7 @@ def test_a_failed_message_follows_the_policy(
     ],
 )
 def test_an_address_that_cannot_be_had_follows_the_same_policy(
-    policy: dict[str, Any], status: str, port: str | None, to: str, code
+    policy: dict[str, Any], status: str, port: str | None, to: str, code: str
 ) -> None:
     outcome = enter(to=to, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, ())
@@ -111,7 +114,7 @@ def test_a_sent_or_suppressed_message_goes_on(policy: dict[str, Any], status: st
     ],
 )
 def test_an_unknown_outcome_follows_its_own_policy(
-    policy: dict[str, Any], number, status: str, port: str | None, effects
+    policy: dict[str, Any], number: int, status: str, port: str | None, effects
 ) -> None:
     outcome = resume("UNKNOWN", number=number, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, effects)
@@ -185,7 +188,7 @@ CONTENT = {"subject": "s", "html": "h"}
         ),
     ],
 )
-def test_what_a_message_may_say(data: dict[str, Any], expected) -> None:
+def test_what_a_message_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     findings = []
     SEND_MESSAGE.read(data, Place("", findings))
     found = [(finding.code, finding.pointer, finding.draft) for finding in findings]

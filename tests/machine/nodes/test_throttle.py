@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.machine.program import Limited, Take, Taken, Woken
+from app.machine.program import Event, Limited, Take, Taken, Woken
 from app.machine.reasons import Reason
 from tests.machine.visits import enter, findings, resume
 
@@ -26,7 +26,7 @@ def test_it_asks_for_one_of_so_many() -> None:
     ("event", "port", "code"),
     [(Taken(), "next", None), (Limited(), "limited", Reason.THROTTLED)],
 )
-def test_the_answer_shows_the_way(event, port: str, code) -> None:
+def test_the_answer_shows_the_way(event: Event, port: str, code: str | None) -> None:
     outcome = resume("throttle", DAILY, event, steps={"n": {"key": "pro"}})
     assert (outcome.port, outcome.code, outcome.output) == (port, code, {"key": "pro"})
     assert resume("throttle", DAILY, Woken()) is None
@@ -46,5 +46,5 @@ def test_the_answer_shows_the_way(event, port: str, code) -> None:
         ({"limit": 1, "window": "P1D", "key": "{{"}, ("bad_template", "/key", True)),
     ],
 )
-def test_what_it_may_say(data: dict[str, Any], expected) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert findings("throttle", data) == [expected]

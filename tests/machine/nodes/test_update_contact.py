@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from app.machine.fields import Place
-from app.machine.kind import Visit
+from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes.update_contact import UPDATE_CONTACT
-from app.machine.program import ChangeContact, Node
+from app.machine.program import ChangeContact, Finding, Node
 from app.machine.reasons import Reason
 
 FACTS = {"trigger": {"name": "Inês", "total": "1.10"}, "contact": {}, "steps": {}}
 
 
-def enter(**changes):
-    findings = []
+def enter(**changes: Any) -> NodeOutcome:
+    findings: list[Finding] = []
     config = UPDATE_CONTACT.read({"set": changes}, Place("", findings))
     assert findings == []
     return UPDATE_CONTACT.enter(Visit(Node("n", "update_contact", config, {}), 1, FACTS))
@@ -69,7 +69,7 @@ def test_nothing_to_change_goes_on_with_a_reason() -> None:
         ({"set": {"email": "{{ secrets }}"}}, ("bad_template", "/set/email", True)),
     ],
 )
-def test_what_may_be_set(data: dict[str, Any], expected) -> None:
+def test_what_may_be_set(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     findings = []
     UPDATE_CONTACT.read(data, Place("", findings))
     assert [(finding.code, finding.pointer, finding.draft) for finding in findings] == [expected]

@@ -104,7 +104,7 @@ def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(
         ({"duration": "P1D", "timezone": "UTC"}, ("needs_time", "/timezone", False)),
     ],
 )
-def test_what_it_may_say(data: dict[str, Any], expected) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert findings("wait", data) == [expected]
 
 

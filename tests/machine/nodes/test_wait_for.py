@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.machine.nodes import NODES
-from app.machine.program import Changed, Delivered, Happened, WaitFor, Woken
+from app.machine.program import Changed, Delivered, Event, Happened, WaitFor, Woken
 from app.machine.reasons import Reason
 from tests.machine.visits import FACTS, NOON, enter, findings, resume, visit
 
@@ -55,7 +55,7 @@ def test_what_is_true_already_passes_at_once() -> None:
         (Delivered("SENT", "msg_1"), None),
     ],
 )
-def test_the_first_condition_that_fits_decides(event, port: str | None) -> None:
+def test_the_first_condition_that_fits_decides(event: Event, port: str | None) -> None:
     outcome = resume("wait_for", {"conditions": [LARGE, PAID, VIP], "timeout": "PT1H"}, event)
     assert (outcome and outcome.port) == port
 
