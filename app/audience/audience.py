@@ -8,10 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 from app.audience import profile, reactions, shapes, subscriptions
 from app.audience.reactions import WorkspaceContext
-from app.audience.subscriptions import MEMBER, Given, OptOut, Person, Status, shown
+from app.audience.subscriptions import MEMBER, Given, OptOut, Person, shown
 from app.database.db import Handle, new_id
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
+from app.machine.contact_values import Status
 from app.machine.program import Json
 from app.store import batches, contacts, suppressions
 from app.store.contacts import Contact

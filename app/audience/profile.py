@@ -14,6 +14,7 @@ from app.audience import addresses, subscriptions
 from app.config import places
 from app.errors import FieldError, Problem
 from app.machine import document, spelling
+from app.machine.contact_values import STATUSES
 from app.machine.program import Json
 from app.machine.text import is_line, is_storable
 
@@ -38,9 +39,6 @@ LOCALE_LENGTH = 100
 # Subtags as BCP 47 writes them; many systems put an underscore between them, as POSIX does.
 LOCALE = re.compile("^([A-Za-z]{2,8}|[xiXI])([-_][A-Za-z0-9]{1,8})*$")
 TAGS = 200
-
-# The last two are heard of the address; nobody writes them.
-STATUSES = ("subscribed", "unsubscribed", "bounced", "complained")
 
 Cleaned = TypeVar("Cleaned")
 
@@ -192,7 +190,7 @@ def _subscriptions(value: Json, errors: list[FieldError]) -> dict[str, str]:
     for channel, status in value.items():
         if channel not in subscriptions.COLUMN:
             message = f"There is no such channel: {', '.join(subscriptions.COLUMN)}."
-        elif status not in STATUSES:
+        elif status not in STATUSES:  # of which nobody writes the last two
             message = "Must be subscribed or unsubscribed."
         else:
             continue

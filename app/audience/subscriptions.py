@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from app.audience import addresses
 from app.database.db import Handle, new_id
+from app.machine.contact_values import Status
 from app.outbound import events
 from app.store import suppressions
 from app.store.contacts import Addresses, Contact
 from app.store.suppressions import Reason
 from app.vault.vault import Vault
-
-Status: TypeAlias = Literal["subscribed", "unsubscribed", "bounced", "complained"]
 
 SUBSCRIBED: Status = "subscribed"
 UNSUBSCRIBED: Status = "unsubscribed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast, get_args
+from typing import TypeAlias, cast
 
 from app.audience import reactions
 from app.audience.reactions import WorkspaceContext
@@ -15,17 +15,16 @@ from app.audience.subscriptions import COLUMN, Given
 from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document
+from app.machine.contact_values import STATES, State
 from app.machine.program import Json
 from app.store import contacts, suppressions
 from app.store.contacts import Contact
 from app.store.topics import Topic
 
-State: TypeAlias = Literal["subscribed", "pending", "unsubscribed"]
 Answers: TypeAlias = Mapping[str, Mapping[str, str]]  # topic → channel → state
 
 SUBSCRIBED: State = "subscribed"
 PENDING: State = "pending"
-STATES: tuple[str, ...] = get_args(State)
 MOST = 100  # topics of a workspace
 
 # How the history of a contact calls the change to a state.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from app.machine.content import ChannelName
 from app.machine.fields import parse_duration
-from app.web.body import Shape
+from app.web.body import Shape, TimeOfDay
 
 LONGEST_WINDOW = timedelta(days=366)
 
@@ -22,7 +22,6 @@ def _window(text: str) -> str:
 
 
 Window = Annotated[str, AfterValidator(_window)]
-TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 

@@ -9,11 +9,12 @@ from hashlib import sha256
 from app.audience import shapes, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
-from app.audience.topics import Answer, State
+from app.audience.topics import Answer
 from app.consent import consent
 from app.consent.consent import LeftTopic, Suppression
 from app.database.db import Handle
 from app.database.ids import id_bytes, id_of
+from app.machine.contact_values import State
 from app.machine.content import CHANNELS
 from app.process import Process
 from app.store import contacts, messages, suppressions

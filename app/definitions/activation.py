@@ -113,8 +113,7 @@ async def change(
         await templates.lock(db, workspace_id=workspace_id, ids=looked_at.template_ids)
     if draft.state != "ARCHIVED":
         found += await findings.find(process, db, looked_at)
-    found = findings.unread(wrong, found)
-    _refuse_draft(_as_said(found, draft), draft.state)
+    _refuse_draft(findings.unread(wrong, _as_said(found, draft)), draft.state)
     warnings, version = [], row.version
     results = [] if draft.state == "ARCHIVED" else await _results(process, db, looked_at, run_cases)
     gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong

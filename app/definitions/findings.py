@@ -37,6 +37,7 @@ BODIES = 50  # the newest say what senders send
 MOST_BYTES = 64 * 1024  # of a body that is looked at
 
 NO_TOPIC = "There is no such topic in this workspace."
+CRON, RRULE = "/cron", "/rrule"  # of a schedule, one of them
 LARGE = 8 * 1024  # characters of a definition that is not checked on the event loop
 LARGE_BODIES = 32 * 1024  # bytes of recorded bodies, likewise
 SECONDS = 2.0  # of CPU time for a check
@@ -121,7 +122,10 @@ def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Findi
     """List what could not be read, or cannot be kept, before the rest of what was found: nothing
     more is to be said of a place that nobody could read."""
     wrong = [Finding("invalid", error.pointer, error.message, draft=True) for error in errors]
-    within = tuple(f"{finding.pointer}/" for finding in wrong)
+    places = [finding.pointer for finding in wrong]
+    # Where either will do, one that could not be read is not one that nobody gave.
+    places += [place.removesuffix(CRON) + RRULE for place in places if place.endswith(CRON)]
+    within = tuple(f"{place}/" for place in places)
     return [*wrong, *(one for one in found if not f"{one.pointer}/".startswith(within))]
 
 

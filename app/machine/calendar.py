@@ -13,13 +13,28 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from app.machine import compare
+from app.machine.schema import Schema
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+_TIME_OF_DAY = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
+TIME_OF_DAY: Schema = {
+    "type": "string",
+    "pattern": f"^{_TIME_OF_DAY.pattern}$",
+    "examples": ["09:00"],
+}
 
 # A week, and another one: a day may be left out altogether, as 30 December 2011 was on Samoa.
 _LOOKED_AT = range(-1, 15)
 _SECOND = timedelta(seconds=1)
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?")
+
+
+def check_time(text: str) -> str:
+    """A time of day. Raises ValueError."""
+    if not _TIME_OF_DAY.fullmatch(text):
+        raise ValueError("Must be a time of day, such as 09:00 or 17:30.")
+    return text
 
 
 def next_time(now: datetime, at: time, days: Collection[str], zone: ZoneInfo) -> datetime:

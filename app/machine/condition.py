@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from app.machine import compare, document, path, template
+from app.machine import compare, contact_values, document, path, template
 from app.machine.fields import (
     Field,
     Place,
@@ -415,7 +415,10 @@ def _read_comparison(raw: dict[str, Json], place: Place, roots: Roots) -> Compar
         place.at("value").hold("missing", "Say what to compare with.")
     else:
         op.check(value, place.at("value"))
-    return Comparison(members["path"], members["op"], value) if "path" in members else None
+    if "path" not in members:
+        return None
+    contact_values.check(members["path"], members["op"], value, place)
+    return Comparison(members["path"], members["op"], value)
 
 
 def over(roots: Roots) -> Reader:

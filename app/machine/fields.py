@@ -36,9 +36,10 @@ class Place:
         """Refuse by a limit: it can be read, so what was saved with it before runs on."""
         self.findings.append(Finding(code, self.pointer, message, draft=True, limit=True))
 
-    def hold(self, code: str, message: str) -> None:
-        """A draft may stand like this; an active definition may not."""
-        self.findings.append(Finding(code, self.pointer, message))
+    def hold(self, code: str, message: str, *, limit: bool = False) -> None:
+        """A draft may stand like this; an active definition may not, but for one that ran with it
+        before it was made a `limit`."""
+        self.findings.append(Finding(code, self.pointer, message, limit=limit))
 
     def warn(self, code: str, message: str) -> None:
         self.findings.append(Finding(code, self.pointer, message, severity="warning"))

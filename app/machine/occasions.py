@@ -32,7 +32,6 @@ YEARS = 9968 - 2024
 BEGIN = datetime(9968, 1, 1)  # noqa: DTZ001
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)  # a rule that does not come after that never does
 AT_MOST = "A schedule may come at most once an hour."
-_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
 _PARTS = (
     *("FREQ", "INTERVAL", "UNTIL", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS"),
     *("BYHOUR", "BYMINUTE", "BYSECOND"),
@@ -92,12 +91,6 @@ def read_offset(text: str) -> timedelta:
 
 def check_offset(text: str) -> str:
     read_offset(text)
-    return text
-
-
-def check_time(text: str) -> str:
-    if not _TIME.fullmatch(text):
-        raise ValueError("Must be a time of day, such as 09:00.")
     return text
 
 
@@ -255,9 +248,3 @@ def _number(text: str, name: str) -> int:
     if not text.isdecimal() or len(text) > 2:
         raise ValueError(f"{text or 'Nothing'} is no {name}.")
     return int(text)
-
-
-def late_by(at: datetime, now: datetime) -> str | None:
-    """A duration in whole seconds, from a minute on."""
-    late = int((now - at).total_seconds())
-    return f"PT{late}S" if late >= 60 else None

@@ -16,11 +16,12 @@ from typing import Literal, TypeAlias
 from app.audience import profile, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
-from app.audience.topics import PENDING, SUBSCRIBED, Answer, State
+from app.audience.topics import PENDING, SUBSCRIBED, Answer
 from app.consent import consent, preferences
 from app.consent.preferences import Link, TopicChoice
 from app.database.db import Handle
 from app.errors import FieldError
+from app.machine.contact_values import State
 from app.messages import create
 from app.process import Process
 from app.store import contacts, suppressions

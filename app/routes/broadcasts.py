@@ -27,7 +27,7 @@ from app.store import segments as stored_segments
 from app.store import templates, workspaces
 from app.store.broadcasts import Broadcast
 from app.web import paging, reply
-from app.web.body import Moment, Name, Shape, Unchanged, Writable
+from app.web.body import Moment, Name, Shape, TimeOfDay, Unchanged, Writable
 from app.web.paging import Changing, Pages
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
@@ -51,7 +51,6 @@ RecipientStatus = Literal[
     "CANCELLED",
 ]
 Tag = Annotated[str, Field(min_length=1, max_length=100)]
-LocalTime = Annotated[str, Field(pattern=r"^(?:[01][0-9]|2[0-3]):[0-5][0-9]$", examples=["09:00"])]
 
 
 class WritableBroadcast(Writable):
@@ -68,7 +67,7 @@ class WritableBroadcast(Writable):
         str | None, Field(description="Of marketing, in place of the template's.")
     ] = None
     send_at: Moment | None = None
-    local_time: LocalTime | None = None
+    local_time: TimeOfDay | None = None
     per_minute: Annotated[int, Field(ge=1, le=FASTEST)] | None = None
 
 

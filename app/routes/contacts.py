@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from app.audience import addresses, audience, erasing, profile, shapes, subscriptions
 from app.audience.reactions import WorkspaceContext
-from app.audience.subscriptions import COLUMN, Status
-from app.audience.topics import State
+from app.audience.subscriptions import COLUMN
 from app.audit import trail
 from app.billing import quotas
 from app.config.plans import PLANS
@@ -21,6 +20,7 @@ from app.consent import consent
 from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.machine import document
+from app.machine.contact_values import STATUSES, State, Status
 from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.text import CONTROL
@@ -78,9 +78,7 @@ SUBSCRIPTIONS = {
     "type": "object",
     "description": "By channel. `bounced` and `complained` are read-only; they may be sent back"
     " unchanged.",
-    "properties": {
-        channel: {"type": "string", "enum": list(profile.STATUSES)} for channel in COLUMN
-    },
+    "properties": {channel: {"type": "string", "enum": list(STATUSES)} for channel in COLUMN},
     "additionalProperties": False,
 }
 TAGS = {

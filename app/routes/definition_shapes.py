@@ -13,7 +13,7 @@ from app.errors import FieldError
 from app.machine import defaults, description, occasions, path, reentry, template
 from app.machine.schema import READ_BACK, ref
 from app.routes.ids import AutomationId, WorkflowId
-from app.web.body import WRITE_ONLY, Name, Query, Shape, Writable
+from app.web.body import WRITE_ONLY, Name, Query, Shape, TimeOfDay, Writable
 from app.web.paging import Changing
 from app.web.reply import Revised
 from app.web.schemas import described
@@ -122,7 +122,7 @@ class WritableTrigger(Shape):
     segment_id: Annotated[str, Field(max_length=200)] | None = None
     field: Annotated[str, AfterValidator(occasions.check_field)] | None = None
     offset: Annotated[str, AfterValidator(occasions.check_offset)] | None = None
-    time: Annotated[str, AfterValidator(occasions.check_time)] | None = None
+    time: TimeOfDay | None = None
     rrule: Annotated[str, AfterValidator(occasions.check_rule)] | None = None
     cron: Annotated[str, AfterValidator(occasions.check_cron)] | None = None
     timezone: Annotated[str, AfterValidator(occasions.check_timezone)] | None = None

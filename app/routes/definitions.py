@@ -217,7 +217,8 @@ class DefinitionKind:
         new, wrong, gone = partly.read(
             call, self.model, stored, without={"name": "…"}, changed=changed
         )
-        if new.trigger.is_misplaced:
+        is_lookup_wrong = any(one.pointer == "/trigger/contactLookup" for one in wrong)
+        if new.trigger.is_misplaced and not is_lookup_wrong:
             only = "Only with contactLookup contact_id."
             wrong.append(FieldError("/trigger/metadataField", only))
         return Draft(

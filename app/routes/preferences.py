@@ -12,10 +12,10 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from app.audience.topics import State
 from app.consent import consent, preferences
 from app.consent.preferences import Choice, Link, TopicChoice
 from app.database.db import Handle
+from app.machine.contact_values import State
 from app.messages import double_opt_in
 from app.messages.footers import EXAMPLE
 from app.store import workspaces

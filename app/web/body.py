@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
+    WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
@@ -27,7 +28,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from app.errors import FieldError, Problem
-from app.machine import document, spelling
+from app.machine import calendar, document, spelling
 from app.machine.program import Json
 from app.machine.text import is_storable
 
@@ -150,6 +151,9 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_l
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 After = Annotated[Moment, AfterValidator(_after)]
 Before = Annotated[Moment, AfterValidator(_before)]
+TimeOfDay = Annotated[
+    str, AfterValidator(calendar.check_time), WithJsonSchema(dict(calendar.TIME_OF_DAY))
+]
 DIGITS = BeforeValidator(_count)  # behind what bounds it: a schema tells no more than stands before
 
 

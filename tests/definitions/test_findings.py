@@ -529,6 +529,26 @@ async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast) -> No
         assert [one["pointer"] for one in answer["findings"]] == pointers
 
 
+async def test_a_member_that_could_not_be_read_is_one_fault_wherever_it_stands(cast: Cast) -> None:
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
+    schedule = {"source": "schedule", "segmentId": segment["id"], "cron": "0 25 * * *"}
+    lookup = {**BY_ID, "contactLookup": "contactid", "metadataField": "crm"}
+    for trigger, member in ((schedule, "cron"), (lookup, "contactLookup")):
+        nodes = [
+            {"id": "t", "type": "trigger", "data": trigger},
+            {"id": "a", "type": "add_tag", "data": {"tag": "x"}},
+        ]
+        drawn = {"nodes": nodes, "edges": [{"source": "t", "target": "a"}]}
+        for path, body, place in (
+            ("/workflows", {"trigger": trigger, "steps": [tag("x")]}, "/trigger"),
+            ("/automations", {"graph": drawn}, "/graph/nodes/0/data"),
+        ):
+            for at in (path, f"{path}/check"):
+                answer = await cast.ed.post(at, {"name": "N", "state": "ACTIVE", **body})
+                listed = [(one["code"], one["pointer"]) for one in answer.json()["findings"]]
+                assert listed == [("invalid", f"{place}/{member}")]
+
+
 async def test_what_is_wrong_with_what_is_stored_is_told_once(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,21 @@ def test_a_long_past_is_not_judged_on_the_event_loop() -> None:
         ({"path": "contact.tags[0]", "op": "exists"}, "/filter/path", "bad_path"),
         ({"path": "contact.subscriptions.fax", "op": "exists"}, "/filter/path", "bad_path"),
         ({"path": "contact.email", "op": "eq", "value": "\ud800"}, "/filter/value", "bad_value"),
+        (
+            {"path": "contact.subscriptions.email", "op": "eq", "value": "nonsense"},
+            "/filter/value",
+            "bad_value",
+        ),
+        (
+            {"path": "contact.topics.top_1.sms", "op": "in", "value": ["pending", "asked"]},
+            "/filter/value/1",
+            "bad_value",
+        ),
+        (
+            {"path": "contact.timezone", "op": "ne", "value": "Rome"},
+            "/filter/value",
+            "bad_timezone",
+        ),
         ({"path": 'contact.metadata["\\u0000"]', "op": "exists"}, "/filter/value", "bad_value"),
         (
             {"path": "contact.email", "op": "in", "value": [document.parse(b"1e5000")]},

@@ -89,9 +89,10 @@ def _of(path: str, scalars: Any = scalar) -> Any:
 
 
 comparison = st.one_of(
-    st.sampled_from(
-        ["email", "phone", "firstName", "lastName", "timezone", "locale", "createdAt"]
-    ).flatmap(lambda name: _of(f"contact.{name}")),
+    st.sampled_from(["email", "phone", "firstName", "lastName", "locale", "createdAt"]).flatmap(
+        lambda name: _of(f"contact.{name}")
+    ),
+    _of("contact.timezone", st.sampled_from(["Europe/Lisbon", "Europe/Rome", None])),
     names.flatmap(lambda name: _of(f"contact.metadata[{document.dumps(name).decode()}]")),
     st.sampled_from(["email", "sms"]).flatmap(
         lambda name: _of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -76,18 +75,17 @@ def _zone(visit: Visit) -> ZoneInfo:
 
 # --- its configuration --------------------------------------------------------------------------
 
-_TIME_OF_DAY = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
-
 
 @described_by(
-    {**line.schema, "examples": ["09:00"], ACTIVE: {"pattern": f"^{_TIME_OF_DAY.pattern}$"}}
+    {**line.schema, "examples": ["09:00"], ACTIVE: {"pattern": calendar.TIME_OF_DAY["pattern"]}}
 )
 def _time_of_day(value: Json, place: Place) -> str | None:
     text = line(value, place)
-    if text is not None and not _TIME_OF_DAY.fullmatch(text):
-        place.hold("bad_time", f"{quote(text)} is not a time of day; write it like 09:00 or 17:30.")
+    try:
+        return None if text is None else calendar.check_time(text)
+    except ValueError as error:
+        place.hold("bad_time", str(error))
         return None
-    return text
 
 
 @described_by({"type": "array", "items": {"enum": list(calendar.DAYS)}, ACTIVE: {"minItems": 1}})
