@@ -10,7 +10,7 @@ from typing import Any
 
 from app.audience import lookups
 from app.database.db import Handle
-from app.machine import document
+from app.machine import document, occasions, segment_changes
 from app.machine.program import Program, State
 from app.machine.reasons import SAID, Reason
 from app.process import Process
@@ -55,8 +55,8 @@ REFUSED_CODES: Mapping[str | None, Explanation] = {
 }
 NOTHING_CAME: Mapping[str, str] = {
     "inbound_webhook": "No request to the webhook URL named this contact{since}.",
-    "contact_created": "The contact was not created{since} while the definition was ACTIVE, or by"
-    " an import that starts nothing.",
+    "contact_created": "The contact was not created{since} while the definition was ACTIVE, or it"
+    " came with an import that starts nothing.",
     "tag_added": "The contact was not given the tag {tag}{since} while the definition was ACTIVE.",
     "event": "The contact did nothing that is called {name}{since}.",
     "segment_entered": "The contact did not enter the segment {segmentId}{since} while the"
@@ -64,8 +64,9 @@ NOTHING_CAME: Mapping[str, str] = {
     "segment_left": "The contact did not leave the segment {segmentId}{since} while the definition"
     " was ACTIVE.",
     "date": "The contact's {field} holds no date that has come{since} while the definition was"
-    " ACTIVE.",
-    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since}.",
+    " ACTIVE, or it was looked for later than the graceWindow of {graceWindow} allows.",
+    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since},"
+    " or that was looked at later than the graceWindow of {graceWindow} allows.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
 
@@ -190,14 +191,11 @@ def message(sent: PastMessage) -> Explained:
     code = MESSAGE_CODES[sent.status]
     if code is Explanation.MESSAGE_QUEUED and sent.reason_code is not None:
         code = Explanation.MESSAGE_HELD
-    return Explained(
-        sent.created_at,
-        code,
-        sent.id,
-        sent.reason_detail,
-        sent.reason_code,
-        sent.node_id,
-    )
+    detail = sent.reason_detail
+    if detail is None and sent.waits_until is not None and sent.reason_code in SAID:
+        until = document.text(sent.waits_until)
+        detail = f"{SAID[sent.reason_code].removesuffix('.')}, until {until}."
+    return Explained(sent.created_at, code, sent.id, detail, sent.reason_code, sent.node_id)
 
 
 @dataclass(slots=True)
@@ -307,12 +305,19 @@ def _waiting(waiting: Mapping[str, Any]) -> str | None:
     if waiting["kind"] != "event":
         return None
     awaited = [
-        *waiting["events"],
-        *waiting.get("segments", ()),
+        *(f"the event {name}" for name in waiting["events"]),
+        *map(_move, waiting.get("segments", ())),
         *(["a change of the contact"] if waiting["contact"] else []),
     ]
     limit = f", until {until} at the latest" if until else ""
     return f"The run waits for {' or '.join(awaited)}{limit}."
+
+
+def _move(what: str) -> str:
+    entered, left = segment_changes.MOVED
+    if what.startswith(entered):
+        return f"the contact's entry into {what.removeprefix(entered)}"
+    return f"the contact's exit from {what.removeprefix(left)}"
 
 
 # --- the definition -----------------------------------------------------------------------------
@@ -355,7 +360,8 @@ async def _of_definition(
     trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
         since = f" after {document.text(question.since)}" if question.since else ""
-        words = {"tag": "", "name": "", "segmentId": "", "field": "", **trigger, "since": since}
+        unset = {"tag": "", "name": "", "segmentId": "", "field": ""}
+        words = {**unset, "graceWindow": occasions.GRACE, **trigger, "since": since}
         detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     bound = await _known_since(process, db, question, definition, now)

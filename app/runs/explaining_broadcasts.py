@@ -7,6 +7,7 @@ from datetime import datetime
 
 from app.broadcasts import control
 from app.database.db import Handle
+from app.machine import document
 from app.runs.explaining import Explained, message
 from app.runs.explanations import Explanation
 from app.store import broadcast_recipients, explaining
@@ -21,6 +22,7 @@ BARRED: Mapping[str, str] = {
     "unsubscribed": "The contact had unsubscribed from the broadcast's channel.",
     "no_consent": "The contact had not agreed to get the broadcast's topic on its channel.",
     "capped": "The contact had got as much marketing as the workspace allows itself.",
+    "quota": "The workspace had used up its messages, or might not send yet.",
 }
 
 
@@ -48,7 +50,8 @@ async def explain(
 def _absent(broadcast: Broadcast, contact_id: str, created_at: datetime) -> Explained:
     detail: str | None = None
     if broadcast.frozen_at is None:
-        detail = f"The broadcast is {broadcast.state}: its audience is not frozen yet."
+        still = "was never frozen" if broadcast.state == "CANCELLED" else "is not frozen yet"
+        detail = f"The broadcast is {broadcast.state}: its audience {still}."
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id, detail)
     if not broadcast.is_frozen and contact_id > (broadcast.frozen_until or ""):
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id)
@@ -60,9 +63,7 @@ def _absent(broadcast: Broadcast, contact_id: str, created_at: datetime) -> Expl
 def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
     at = broadcast.frozen_at or broadcast.updated_at
     if recipient.status == "PENDING":
-        words = control.sentence(broadcast) if broadcast.state == "PAUSED" else None
-        code = Explanation.AWAITS_TURN
-        return Explained(max(at, recipient.due_at), code, broadcast.id, words)
+        return Explained(at, Explanation.AWAITS_TURN, broadcast.id, _turn(broadcast, recipient))
     if recipient.status == "CANCELLED":
         ended = broadcast.finished_at or broadcast.updated_at
         return Explained(ended, Explanation.BROADCAST_CANCELLED, broadcast.id)
@@ -70,3 +71,11 @@ def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
     if reason in BARRED:
         return Explained(at, Explanation.EXCLUDED, broadcast.id, BARRED[reason], reason)
     return Explained(at, Explanation.MESSAGE_PRUNED, broadcast.id, None, recipient.status.lower())
+
+
+def _turn(broadcast: Broadcast, recipient: Recipient) -> str:
+    if broadcast.state == "PAUSED":
+        why = control.sentence(broadcast)
+        return f"The broadcast is PAUSED, so the contact's message waits.{f' {why}' if why else ''}"
+    turn = document.text(recipient.due_at)
+    return f"The contact's message is made when its turn comes, not before {turn}."

@@ -142,7 +142,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     ),
     Explanation.STEP_NOTED: Meaning("A step did not do the obvious thing.", "run"),
     Explanation.NOT_FROZEN: Meaning(
-        "The broadcast's audience is being frozen, and the contact was not looked at yet.",
+        "The broadcast's audience is not frozen yet, or not as far as the contact.",
         "broadcast",
     ),
     Explanation.NOT_IN_AUDIENCE: Meaning(
@@ -192,8 +192,8 @@ when on that is known. With `?broadcastId=` it is about one broadcast. With `?si
 are left out.
 
 `sentence` is the one below, or a more exact one from the record. `reason` is the code that the
-record itself carries: one of [reasons.md](reasons.md), or of a refused request the code of its
-problem. `evidence` is the record that proves it: GET `/runs/:id`, `/messages/:id`,
+record itself carries: one of [reasons.md](reasons.md), of a refused request the code of its
+problem, or of a broadcast's recipient the reason or the end that it has. `evidence` is the record that proves it: GET `/runs/:id`, `/messages/:id`,
 `/webhook-requests/:id`, `/contact-events/:id`, `/broadcasts/:id`, or the definition; of a step,
 `nodeId` names it in its run. Codes never change.
 

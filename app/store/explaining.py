@@ -59,6 +59,7 @@ class PastMessage:
     status: str
     reason_code: str | None
     reason_detail: str | None
+    waits_until: datetime | None  # for its sendAt, or the end of quiet hours
     created_at: datetime
 
 
@@ -157,7 +158,8 @@ async def messages_of_runs(
     )
 
 
-MESSAGE_COLUMNS = """id, run_id, node_id, visit, status, reason_code, reason_detail, created_at"""
+MESSAGE_COLUMNS = """id, run_id, node_id, visit, status, reason_code, reason_detail, waits_until,
+               created_at"""
 
 
 async def message(db: Handle, *, workspace_id: str, id: str) -> PastMessage | None:

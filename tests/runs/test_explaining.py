@@ -511,6 +511,68 @@ async def test_each_suppression_is_named_with_its_message(scene: Scene, reason: 
     assert (entry["reason"], entry["evidence"]["id"]) == (reason, id)
 
 
+# --- more exact than a code ----------------------------------------------------------------------
+
+
+async def test_a_message_in_quiet_hours_says_until_when(scene: Scene) -> None:
+    always = [{"from": "00:00", "to": "23:59"}, {"from": "12:00", "to": "11:59"}]
+    hour = (await scene.cast.vic.read("/contacts"))["data"][0]["createdAt"][11:13]
+    quiet = {**always[hour == "23"], "timezone": "workspace"}
+    await scene.cast.adam.patch("/settings/workspace", {"quietHours": quiet})
+    id = await scene.message(category="marketing")
+    message = await scene.cast.vic.read(f"/messages/{id}")
+    entry = await scene.entry(Explanation.MESSAGE_HELD)
+    assert (entry["reason"], entry["evidence"]["id"]) == ("quiet_hours", id)
+    assert entry["sentence"] == (
+        f"The message waits for the end of the workspace's quiet hours, until {message['until']}."
+    )
+
+
+async def test_a_run_says_which_segment_it_waits_for(scene: Scene) -> None:
+    made = await scene.cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
+    id = made["id"]
+    conditions = [{"event": "paid"}, {"segmentEntered": id}, {"segmentLeft": id}]
+    await scene.run({"type": "wait_for", "conditions": conditions, "timeout": "P1D"})
+    entry = await scene.entry(Explanation.WAITING_FOR_EVENT)
+    assert entry["sentence"].startswith(
+        f"The run waits for the event paid or the contact's entry into {id} or the contact's exit"
+        f" from {id}, until "
+    )
+
+
+async def test_a_broadcast_that_somebody_paused_says_so(scene: Scene) -> None:
+    id = await scene.broadcast(localTime="09:00")
+    waiting = await scene.entry(Explanation.AWAITS_TURN)
+    [recipient] = (await scene.cast.vic.read(f"/broadcasts/{id}/recipients"))["data"]
+    assert waiting["sentence"].endswith(f"not before {recipient['dueAt']}.")
+    await scene.cast.adam.made(f"/broadcasts/{id}/pause", None)
+    paused = await scene.entry(Explanation.AWAITS_TURN)
+    assert paused["sentence"] == "The broadcast is PAUSED, so the contact's message waits."
+
+
+async def test_a_broadcast_that_was_cancelled_before_its_time_was_never_frozen(
+    scene: Scene,
+) -> None:
+    id = await scene.broadcast(sendAt="2030-01-31T09:00:00Z")
+    await scene.cast.adam.made(f"/broadcasts/{id}/cancel", None)
+    entry = await scene.entry(Explanation.NOT_FROZEN)
+    assert entry["sentence"] == "The broadcast is CANCELLED: its audience was never frozen."
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_an_occasion_may_have_been_later_than_its_grace_window(
+    scene: Scene, source: str
+) -> None:
+    made = await scene.cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
+    given = {
+        "date": {"field": "metadata.renewsAt"},
+        "schedule": {"segmentId": made["id"], "cron": "0 9 * * *"},
+    }
+    await scene.workflow(source=source, graceWindow="PT2H", **given[source])
+    entry = await scene.entry(Explanation.NO_EVENT)
+    assert entry["sentence"].endswith("later than the graceWindow of PT2H allows.")
+
+
 # --- what it is about ----------------------------------------------------------------------------
 
 
