@@ -193,9 +193,9 @@ are left out.
 
 `sentence` is the one below, or a more exact one from the record. `reason` is the code that the
 record itself carries: one of [reasons.md](reasons.md), of a refused request the code of its
-problem, or of a broadcast's recipient the reason or the end that it has. `evidence` is the record that proves it: GET `/runs/:id`, `/messages/:id`,
-`/webhook-requests/:id`, `/contact-events/:id`, `/broadcasts/:id`, or the definition; of a step,
-`nodeId` names it in its run. Codes never change.
+problem, or of a broadcast's recipient the reason or the end that it has. `evidence` is the record
+that proves it: GET `/runs/:id`, `/messages/:id`, `/webhook-requests/:id`, `/contact-events/:id`,
+`/broadcasts/:id`, or the definition; of a step, `nodeId` names it in its run. Codes never change.
 
 | code | what it means | evidence |
 |---|---|---|
