@@ -59,6 +59,7 @@ KEYS_LOCK = 7_165_432_100_171_000_003
 # a planner read and sort the whole of the other, instead of the first rows of the right index.
 FOLLOW_INDEXES = """
     ; SET LOCAL enable_sort = off;
+    SET LOCAL enable_incremental_sort = off;
     SET LOCAL enable_bitmapscan = off;
     SET LOCAL enable_seqscan = off;
     SET LOCAL enable_hashjoin = off;
