@@ -191,10 +191,9 @@ def message(sent: PastMessage) -> Explained:
     code = MESSAGE_CODES[sent.status]
     if code is Explanation.MESSAGE_QUEUED and sent.reason_code is not None:
         code = Explanation.MESSAGE_HELD
-    detail = sent.reason_detail
-    if detail is None and sent.waits_until is not None and sent.reason_code in SAID:
-        until = document.text(sent.waits_until)
-        detail = f"{SAID[sent.reason_code].removesuffix('.')}, until {until}."
+    detail, sentence = sent.reason_detail, SAID.get(sent.reason_code or "")
+    if detail is None and sent.waits_until is not None and sentence is not None:
+        detail = f"{sentence.removesuffix('.')}, until {document.text(sent.waits_until)}."
     return Explained(sent.created_at, code, sent.id, detail, sent.reason_code, sent.node_id)
 
 
