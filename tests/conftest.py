@@ -259,11 +259,22 @@ async def acme(process: Process) -> str:
     return await cast_module.workspace(process, "Acme")
 
 
-@pytest.fixture
-def records() -> Iterator[Records]:
-    """What loggers of ours, or those whose names begin like this, have told since then."""
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """End with the test what it configured of logging: after one that logged errors alone, the next
+    would look for a warning in vain."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
+    yield
+    if root.handlers is not handlers:
+        root.handlers, root.level = handlers, level
+        logging.captureWarnings(capture=False)
+        structlog.reset_defaults()
+
+
+@pytest.fixture
+def records() -> Records:
+    """What loggers of ours, or those whose names begin like this, have told since then."""
     stream = io.StringIO()
     logs.configure(wire.settings(LOG_LEVEL="info"), stream=stream)
 
@@ -271,7 +282,4 @@ def records() -> Iterator[Records]:
         lines = (json.loads(line) for line in stream.getvalue().splitlines())
         return [line for line in lines if line["logger"].startswith(whose)]
 
-    yield records_of
-    root.handlers, root.level = handlers, level
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    return records_of

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from io import StringIO
 from typing import TypeAlias
 
 import pytest
-import structlog
 
 from app.audit import trail
 from app.config.settings import Settings
@@ -49,16 +48,6 @@ HARMLESS = [
 Shown: TypeAlias = Callable[[str], str]
 
 
-@pytest.fixture
-def undisturbed() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
-
-
 def of_a_log(name: str) -> str:
     output = StringIO()
     logs.configure(Settings.from_environ({"SECRET_KEY": "k" * 32}), stream=output)
@@ -92,7 +81,6 @@ def of_a_step(name: str) -> str:
     "shown",
     [of_a_log, of_the_audit_trail, of_a_request_that_came, of_a_definition, of_a_step],
 )
-@pytest.mark.usefixtures("undisturbed")
 def test_what_is_called_like_a_credential_is_shown_nowhere(shown: Shown) -> None:
     assert [name for name in NAMES if CANARY in shown(name)] == []
     assert [name for name in HARMLESS if CANARY not in shown(name)] == []

@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
@@ -34,18 +34,12 @@ class Output(io.StringIO):
 
 
 @pytest.fixture
-def output() -> Iterator[Output]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
+def output() -> Output:
     output = Output()
     logs.configure(SETTINGS, stream=output)
     output.truncate(0)
     output.seek(0)
-    yield output
-    root.handlers, root.level = handlers, level
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
+    return output
 
 
 def ours(event: str, **values: object) -> None:
@@ -62,10 +56,7 @@ WRITERS = pytest.mark.parametrize("write", [ours, theirs])
 
 def test_what_settings_changed_is_told_at_once() -> None:
     stream = Output()
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
     logs.configure(SETTINGS, stream=stream)
-    root.handlers, root.level = handlers, level
     assert [record["event"] for record in stream.records()] == list(SETTINGS.notes) != []
 
 
