@@ -22,7 +22,6 @@ BARRED: Mapping[str, str] = {
     "unsubscribed": "The contact had unsubscribed from the broadcast's channel.",
     "no_consent": "The contact had not agreed to get the broadcast's topic on its channel.",
     "capped": "The contact had got as much marketing as the workspace allows itself.",
-    "quota": "The workspace had used up its messages, or might not send yet.",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -526,6 +526,17 @@ async def test_a_message_in_quiet_hours_says_until_when(scene: Scene) -> None:
     assert entry["sentence"] == (
         f"The message waits for the end of the workspace's quiet hours, until {message['until']}."
     )
+
+
+async def test_a_message_with_a_time_of_its_own_says_which(scene: Scene) -> None:
+    body = {"contactId": scene.ada["id"], "channel": "email", "content": HELLO}
+    at = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    id = (await scene.cast.ed.made("/messages", {**body, "sendAt": at}))["messageId"]
+    await settle(scene.process)
+    message = await scene.cast.vic.read(f"/messages/{id}")
+    entry = await scene.entry(Explanation.MESSAGE_HELD)
+    assert (entry["reason"], entry["evidence"]["id"]) == ("scheduled", id)
+    assert entry["sentence"] == f"The message waits for its sendAt, until {message['until']}."
 
 
 async def test_a_run_says_which_segment_it_waits_for(scene: Scene) -> None:

@@ -10,7 +10,7 @@ import pytest
 from app.machine.fields import Place
 from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes.send_message import MOST_ATTEMPTS, SEND_MESSAGE
-from app.machine.program import Delivered, Finding, Node, Resend, Send, Woken
+from app.machine.program import Delivered, Effect, Finding, Node, Resend, Send, Woken
 from app.machine.reasons import Reason
 
 DATA = {"channel": "email", "templateId": "tpl_1"}
@@ -114,7 +114,7 @@ def test_a_sent_or_suppressed_message_goes_on(policy: dict[str, Any], status: st
     ],
 )
 def test_an_unknown_outcome_follows_its_own_policy(
-    policy: dict[str, Any], number: int, status: str, port: str | None, effects
+    policy: dict[str, Any], number: int, status: str, port: str | None, effects: tuple[Effect, ...]
 ) -> None:
     outcome = resume("UNKNOWN", number=number, **policy)
     assert (outcome.status, outcome.port, outcome.effects) == (status, port, effects)
