@@ -199,6 +199,7 @@ CREATE TABLE definitions (
     hidden          BOOLEAN NOT NULL,             -- deleted by a user; its runs stay readable
     cases_gate      BOOLEAN NOT NULL DEFAULT FALSE,  -- a case that fails prevents its activation
     ending          BOOLEAN NOT NULL DEFAULT FALSE,  -- ARCHIVED, and some runs have not ended
+    deactivated_at  TIMESTAMPTZ,                  -- NULL while it is ACTIVE, and before it ever was
     revision        INTEGER NOT NULL,
     created_at      TIMESTAMPTZ NOT NULL,
     updated_at      TIMESTAMPTZ NOT NULL,
@@ -354,9 +355,11 @@ CREATE TABLE segments (
     filled_at     TIMESTAMPTZ,
     rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved
     -- A watch, which nobody sees: for the date or the schedule of a definition, whose trigger is its
-    -- filter. A schedule is due then, and has started runs for members up to filled_up_to.
+    -- filter. A schedule is due then, and has started runs for members up to filled_up_to. Dates that
+    -- came after unwatched_since and before saved_at came while the definition was not ACTIVE.
     definition_id TEXT,
     due_at        TIMESTAMPTZ,
+    unwatched_since TIMESTAMPTZ,
     PRIMARY KEY (workspace_id, id)
 );
 CREATE INDEX segments_by_definition ON segments (workspace_id, definition_id)
@@ -398,6 +401,22 @@ CREATE TABLE date_occasions (
     FOREIGN KEY (workspace_id, segment_id) REFERENCES segments (workspace_id, id) ON DELETE CASCADE
 );
 CREATE INDEX date_occasions_by_segment ON date_occasions (workspace_id, segment_id);
+
+-- What started no run: a contact's date, or times of a schedule, which are of everybody. For the
+-- explanation of that; kept for as long as runs are.
+CREATE TABLE missed_occasions (
+    workspace_id  TEXT NOT NULL,
+    id            TEXT NOT NULL,
+    definition_id TEXT NOT NULL,
+    contact_id    TEXT,                           -- NULL: a schedule's
+    reason        TEXT NOT NULL,                  -- late | inactive
+    at            TIMESTAMPTZ NOT NULL,           -- the first,
+    until         TIMESTAMPTZ NOT NULL,           -- and up to then every later one
+    PRIMARY KEY (workspace_id, id),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX missed_occasions_by_contact
+    ON missed_occasions (workspace_id, contact_id, definition_id, at);
 
 -- A contact that is to be judged again for a segment by its job: it could not be locked, or whoever
 -- changed something had no lock of it, or had too many to judge.

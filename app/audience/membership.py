@@ -14,9 +14,10 @@ from app.database.ids import first_id
 from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
-from app.store import contacts, jobs, segment_members, workspaces
+from app.store import contacts, jobs, missed_occasions, segment_members, workspaces
 from app.store import segments as store
 from app.store.contacts import Contact
+from app.store.missed_occasions import MissedOccasion, MissReason
 from app.store.segment_members import Membership, Occasion
 from app.store.segments import Segment
 
@@ -138,22 +139,54 @@ async def _dates(
     of = {"contact_ids": [row.id for row in rows], "segment_ids": [one.id for one in watches]}
     known = await segment_members.occasions(db, workspace_id=workspace_id, **of)
     started = {(one.contact_id, one.segment_id, one.at) for one in known}
-    judged, dues, new = [], [], []
+    judged, dues, new, passed = [], [], [], []
     for watch in watches:
         trigger = document.parse(watch.filter.encode())
         for row in rows:
             at = occasions.of_date(trigger, shapes.resource(row, ()), zone)
             is_ahead = at is not None and at > now
             judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
-            is_due = at is not None and watch.saved_at < at <= now <= at + occasions.grace(trigger)
-            if at is not None and is_due and (row.id, watch.id, at) not in started:
+            if at is None or is_ahead:
+                continue
+            if at <= watch.saved_at or at + occasions.grace(trigger) < now:
+                passed.append((watch, Occasion(row.id, watch.id, at)))
+            elif (row.id, watch.id, at) not in started:
                 dues.append(Due(row.id, watch.definition_id or "", at))
                 new.append(Occasion(row.id, watch.id, at))
+    await _record_missed(db, passed, workspace_id=workspace_id)
     await keep(db, watches, judged, workspace_id=workspace_id)
     if new:
         since = now - occasions.LONGEST_GRACE
         await segment_members.remember(db, workspace_id=workspace_id, occasions=new, since=since)
     return dues
+
+
+async def _record_missed(
+    db: Handle, passed: Sequence[tuple[Segment, Occasion]], *, workspace_id: str
+) -> None:
+    """Record which of the dates that start no run would have started one: those that were waited
+    for, and those that came while the definition was not ACTIVE. Before they are kept as past."""
+    late = [one for watch, one in passed if watch.saved_at < one.at]
+    held: Sequence[Membership] = ()
+    if late:
+        held = await segment_members.of_contacts(
+            db,
+            workspace_id=workspace_id,
+            contact_ids=sorted({one.contact_id for one in late}),
+            segment_ids=sorted({one.segment_id for one in late}),
+        )
+    awaited = {(one.contact_id, one.segment_id, one.next_at) for one in held}
+    missed = []
+    for watch, one in passed:
+        is_late = (one.contact_id, one.segment_id, one.at) in awaited
+        since = watch.unwatched_since
+        is_unwatched = since is not None and since < one.at <= watch.saved_at
+        if is_late or (is_unwatched and watch.is_unjudged(one.contact_id)):
+            reason: MissReason = "late" if is_late else "inactive"
+            missed.append(
+                MissedOccasion(watch.definition_id or "", one.contact_id, reason, one.at, one.at)
+            )
+    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
 
 
 def conditions_of(existing: Mapping[str, Segment]) -> dict[str, Condition]:

@@ -20,9 +20,18 @@ from app.database.engine import Engine
 from app.database.ids import first_id
 from app.machine import document, occasions, segment_changes
 from app.process import Process
-from app.store import jobs, segment_fills, segment_members, segment_moments, usage, workspaces
+from app.store import (
+    jobs,
+    missed_occasions,
+    segment_fills,
+    segment_members,
+    segment_moments,
+    usage,
+    workspaces,
+)
 from app.store import segments as store
 from app.store.jobs import Job
+from app.store.missed_occasions import MissedOccasion
 from app.store.segments import Fitting, Segment
 
 CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
@@ -215,6 +224,9 @@ async def _scheduled(
     zone = workspace.timezone if workspace else None
     oldest = now - occasions.grace(trigger)
     target = existing.get(trigger["segmentId"])
+    if due < oldest:
+        missed = MissedOccasion(segment.definition_id or "", None, "late", due, oldest)
+        await missed_occasions.insert_many(db, workspace_id=job.workspace_id, missed=[missed])
     if due < oldest or target is None:
         following = occasions.next_after(trigger, max(due, oldest), zone)
         await store.move_schedule(db, **whose, due_at=following, up_to="")

@@ -226,6 +226,7 @@ def unsaved(shape: Shape, draft: Draft, now: datetime) -> Definition:
         secret_set=False,
         token=None,
         cases_gate=draft.cases_gate,
+        deactivated_at=None,
         revision=0,
         created_at=now,
         updated_at=now,

@@ -13,8 +13,9 @@ from app.database.db import Handle, new_id
 from app.machine import document, occasions, segment_changes
 from app.machine.program import Json
 from app.process import Process
-from app.store import jobs, segment_members, segments, workspaces
+from app.store import jobs, missed_occasions, segment_members, segments, workspaces
 from app.store.definitions import Definition
+from app.store.missed_occasions import MissedOccasion
 
 WATCHED = ("date", "schedule")
 
@@ -35,7 +36,7 @@ async def follow(
     if was is not None:
         await stop(process, db, workspace_id, after.id)
     if now is not None:
-        await _begin(process, db, workspace_id, after.id, now)
+        await _begin(process, db, workspace_id, now, before)
 
 
 async def stop(process: Process, db: Handle, workspace_id: str, definition_id: str) -> None:
@@ -48,8 +49,14 @@ async def stop(process: Process, db: Handle, workspace_id: str, definition_id: s
 
 
 async def _begin(
-    process: Process, db: Handle, workspace_id: str, definition_id: str, trigger: Mapping[str, Json]
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    trigger: Mapping[str, Json],
+    before: Definition,
 ) -> None:
+    """Watch from now on. What came since the definition was ACTIVE before is missed."""
+    definition_id, unwatched_since = before.id, before.deactivated_at
     workspace = await workspaces.by_id(db, id=workspace_id)
     zone = workspace.timezone if workspace else None
     at = now = await db.now()
@@ -57,6 +64,10 @@ async def _begin(
     if trigger["source"] == "schedule":
         due_at = occasions.next_after(trigger, now, zone)
         at = due_at or now
+        missed = unwatched_since and occasions.next_after(trigger, unwatched_since, zone)
+        if missed is not None and missed <= now:
+            times = MissedOccasion(definition_id, None, "inactive", missed, now)
+            await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=[times])
     id = new_id("seg")
     await segments.watch(
         db,
@@ -67,6 +78,7 @@ async def _begin(
         trigger=document.dumps(trigger).decode(),
         fill_to=await membership.fill_to(db),
         due_at=due_at,
+        unwatched_since=unwatched_since,
     )
     if trigger["source"] == "date":
         names = _names(trigger)

@@ -20,8 +20,8 @@ from app.routes.ids import (
     WorkflowId,
 )
 from app.runs import explaining, explaining_broadcasts
-from app.runs.explaining import Explained, Question
-from app.runs.explanations import MEANINGS, EvidenceType, Explanation
+from app.runs.explaining import Question
+from app.runs.explanations import MEANINGS, EvidenceType, Explained, Explanation
 from app.store import broadcasts, contacts, definitions
 from app.web import reply
 from app.web.body import After, Query, Shape

@@ -14,8 +14,8 @@ from app.machine import document, occasions, segment_changes
 from app.machine.program import Program, State
 from app.machine.reasons import SAID, Reason
 from app.process import Process
-from app.runs import programs
-from app.runs.explanations import MEANINGS, Explanation
+from app.runs import explaining_occasions, programs
+from app.runs.explanations import Explained, Explanation
 from app.store import explaining, workspaces
 from app.store.contacts import Contact
 from app.store.definitions import Definition
@@ -63,28 +63,12 @@ NOTHING_CAME: Mapping[str, str] = {
     " definition was ACTIVE.",
     "segment_left": "The contact did not leave the segment {segmentId}{since} while the definition"
     " was ACTIVE.",
-    "date": "The contact's {field} holds no date that has come{since} while the definition was"
-    " ACTIVE, or it was looked for later than the graceWindow of {graceWindow} allows.",
-    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since},"
-    " or that was looked at later than the graceWindow of {graceWindow} allows.",
+    "date": "No date in the contact's {field} came{since} while the definition was ACTIVE; one that"
+    " is set more than the graceWindow of {graceWindow} after it came starts nothing.",
+    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since}"
+    " while the definition was ACTIVE.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """One thing that is known, and the record that proves it."""
-
-    at: datetime
-    code: Explanation
-    id: str  # of the evidence
-    detail: str | None = None  # more exact than the code's sentence
-    reason: str | None = None  # the code that the record carries
-    node_id: str | None = None
-
-    @property
-    def sentence(self) -> str:
-        return self.detail or SAID.get(self.reason or "") or MEANINGS[self.code].sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +96,14 @@ async def explain(process: Process, db: Handle, question: Question) -> list[Expl
     ]
     if question.definition is not None:
         found += await _of_events(db, question, question.definition, known)
+        begun = question.contact.created_at
+        found += await explaining_occasions.missed(
+            db,
+            workspace_id=question.workspace_id,
+            definition_id=question.definition.id,
+            contact_id=question.contact.id,
+            since=max(question.since or begun, begun),
+        )
         found += await _of_definition(process, db, question, question.definition, found)
     return sorted(found, key=lambda one: one.at, reverse=True)
 
@@ -175,6 +167,7 @@ async def _of_runs(
         steps[step.run_id].append(step)
     sent = {(one.run_id, one.node_id, one.visit) for one in messages}
     found = [message(one) for one in messages]
+    timed = []
     for run in known:
         version = await programs.of(
             process,
@@ -184,7 +177,9 @@ async def _of_runs(
             version=run.version,
         )
         found += _Walked(run, version.program, steps[run.id]).explained(sent)
-    return found
+        if version.source in explaining_occasions.TIMED:
+            timed.append(run)
+    return [*found, *await explaining_occasions.started_late(db, workspace_id, timed)]
 
 
 def message(sent: PastMessage) -> Explained:
@@ -354,13 +349,15 @@ async def _of_definition(
     now, id = await db.now(), definition.id
     more = []
     if definition.state != "ACTIVE":
-        detail = f"The definition is {definition.state}, not ACTIVE, so it starts no runs."
+        since = definition.deactivated_at
+        when = f", not ACTIVE since {document.text(since)}" if since else ", not ACTIVE"
+        detail = f"The definition is {definition.state}{when}, so it starts no runs."
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
     trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
-        since = f" after {document.text(question.since)}" if question.since else ""
+        after = f" after {document.text(question.since)}" if question.since else ""
         unset = {"tag": "", "name": "", "segmentId": "", "field": ""}
-        words = {**unset, "graceWindow": occasions.GRACE, **trigger, "since": since}
+        words = {**unset, "graceWindow": occasions.GRACE, **trigger, "since": after}
         detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     bound = await _known_since(process, db, question, definition, now)

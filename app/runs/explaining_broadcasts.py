@@ -8,8 +8,8 @@ from datetime import datetime
 from app.broadcasts import control
 from app.database.db import Handle
 from app.machine import document
-from app.runs.explaining import Explained, message
-from app.runs.explanations import Explanation
+from app.runs.explaining import message
+from app.runs.explanations import Explained, Explanation
 from app.store import broadcast_recipients, explaining
 from app.store.broadcast_recipients import Recipient
 from app.store.broadcasts import Broadcast

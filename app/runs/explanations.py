@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
+
+from app.machine.reasons import SAID
 
 EvidenceType: TypeAlias = Literal[
     "definition", "event", "webhook_request", "run", "message", "broadcast"
@@ -29,6 +32,11 @@ class Explanation(StrEnum):
     REFUSED_CHAIN = "refused_chain"
     REFUSED_REQUEST = "refused_request"
     REFUSED_UNREADABLE = "refused_unreadable"
+
+    # A date or a time of a schedule that started no run, or a late one.
+    MISSED_INACTIVE = "missed_inactive"
+    MISSED_LATE = "missed_late"
+    STARTED_LATE = "started_late"
 
     # A run, and where it is.
     RUN_QUEUED = "run_queued"
@@ -116,6 +124,19 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         " contact.",
         "webhook_request",
     ),
+    Explanation.MISSED_INACTIVE: Meaning(
+        "The contact's date, or a time of the schedule, came while the definition was not ACTIVE,"
+        " so it started no run.",
+        "definition",
+    ),
+    Explanation.MISSED_LATE: Meaning(
+        "The contact's date, or a time of the schedule, was looked at later than the graceWindow"
+        " allows, so it starts no run any more.",
+        "definition",
+    ),
+    Explanation.STARTED_LATE: Meaning(
+        "The run started late (its `delayedBy`): no worker looked at its time sooner.", "run"
+    ),
     Explanation.RUN_QUEUED: Meaning("The run waits for a worker.", "run"),
     Explanation.RUN_MOVING: Meaning("The run is moving on right now.", "run"),
     Explanation.WAITING_FOR_TIME: Meaning("The run waits until a time.", "run"),
@@ -177,6 +198,22 @@ MEANINGS: Mapping[Explanation, Meaning] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One thing that is known, and the record that proves it."""
+
+    at: datetime
+    code: Explanation
+    id: str  # of the evidence
+    detail: str | None = None  # more exact than the code's sentence
+    reason: str | None = None  # the code that the record carries
+    node_id: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        return self.detail or SAID.get(self.reason or "") or MEANINGS[self.code].sentence
+
+
 def page() -> str:
     """docs/explain.md."""
     rows = "\n".join(
@@ -205,5 +242,11 @@ A refused request is found by whom its body names: by the value at the trigger's
 keyed hash is kept with the request, for as long as that is (seven days, the newest 1,000 of a
 definition). A body that names nobody, or of more than 16 KiB with a refusal before it was looked
 up, cannot be found so; of these the newest one is shown. At most 20 runs are explained, 200
-messages and 50 requests: the newest.
+messages, 50 requests and 50 missed occasions: the newest.
+
+An occasion is missed when it comes while the definition is not `ACTIVE`, or when no worker looks at
+it within its `graceWindow`. A contact's date is recorded with its contact, so that another value of
+the field changes nothing of it; times of a schedule are everybody's, in the segment or not. Both
+are kept for as long as runs are. The dates and times of a pause are recorded when it ends; until
+then `not_active` says since when it is.
 """

@@ -18,9 +18,10 @@ WEIGHT = 32  # bytes for each character of a body, measured
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The Program of a version, and its policy of re-entry."""
+    """The Program of a version, the source of its trigger, and its policy of re-entry."""
 
     program: Program
+    source: Json
     reentry: Json
 
 
@@ -46,6 +47,7 @@ async def of(
         # Checked when it was pinned, and a limit set since is none here; a step that newer code
         # cannot read any more ends the run by STEP_MISSING.
         program = compiled.program or Program("gone", {})
-        found = Version(program, pinned.trigger_config.get("reentry"))
+        trigger = pinned.trigger_config
+        found = Version(program, trigger.get("source"), trigger.get("reentry"))
         _versions.keep(key, found, WEIGHT * length)
     return found

@@ -32,6 +32,7 @@ class Definition:
     secret_set: bool
     token: str | None  # of its webhook
     cases_gate: bool
+    deactivated_at: datetime | None  # None while it is ACTIVE, and before it ever was
     revision: int
     created_at: datetime
     updated_at: datetime
@@ -74,7 +75,7 @@ class Version:
 
 COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4,
              CAST(COALESCE(length(signing_secret), 0) > 0 AS BOOLEAN) AS secret_set, token,
-             cases_gate, revision, created_at, updated_at"""
+             cases_gate, deactivated_at, revision, created_at, updated_at"""
 
 
 async def insert(
@@ -128,6 +129,9 @@ async def update(
         SET name = :name, state = :state, trigger_config = :trigger_config, body = :body,
             version = :version, token = :token, cases_gate = :cases_gate,
             ending = (CAST(:state AS TEXT) = 'ARCHIVED'),
+            deactivated_at = CASE WHEN CAST(:state AS TEXT) = 'ACTIVE' THEN NULL
+                                  WHEN state = 'ACTIVE' THEN :now
+                                  ELSE deactivated_at END,
             revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}

@@ -140,6 +140,22 @@ async def steps(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> lis
     )
 
 
+async def short_bodies(
+    db: Handle, *, workspace_id: str, run_ids: Sequence[str], longest: int
+) -> dict[str, bytes]:
+    """The bytes that started each of the runs, where they are not longer."""
+    rows = await db.fetch_tuples(
+        """
+        SELECT id, body FROM runs
+        WHERE workspace_id = :workspace_id AND id = ANY(:run_ids) AND length(body) <= :longest
+        """,
+        workspace_id=workspace_id,
+        run_ids=list(run_ids),
+        longest=longest,
+    )
+    return {id: bytes(body) for id, body in rows}
+
+
 async def messages_of_runs(
     db: Handle, *, workspace_id: str, run_ids: Sequence[str]
 ) -> list[PastMessage]:

@@ -39,6 +39,7 @@ RULES: Mapping[str, RetentionRule] = {
                           WHERE r.workspace_id = t.workspace_id AND r.broadcast_id = t.id)""",
     ),
     "webhook_requests": RetentionRule("req"),
+    "missed_occasions": RetentionRule("mis"),
     "contact_events": RetentionRule("evt", named=NAMED_EVENT),
     "event_attempts": RetentionRule("eva", "AND t.finished_at IS NOT NULL"),
     "events": RetentionRule(

@@ -35,6 +35,7 @@ class Segment:
     rechecked: bool
     definition_id: str | None  # that it watches for
     due_at: datetime | None  # of a schedule
+    unwatched_since: datetime | None  # nobody watched for dates from then until saved_at
 
     def is_unjudged(self, contact_id: str) -> bool:
         """Whether the fill has still to come to the contact."""
@@ -230,16 +231,18 @@ async def watch(
     trigger: str,
     fill_to: str,
     due_at: datetime | None,
+    unwatched_since: datetime | None,
 ) -> None:
     """A watch for a definition: dates are looked for by a fill, a schedule is due then."""
     await db.execute(
         """
         INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at,
                               updated_at, state, saved_at, starts, fill_to, filled_up_to,
-                              rechecked, definition_id, due_at)
+                              rechecked, definition_id, due_at, unwatched_since)
         VALUES (:workspace_id, :id, '', :kind, :trigger, 1, :now, :now,
                 CASE WHEN CAST(:kind AS TEXT) = 'date' THEN 'filling' ELSE 'filled' END, :now,
-                FALSE, :fill_to, '', CAST(:kind AS TEXT) <> 'date', :definition_id, :due_at)
+                FALSE, :fill_to, '', CAST(:kind AS TEXT) <> 'date', :definition_id, :due_at,
+                :unwatched_since)
         """,
         workspace_id=workspace_id,
         id=id,
@@ -248,6 +251,7 @@ async def watch(
         fill_to=fill_to,
         definition_id=definition_id,
         due_at=due_at,
+        unwatched_since=unwatched_since,
     )
 
 
@@ -296,7 +300,8 @@ async def look_again(db: Handle, watch: Segment, *, workspace_id: str, fill_to: 
     await db.execute(
         """
         UPDATE segments
-        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = ''
+        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = '',
+            unwatched_since = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,

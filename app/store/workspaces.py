@@ -254,6 +254,7 @@ TABLES: Mapping[str, str] = {
     "throttle_takes": "id",
     "segment_members": "contact_id",
     "date_occasions": "contact_id",
+    "missed_occasions": "id",
     "segment_touches": "id",
     "segment_names": "name",
     "segments": "id",

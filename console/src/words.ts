@@ -50,6 +50,8 @@ export const EXPLAINED: Partial<Record<Schemas['Explaining']['code'], string>> =
   refused_no_contact: 'Make the contact, or let the trigger make it, then retry the request.',
   refused_request: 'Mend what its detail names, then retry the request.',
   refused_unreadable: 'See whether it was about this contact; mend the path, then retry it.',
+  missed_inactive: 'Start a run by hand if it is still wanted.',
+  missed_late: 'Start a run by hand if it is still wanted; ask the operator why no worker was up.',
   run_failed: 'Mend what the step names, then retry the run.',
 }
 

@@ -28,6 +28,7 @@ from app.store import (
     definition_cases,
     definition_entries,
     memberships,
+    missed_occasions,
     receipts,
     refused_recipients,
     sandbox_faults,
@@ -37,6 +38,7 @@ from app.store import (
     throttles,
     workspaces,
 )
+from app.store.missed_occasions import MissedOccasion
 from app.store.receipts import Receipt
 from tests.cast import PASSWORD, SEND_HELLO, Cast, hook, settle
 from tests.routes.conftest import Letter, SignIn, visiting
@@ -383,6 +385,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await segment_members.touch(db, **mine, **whom)
         date = segment_members.Occasion(contact_id, segment_id, await db.now())
         await segment_members.remember(db, **mine, occasions=[date], since=date.at)
+        missed = MissedOccasion("wfl_1", contact_id, "late", date.at, date.at)
+        await missed_occasions.insert_many(db, **mine, missed=[missed])
         domain = f"{who.workspace_id[3:]}.example"
         await sign_in_domains.put(db, **mine, domain=domain, role="viewer", claimed_by=who.user_id)
         await contact_events.signal(db, **mine, run_ids=[run_id], id=answer["id"])

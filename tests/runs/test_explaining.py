@@ -13,17 +13,23 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 
+from app.machine import document
 from app.machine.reasons import Reason
+from app.messages import circuit_breaker
 from app.process import Process
 from app.providers import inbox
+from app.providers.base import SendError
 from app.runs import explanations, runner
 from app.runs.explaining import NOTHING_CAME
 from app.runs.explanations import MEANINGS, Explanation
 from app.store import explaining, workspaces
 from app.store.usage import MESSAGES
 from tests.billing.test_quotas import use_up
+from tests.broadcasts.test_control import stepped
 from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, any_address, settle
-from tests.messages.test_delivery import accepts, with_provider
+from tests.driving import set_clock
+from tests.messages.test_delivery import accepts, refuses, with_provider
+from tests.messages.test_refusals import DEAD, TAKEN, judged
 from tests.routes.test_broadcasts import broadcast
 from tests.routes.test_webhooks import SECRET, send, sending
 
@@ -242,6 +248,77 @@ async def malformed(scene: Scene) -> str:
 @case(Explanation.REFUSED_UNREADABLE)
 async def about_nobody(scene: Scene) -> str:
     return await scene.request(await scene.hook(), 422, {"mail": EMAIL})
+
+
+# --- dates and schedules --------------------------------------------------------------------------
+
+NINE = {"cron": "0 9 * * *"}
+HOUR = timedelta(hours=1)
+
+
+async def watched(scene: Scene, source: str, **more: Any) -> datetime:
+    """A flow that Ada is to come to once, tomorrow at nine: then."""
+    nine = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=0, second=0)
+    nine = nine.replace(microsecond=0)
+    path = f"/contacts/{scene.ada['id']}"
+    await scene.cast.ed.patch(path, {"metadata": {"renewsAt": nine.isoformat()}})
+    await scene.cast.ed.made(f"{path}/tags", {"tags": ["vip"]})
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await scene.cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    of = {"date": {"field": "metadata.renewsAt"}, "schedule": {**NINE, "segmentId": segment["id"]}}
+    await scene.workflow({"type": "add_tag", "tag": "been"}, source=source, **of[source], **more)
+    await settle(scene.process)
+    return nine
+
+
+async def at(scene: Scene, moment: datetime) -> None:
+    """What is due then is done."""
+    set_clock(scene.process, moment)
+    for _ in range(2):
+        await settle(scene.process)
+
+
+async def turned(scene: Scene, state: str) -> None:
+    assert scene.definition is not None
+    patch = await scene.cast.ed.patch(f"/workflows/{scene.definition['id']}", {"state": state})
+    assert patch.status_code == 200, patch.text
+    await settle(scene.process)
+
+
+async def passed_in_a_pause(scene: Scene, source: str) -> datetime:
+    nine = await watched(scene, source)
+    await turned(scene, "PAUSED")
+    await at(scene, nine + HOUR)
+    await turned(scene, "ACTIVE")
+    return nine
+
+
+async def passed_while_workers_were_down(scene: Scene, source: str) -> datetime:
+    nine = await watched(scene, source, graceWindow="PT2H")
+    await at(scene, nine + 3 * HOUR)
+    return nine
+
+
+@case(Explanation.MISSED_INACTIVE)
+async def while_inactive(scene: Scene) -> str:
+    await passed_in_a_pause(scene, "date")
+    assert scene.definition is not None
+    return str(scene.definition["id"])
+
+
+@case(Explanation.MISSED_LATE)
+async def later_than_its_grace(scene: Scene) -> str:
+    await passed_while_workers_were_down(scene, "schedule")
+    assert scene.definition is not None
+    return str(scene.definition["id"])
+
+
+@case(Explanation.STARTED_LATE)
+async def late(scene: Scene) -> str:
+    nine = await watched(scene, "schedule")
+    await at(scene, nine + 3 * HOUR)
+    [run] = (await scene.cast.vic.read("/runs"))["data"]
+    return str(run["id"])
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -511,15 +588,212 @@ async def test_each_suppression_is_named_with_its_message(scene: Scene, reason: 
     assert (entry["reason"], entry["evidence"]["id"]) == (reason, id)
 
 
-# --- more exact than a code ----------------------------------------------------------------------
+# --- each reason to hold a message back -----------------------------------------------------------
 
 
-async def test_a_message_in_quiet_hours_says_until_when(scene: Scene) -> None:
+async def scheduled_for_later(scene: Scene) -> str:
+    body = {"contactId": scene.ada["id"], "channel": "email", "content": HELLO}
+    later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    id = (await scene.cast.ed.made("/messages", {**body, "sendAt": later}))["messageId"]
+    await settle(scene.process)
+    return str(id)
+
+
+async def at_night(scene: Scene) -> str:
     always = [{"from": "00:00", "to": "23:59"}, {"from": "12:00", "to": "11:59"}]
     hour = (await scene.cast.vic.read("/contacts"))["data"][0]["createdAt"][11:13]
     quiet = {**always[hour == "23"], "timezone": "workspace"}
     await scene.cast.adam.patch("/settings/workspace", {"quietHours": quiet})
-    id = await scene.message(category="marketing")
+    return await scene.message(category="marketing")
+
+
+async def while_sending_is_paused(scene: Scene) -> str:
+    await scene.cast.adam.patch("/settings/workspace", {"sendingPaused": True})
+    return await scene.message()
+
+
+async def of_a_paused_broadcast(scene: Scene) -> str:
+    """Its message was made, and had not left."""
+    await scene.cast.ed.made(f"/contacts/{scene.ada['id']}/tags", {"tags": ["vip"]})
+    scene.broadcast_id = str((await broadcast(scene.cast))["id"])
+    path = f"/broadcasts/{scene.broadcast_id}"
+    await scene.cast.adam.made(f"{path}/schedule", None)
+    await stepped(scene.process, 3)
+    await scene.cast.adam.made(f"{path}/pause", None)
+    await settle(scene.process)
+    [recipient] = (await scene.cast.vic.read(f"{path}/recipients"))["data"]
+    return str(recipient["messageId"])
+
+
+def answered_by(code: Reason) -> Case:
+    """The provider has not taken it, for this reason."""
+
+    async def produce(scene: Scene) -> str:
+        error = SendError("not_accepted", code, "Not now.")
+        scene.process, _ = with_provider(scene.process, refuses(error))
+        return await scene.message()
+
+    return produce
+
+
+async def by_one_that_refuses_everybody(scene: Scene) -> str:
+    provider = (scene.cast.ed.workspace_id, "email", "scripted")
+    await judged(scene.process, provider, *[TAKEN] * 57, *[DEAD] * 3)
+    scene.process, server = with_provider(scene.process, refuses(DEAD))
+    server.capabilities = replace(server.capabilities, refuses_recipients=True)
+    return await scene.message()
+
+
+HOLDS: Mapping[Reason, Case] = {
+    Reason.SCHEDULED: scheduled_for_later,
+    Reason.QUIET_HOURS: at_night,
+    Reason.SENDING_PAUSED: while_sending_is_paused,
+    Reason.BROADCAST_PAUSED: of_a_paused_broadcast,
+    Reason.PROVIDER_THROTTLED: answered_by(Reason.PROVIDER_THROTTLED),
+    Reason.PROVIDER_UNREACHABLE: answered_by(Reason.PROVIDER_UNREACHABLE),
+    Reason.PROVIDER_MISCONFIGURED: answered_by(Reason.PROVIDER_MISCONFIGURED),
+    Reason.RECIPIENT_DEFERRED: answered_by(Reason.RECIPIENT_DEFERRED),
+    Reason.RECIPIENTS_REFUSED: by_one_that_refuses_everybody,
+}
+
+
+@pytest.mark.parametrize("reason", HOLDS)
+async def test_each_reason_to_hold_a_message_back_is_named_with_it(
+    scene: Scene, reason: Reason
+) -> None:
+    id = await HOLDS[reason](scene)
+    entry = await scene.entry(Explanation.MESSAGE_HELD)
+    assert (entry["reason"], entry["evidence"]["type"]) == (reason, "message")
+    assert entry["evidence"]["id"] == id
+    message = await scene.cast.vic.read(f"/messages/{id}")
+    assert (message["status"], message["reason"]["code"]) == ("QUEUED", reason)
+
+
+def test_the_reasons_to_hold_a_message_back_are_those_of_a_provider_and_of_a_wait() -> None:
+    """What opens a circuit, what is tried again for a time of its own, and what waits or is
+    parked."""
+    waits = {Reason.SCHEDULED, Reason.QUIET_HOURS, Reason.SENDING_PAUSED, Reason.BROADCAST_PAUSED}
+    troubles = circuit_breaker.OPEN_SECONDS.keys() | circuit_breaker.RETRY_FOR.keys()
+    assert HOLDS.keys() == waits | troubles
+
+
+async def test_what_a_circuit_holds_back_is_named_by_what_opened_it(scene: Scene) -> None:
+    """A message that was never tried."""
+    error = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
+    scene.process, provider = with_provider(scene.process, refuses(error))
+    for _ in range(circuit_breaker.OPEN_AFTER):
+        await scene.message()
+    given, id = len(provider.given), await scene.message()
+    entry = await scene.entry(Explanation.MESSAGE_HELD)
+    assert len(provider.given) == given
+    assert (entry["reason"], entry["evidence"]["id"]) == ("provider_unreachable", id)
+    assert "is asked again at" in entry["sentence"]
+
+
+# --- more exact than a code ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_what_came_in_a_pause_says_when_and_that_it_was_one(
+    scene: Scene, source: str
+) -> None:
+    nine = document.text(await passed_in_a_pause(scene, source))
+    entry = await scene.entry(Explanation.MISSED_INACTIVE)
+    whose = {"date": "The contact's date", "schedule": "A time of the schedule"}[source]
+    assert entry["at"] == nine
+    assert entry["sentence"].startswith(
+        f"{whose} came at {nine} while the definition was not ACTIVE, so it started no run"
+    )
+    assert {one["code"] for one in await scene.explained()} == {"missed_inactive"}
+    later = await scene.explained("&since=2040-01-01T00:00:00.000Z")
+    assert "missed_inactive" not in {one["code"] for one in later}
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_what_was_looked_at_too_late_says_when_it_was(scene: Scene, source: str) -> None:
+    nine = document.text(await passed_while_workers_were_down(scene, source))
+    entry = await scene.entry(Explanation.MISSED_LATE)
+    whose = {"date": "The contact's date", "schedule": "A time of the schedule"}[source]
+    assert entry["at"] == nine
+    assert entry["sentence"].startswith(
+        f"{whose} came at {nine}, and was looked at later than the graceWindow allows"
+    )
+    assert {one["code"] for one in await scene.explained()} == {"missed_late"}
+
+
+async def test_a_missed_date_is_remembered_when_the_contact_has_another(scene: Scene) -> None:
+    nine = await passed_while_workers_were_down(scene, "date")
+    next_year = {"metadata": {"renewsAt": (nine + timedelta(days=365)).isoformat()}}
+    await scene.cast.ed.patch(f"/contacts/{scene.ada['id']}", next_year)
+    assert (await scene.entry(Explanation.MISSED_LATE))["at"] == document.text(nine)
+    assert len(await scene.explained()) == 1
+
+
+async def test_a_date_that_was_moved_in_a_pause_was_not_missed(scene: Scene) -> None:
+    nine = await watched(scene, "date")
+    await turned(scene, "PAUSED")
+    later = {"metadata": {"renewsAt": (nine + timedelta(days=9)).isoformat()}}
+    await scene.cast.ed.patch(f"/contacts/{scene.ada['id']}", later)
+    await at(scene, nine + HOUR)
+    await turned(scene, "ACTIVE")
+    assert [one["code"] for one in await scene.explained()] == ["no_event"]
+
+
+async def test_what_came_in_a_pause_is_said_once_whatever_the_time_zone_becomes(
+    scene: Scene,
+) -> None:
+    nine = await watched(scene, "date", time="09:00")
+    await turned(scene, "PAUSED")
+    await at(scene, nine + HOUR)
+    await turned(scene, "ACTIVE")
+    tokyo = {"timezone": "Asia/Tokyo"}  # where it was nine at midnight
+    assert (await scene.cast.adam.patch("/settings/workspace", tokyo)).status_code == 200
+    await settle(scene.process)
+    assert [one["at"] for one in await scene.explained()] == [document.text(nine)]
+
+
+async def test_the_times_before_somebody_was_there_are_not_theirs(scene: Scene) -> None:
+    await passed_while_workers_were_down(scene, "schedule")
+    scene.ada = await scene.cast.ed.made("/contacts", {"email": "new@example.com"})
+    assert [one["code"] for one in await scene.explained()] == ["no_event"]
+
+
+async def test_a_definition_that_rests_says_since_when(scene: Scene) -> None:
+    await watched(scene, "date")
+    await turned(scene, "PAUSED")
+    assert scene.definition is not None
+    path = f"/workflows/{scene.definition['id']}"
+    paused_at = (await scene.cast.vic.read(path))["updatedAt"]
+    await scene.cast.ed.patch(path, {"name": "Renamed"})
+    entry = await scene.entry(Explanation.NOT_ACTIVE)
+    assert entry["sentence"] == (
+        f"The definition is PAUSED, not ACTIVE since {paused_at}, so it starts no runs."
+    )
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_a_run_that_an_outage_delayed_says_by_how_much(scene: Scene, source: str) -> None:
+    nine = await watched(scene, source)
+    await at(scene, nine + 3 * HOUR)
+    [run] = (await scene.cast.vic.read("/runs"))["data"]
+    entry = await scene.entry(Explanation.STARTED_LATE)
+    assert (entry["at"], entry["evidence"]["id"]) == (run["createdAt"], run["id"])
+    assert entry["sentence"].startswith("The run started 3:0")
+    assert f"late: its time was {document.text(nine)}" in entry["sentence"]
+    set_clock(scene.process, nine + 4 * HOUR)
+    await scene.cast.ed.made(f"/runs/{run['id']}/replay", None)
+    assert [one["code"] for one in await scene.explained()].count("started_late") == 1
+
+
+async def test_a_run_that_started_in_time_says_nothing_of_it(scene: Scene) -> None:
+    nine = await watched(scene, "date")
+    await at(scene, nine + timedelta(seconds=5))
+    codes = {one["code"] for one in await scene.explained()}
+    assert codes == {"run_completed"}
+
+
+async def test_a_message_in_quiet_hours_says_until_when(scene: Scene) -> None:
+    id = await at_night(scene)
     message = await scene.cast.vic.read(f"/messages/{id}")
     entry = await scene.entry(Explanation.MESSAGE_HELD)
     assert (entry["reason"], entry["evidence"]["id"]) == ("quiet_hours", id)
@@ -529,10 +803,7 @@ async def test_a_message_in_quiet_hours_says_until_when(scene: Scene) -> None:
 
 
 async def test_a_message_with_a_time_of_its_own_says_which(scene: Scene) -> None:
-    body = {"contactId": scene.ada["id"], "channel": "email", "content": HELLO}
-    at = (datetime.now(UTC) + timedelta(days=2)).isoformat()
-    id = (await scene.cast.ed.made("/messages", {**body, "sendAt": at}))["messageId"]
-    await settle(scene.process)
+    id = await scheduled_for_later(scene)
     message = await scene.cast.vic.read(f"/messages/{id}")
     entry = await scene.entry(Explanation.MESSAGE_HELD)
     assert (entry["reason"], entry["evidence"]["id"]) == ("scheduled", id)
@@ -570,18 +841,14 @@ async def test_a_broadcast_that_was_cancelled_before_its_time_was_never_frozen(
     assert entry["sentence"] == "The broadcast is CANCELLED: its audience was never frozen."
 
 
-@pytest.mark.parametrize("source", ["date", "schedule"])
-async def test_an_occasion_may_have_been_later_than_its_grace_window(
-    scene: Scene, source: str
+async def test_a_date_that_is_set_when_it_is_long_past_may_be_why_nothing_came(
+    scene: Scene,
 ) -> None:
-    made = await scene.cast.ed.made("/segments", {"name": "S", "filter": {"event": "x"}})
-    given = {
-        "date": {"field": "metadata.renewsAt"},
-        "schedule": {"segmentId": made["id"], "cron": "0 9 * * *"},
-    }
-    await scene.workflow(source=source, graceWindow="PT2H", **given[source])
+    await scene.workflow(source="date", field="metadata.renewsAt", graceWindow="PT2H")
     entry = await scene.entry(Explanation.NO_EVENT)
-    assert entry["sentence"].endswith("later than the graceWindow of PT2H allows.")
+    assert entry["sentence"].endswith(
+        "one that is set more than the graceWindow of PT2H after it came starts nothing."
+    )
 
 
 # --- what it is about ----------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from app.store import (
     jobs,
     memberships,
     messages,
+    missed_occasions,
     receipts,
     retention,
     runs,
@@ -246,6 +247,12 @@ FILL = (
     """
     INSERT INTO date_occasions (workspace_id, contact_id, segment_id, at)
     SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), :now FROM n
+    """,
+    """
+    INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, reason, at, until)
+    SELECT 'ws_acme', 'mis_' || i, 'wfl_' || (10001 + i % 200),
+           CASE WHEN i % 9 <> 0 THEN 'con_' || (10001 + i % 99) END, 'late', :now, :now
+    FROM n
     """,
     """
     INSERT INTO delivery_attempts (workspace_id, id, message_id, number, message_key, status,
@@ -623,6 +630,16 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "what is known of a contact: messages of runs": (
         lambda db: explaining.messages_of_runs(db, **ACME, run_ids=["run_10050", "run_10051"]),
         ["workspace_id run_id"],
+    ),
+    "what is known of a contact: what started its runs": (
+        lambda db: explaining.short_bodies(db, **ACME, run_ids=["run_10050"], longest=100),
+        ["workspace_id id"],
+    ),
+    "what is known of a contact: missed occasions": (
+        lambda db: missed_occasions.of_contact(
+            db, **OF_CONTACT, definition_id="wfl_10003", since=PAST
+        ),
+        ["workspace_id contact_id definition_id"],
     ),
     "what is known of a contact: refused requests": (
         lambda db: explaining.refused(

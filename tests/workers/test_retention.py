@@ -17,8 +17,9 @@ from app.audit.trail import Where
 from app.billing import quotas
 from app.database import ids, postgres
 from app.process import Process
-from app.store import callbacks, expiry, usage, users
+from app.store import callbacks, expiry, missed_occasions, usage, users
 from app.store import retention as store
+from app.store.missed_occasions import MissedOccasion
 from tests.broadcasts.test_sending import worked
 from tests.cast import Cast, Person, hook, settle
 from tests.conftest import SCHEMA
@@ -92,6 +93,10 @@ async def one_of_each(who: Person, process: Process) -> None:
     assert (await who.delete(f"/settings/api-keys/{key['id']}")).status_code == 204
     await who.patch("/event-endpoints/" + await _endpoint(who), {"enabled": False})
     await _broadcast(who, contact["id"])
+    async with process.database.write() as db:
+        at = await db.now()
+        missed = MissedOccasion("wfl_1", contact["id"], "late", at, at)
+        await missed_occasions.insert_many(db, workspace_id=who.workspace_id, missed=[missed])
     await worked(process)
 
 

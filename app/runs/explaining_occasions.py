@@ -1,0 +1,81 @@
+"""Explains which dates and times of a schedule started no run, and which runs started late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from app.database.db import Handle
+from app.machine import compare, document
+from app.machine.fields import parse_duration
+from app.runs.explanations import Explained, Explanation
+from app.store import explaining, missed_occasions
+from app.store.explaining import PastRun
+from app.store.missed_occasions import MissReason
+
+TIMED = ("date", "schedule")
+LONGEST_OCCASION = 100  # bytes of the trigger of a run that an occasion started
+# By whether it is a schedule's, which is of everybody.
+MISSED: Mapping[tuple[MissReason, bool], tuple[Explanation, str]] = {
+    ("inactive", False): (
+        Explanation.MISSED_INACTIVE,
+        "The contact's date came at {at} while the definition was not ACTIVE, so it started no"
+        " run.",
+    ),
+    ("inactive", True): (
+        Explanation.MISSED_INACTIVE,
+        "A time of the schedule came at {at} while the definition was not ACTIVE, so it started no"
+        " run, nor did a later one up to {until}.",
+    ),
+    ("late", False): (
+        Explanation.MISSED_LATE,
+        "The contact's date came at {at}, and was looked at later than the graceWindow allows, so"
+        " it starts no run any more.",
+    ),
+    ("late", True): (
+        Explanation.MISSED_LATE,
+        "A time of the schedule came at {at}, and was looked at later than the graceWindow allows,"
+        " so it starts no run any more, nor does a later one up to {until}.",
+    ),
+}
+
+
+async def missed(
+    db: Handle, *, workspace_id: str, definition_id: str, contact_id: str, since: datetime
+) -> list[Explained]:
+    """The occasions of the contact and of everybody after that time which started no run."""
+    found = []
+    for one in await missed_occasions.of_contact(
+        db,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        contact_id=contact_id,
+        since=since,
+    ):
+        code, sentence = MISSED[one.reason, one.contact_id is None]
+        detail = sentence.format(at=document.text(one.at), until=document.text(one.until))
+        found.append(Explained(one.at, code, definition_id, detail))
+    return found
+
+
+async def started_late(db: Handle, workspace_id: str, timed: Sequence[PastRun]) -> list[Explained]:
+    """Explain the runs that an occasion started late. A replay of one, or a run that somebody
+    started with the same data, was not late itself."""
+    if not timed:
+        return []
+    bodies = await explaining.short_bodies(
+        db, workspace_id=workspace_id, run_ids=[run.id for run in timed], longest=LONGEST_OCCASION
+    )
+    found = []
+    for run in timed:
+        trigger = document.parse(bodies[run.id]) if run.id in bodies else None
+        if isinstance(trigger, dict) and "delayedBy" in trigger:
+            at = compare.time(trigger.get("at"))
+            delay = parse_duration(str(trigger["delayedBy"]))
+            if at and delay and abs(run.created_at - at - delay) <= timedelta(seconds=1):
+                detail = (
+                    f"The run started {delay} late: its time was {document.text(at)}, and no worker"
+                    " looked at it sooner."
+                )
+                found.append(Explained(run.created_at, Explanation.STARTED_LATE, run.id, detail))
+    return found
