@@ -1,6 +1,7 @@
 """The fields of a contact that hold one of a few values: the states of consent, and the time zone.
 
-To compare one with anything else would never hold, or always.
+To compare one with anything else would never hold, or always; so would a comparison of the
+subscription to a channel that there is not.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from app.machine import calendar, document, spelling
+from app.machine.content import CHANNELS
 from app.machine.fields import Place, quote
 from app.machine.path import Path
 from app.machine.program import Json
@@ -21,8 +23,9 @@ EQUALITY = ("eq", "ne", "in")
 
 
 def check(path: Path, op: str, value: Json, place: Place) -> None:
-    """Hold back a comparison for equality with what the field never is. What was saved with one
-    runs on."""
+    """Hold back a comparison for equality with what the field never is, and refuse a channel that
+    there is not. What was saved with one runs on."""
+    _check_channel(path, place.at("path"))
     if op not in EQUALITY or place.has_findings("value"):
         return
     at = place.at("value")
@@ -33,8 +36,17 @@ def check(path: Path, op: str, value: Json, place: Place) -> None:
         _check_one(path, value, at)
 
 
+def _check_channel(path: Path, place: Place) -> None:
+    match path.segments:
+        case ("contact", "subscriptions", str(channel)) if channel not in CHANNELS:
+            message = f"There is no channel {quote(channel)}; there are {', '.join(CHANNELS)}."
+            place.limit("bad_path", message + spelling.hint(channel, CHANNELS))
+
+
 def _check_one(path: Path, value: Json, place: Place) -> None:
     match path.segments:
+        case ("contact", "subscriptions", str(channel)) if channel not in CHANNELS:
+            pass
         case ("contact", "subscriptions", str()) if value not in STATUSES:
             place.hold("bad_value", _no_state(value, STATUSES), limit=True)
         case ("contact", "topics", str(), str()) if value not in STATES:

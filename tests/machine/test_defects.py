@@ -189,6 +189,11 @@ DEFECTS: list[tuple[str, Any, str]] = [
     ("bad_path", [fork(case(when=compare("nothing.x", "eq", 1)))], "/steps/0/cases/0/when/path"),
     (
         "bad_path",
+        [fork(case(when=compare("contact.subscriptions.fax", "exists", True)))],
+        "/steps/0/cases/0/when/path",
+    ),
+    (
+        "bad_path",
         [fork(case(when={"all": [{"not": compare("contact.a[-1]", "eq", 1)}]}))],
         "/steps/0/cases/0/when/all/0/not/path",
     ),
