@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +14,7 @@ from app.process import Process
 from app.runs import runner
 from app.store import definition_entries
 from tests.cast import WEBHOOK, Cast, settle
+from tests.workers.test_retention import long_ago, went_round
 
 WAIT = {"id": "rest", "type": "wait", "duration": "P1D"}
 TAG = {"id": "tag", "type": "add_tag", "tag": "been"}
@@ -174,6 +177,43 @@ async def test_entries_outlive_runs_and_are_erased_with_the_contact(
         of = {"definition_id": id, "contact_id": contact_id}
         kept = await definition_entries.of_contact(db, workspace_id=cast.ed.workspace_id, **of)
     assert kept == []
+
+
+Ends: TypeAlias = tuple[str, str | None, str | None]
+# What becomes of two events long after, when the run of the first of three before is pruned.
+LATER: list[tuple[Any, Callable[[str, str], list[Ends]]]] = [
+    ("always", lambda _first, _later: [WENT, WENT]),
+    ("once", lambda first, _later: [refused(first), refused(first)]),
+    ("not_while_running", lambda _first, _later: [WENT, WENT]),
+    ({"after": "P7D"}, lambda _first, later: [WENT, refused(later)]),
+]
+
+
+@pytest.mark.parametrize(("policy", "later"), LATER)
+async def test_each_event_starts_one_run_also_when_retention_has_pruned_the_earlier_ones(
+    process: Process, cast: Cast, policy: Any, later: Callable[[str, str], list[Ends]]
+) -> None:
+    id = await flow(cast, policy)
+    url = (await cast.vic.read(f"/workflows/{id}"))["trigger"]["webhookUrl"]
+    path = urlsplit(url).path
+
+    async def accepted() -> str:
+        answer = await cast.client.post(path, json={"email": "ada@example.com"})
+        assert answer.status_code == 202, answer.text
+        await settle(process)
+        return str(answer.json()["runId"])
+
+    with long_ago(process):
+        await ada(cast)
+        early = [await accepted() for _ in range(3)]
+        assert len({*early}) == 3
+        assert [(await come_to(cast, run_id))[0] for run_id in early] == ["COMPLETED"] * 3
+    await went_round(process)
+    assert (await cast.vic.read(f"/runs?workflowId={id}"))["data"] == []
+    late = [await accepted() for _ in range(2)]
+    listed = (await cast.vic.read(f"/runs?workflowId={id}"))["data"]
+    assert [one["id"] for one in listed] == late[::-1]
+    assert [await come_to(cast, run_id) for run_id in late] == later(early[0], late[0])
 
 
 async def test_a_definition_without_a_policy_asks_nothing_more(
