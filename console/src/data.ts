@@ -7,10 +7,16 @@ const asRefusal = (error: unknown) =>
 
 export interface Loaded<T> { value: T | null; problem: Refusal | null; busy: boolean; reload: () => Promise<void>; set: (value: T) => void }
 
-/** Reads when `keys` change, and every `every(value)` milliseconds while the page is looked at. */
-export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], every?: (value: T) => number): Loaded<T> {
-  const [state, setState] = useState<{ value: T | null; problem: Refusal | null; busy: boolean }>({ value: null, problem: null, busy: true })
+const UNREAD = { value: null, problem: null, busy: true }
+
+/**
+ * Reads when `keys` change, and every `every(value)` milliseconds while the page is looked at. With `rest`, what was read before stays until
+ * the keys have not changed for so many milliseconds and were read again.
+ */
+export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], every?: (value: T) => number, rest?: number): Loaded<T> {
+  const [state, setState] = useState<{ value: T | null; problem: Refusal | null; busy: boolean }>(UNREAD)
   const turn = useRef(0)
+  const hasBegun = useRef(false)
   const reload = useCallback(async () => {
     const mine = ++turn.current
     setState(old => ({ ...old, busy: true }))
@@ -22,9 +28,14 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
     }
   }, keys)
   useEffect(() => {
-    setState({ value: null, problem: null, busy: true })
-    void reload()
-    return () => { turn.current++ }
+    const isLater = rest !== undefined && hasBegun.current
+    hasBegun.current = true
+    const timer = isLater ? setTimeout(() => void reload(), rest) : 0
+    if (!isLater) {
+      setState(UNREAD)
+      void reload()
+    }
+    return () => { clearTimeout(timer); turn.current++ }
   }, [reload])
   const pause = state.value !== null && every ? every(state.value) : 0
   useEffect(() => {
@@ -34,6 +45,11 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
   }, [pause, reload])
   return { ...state, reload, set: value => setState({ value, problem: null, busy: false }) }
 }
+
+export const REST_MS = 400 // without a key, until what is made of a text is made anew
+
+/** What is made of something that is typed, shortly after the last key. */
+export const useTyped = <T,>(read: () => Promise<T>, keys: readonly unknown[]): Loaded<T> => useLoaded(read, keys, undefined, REST_MS)
 
 export interface Page<T> { data: T[]; nextCursor: string | null }
 export interface Listed<T> { rows: T[] | null; problem: Refusal | null; busy: boolean; more: (() => Promise<void>) | null; reload: () => Promise<void> }

@@ -24,11 +24,14 @@ export function merged<T extends { createdAt: string }>(one: Listed<T>, other: L
   }
 }
 
+export interface FlowFilters { state?: Schemas['WorkflowSummary']['state']; name?: string; createdAfter?: string; createdBefore?: string; updatedAfter?: string }
+
 /** The flows of the workspace, of both shapes. */
-export function useFlows(state?: Schemas['WorkflowSummary']['state']): Listed<FlowName> {
+export function useFlows(filters: FlowFilters = {}): Listed<FlowName> {
   const of = <T,>(kind: Kind, { data, nextCursor }: Page<T>) => ({ data: data.map(each => ({ ...each, kind })), nextCursor })
-  const steps = useListed(async cursor => of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), state } } }))), [state])
-  const graphs = useListed(async cursor => of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), state } } }))), [state])
+  const keys = [JSON.stringify(filters)]
+  const steps = useListed(async cursor => of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), ...filters } } }))), keys)
+  const graphs = useListed(async cursor => of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), ...filters } } }))), keys)
   return merged<FlowName>(steps, graphs)
 }
 

@@ -1,8 +1,9 @@
 // The few parts that every screen is made of.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { useAct, type Act, type Listed, type Loaded } from './data'
-import { href, narrow } from './router'
+import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
+import { flaw } from './exact'
+import { href, narrow, useLocation } from './router'
 import { Refusal } from './session'
 
 type Children = { children?: ComponentChildren }
@@ -56,6 +57,13 @@ export function When({ at, none = '–', relative = false }: { at: string | null
   if (!at) return <>{none}</>
   const local = CLOCK.format(new Date(at))
   return <time dateTime={at} title={relative ? `${local} (${at})` : at}>{relative ? ago(at) : local}</time>
+}
+
+const MOMENT = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z)/ // not of a value that is quoted
+
+/** A sentence of the service; a moment in it stands as others on the page do. */
+export function Sentence({ text }: { text: string }) {
+  return <>{text.split(MOMENT).map((part, index) => (index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part))}</>
 }
 
 const GOOD = new Set(['COMPLETED', 'SENT', 'DELIVERED', 'ACCEPTED', 'SUCCEEDED', 'ACTIVE', 'PASSED'])
@@ -117,8 +125,14 @@ function More({ of, label }: { of: Growing; label: string }) {
   return of?.more ? <button type="button" class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>Show more</button> : null
 }
 
-export function Filters({ children }: Children) {
-  return <form class="filters" role="search" onSubmit={event => event.preventDefault()}>{children}</form>
+/** Above a list: its filters, and behind `more` those that are wanted seldom. They are open as soon as one of `names` is in the address. */
+export function Filters({ children, more, names = [] }: Children & { more?: ComponentChildren; names?: readonly string[] }) {
+  const { query } = useLocation()
+  const isOpen = useRef(false)
+  isOpen.current ||= names.some(name => query.has(name))
+  return <form class="filters" role="search" onSubmit={event => event.preventDefault()}>{children}
+    {more && <details open={isOpen.current}><summary>More filters</summary><div class="filters">{more}</div></details>}
+  </form>
 }
 
 /** A filter that is kept in the address bar. */
@@ -138,10 +152,19 @@ export function Choice({ label, name, value, options, any = 'any', growing }: { 
 export function Search({ label, name, value, placeholder, list }: { label: string; name: string; value: string; placeholder?: string; list?: string }) {
   const [text, setText] = useState(value)
   const timer = useRef(0)
+  const meant = useRef(value)
+  useEffect(() => () => clearTimeout(timer.current), []) // the address is another list's by then
+  useEffect(() => {
+    if (value !== meant.current) setText(value) // as the way back has it
+    meant.current = value
+  }, [value])
   const typed = (next: string) => {
     setText(next)
     clearTimeout(timer.current)
-    timer.current = setTimeout(() => narrow({ [name]: next.trim() }), 250)
+    timer.current = setTimeout(() => {
+      meant.current = next.trim()
+      narrow({ [name]: meant.current })
+    }, 250)
   }
   return <label>{label}<input type="search" value={text} placeholder={placeholder} list={list} autocomplete="off" spellcheck={false}
     onInput={event => typed(event.currentTarget.value)} /></label>
@@ -173,6 +196,17 @@ export function Field({ label, value, set, problem, pointer, hint, options, grow
     {errors.length > 0 && <p class="wrong" id={`${id}-error`}>{errors.map(error => error.message).join(' ')}</p>}
     {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
   </div>
+}
+
+/** A box for JSON: where it stops being JSON is said shortly after the last key. */
+export function JsonText({ value, problem, pointer = '', ...rest }: FieldProps) {
+  const [rested, setRested] = useState(value)
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(value), REST_MS)
+    return () => clearTimeout(timer)
+  }, [value])
+  const message = rested.trim() ? flaw(rested) : ''
+  return <Field {...rest} value={value} pointer={pointer} problem={message ? new Refusal(0, '', '', [{ pointer, message }]) : problem ?? null} />
 }
 
 export function Check({ label, value, set, disabled = false }: { label: string; value: boolean; set: (value: boolean) => void; disabled?: boolean }) {

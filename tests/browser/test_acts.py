@@ -11,6 +11,24 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_screens import clean
 
+TEXT = "a text begins that does not end on its line, or has a backslash where none may be"
+# What is typed, and what is said about it while it is.
+NOT_JSON = (
+    (
+        '{"data": {"name": "Ada",\n  }}',
+        "line 2, column 3, a name in double quotes should stand here",
+    ),
+    ("{name: 1}", "line 1, column 2, a name in double quotes or } should stand here"),
+    ('{"a" 1}', "line 1, column 6, a colon should stand here"),
+    ('{"a": [1 2]}', "line 1, column 10, a comma or ] should stand here"),
+    ('{"a": [1,]}', "line 1, column 10, a value should stand here"),
+    ('{"a": 01}', "line 1, column 7, a value should stand here"),
+    ('{"a": "b\n"}', f"line 1, column 7, {TEXT}"),
+    ('{"a": "\\x"}', f"line 1, column 7, {TEXT}"),
+    ("{} {}", "line 1, column 4, nothing more should stand here"),
+    ("{", "line 1, column 2, a name in double quotes or } should stand here"),
+)
+
 
 def confirmed(
     page: Page, label: str, sure: str | None = None, within: Locator | None = None
@@ -176,9 +194,12 @@ def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     page.get_by_role("heading", level=1, name="Greeting").wait_for()
     id = page.url.rpartition("/")[2]
     page.frame_locator("iframe").get_by_role("heading", name="Hi (name)").wait_for()
-    page.get_by_label("The event, as JSON").fill("{")
+    wrong = page.locator(".field .wrong")
+    for text, sentence in NOT_JSON:
+        page.get_by_label("The event, as JSON").fill(text)
+        expect(wrong).to_have_text(f"This is not JSON: at {sentence}.")
     page.get_by_role("button", name="Show", exact=True).click()
-    page.locator(".wrong", has_text="This is not JSON").wait_for()
+    expect(page.get_by_label("The event, as JSON")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("The event, as JSON").fill('{"data": {"name": "Ada"}}')
     page.get_by_role("button", name="Show", exact=True).click()
     page.frame_locator("iframe").get_by_role("heading", name="Hi Ada").wait_for()
@@ -287,7 +308,7 @@ def test_settings_are_kept_and_secrets_shown_once(
     row.wait_for()
     confirmed(page, "Lift", within=row)
     row.wait_for(state="detached")
-    assert service.read("/suppressions?reason=manual")["data"] == []
+    assert service.read("/suppressions?address=no-more@example.com")["data"] == []
     opened(page, service, "/settings/workspace")
     page.get_by_label("Postal address").fill("1 Main St")
     page.get_by_label("Most messages to a contact").fill("500")

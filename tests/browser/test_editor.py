@@ -285,6 +285,29 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     assert service.read(url)["steps"][1] == {"id": "add_tag", "type": "add_tag", "tag": "kept"}
 
 
+def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
+    page: Page, service: Service
+) -> None:
+    """Before it could forget what it kept: its entity tag is an old one."""
+    url = edited(page, service, "workflows", steps=[{"id": "end", "type": "exit"}])
+    palette(page, "Add a tag").click()
+    page.get_by_label("Tag", exact=True).fill("kept")
+    page.get_by_text("kept in this tab").wait_for()
+    key = f"tidings.draft.flow.{url.rpartition('/')[2]}"
+    page.wait_for_function("key => sessionStorage[key]?.includes('kept')", arg=key)
+    kept = page.evaluate("key => sessionStorage[key]", key)
+    saved(page)
+    page.wait_for_function("key => !(key in sessionStorage)", arg=key)
+    page.evaluate("([key, kept]) => { sessionStorage[key] = kept }", [key, kept])
+    page.reload()
+    page.get_by_text("as it is stored").wait_for()
+    box(page, "add_tag").click()
+    page.get_by_label("Tag", exact=True).fill("changed")
+    page.get_by_text("kept in this tab").wait_for()
+    saved(page)
+    assert [step.get("tag") for step in service.read(url)["steps"]] == [None, "changed"]
+
+
 def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page: Page, service: Service
 ) -> None:

@@ -6,7 +6,7 @@ import { objectOf } from '../exact'
 import { options, useTemplates } from '../names'
 import { go } from '../router'
 import type { CHANNELS } from '../words'
-import { Field, Form, Link, Section } from '../ui'
+import { Field, Form, JsonText, Link, Section } from '../ui'
 import { reachable } from './answers'
 
 type Contact = Schemas['ContactInFull']
@@ -27,7 +27,7 @@ export function SendMessage({ contact, done }: Doing) {
     <Field label="What it says" required value={draft.templateId} set={templateId => change({ templateId })} options={[['', 'choose one'], ...options(templates)]} growing={templates} problem={act.problem} pointer="/templateId"
       hint={template ? `By ${template.channel}, ${template.category}.` : templates.rows?.length === 0 ? <>No template is for a channel on which the contact has an address. <Link to="/templates/new">Make one</Link></> : 'A template; it says by which channel it goes.'} />
     <div class="columns">
-      <Field label="The event, as JSON" rows={3} value={draft.data} set={data => change({ data })} problem={act.problem} pointer="/data" hint="The template reads it as trigger." />
+      <JsonText label="The event, as JSON" rows={3} value={draft.data} set={data => change({ data })} problem={act.problem} pointer="/data" hint="The template reads it as trigger." />
       <Field label="It leaves" type="datetime-local" value={draft.sendAt} set={sendAt => change({ sendAt })} problem={act.problem} pointer="/sendAt" hint="By your clock; empty: at once." />
     </div>
     <p class="hint">It is sent if the contact may be written to when it leaves.</p>
@@ -44,7 +44,7 @@ export function RecordEvent({ contact, done }: Doing) {
     setRecorded(name)
   }}>
     <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" placeholder="checkout_started" hint="Flows that begin with it start; runs that wait for it go on." />
-    <Field label="Properties, as JSON" rows={3} value={draft.properties} set={properties => change({ properties })} problem={act.problem} pointer="/properties" />
+    <JsonText label="Properties, as JSON" rows={3} value={draft.properties} set={properties => change({ properties })} problem={act.problem} pointer="/properties" />
     {recorded && <p role="status">{recorded} is recorded; below is what came of it.</p>}
   </Form></Section>
 }

@@ -1,10 +1,11 @@
 // Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
+import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
 import { go, useLocation } from '../router'
-import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Sentence, Shown, Status, Table, When, plural } from '../ui'
 import { AskWhy, Recipients, STATUSES } from './recipients'
 import { Letter } from '../flow/letter'
 import { TestMail } from '../test_mail'
@@ -22,11 +23,11 @@ const REASONS: Record<keyof Counts, string> = {
 export function Broadcasts() {
   const { query } = useLocation()
   const state = query.get('state') ?? ''
-  const list = useListed(cursor => got(api.GET('/broadcasts', { params: { query: { state: (state || undefined) as Summary['state'], cursor, limit: 50 } } })), [state], 5000)
+  const list = useListed(cursor => got(api.GET('/broadcasts', { params: { query: { state: (state || undefined) as Summary['state'], ...days(query), cursor, limit: 50 } } })), [query.toString()], 5000)
   const may = useCan()('broadcasts:write')
   return <Screen title="Broadcasts" lead="One message to many contacts." actions={may && <Link class="button primary" to="/broadcasts/new">New broadcast</Link>}>
-    <Filters><Choice label="State" name="state" value={state} options={STATES} /></Filters>
-    <Table<Summary> caption="Broadcasts, newest first" of={list} id={each => each.id} empty={state
+    <Filters names={CHANGED} more={<Days of={CHANGED} />}><Choice label="State" name="state" value={state} options={STATES} /></Filters>
+    <Table<Summary> caption="Broadcasts, newest first" of={list} id={each => each.id} empty={query.size
       ? <p>No broadcast is like that. <Link to="/broadcasts">Show all</Link>.</p>
       : <p>There is no broadcast yet. {may && <Link to="/broadcasts/new">Write one</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link> },
@@ -72,7 +73,7 @@ function About({ of, template }: { of: Stored; template: Schemas['Template'] | n
   const topic = useLoaded(async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null), [of.topicId])
   const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
   return <>
-    {of.reason && <p class="note">{of.reason.sentence}</p>}
+    {of.reason && <p class="note"><Sentence text={of.reason.sentence} /></p>}
     <Facts of={[
       ['State', <Status value={of.state} />], ['Who', audience], ['What', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
       ['Topic', of.topicId ? topic.value?.name ?? of.topicId : 'the template’s'], ['Begins', <When at={of.startedAt ?? of.sendAt} none="once it is scheduled" />],
@@ -101,7 +102,7 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
     <Section title="Who would get it now" actions={<button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>Count again</button>}>
       <Shown of={preview}>{value => <>
         <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be written to{!value.isComplete && `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}.</p>
-        {value.refusal && <p class="wrong" role="alert">It cannot be scheduled like this: {value.refusal.sentence}</p>}
+        {value.refusal && <p class="wrong" role="alert">It cannot be scheduled like this: <Sentence text={value.refusal.sentence} /></p>}
         <AudienceTable of={[['now', value.audience]]} />
       </>}</Shown>
     </Section>

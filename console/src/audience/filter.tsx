@@ -1,10 +1,11 @@
 // A filter as a form or as JSON, and whom it finds while one types.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
+import { useTyped } from '../data'
 import { objectOf } from '../exact'
 import { called } from '../names'
-import { Refusal } from '../session'
-import { Field, Link, Refused, Section, plural } from '../ui'
+import type { Refusal } from '../session'
+import { JsonText, Link, Refused, Section, plural } from '../ui'
 import { Condition } from '../flow/conditions'
 import type { Finding } from '../flow/form'
 import type { Json } from '../flow/model'
@@ -32,7 +33,7 @@ export function FilterField({ text, set, problem, own }: { text: string; set: (t
       <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
         of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(own) }} />
       <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
-    </> : <Field label="The filter, as JSON" rows={14} value={text} set={set} problem={problem} pointer={AT} />}
+    </> : <JsonText label="The filter, as JSON" rows={14} value={text} set={set} problem={problem} pointer={AT} />}
   </fieldset>
 }
 
@@ -42,19 +43,8 @@ const HELD: readonly (readonly [keyof Counts, string])[] = [['reachable', 'can b
 
 /** What the filter finds, shortly after the last key. */
 export function useFound(text: string, contactId: string | null) {
-  const [found, setFound] = useState<Found | null>(null)
-  const [problem, setProblem] = useState<Refusal | null>(null)
-  const turn = useRef(0)
-  useEffect(() => {
-    const mine = ++turn.current
-    const timer = setTimeout(() => {
-      const look = async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } as never }))
-      void look().then(value => { if (mine === turn.current) { setFound(value); setProblem(null) } },
-        (error: Refusal) => { if (mine === turn.current) { setFound(null); setProblem(error) } })
-    }, turn.current === 1 ? 0 : 400)
-    return () => clearTimeout(timer)
-  }, [text, contactId])
-  return { found, problem }
+  const { value, problem } = useTyped(async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } as never })), [text, contactId])
+  return { found: problem ? null : value, problem }
 }
 
 export function Reachable({ of }: { of: Found['reachable'] }) {

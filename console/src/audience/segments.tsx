@@ -2,10 +2,11 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
 import { called, meant } from '../names'
-import { go } from '../router'
-import { Check, Confirm, Facts, Field, Form, Json, Link, Screen, Section, Shown, Table, Unsaved, When } from '../ui'
+import { go, useLocation } from '../router'
+import { Check, Confirm, Facts, Field, Filters, Form, Json, Link, Screen, Section, Shown, Table, Unsaved, When } from '../ui'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
@@ -13,10 +14,13 @@ const KINDS = [['live', 'live: who fits is in it, from that moment on'], ['froze
 const count = (segment: Stored) => (segment.count === null ? 'being counted' : segment.count.toLocaleString())
 
 export function Segments() {
-  const list = useListed(cursor => got(api.GET('/segments', { params: { query: { cursor, limit: 50 } } })), [], 5000)
+  const { query } = useLocation()
+  const list = useListed(cursor => got(api.GET('/segments', { params: { query: { ...days(query), cursor, limit: 50 } } })), [query.toString()], 5000)
   const may = useCan()('contacts:write')
   return <Screen title="Segments" lead="Rules by which contacts belong together." actions={may && <Link class="button primary" to="/segments/new">New segment</Link>}>
-    <Table caption="Segments, newest first" of={list} id={each => each.id} empty={<p>There is no segment yet. {may && <Link to="/segments/new">Make one</Link>}</p>} columns={[
+    <Filters><Days of={CHANGED} /></Filters>
+    <Table caption="Segments, newest first" of={list} id={each => each.id} empty={query.size
+      ? <p>No segment is like that. <Link to="/segments">Show all</Link>.</p> : <p>There is no segment yet. {may && <Link to="/segments/new">Make one</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/segments/${each.id}`}>{each.name}</Link> },
       { name: 'Who', class: 'wide', show: each => each.prose },
       { name: 'Contacts', show: count },

@@ -100,7 +100,10 @@ const MOST = 50 // findings that are listed
 
 function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
   const key = draftKey(id)
-  const [kept] = useState<Kept | null>(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
+  const [kept] = useState<Kept | null>(() => {
+    const found = parse(sessionStorage.getItem(key) ?? 'null') as Kept | null
+    return found && same(written(found.doc), written(docOf(stored.value))) ? null : found // saved, and the page left before that was noted
+  })
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value), tag: kept?.tag ?? stored.tag })
   const [conflict, setConflict] = useState<Stored | null>(null)
   const [problem, setProblem] = useState<Refusal | null>(null)

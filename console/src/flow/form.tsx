@@ -5,7 +5,7 @@ import { useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '
 import { Refusal } from '../session'
 import { Check, Field, Link } from '../ui'
 import { ConditionField } from './conditions'
-import { isNumber, isObject, parse } from '../exact'
+import { flaw, isNumber, isObject, parse } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, type Json, type Key } from './model'
 
@@ -166,13 +166,9 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
   const text = value === undefined ? '' : takesText && typeof value === 'string' ? value : JSON.stringify(value, null, 2)
   return <Typed label={`${label}, as JSON`} rows={5} text={text} findings={of.findings} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
-    try {
-      set(next.trim() === '' ? undefined : parse(next))
-    } catch (error) {
-      if (!takesText) return `This is not JSON yet: ${(error as Error).message}`
-      set(next)
-    }
-    return undefined
+    const wrong = next.trim() && flaw(next)
+    if (wrong && !takesText) return wrong
+    return set(wrong ? next : next.trim() ? parse(next) : undefined)
   }} />
 }
 

@@ -6,7 +6,7 @@ import { isObject, objectOf, parse } from '../exact'
 import { useCan } from '../me'
 import { go } from '../router'
 import { Refusal } from '../session'
-import { Check, Facts, Field, Refused, Screen, Section, Status, Unsaved } from '../ui'
+import { Check, Facts, Field, JsonText, Refused, Screen, Section, Status, Unsaved } from '../ui'
 import { Changed } from './changed'
 import { same, type Json } from './model'
 
@@ -72,7 +72,7 @@ export function ImportFlow() {
     {wasKept && <Unsaved forget={() => { setPlan(null); forget() }} label="Begin anew" />}
     <div class="form" ref={area}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => set({ text })) }} /></div>
-      <Field label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={unread.length ? new Refusal(0, '', '', unread) : null} pointer={FILE} />
+      <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={unread.length ? new Refusal(0, '', '', unread) : null} pointer={FILE} />
       {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} problem={act.problem} pointer="/signingSecret" hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
       <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} />
       <Wrong problem={act.problem} text={draft.text} show={show} />

@@ -6,7 +6,7 @@ import { objectOf, parse } from '../exact'
 import { meant, type Kind } from '../names'
 import { useCan } from '../me'
 import { KINDS } from '../words'
-import { Field, Form, Json as Tree, Status } from '../ui'
+import { Field, Form, Json as Tree, JsonText, Status } from '../ui'
 import { Decision, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
 import { Letter } from './letter'
@@ -101,10 +101,10 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
       <Form act={act} label="Simulate" submit={simulate} known={['/trigger', '/contactId', '/startAt', '/more']}>
         <p class="hint">Nothing is written or sent; time is virtual, so that waits are over at once.</p>
         <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
-        <Field label="The event, as JSON" rows={7} value={draft.trigger} set={trigger => change({ trigger })} problem={act.problem} pointer="/trigger" />
+        <JsonText label="The event, as JSON" rows={7} value={draft.trigger} set={trigger => change({ trigger })} problem={act.problem} pointer="/trigger" />
         <Field label="Contact" value={draft.contact} set={contact => change({ contact })} problem={act.problem} pointer="/contactId" hint="Email address, name or ID; empty: whom the event is about, or would create." />
         <Field label="It starts at" value={draft.startAt} set={startAt => change({ startAt })} problem={act.problem} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
-        <Field label="What else happens, as JSON" rows={3} value={draft.more} set={more => change({ more })} problem={act.problem} pointer="/more"
+        <JsonText label="What else happens, as JSON" rows={3} value={draft.more} set={more => change({ more })} problem={act.problem} pointer="/more"
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>
     </details>

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
+import { Days, days } from '../days'
 import { useMe } from '../me'
 import { useLocation } from '../router'
 import { AdminScreen, AnyAttempts, AnyAudit, AnyRuns, Health } from './installation'
@@ -14,12 +15,13 @@ const stateOf = (each: Workspace) => (each.deleted ? 'DELETED' : each.suspended 
 function AllWorkspaces() {
   const { query } = useLocation()
   const q = query.get('q') ?? '', suspended = query.get('suspended') ?? ''
-  const filters = { q: q || undefined, suspended: suspended ? suspended === 'true' : undefined, limit: 50 }
-  const list = useListed(cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })), [q, suspended])
+  const filters = { q: q || undefined, suspended: suspended ? suspended === 'true' : undefined, ...days(query), limit: 50 }
+  const list = useListed(cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
     <Filters>
       <Search label="Search" name="q" value={q} placeholder="name begins with" />
       <Choice label="Suspended" name="suspended" value={suspended} options={[['true', 'yes'], ['false', 'no']]} />
+      <Days />
     </Filters>
     <Table caption="Workspaces, newest first" of={list} id={each => each.id} empty={<p>No workspace is like that. <Link to="/admin">Show all</Link></p>} columns={[
       { name: 'Name', show: each => <Link to={`/admin/${each.id}`}>{each.name}</Link> },

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Listed } from '../data'
+import { CHANGED, Days, days } from '../days'
 import { Later, reaching } from '../later'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
@@ -16,21 +17,29 @@ type Happening = Schemas['Happening']
 
 export function Contacts() {
   const { query } = useLocation()
-  const filters = { q: query.get('q') || undefined, tag: query.get('tag') || undefined }
-  const tooShort = filters.q !== undefined && filters.q.length < 2
-  const list = useListed(cursor => got(api.GET('/contacts', { params: { query: { ...filters, q: tooShort ? undefined : filters.q, cursor, limit: 50 } } })), [query.toString()])
+  const of = (name: string) => query.get(name) ?? ''
+  const fields = pairs(of('fields'))
+  const plain = { q: of('q').length < SHORTEST ? '' : of('q'), tag: of('tag'), email: of('email'), phone: of('phone'), ...days(query) }
+  const given = Object.fromEntries(Object.entries(plain).filter(([, value]) => value))
+  const filters = { ...given, ...(fields.length ? { metadata: Object.fromEntries(fields) } : {}) }
+  const list = useListed(cursor => got(api.GET('/contacts', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
   const may = useCan()('contacts:write')
   const act = useAct()
-  const narrowed = new URLSearchParams(Object.entries(filters).filter((one): one is [string, string] => one[1] !== undefined && !(one[0] === 'q' && tooShort)))
+  const narrowed = new URLSearchParams([...Object.entries(given), ...fields.map(([name, value]) => [`metadata[${name}]`, value])])
   return <Screen title="Contacts" lead="The people whom your flows know." actions={<>
     {may && <Link class="button primary" to="/contacts/new">New contact</Link>}
     {may && <Link class="button" to="/contacts/import">Import</Link>}
     <button type="button" disabled={act.busy} onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}>Export {narrowed.size ? 'these' : 'all'}</button>
   </>}>
     <Refused problem={act.problem} />
-    <Filters>
-      <Search label="Search" name="q" value={filters.q ?? ''} placeholder="email, phone or name begins with" />
-      <Search label="Tag" name="tag" value={filters.tag ?? ''} list={TAGS} /><KnownTags />
+    <Filters names={['email', 'phone', 'fields', ...CHANGED]} more={<>
+      <Search label="Email" name="email" value={of('email')} placeholder="the whole address" />
+      <Search label="Phone" name="phone" value={of('phone')} placeholder="the whole number" />
+      <Search label="Fields of your own" name="fields" value={of('fields')} placeholder="plan = pro, city = Ulm" />
+      <Days of={CHANGED} />
+    </>}>
+      <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name begins with" />
+      <Search label="Tag" name="tag" value={of('tag')} list={TAGS} /><KnownTags />
     </Filters>
     <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size
       ? <p>Nobody is like that. <Link to="/contacts">Show all</Link>.</p>
@@ -43,6 +52,11 @@ export function Contacts() {
     ]} />
   </Screen>
 }
+
+const SHORTEST = 2 // letters that can be searched for
+
+/** `name = value, name = value`; a comma in a value is one as long as no other pair follows. */
+const pairs = (text: string) => text.split(/,(?=[^,=]+=)/).map(each => /^([^=]+)=(.+)$/.exec(each)).flatMap(found => (found ? [[found[1]!.trim(), found[2]!.trim()] as [string, string]] : []))
 
 const Tags = ({ of }: { of: readonly string[] }) => <>{of.map(tag => <span key={tag} class="tag">{tag}</span>)}</>
 

@@ -1,6 +1,7 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
 import { api, got, raw, save, tagged, type Schemas } from '../api'
 import { useAct, useLoaded } from '../data'
+import { CHANGED, Days, days } from '../days'
 import { objectOf, parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
@@ -8,7 +9,7 @@ import { meant, useFlows, type Kind } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { SOURCES } from '../words'
-import { Choice, Confirm, Copy, Facts, Field, Filters, Json, Link, Refused, Screen, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Choice, Confirm, Copy, Facts, Field, Filters, Json, JsonText, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
 import { useState } from 'preact/hooks'
 import { RequestTable } from './requests'
 import { Drawing } from './runs'
@@ -16,11 +17,14 @@ import { Drawing } from './runs'
 export function Flows() {
   const { query } = useLocation()
   const state = query.get('state') ?? ''
-  const list = useFlows((state || undefined) as Definition['state'] | undefined)
+  const name = query.get('name') ?? ''
+  const list = useFlows({ ...(state ? { state: state as Definition['state'] } : {}), ...(name ? { name } : {}), ...days(query) })
   const may = useCan()('workflows:write')
   return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows." actions={may && <><Link class="button primary" to="/flows/new">New flow</Link><Link class="button" to="/flows/import">Import</Link></>}>
-    <Filters><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} /></Filters>
-    <Table caption="Flows, newest first" of={list} id={each => each.id} empty={state
+    <Filters names={CHANGED} more={<Days of={CHANGED} />}>
+      <Search label="Name" name="name" value={name} placeholder="the whole name" /><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
+    </Filters>
+    <Table caption="Flows, newest first" of={list} id={each => each.id} empty={query.size
       ? <p>No flow is like that. <Link to="/flows">Show all</Link>.</p>
       : <p>There is no flow yet. {may && <><Link to="/flows/new">Begin with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
@@ -178,7 +182,7 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
   }
   return <Confirm label="Start a run" title="Start a run by hand" sure="Start" act={start}>
     <Field label="Contact" value={contactId} set={setContact} required hint="Email address, name or ID." />
-    <Field label="Data, as JSON" rows={4} value={data} set={setData} hint="Templates read it as trigger." />
+    <JsonText label="Data, as JSON" rows={4} value={data} set={setData} pointer="/data" hint="Templates read it as trigger." />
   </Confirm>
 }
 

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useAct, useListed } from '../data'
+import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { useLocation } from '../router'
 import { Choice, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Status, Table, When } from '../ui'
@@ -17,11 +18,14 @@ const FAULTS = [
 export function Inbox() {
   const { query } = useLocation()
   const channel = (query.get('channel') || undefined) as (typeof CHANNELS)[number] | undefined
-  const to = query.get('to') || undefined
+  const of = (name: string) => query.get(name) || undefined
+  const filters = { to: of('to'), channel, contactId: of('contactId'), runId: of('runId'), ...days(query) }
   const [open, setOpen] = useState<string | null>(null)
-  const list = useListed(cursor => got(api.GET('/sandbox/messages', { params: { query: { to, channel, cursor, limit: 50 } } })), [to, channel], 2000)
+  const list = useListed(cursor => got(api.GET('/sandbox/messages', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()], 2000)
   return <Screen title="Sandbox inbox" lead="None of these messages was sent: the sandbox captures them.">
-    <Filters><Search label="To" name="to" value={to ?? ''} placeholder="a whole address" /><Choice label="Channel" name="channel" value={channel ?? ''} options={CHANNELS} /></Filters>
+    <Filters names={['contactId', 'runId', ...CREATED]} more={<>
+      <Search label="Contact" name="contactId" value={filters.contactId ?? ''} placeholder="an ID" /><Search label="Run" name="runId" value={filters.runId ?? ''} placeholder="an ID" /><Days />
+    </>}><Search label="To" name="to" value={filters.to ?? ''} placeholder="a whole address" /><Choice label="Channel" name="channel" value={channel ?? ''} options={CHANNELS} /></Filters>
     <Table<Captured> caption="Captured messages, newest first" of={list} id={each => each.id} empty={query.size
       ? <p>No message is like that. <Link to="/inbox">Show all</Link>.</p> : <p>Nothing has been captured yet. Messages of your flows appear here by themselves.</p>} columns={[
       { name: 'Captured', show: each => <When at={each.capturedAt} /> },

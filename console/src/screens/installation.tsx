@@ -2,8 +2,9 @@
 import type { ComponentChildren } from 'preact'
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
+import { Days, days } from '../days'
 import { narrow, useLocation } from '../router'
-import { Choice, Facts, Filters, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
+import { Choice, Facts, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
 import { STATUSES as OUTCOMES } from './messages'
 import { STATUSES as RUNNING } from './runs'
 
@@ -54,13 +55,13 @@ function InWorkspace({ id }: { id: string }) {
 export function AnyRuns() {
   const { query } = useLocation()
   const status = query.get('status') ?? '', workspaceId = query.get('workspace') ?? ''
-  const filters = { status: (status || undefined) as Schemas['AdminRun']['status'] | undefined, workspaceId: workspaceId || undefined, limit: 50 }
+  const filters = { status: (status || undefined) as Schemas['AdminRun']['status'] | undefined, workspaceId: workspaceId || undefined, ...days(query), limit: 50 }
   const list = useListed(cursor => got(api.GET('/admin/runs', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="runs" lead="Runs of every workspace.">
-    <Filters><Choice label="Status" name="status" value={status} options={RUNNING} /><InWorkspace id={workspaceId} /></Filters>
+    <Filters><Choice label="Status" name="status" value={status} options={RUNNING} /><Days /><InWorkspace id={workspaceId} /></Filters>
     <Table caption="Runs, newest first" of={list} id={each => each.id} empty={NONE} columns={[
       { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
-      { name: 'Run', show: each => <code>{each.id}</code> }, { name: 'Why', class: 'wide', show: each => each.reason?.detail ?? '' },
+      { name: 'Run', show: each => <code>{each.id}</code> }, { name: 'Why', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
     ]} />
   </AdminScreen>
 }
@@ -68,13 +69,13 @@ export function AnyRuns() {
 export function AnyAttempts() {
   const { query } = useLocation()
   const status = query.get('status') ?? '', workspaceId = query.get('workspace') ?? ''
-  const filters = { status: (status || undefined) as Schemas['AdminAttempt']['status'] | undefined, workspaceId: workspaceId || undefined, limit: 50 }
+  const filters = { status: (status || undefined) as Schemas['AdminAttempt']['status'] | undefined, workspaceId: workspaceId || undefined, ...days(query), limit: 50 }
   const list = useListed(cursor => got(api.GET('/admin/delivery-attempts', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="attempts" lead="Attempts to send a message, of every workspace.">
-    <Filters><Choice label="Status" name="status" value={status} options={OUTCOMES} /><InWorkspace id={workspaceId} /></Filters>
+    <Filters><Choice label="Status" name="status" value={status} options={OUTCOMES} /><Days /><InWorkspace id={workspaceId} /></Filters>
     <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={NONE} columns={[
       { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
-      { name: 'Through', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` }, { name: 'Message', show: each => <code>{each.messageId}</code> }, { name: 'Why', class: 'wide', show: each => each.reason?.detail ?? '' },
+      { name: 'Through', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` }, { name: 'Message', show: each => <code>{each.messageId}</code> }, { name: 'Why', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
     ]} />
   </AdminScreen>
 }
@@ -82,10 +83,10 @@ export function AnyAttempts() {
 export function AnyAudit() {
   const { query } = useLocation()
   const action = query.get('action') ?? '', workspaceId = query.get('workspace') ?? ''
-  const filters = { action: action || undefined, workspaceId: workspaceId || undefined, limit: 50 }
+  const filters = { action: action || undefined, workspaceId: workspaceId || undefined, ...days(query), limit: 50 }
   const list = useListed(cursor => got(api.GET('/admin/audit-logs', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="audit" lead="Who did what, in every workspace.">
-    <Filters><Search label="Did" name="action" value={action} placeholder="workspace.suspended" /><InWorkspace id={workspaceId} /></Filters>
+    <Filters><Search label="Did" name="action" value={action} placeholder="workspace.suspended" /><Days /><InWorkspace id={workspaceId} /></Filters>
     <Table caption="Entries, newest first" of={list} id={each => each.id} empty={NONE} columns={[
       { name: 'At', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: each => each.actor.name }, { name: 'Did', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
       { name: 'To', show: each => <code>{each.resource.id}</code> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },

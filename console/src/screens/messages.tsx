@@ -2,11 +2,12 @@
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
+import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
 import { useLocation } from '../router'
 import { MEANING } from '../words'
-import { Choice, Confirm, Facts, Filters, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Choice, Confirm, Facts, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
 import { Preview } from '../preview'
 import { Why } from './runs'
 
@@ -17,19 +18,21 @@ const MOVING = ['QUEUED', 'SENDING']
 export function Messages() {
   const { query } = useLocation()
   const status = (query.get('status') || undefined) as State | undefined
-  const contactId = query.get('contactId') || undefined
-  const list = useListed(cursor => got(api.GET('/messages', { params: { query: { status, contactId, cursor, limit: 50 } } })), [query.toString()], 5000)
+  const contactId = query.get('contactId') || undefined, runId = query.get('runId') || undefined
+  const list = useListed(cursor => got(api.GET('/messages', { params: { query: { status, contactId, runId, ...days(query), cursor, limit: 50 } } })), [query.toString()], 5000)
   const names = useContactNames((list.rows ?? []).map(each => each.contactId))
   return <Screen title="Messages" lead="Every message, with its outcome. Unknown ones wait for your decision.">
-    <Filters><Choice label="Status" name="status" value={status ?? ''} options={STATUSES} />{contactId && <Link to="/messages">All contacts</Link>}</Filters>
+    <Filters names={['contactId', 'runId', ...CREATED]} more={<>
+      <Search label="Contact" name="contactId" value={contactId ?? ''} placeholder="an ID" /><Search label="Run" name="runId" value={runId ?? ''} placeholder="an ID" /><Days />
+    </>}><Choice label="Status" name="status" value={status ?? ''} options={STATUSES} /></Filters>
     <Table caption="Messages, newest first" of={list} id={each => each.id}
-      empty={status || contactId ? <p>No message is like that. <Link to="/messages">Show all</Link>.</p> : <p>Nothing has been sent yet. Flows send messages; see <Link to="/flows">Flows</Link>.</p>} columns={[
+      empty={query.size ? <p>No message is like that. <Link to="/messages">Show all</Link>.</p> : <p>Nothing has been sent yet. Flows send messages; see <Link to="/flows">Flows</Link>.</p>} columns={[
         { name: 'Created', show: each => <Link to={`/messages/${each.id}`}><When at={each.createdAt} /></Link> },
         { name: 'Status', show: each => <Status value={each.status} /> },
         { name: 'Channel', show: each => each.channel },
         { name: 'To', show: each => each.to ?? <span class="soft">not known yet</span> },
         { name: 'Contact', show: each => each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–' },
-        { name: 'Why', class: 'wide', show: each => each.reason?.detail ?? '' },
+        { name: 'Why', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
       ]} />
   </Screen>
 }
@@ -82,7 +85,7 @@ function Attempts({ id, status }: { id: string; status: string }) {
     { name: 'Attempt', show: each => each.number },
     { name: 'Status', show: each => <Status value={each.status} /> },
     { name: 'Provider', show: each => <>{each.provider ?? '–'}{each.providerMessageId && <><br /><code>{each.providerMessageId}</code></>}</> },
-    { name: 'History', class: 'wide', show: each => <ol class="plain">{each.events.map((event, index) => <li key={index}><When at={event.at} /> {event.status.toLowerCase()}{event.detail && `: ${event.detail}`}{(event.missing?.length ?? 0) > 0 && `; no value: ${event.missing?.join(', ')}`}</li>)}</ol> },
+    { name: 'History', class: 'wide', show: each => <ol class="plain">{each.events.map((event, index) => <li key={index}><When at={event.at} /> {event.status.toLowerCase()}{event.detail && <>: <Sentence text={event.detail} /></>}{(event.missing?.length ?? 0) > 0 && `; no value: ${event.missing?.join(', ')}`}</li>)}</ol> },
   ]} />
 }
 

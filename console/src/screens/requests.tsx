@@ -2,21 +2,23 @@
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
+import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { go, useLocation } from '../router'
-import { Choice, Confirm, Copy, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Choice, Confirm, Copy, Facts, Filters, Json, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
 
 export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
   const { query } = useLocation()
   const outcome = (query.get('outcome') || undefined) as Schemas['WebhookRequest']['outcome'] | undefined
+  const code = query.get('code') || undefined
   const list = useListed(cursor => {
-    const asked = { params: { path: { id }, query: { outcome, cursor, limit: 50 } } }
+    const asked = { params: { path: { id }, query: { outcome, code, ...days(query), cursor, limit: 50 } } }
     return got(kind === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))
-  }, [kind, id, outcome], 2500)
+  }, [kind, id, query.toString()], 2500)
   return <>
-    <Filters><Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} /></Filters>
-    <Table caption="Requests, newest first" of={list} id={each => each.id} empty={outcome
+    <Filters names={['code', ...CREATED]} more={<><Search label="Refused because" name="code" value={code ?? ''} placeholder="a code, such as contact_not_found" /><Days /></>}><Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} /></Filters>
+    <Table caption="Requests, newest first" of={list} id={each => each.id} empty={query.size
       ? <p>No request is like that.</p> : <p>Nothing has come to this webhook yet. Send an event to its URL, which stands on the overview; it appears here at once.</p>} columns={[
       { name: 'Received', show: each => <Link to={`/requests/${each.id}`}><When at={each.createdAt} /></Link> },
       { name: 'Outcome', show: each => <Status value={each.outcome} /> },

@@ -2,11 +2,12 @@
 import { useEffect, useRef } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded, type Listed } from '../data'
+import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, type FlowName } from '../names'
 import { go, useLocation } from '../router'
 import { ADVICE, KINDS, OPERATORS } from '../words'
-import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
 import { MessageCard } from './messages'
 
 type Run = Schemas['Run']
@@ -20,12 +21,13 @@ const TROUBLES = ['FAILED', 'BOUNCED', 'SUPPRESSED', 'UNKNOWN'] as const
 export function Why({ reason }: { reason: Reason }) {
   if (!reason) return null
   const advice = reason.code ? ADVICE[reason.code] : undefined
-  return <p class="why">{reason.detail ?? reason.code}{advice && <> <b>{advice}</b></>}</p>
+  return <p class="why"><Sentence text={reason.detail ?? reason.code ?? ''} />{advice && <> <b>{advice}</b></>}</p>
 }
 
+/** A sentence, as the service makes them. */
 export function waiting(for_: Record<string, unknown> | null | undefined): string {
   if (!for_) return ''
-  const until = typeof for_.until === 'string' ? ` until ${new Date(for_.until).toLocaleString()}` : ''
+  const until = typeof for_.until === 'string' ? ` until ${for_.until}` : ''
   const what = typeof for_.kind === 'string' ? for_.kind.replaceAll('_', ' ') : typeof for_.type === 'string' ? for_.type.replaceAll('_', ' ') : ''
   return `Waits${what ? ` for ${what}` : ''}${until}`
 }
@@ -35,17 +37,16 @@ export function Runs() {
   const of = (name: string) => query.get(name) ?? ''
   const filters = {
     status: (of('status') || undefined) as Run['status'] | undefined, messageStatus: (of('messageStatus') || undefined) as (typeof TROUBLES)[number] | undefined,
-    contactId: of('contactId') || undefined, workflowId: of('flow').startsWith('wf') ? of('flow') : undefined, automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined,
+    contactId: of('contactId') || undefined, workflowId: of('flow').startsWith('wf') ? of('flow') : undefined, automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined, ...days(query),
   }
   const all = useFlowChoice(of('flow'))
   const list = useListed(cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()], 5000)
   const isNarrow = [...query.keys()].length > 0
   return <Screen title="Runs" lead="Every accepted event starts a run; here is what became of each.">
-    <Filters>
+    <Filters names={['contactId', ...CREATED]} more={<><Search label="Contact" name="contactId" value={of('contactId')} placeholder="an ID" /><Days /></>}>
       <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
       <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
       <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
-      {of('contactId') && <Link to="/runs">All contacts</Link>}
     </Filters>
     <RunTable list={list} all={all} empty={isNarrow
       ? <p>No run is like that. <Link to="/runs">Show all</Link>.</p>
@@ -61,7 +62,7 @@ export function RunTable({ list, all, empty }: { list: Listed<Schemas['RunSummar
     { name: 'Status', show: run => <Status value={run.status} /> },
     { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> },
     { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
-    { name: 'Why', class: 'wide', show: run => run.reason?.detail ?? waiting(run.waitingFor) },
+    { name: 'Why', class: 'wide', show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} /> },
   ]} />
 }
 
@@ -82,7 +83,7 @@ export function Run({ id }: { id: string }) {
       <p>It ends at its current step. Messages that wait are not sent; what is being sent arrives.</p></Confirm>}
   </>}>
     <Shown of={run}>{value => <>
-      <p class="verdict" aria-live="polite"><Status value={value.status} /> {waiting(value.waitingFor)}</p>
+      <p class="verdict" aria-live="polite"><Status value={value.status} /> <Sentence text={waiting(value.waitingFor)} /></p>
       <Why reason={value.reason} />
       <Facts of={[
         ['Flow', <><FlowLink run={value} names={flows} />, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],

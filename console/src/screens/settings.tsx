@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, download, got, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
+import { Days, days } from '../days'
 import { useCan, useMe } from '../me'
 import { narrow, useLocation } from '../router'
 import { switchTo } from '../session'
@@ -199,7 +200,7 @@ const REASONS = ['unsubscribed', 'bounced', 'complained', 'stopped', 'manual', '
 function Suppressions() {
   const { query } = useLocation()
   const of = (name: string) => query.get(name) || undefined
-  const filters = { channel: of('channel') as keyof typeof CHANNELS | undefined, reason: of('reason') as Schemas['Suppression']['reason'] | undefined, address: of('address') }
+  const filters = { channel: of('channel') as keyof typeof CHANNELS | undefined, reason: of('reason') as Schemas['Suppression']['reason'] | undefined, address: of('address'), ...days(query) }
   const list = useListed(cursor => got(api.GET('/suppressions', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
   const [draft, set, forget] = useDraft('suppression', { channel: 'email' as keyof typeof CHANNELS, address: '' })
   const act = useAct()
@@ -209,6 +210,7 @@ function Suppressions() {
       <Search label="Search" name="address" value={filters.address ?? ''} placeholder="the whole address" />
       <Choice label="Channel" name="channel" value={filters.channel ?? ''} options={Object.entries(CHANNELS)} />
       <Choice label="Reason" name="reason" value={filters.reason ?? ''} options={REASONS} />
+      <Days />
     </Filters>
     <Table caption="Suppressed addresses" of={list} id={each => each.id} empty={query.size ? <p>No address is like that. <Link to="/settings/suppressions">Show all</Link></p> : <p>No address is suppressed. Bounces, complaints and opt-outs appear here.</p>} columns={[
       { name: 'Address', show: each => each.address ?? <span class="soft">known by its hash alone</span> }, { name: 'Channel', show: each => each.channel }, { name: 'Reason', show: each => each.reason.replaceAll('_', ' ') },
@@ -237,7 +239,7 @@ function Trail() {
   const act = useAct()
   const { query } = useLocation()
   const of = (name: string) => query.get(name) || undefined
-  const filters = { action: of('action'), actor: of('actor'), resourceId: of('resourceId') }
+  const filters = { action: of('action'), actor: of('actor'), resourceId: of('resourceId'), resourceType: of('resourceType'), ...days(query) }
   const list = useListed(cursor => got(api.GET('/audit-logs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
   return <>
     <p class="buttons"><button type="button" disabled={act.busy} onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}>Verify the trail</button>
@@ -247,6 +249,8 @@ function Trail() {
     <Filters>
       <Search label="Did" name="action" value={filters.action ?? ''} placeholder="contact.created" />
       <Search label="To" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
+      <Search label="Kind" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
+      <Days />
       {filters.actor && <button type="button" onClick={() => narrow({ actor: '' })}>By anybody</button>}
     </Filters>
     <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entry is like that. <Link to="/settings/audit">Show all</Link></p> : <p>Nothing has been changed yet.</p>} columns={[

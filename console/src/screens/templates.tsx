@@ -2,12 +2,13 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { CHANGED, Days, days } from '../days'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import type { Refusal } from '../session'
-import { Confirm, Field, Form, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Confirm, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
@@ -41,10 +42,13 @@ export function sample(variables: readonly string[]): string {
 }
 
 export function Templates() {
-  const list = useListed(cursor => got(api.GET('/templates', { params: { query: { cursor, limit: 50 } } })), [])
+  const { query } = useLocation()
+  const list = useListed(cursor => got(api.GET('/templates', { params: { query: { ...days(query), cursor, limit: 50 } } })), [query.toString()])
   const may = useCan()('templates:write')
   return <Screen title="Templates" lead="What messages say, in Liquid." actions={may && <Link class="button primary" to="/templates/new">New template</Link>}>
-    <Table caption="Templates, newest first" of={list} id={each => each.id} empty={<p>There is no template yet. {may && <Link to="/templates/new">Make one</Link>}</p>} columns={[
+    <Filters><Days of={CHANGED} /></Filters>
+    <Table caption="Templates, newest first" of={list} id={each => each.id} empty={query.size
+      ? <p>No template is like that. <Link to="/templates">Show all</Link>.</p> : <p>There is no template yet. {may && <Link to="/templates/new">Make one</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/templates/${each.id}`}>{each.name}</Link> },
       { name: 'Channel', show: each => each.channel },
       { name: 'Category', show: each => each.category },
@@ -146,7 +150,7 @@ function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean })
     {isChanged && <p class="note">This shows what is stored; save to see your changes.</p>}
     <Form act={act} label="Show" known={['/contactId', '/trigger']} submit={show}>
       <Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} problem={act.problem ?? shown.problem} pointer="/contactId" />
-      <Field label="The event, as JSON" rows={5} value={trigger} set={setTrigger} problem={act.problem} pointer="/trigger" />
+      <JsonText label="The event, as JSON" rows={5} value={trigger} set={setTrigger} problem={act.problem} pointer="/trigger" />
     </Form>
     <Shown of={shown}>{parts => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">

@@ -1,10 +1,11 @@
 // Why a flow did or did not reach a contact, with the record that proves each reason; and the event that one may be.
 import { api, got, type Schemas } from '../api'
 import { useLoaded, type Listed } from '../data'
+import { begins } from '../days'
 import { ContactLink, merged, options, useBroadcasts, useContactNames, type FlowName } from '../names'
 import { narrow, useLocation } from '../router'
 import { ADVICE, EXCLUDED, EXPLAINED } from '../words'
-import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
+import { Choice, Facts, Filters, Json, Link, Screen, Section, Sentence, Shown, When } from '../ui'
 
 type Reason = Schemas['Explaining']
 type Choosable = { id: string; name: string; createdAt: string }
@@ -19,8 +20,6 @@ const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: R
   broadcast: ['the broadcast', ({ id }) => `/broadcasts/${id}`],
 }
 
-/** The day in the viewer's zone, as an input has it, and the moment it begins. */
-const begins = (day: string) => (day ? { since: new Date(`${day}T00:00`).toISOString() } : {})
 /** What is asked about: a flow or a broadcast, by the beginning of its id. */
 const about = (id: string): About => (id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id })
 
@@ -34,7 +33,7 @@ export function WhyNot({ contactId, all }: { contactId: string; all: Listed<Flow
       <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...options(both)]} growing={both} />
       <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>
     </Filters>
-    {why ? <Reasons contactId={contactId} about={{ ...about(why), ...begins(since) }} /> : <p class="empty">Choose a flow or a broadcast to see what came for this contact, and what held it back.</p>}
+    {why ? <Reasons contactId={contactId} about={{ ...about(why), ...(begins(since) ? { since: begins(since)!.toISOString() } : {}) }} /> : <p class="empty">Choose a flow or a broadcast to see what came for this contact, and what held it back.</p>}
   </Section>
 }
 
@@ -44,7 +43,7 @@ export function Reasons({ contactId, about }: { contactId: string; about: About 
     const [record, to] = RECORDS[each.evidence.type]
     const advice = (each.reason && (each.evidence.type === 'broadcast' ? EXCLUDED : ADVICE)[each.reason]) || EXPLAINED[each.code]
     return <li key={index}><span class="soft"><When at={each.at} /></span>
-      <p><span class="sentence">{each.sentence}</span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
+      <p><span class="sentence"><Sentence text={each.sentence} /></span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
   })}</ol> : <p class="empty">Nothing is known: no event, request, run or message of this contact.</p>)}</Shown>
 }
 

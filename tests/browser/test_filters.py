@@ -1,0 +1,102 @@
+"""Lists narrowed by what their routes can filter by: in the address, and kept by the way back."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Service, opened
+from tests.browser.test_screens import clean
+
+# Each list, a filter of it that lets nothing through, and the member of its query in the API.
+NARROWED = (
+    ("/runs", "Until", "2020-01-01", "createdBefore"),
+    ("/messages", "Until", "2020-01-01", "createdBefore"),
+    ("/flows", "Name", "nothing is called so", "name"),
+    ("/flows", "Changed since", "2090-01-01", "updatedAfter"),
+    ("/templates", "Since", "2090-01-01", "createdAfter"),
+    ("/segments", "Until", "2020-01-01", "createdBefore"),
+    ("/broadcasts", "Changed since", "2090-01-01", "updatedAfter"),
+    ("/inbox", "Run", "run_none", "runId"),
+    ("/flows/workflows/{flow}/requests", "Refused because", "invalid_signature", "code"),
+    ("/settings/suppressions", "Since", "2090-01-01", "createdAfter"),
+)
+
+
+@pytest.mark.parametrize(("path", "label", "value", "name"), NARROWED)
+def test_a_list_is_narrowed_by_the_service_and_shared_by_its_address(
+    page: Page, service: Service, ids: dict[str, str], path: str, label: str, value: str, name: str
+) -> None:
+    opened(page, service, path.format(**ids))
+    field = page.get_by_label(label, exact=True)
+    if not field.is_visible():
+        page.get_by_text("More filters").press("Enter")
+    with page.expect_request(re.compile(rf"[?&]{name}=")):
+        field.fill(value)
+    page.get_by_text("is like that").wait_for()
+    assert page.locator("tbody tr").count() == 0
+    page.reload()
+    page.get_by_text("is like that").wait_for()
+    expect(field).to_be_visible()  # and not behind what is folded
+    expect(field).to_have_value(value)
+
+
+def test_contacts_are_found_by_all_that_the_service_can_filter_by(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    bodies: list[dict[str, Any]] = [
+        {"email": f"ann-{mark}@example.com", "metadata": {"plan": mark, "city": "Ulm, old town"}},
+        {"email": f"ben-{mark}@example.com", "metadata": {"plan": mark, "city": "Bonn"}},
+        {"phone": f"+1415556{secrets.randbelow(9000) + 1000}", "metadata": {"plan": mark}},
+    ]
+    ann, _, cyd = [service.made("/contacts", body) for body in bodies]
+    opened(page, service, "/contacts")
+    page.get_by_text("More filters").press("Enter")
+    rows = page.locator("tbody tr")
+    fields = page.get_by_label("Fields of your own")
+    fields.fill(f"plan = {mark}")
+    expect(rows).to_have_count(3)
+    fields.fill(f"plan = {mark}, city = Ulm, old town")
+    expect(rows).to_have_count(1)
+    rows.get_by_role("link", name=ann["email"]).click()
+    page.get_by_role("heading", level=1, name=ann["email"]).wait_for()
+    page.go_back()
+    expect(rows).to_have_count(1)
+    expect(fields).to_have_value(f"plan = {mark}, city = Ulm, old town")
+    clean(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export these").click()
+    lines = download.value.path().read_text("utf-8").splitlines()
+    assert len(lines) == 2
+    assert ann["email"] in lines[1]
+    fields.fill(f"plan = {mark}")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Phone", exact=True).fill(cyd["phone"])
+    expect(rows).to_have_count(1)
+    page.get_by_label("Phone", exact=True).fill("")
+    page.get_by_label("Email", exact=True).fill(ann["email"].upper())
+    expect(rows).to_have_count(1)
+    today = page.evaluate("new Date().toLocaleDateString('sv')")
+    page.get_by_label("Since", exact=True).fill(today)
+    page.get_by_label("Until", exact=True).fill(today)
+    page.wait_for_url(re.compile("createdBefore"))
+    expect(rows).to_have_count(1)
+    page.get_by_label("Changed since", exact=True).fill("2090-01-01")
+    page.get_by_text("Nobody is like that").wait_for()
+
+
+def test_a_filter_that_is_still_being_typed_does_not_follow_to_another_list(
+    page: Page, service: Service
+) -> None:
+    opened(page, service, "/contacts")
+    page.get_by_label("Search").fill("somebody")
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_role("heading", level=1, name="Runs").wait_for()
+    with page.expect_response(re.compile(r"/runs\?")):
+        pass  # the next look at the list, long after the last key
+    assert page.url.endswith("/console/runs")
