@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -28,31 +28,54 @@ HEAD = 64  # the oldest due rows; nearly always these are all
 SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 
 
-WHOLE_SECONDS = 5.0
-MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
+WHOLE_SECONDS = 5.0  # between looks from the beginning
+WHOLE_SHARE = 0.05  # of the time, at most, may go into them
+SCAN_SHARE = 0.2  # likewise, into scans of workspaces
+LONGEST_PAUSE_SECONDS = 30.0
+MARGIN = timedelta(seconds=1)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
+class Pace:
+    """How often something is done that reads past whatever has ended. While any transaction stays
+    open, whoever's, no job that has ended leaves the indexes: their beginning grows, and takes
+    longer to read by the second. So it is done more seldom then."""
+
+    _began: float = -math.inf  # by the process's clock
+    _took: float = 0.0  # seconds
+
+    def begin(self, share: float, least: float = 0.0) -> bool:
+        """Whether it may be done now: at most that share of the time, and after `least` seconds."""
+        pause = min(max(least, self._took / share), LONGEST_PAUSE_SECONDS)
+        is_due = time.monotonic() - self._began > pause
+        if is_due:
+            self._began = time.monotonic()
+        return is_due
+
+    def end(self) -> None:
+        self._took = time.monotonic() - self._began
+
+
+@dataclass(slots=True)
 class Horizon:
-    """How far back due jobs are looked for. While any transaction stays open, whoever's, no job
-    that has ended leaves the indexes: their beginning grows, and takes longer to read by the
-    second. So they are read from there every WHOLE_SECONDS, and in between from where the oldest
-    job was then. One that is made due further back waits for the next whole look."""
+    """How far back due jobs are looked for: each look begins where the one before it found the
+    oldest, and now and then at the beginning, for jobs that were made due further back."""
 
     since: datetime = BEGINNING
-    _whole_at: float = -math.inf  # when the last whole look was, by the process's clock
+    _whole: Pace = field(default_factory=Pace)
 
     def look(self) -> datetime:
         """From where to look now."""
-        if time.monotonic() - self._whole_at > WHOLE_SECONDS:
-            self._whole_at, self.since = time.monotonic(), BEGINNING
+        if self._whole.begin(WHOLE_SHARE, WHOLE_SECONDS):
+            self.since = BEGINNING
         return self.since
 
     def found(self, oldest: datetime | None, now: datetime) -> None:
         """The oldest job of a look, if there was any."""
         if self.since == BEGINNING:
-            self.since = min(oldest or now, now - MARGIN)
+            self._whole.end()
+        self.since = min(oldest or now, now - MARGIN)
 
 
 @dataclass(slots=True)
@@ -65,6 +88,7 @@ class FairShare:
     seen: set[str] = field(default_factory=set)  # then, and had enough due rows ever since
     held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
     horizon: Horizon = field(default_factory=Horizon)
+    scans: Pace = field(default_factory=Pace)
 
     def quota_left(self, workspace_id: str, free: int) -> int:
         """How many more rows a workspace may have: it holds at most as many slots as stay free, so
@@ -80,7 +104,7 @@ class _Lease:
     kind: Kind
     token: int
     until: datetime
-    since: datetime
+    since: datetime = BEGINNING
 
 
 async def claim(
@@ -103,7 +127,7 @@ async def claim(
     """
     memory = fair_share or FairShare()
     until = await db.now() + timedelta(seconds=lease_seconds)
-    lease = _Lease(kind, jobs.drawn_token(), until, memory.horizon.look())
+    lease = _Lease(kind, jobs.drawn_token(), until)
     claimed = _Claim(limit, fair_share)
     fresh = claimed.allowed(hinted[: limit - 1])
     if fresh and apart is None:
@@ -111,6 +135,7 @@ async def claim(
     for pair in fresh.items() if apart is not None else ():
         claimed.add(await _apart(apart, partial(_claim_hinted, lease=lease, hinted=dict([pair]))))
     workspaces = claimed.drawn(await _due_workspaces(db, kind, memory))
+    lease = replace(lease, since=memory.horizon.since)  # as that look has found it
     while workspaces:
         share = claimed.free // len(workspaces)
         unfinished = []
@@ -250,21 +275,20 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
         return await _look_at_shards(db, kind, fair_share)
     rows = await db.fetch_tuples(
         """
-        SELECT workspace_id, wake_at
-        FROM (SELECT workspace_id, wake_at FROM jobs
-              WHERE kind = :kind AND wake_at >= :since
-              ORDER BY wake_at NULLS FIRST, id
-              LIMIT :limit) AS oldest
-        WHERE wake_at <= :now
+        SELECT workspace_id, wake_at FROM jobs
+        WHERE kind = :kind AND wake_at BETWEEN :since AND :now
+        ORDER BY wake_at NULLS FIRST, id
+        LIMIT :limit
         """,
         kind=kind,
-        since=fair_share.horizon.since,
+        since=fair_share.horizon.look(),
         limit=HEAD,
     )
-    fair_share.horizon.found(min((wake_at for _, wake_at in rows), default=None), await db.now())
+    fair_share.horizon.found(rows[0][1] if rows else None, await db.now())
     found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
-    if len(rows) == HEAD:
+    if len(rows) == HEAD and fair_share.scans.begin(SCAN_SHARE):
         found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
+        fair_share.scans.end()
     return list(found)
 
 

@@ -3,7 +3,8 @@
 python -m lab.bench.horizon [seconds] [runs a second]: jobs come, are claimed and end at that rate,
 in one workspace of a PostgreSQL that commits to disk; first by themselves, then while a transaction
 holds a snapshot for so many seconds. Every version of a job that has ended since stays in the
-indexes by which claims look for the oldest.
+indexes by which claims look for the oldest. A backlog stands before them all the time, so that
+other workspaces are looked for as well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SECONDS, RATE = 600.0, 500.0
 BEFORE_SECONDS = 15.0
 COUNTED = 200  # claims, at the end of each part
 AT_ONCE = 25  # jobs of one transaction
+BACKLOG = 200  # jobs that are always due
 LEASE_SECONDS = 60.0
 WANTED = 2.0
 ACME = "ws_acme"
@@ -46,22 +48,25 @@ class Churn:
             await self._once()
             await asyncio.sleep(max(0, due - time.monotonic()))
 
-    async def _once(self) -> None:
-        ids = [new_id("run") for _ in range(AT_ONCE)]
+    async def add(self, count: int) -> None:
+        ids = [new_id("run") for _ in range(count)]
         async with self._database.write() as db:
             await jobs.add(db, "run", workspace_id=ACME, ids=ids)
+
+    async def _once(self) -> None:
+        await self.add(AT_ONCE)
         began = time.monotonic()
         async with self._database.write(follow_indexes=True) as db:  # as workers do
             claimed = await claims.claim(
                 db,
                 "run",
                 hinted=[],
-                limit=AT_ONCE,
+                limit=2 * AT_ONCE,  # of which one workspace gets half
                 lease_seconds=LEASE_SECONDS,
                 fair_share=self._fair_share,
             )
         self.claims.append(time.monotonic() - began)
-        assert claimed, "nothing was due"
+        assert len(claimed) == AT_ONCE, f"{len(claimed)} were claimed"
         async with self._database.write() as db:
             await jobs.lock(db, claimed)
             for job in claimed:
@@ -72,6 +77,7 @@ async def measure(url: str, seconds: float, rate: float) -> bool:
     database = Database(url)
     await database.connect()
     churn = Churn(database)
+    await churn.add(BACKLOG)
     await churn.run(BEFORE_SECONDS, rate)
     alone = median(churn.claims[-COUNTED:])
     other = await asyncpg.connect(url)

@@ -11,7 +11,7 @@ import pytest
 
 from app.database.db import Database, explain, new_id
 from app.store import claims, jobs
-from app.store.claims import HEAD, SCANNED, FairShare
+from app.store.claims import HEAD, SCANNED, FairShare, Pace
 from app.store.jobs import KINDS, Kind
 from tests.store.test_jobs import (
     INSERT_JOB,
@@ -257,9 +257,12 @@ async def test_nobody_has_more_in_hand_than_hands_stay_free(
 
 
 async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(
-    database: Database,
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind more rows and more workspaces than one claim looks at."""
+    monkeypatch.setattr(
+        claims, "LONGEST_PAUSE_SECONDS", 0
+    )  # of scans; claims hardly ever come so fast
     others = 2 * SCANNED
     await many(database, others)
     acme, rival = await workspace(database), await workspace(database)
@@ -282,7 +285,7 @@ async def test_what_is_due_long_since_is_looked_for_now_and_then(
     late = await due(database, acme, 1, since=timedelta(minutes=1))
     fresh = await due(database, acme, 1)
     assert ids(await claim(database, 9, fair_share=fair_share)) == fresh
-    monkeypatch.setattr(claims, "WHOLE_SECONDS", 0)
+    monkeypatch.setattr(claims, "LONGEST_PAUSE_SECONDS", 0)
     assert ids(await claim(database, 9, fair_share=fair_share)) == late
 
 
@@ -291,6 +294,33 @@ async def test_a_look_begins_where_the_oldest_job_was(database: Database) -> Non
     old = await due(database, acme, 3, since=timedelta(minutes=1))
     assert ids(await claim(database, 1, fair_share=fair_share)) == old[:1]
     assert ids(await claim(database, 9, fair_share=fair_share)) == old[1:]
+
+
+async def test_each_look_begins_where_the_one_before_it_ended(database: Database) -> None:
+    """What has ended since a look from the beginning is not read past again and again."""
+    acme, fair_share = await workspace(database), FairShare()
+    since = []
+    for _ in range(3):
+        await due(database, acme, 1)
+        await claim(database, 9, fair_share=fair_share)
+        since.append(fair_share.horizon.since)
+    assert since == sorted(set(since))
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.1, 5.0), (0.5, 10.0), (9.0, 30.0)])
+def test_what_takes_long_is_done_more_seldom(
+    monkeypatch: pytest.MonkeyPatch, took: float, pause: float
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(claims.time, "monotonic", lambda: now)
+    pace = Pace()
+    assert pace.begin(0.05, 5.0)
+    now = took
+    pace.end()
+    now = pause - 0.1
+    assert not pace.begin(0.05, 5.0)
+    now = pause + 0.1
+    assert pace.begin(0.05, 5.0)
 
 
 async def many(database: Database, count: int) -> None:
