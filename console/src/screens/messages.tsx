@@ -59,6 +59,7 @@ export function Message({ id }: { id: string }) {
       <Facts of={[
         ['To', value.to ?? 'not known yet'], ['Channel', value.channel], ['Contact', value.contactId ? <ContactLink id={value.contactId} names={names} /> : '–'],
         ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>the run that sent it</Link> : 'none'], ['Template', value.templateId ? <Link to={`/templates/${value.templateId}`}>its template</Link> : 'none'], ['Created', <When at={value.createdAt} />],
+        ...(value.until ? [['Waits until', <When at={value.until} />] as const] : []),
       ]} />
       <Section title="What it says"><Content id={id} content={value.content ?? null} /></Section>
       <Section title="Attempts"><Attempts id={id} status={value.status} /></Section>

@@ -1,0 +1,41 @@
+"""A broadcast that nobody would get: its page says so before it is scheduled and afterwards."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import Service, opened
+from tests.browser.test_acts import confirmed
+from tests.browser.test_audience import template
+from tests.browser.test_preferences import captured
+
+
+@pytest.mark.parametrize(
+    ("is_there", "verdict", "sentence"),
+    [
+        (True, "0 contacts of 1 can be written to.", "Nobody of the 1 in the audience"),
+        (False, "0 contacts of 0 can be written to.", "Nobody is in the audience"),
+    ],
+)
+def test_a_broadcast_to_nobody_says_so_on_its_page(
+    page: Page, service: Service, is_there: bool, verdict: str, sentence: str
+) -> None:
+    tag = f"eve-{secrets.token_hex(4)}"
+    email = f"{tag}@example.com"
+    eve = service.made("/contacts", {"email": email, "tags": [tag] if is_there else []})["id"]
+    out = {"subscriptions": {"email": "unsubscribed"}}
+    assert service.api.patch(f"/contacts/{eve}", json=out).status_code == 200
+    body = {"name": f"To nobody {tag}", "tag": tag, "templateId": template(service, "marketing")}
+    id = service.made("/broadcasts", body)["id"]
+    opened(page, service, f"/broadcasts/{id}")
+    page.get_by_text(verdict).wait_for()
+    page.get_by_text("Nobody would read it now.").wait_for()
+    confirmed(page, "Schedule")
+    page.locator(".facts .status", has_text="Sent").wait_for()
+    page.locator(".note", has_text=sentence).wait_for()
+    shown = service.read(f"/broadcasts/{id}")
+    assert (shown["state"], shown["reason"]["code"]) == ("SENT", "nobody_reachable")
+    assert captured(service, email) == []
