@@ -1,8 +1,7 @@
 """Outside providers, one module each: channels, payments, single sign-on.
 
 PROVIDERS is all that the service knows of those of channels: to add one is to write its module and
-its row here, the settings by which an operator may use it, its form in the console and a section in
-docs/channels.md.
+its row here, the settings by which an operator may use it and a section in docs/channels.md.
 """
 
 from __future__ import annotations

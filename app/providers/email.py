@@ -398,7 +398,18 @@ def _said(error: BaseException) -> str:
 
 # --- as one of the providers ----------------------------------------------------------------------
 
-FIELDS = {"url": Field(casts.smtp_url), "from": Field(mailbox)}
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    return parts._replace(netloc=f"{name}@{host}" if name else host).geturl()
+
+
+FIELDS = {
+    "url": Field(casts.smtp_url, "URL, smtps://user:password@host", shown=without_password),
+    "from": Field(mailbox, "Sender"),
+}
 
 
 def opened(around: Surroundings, _channel: ChannelName, given: Credentials) -> EmailChannel:

@@ -24,10 +24,22 @@ Wrong: TypeAlias = Iterator[FieldError]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A credential: what it has to be, and whether the provider needs it."""
+    """A credential: what it has to be, what people call it, and whether the provider needs it.
+    `shown` is what is shown of it later, nothing of a secret."""
 
     check: Check
+    label: str
     is_needed: bool = True
+    shown: Callable[[str], str] | None = str
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether it is a secret, or has one in it."""
+        return self.shown is not str
+
+
+def secret(check: Check, label: str, *, is_needed: bool = True) -> Field:
+    return Field(check, label, is_needed, shown=None)
 
 
 @dataclass(frozen=True, slots=True)

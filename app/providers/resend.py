@@ -31,7 +31,7 @@ from app.providers.api import (
     Verdict,
 )
 from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError
-from app.providers.kinds import KEY, Credentials, Field, Surroundings, like, mailbox
+from app.providers.kinds import KEY, Credentials, Field, Surroundings, like, mailbox, secret
 from app.providers.mime import Mail, Sender, compose
 
 BASE_URL = "https://api.resend.com"
@@ -166,9 +166,13 @@ def _verdict(answer: Answer) -> Verdict:
 
 SIGNS = "webhookSecret"
 FIELDS = {
-    "apiKey": Field(KEY),
-    "from": Field(mailbox),
-    SIGNS: Field(like(casts.SIGNING_SECRET, "the signing secret, whsec_…"), is_needed=False),
+    "apiKey": secret(KEY, "API key"),
+    "from": Field(mailbox, "Sender"),
+    SIGNS: secret(
+        like(casts.SIGNING_SECRET, "the signing secret, whsec_…"),
+        "Webhook secret, for delivery status",
+        is_needed=False,
+    ),
 }
 
 

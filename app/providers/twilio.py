@@ -31,7 +31,7 @@ from app.providers.api import (
     Verdict,
 )
 from app.providers.base import Capabilities, Fault, Message, Receipt, Replies, SendError
-from app.providers.kinds import KEY, Credentials, Field, Surroundings, Wrong, like
+from app.providers.kinds import KEY, Credentials, Field, Surroundings, Wrong, like, secret
 
 BASE_URL = "https://api.twilio.com"
 WHATSAPP = "whatsapp:"
@@ -172,13 +172,17 @@ def _verdict(answer: Answer) -> Verdict:
 SIGNS = "authToken"
 _SENDERS = f"{casts.E164}|{casts.SHORT_CODE}|{casts.SENDER_NAME}"
 FIELDS = {
-    "accountSid": Field(like(r"AC[0-9a-f]{32}", "AC and 32 hexadecimal digits")),
-    SIGNS: Field(KEY),
+    "accountSid": Field(like(r"AC[0-9a-f]{32}", "AC and 32 hexadecimal digits"), "Account SID"),
+    SIGNS: secret(KEY, "Auth token"),
     "from": Field(
-        like(_SENDERS, "a number such as +15005550006, a short code or a name"), is_needed=False
+        like(_SENDERS, "a number such as +15005550006, a short code or a name"),
+        "Number",
+        is_needed=False,
     ),
     "messagingServiceSid": Field(
-        like(casts.SERVICE, "MG and 32 hexadecimal digits"), is_needed=False
+        like(casts.SERVICE, "MG and 32 hexadecimal digits"),
+        "or messaging service SID",
+        is_needed=False,
     ),
 }
 

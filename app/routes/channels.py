@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, create_model
 from starlette.responses import Response
 
 from app.errors import FieldError, Problem
@@ -16,6 +15,8 @@ from app.machine.content import CHANNELS, ChannelName
 from app.messages import providers, senders
 from app.providers import PROVIDERS, ProviderName, of_channel
 from app.providers.base import Fault
+from app.providers.kinds import Field as ProviderField
+from app.providers.kinds import ProviderKind
 from app.routes import partly
 from app.store import channel_settings, workspaces
 from app.web import reply
@@ -32,46 +33,81 @@ VERIFY_SECONDS = 30.0
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000)]
 
 
-class NewChannel(Writable):
-    """By `provider`: smtp has `url` and `from`; resend has `apiKey`, `from` and, to receive
-    delivery status, `webhookSecret`; twilio has `accountSid`, `authToken`, and `from` or
-    `messagingServiceSid`."""
-
+class _NewChannel(Writable):
     provider: ProviderName
-    url: Text | None = None
-    api_key: Text | None = None
-    webhook_secret: Text | None = None
-    account_sid: Text | None = None
-    auth_token: Text | None = None
-    sender: Text | None = Field(default=None, alias="from")
-    messaging_service_sid: Text | None = None
 
 
-class Channel(Revised):
+class _Channel(Revised):
     """Without secrets: the password is removed from `url`."""
 
     channel: ChannelName
     provider: ProviderName
-    url: str | None
-    account_sid: str | None
-    sender: str | None = Field(alias="from")
-    messaging_service_sid: str | None
-    webhook_secret_set: bool
     callback_url: str | None
     created_at: datetime
     updated_at: datetime
 
 
+def _credentials(which: Callable[[ProviderField], bool]) -> list[str]:
+    """Names of credentials of all providers, each once."""
+    fields = [one for kind in PROVIDERS.values() for one in kind.fields.items()]
+    return list(dict.fromkeys(name for name, field in fields if which(field)))
+
+
+SHOWN = _credentials(lambda field: field.shown is not None)
+SECRETS = _credentials(lambda field: field.shown is None and not field.is_needed)  # shown as …Set
+
+
+def _described(kind: ProviderKind) -> str:
+    needed = [f"`{name}`" for name, field in kind.fields.items() if field.is_needed]
+    optional = [f"`{name}`" for name, field in kind.fields.items() if not field.is_needed]
+    return ", ".join(needed) + (f"; optional: {', '.join(optional)}" if optional else "")
+
+
+# What the providers take, and show, is said by their rows.
+_text: Any = (Text | None, None)
+NewChannel = create_model(
+    "NewChannel",
+    __base__=_NewChannel,
+    __doc__=" ".join(f"{name} takes {_described(kind)}." for name, kind in PROVIDERS.items()),
+    **dict.fromkeys(_credentials(lambda _: True), _text),
+)
+_shown: Any = (str | None, ...)
+_is_set: Any = (bool, ...)
+Channel = create_model(
+    "Channel",
+    __base__=_Channel,
+    __doc__=_Channel.__doc__,
+    **dict.fromkeys(SHOWN, _shown),
+    **dict.fromkeys([f"{name}Set" for name in SECRETS], _is_set),
+)
+
+
+class Credential(Shape):
+    """A field of a provider's settings. `secret`: it, or a part of it, is never shown again."""
+
+    name: str
+    label: str
+    needed: bool
+    secret: bool
+
+
+class ProviderChoice(Shape):
+    name: ProviderName
+    fields: list[Credential]
+
+
 class Way(Shape):
     """The provider that a channel uses now; in the sandbox messages are captured. Without
     `provider` the channel is not set up, and its messages fail. `honoursKey`: a call in doubt can
-    be repeated without sending a second message. `reports`: it reports delivery status."""
+    be repeated without sending a second message. `reports`: it reports delivery status.
+    `providers`: those that a workspace may set up for the channel, and what each takes."""
 
     channel: ChannelName
     provider: ProviderName | Literal["sandbox"] | None
     own_settings: bool
     honours_key: bool
     reports: bool
+    providers: list[ProviderChoice]
 
 
 class ChannelFinding(Shape):
@@ -159,9 +195,25 @@ async def index(call: Call) -> Response:
                 "ownSettings": name in own,
                 "honoursKey": bool(channel and channel.capabilities.idempotency_key_ttl_seconds),
                 "reports": bool(channel and channel.capabilities.callbacks),
+                "providers": [_choice(*one) for one in of_channel(name).items()],
             }
         )
     return reply.page(items, None)
+
+
+def _choice(name: str, kind: ProviderKind) -> dict[str, Any]:
+    return {
+        "name": name,
+        "fields": [
+            {
+                "name": credential,
+                "label": field.label,
+                "needed": field.is_needed,
+                "secret": field.has_secret,
+            }
+            for credential, field in kind.fields.items()
+        ],
+    }
 
 
 async def show(call: Call) -> Response:
@@ -257,21 +309,17 @@ def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any
 def _told(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
     """For the audit trail too: without the token in its URL."""
     given = providers.credentials(call.process, row)
+    fields = PROVIDERS[given["provider"]].fields
     return {
         "provider": given["provider"],
-        "url": _without_password(given["url"]) if "url" in given else None,
-        "accountSid": given.get("accountSid"),
-        "from": given.get("from"),
-        "messagingServiceSid": given.get("messagingServiceSid"),
-        "webhookSecretSet": "webhookSecret" in given,
+        **dict.fromkeys(SHOWN),
+        **{
+            name: field.shown(given[name])
+            for name, field in fields.items()
+            if field.shown is not None and name in given
+        },
+        **{f"{name}Set": name in given for name in SECRETS},
     }
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    name = user.partition(":")[0]
-    return parts._replace(netloc=f"{name}@{host}" if name else host).geturl()
 
 
 routes = [

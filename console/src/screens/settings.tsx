@@ -149,11 +149,6 @@ function Keys() {
 
 // --- channels ---------------------------------------------------------------------------------------
 
-const PROVIDERS: Record<string, readonly (readonly [string, string, boolean])[]> = {
-  smtp: [['url', 'URL, smtps://user:password@host', true], ['from', 'Sender', false]], resend: [['apiKey', 'API key', true], ['from', 'Sender', false], ['webhookSecret', 'Webhook secret', true]],
-  twilio: [['accountSid', 'Account SID', false], ['authToken', 'Auth token', true], ['from', 'Number', false], ['messagingServiceSid', 'or messaging service SID', false]],
-}
-
 function Channels() {
   const ways = useLoaded(() => got(api.GET('/settings/channels')), [])
   return <Shown of={ways}>{({ data }) => <>{data.map(way => <Channel key={way.channel} way={way} reload={ways.reload} />)}</>}</Shown>
@@ -173,23 +168,22 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
     <p>{way.provider ? <>Goes through <b>{way.provider}</b>{way.ownSettings ? ', with your own settings' : ''}.{!way.reports && way.provider !== 'sandbox' && ' It does not report what was delivered.'}</> : 'Not set up: messages on this channel fail.'}</p>
     <Refused problem={act.problem} />
     {found && <div role="status">{found.ok ? <p><Status value="ACTIVE" /> Messages can be sent.</p> : <p><Status value="FAILED" /> Messages cannot be sent.</p>}<ul>{found.findings.map(one => <li key={one.code}>{one.message}</li>)}</ul></div>}
-    {changing && <ChannelForm channel={way.channel} done={async () => { setChanging(false); await reload() }} />}
+    {changing && <ChannelForm way={way} done={async () => { setChanging(false); await reload() }} />}
   </Section>
 }
 
-function ChannelForm({ channel, done }: { channel: Schemas['Way']['channel']; done: () => Promise<void> }) {
-  const choices = channel === 'email' ? ['smtp', 'resend'] : ['twilio']
-  const [provider, setProvider] = useState(choices[0]!)
+function ChannelForm({ way, done }: { way: Schemas['Way']; done: () => Promise<void> }) {
+  const [provider, setProvider] = useState<string>(way.providers[0]!.name)
   const [values, setValues] = useState<Record<string, string>>({})
   const act = useAct()
-  const fields = PROVIDERS[provider] ?? []
-  return <Form act={act} label="Store" known={fields.map(([name]) => `/${name}`)} submit={async () => {
-    const given = Object.fromEntries(fields.filter(([name]) => values[name]).map(([name]) => [name, values[name]]))
-    await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel } }, body: { provider, ...given } as never }))
+  const fields = way.providers.find(each => each.name === provider)!.fields
+  return <Form act={act} label="Store" known={fields.map(({ name }) => `/${name}`)} submit={async () => {
+    const given = Object.fromEntries(fields.filter(({ name }) => values[name]).map(({ name }) => [name, values[name]]))
+    await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel: way.channel } }, body: { provider, ...given } as never }))
     await done()
   }}>
-    <Field label="Provider" value={provider} set={setProvider} options={choices.map(each => [each, each] as const)} />
-    {fields.map(([name, label, secret]) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => setValues({ ...values, [name]: value })} problem={act.problem} pointer={`/${name}`} />)}
+    <Field label="Provider" value={provider} set={setProvider} options={way.providers.map(({ name }) => [name, name] as const)} />
+    {fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => setValues({ ...values, [name]: value })} problem={act.problem} pointer={`/${name}`} />)}
   </Form>
 }
 
