@@ -9,7 +9,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from app.machine import check, document
 from app.machine.nodes import NODES
-from app.machine.program import Event, Program, State, Step
+from app.machine.program import Event, MessageEnd, Program, State, Step
 from app.machine.reasons import Reason
 from app.process import Process
 from app.simulation import cases, scenes, simulation, traces
@@ -187,7 +187,7 @@ scenario_events = st.lists(
     unique_by=lambda one: one.at,
 )
 endings = st.lists(
-    st.builds(MessageOutcome, st.sampled_from(["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"])),
+    st.builds(MessageOutcome, st.sampled_from(get_args(MessageEnd))),
     max_size=3,
 )
 triggers = st.builds(lambda one: {"word": one, "total": 1.5, "zero": 0}, word)
@@ -229,7 +229,7 @@ def every(steps: list[Any]) -> Iterator[dict[str, Any]]:
 
 def drawn(steps: list[Any], program: Program) -> dict[str, Any]:
     """The same as an editor saves it."""
-    nodes = [{"id": "start", "type": "trigger"}]
+    nodes: list[dict[str, Any]] = [{"id": "start", "type": "trigger"}]
     for step in every(steps):
         data = {key: value for key, value in step.items() if key not in ("id", "type", *ARMS)}
         for fork in FORKS:

@@ -88,11 +88,14 @@ class Woken:
     """The time that a WaitUntil asked for has come."""
 
 
+MessageEnd: TypeAlias = Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]
+
+
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """The end of the message that a Send asked for: SENT, FAILED, SUPPRESSED or UNKNOWN."""
 
-    status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]
+    status: MessageEnd
     message_id: str
     number: int = 1  # of the attempt; a resend raises it
     code: str | None = None

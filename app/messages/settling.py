@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal
 
 from app.database.db import Handle
 from app.machine import document, kind
-from app.machine.program import Json
+from app.machine.program import Json, MessageEnd
 from app.machine.reasons import SENTENCES, Reason
 from app.messages import circuit_breaker
 from app.outbound import events
@@ -25,7 +24,7 @@ from app.store.messages import CalledMessage, MessageAttempt, UnsettledMessage
 log = logging.getLogger(__name__)
 
 # What a waiting run waits for, and what it is to the run, which asked only that it be sent.
-ENDED: Mapping[str, Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"]] = {
+ENDED: Mapping[str, MessageEnd] = {
     "SENT": "SENT",
     "DELIVERED": "SENT",
     "COMPLAINED": "SENT",

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from app.audience import addresses, profile, shapes, subscriptions
 from app.consent.gate import MARKETING
@@ -34,6 +34,7 @@ from app.machine.program import (
     HttpCall,
     Json,
     Limited,
+    MessageEnd,
     Moved,
     Program,
     Record,
@@ -73,7 +74,7 @@ NOBODY = "0" * 26  # in place of the number that an id has in the database
 class MessageOutcome:
     """The expected outcome of a message that can be rendered."""
 
-    status: Literal["SENT", "FAILED", "SUPPRESSED", "UNKNOWN"] = "SENT"
+    status: MessageEnd = "SENT"
     code: str | None = None
     detail: str | None = None
 

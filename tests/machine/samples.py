@@ -192,7 +192,7 @@ def _put_arm(step: dict[str, Any], kind: NodeKind, port: str, arm: list[Any]) ->
         step[port] = arm
 
 
-arms = st.recursive(
+arms: st.SearchStrategy[list[Any]] = st.recursive(
     st.just([]),
     lambda inner: st.lists(step(inner), max_size=2),
     max_leaves=3,
@@ -200,11 +200,18 @@ arms = st.recursive(
 arrays = st.lists(step(arms), max_size=3)
 
 
+MORE_OF_A_NODE: tuple[dict[str, Any], ...] = (
+    {},
+    {"position": {"x": 0, "y": 1.5}},
+    {"selected": None},
+)
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, Any]:
     nodes: list[dict[str, Any]] = [{"id": "start", "type": "trigger", "data": {}}]
     for index, (kind, config) in enumerate(draw(st.lists(configured, max_size=3))):
-        more = draw(st.sampled_from([{}, {"position": {"x": 0, "y": 1.5}}, {"selected": None}]))
+        more = draw(st.sampled_from(MORE_OF_A_NODE))
         nodes.append({"id": f"n{index}", "type": kind, "data": config, **more})
     edges = [
         {"source": one["id"], "target": other["id"], **_leaving(one)}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.definitions import inspection
 from app.machine import check, document
 from app.machine.nodes import NODES
+from tests.present import present
 
 
 def node(id: str, type: str = "add_tag", **data: Any) -> dict[str, Any]:
@@ -33,7 +34,7 @@ MESSAGE = {"channel": "email", "templateId": "tpl_1"}
 SEND = {"type": "send_message", **MESSAGE}
 
 
-def found(shape: str, body: Any) -> list[tuple[str, str]]:
+def found(shape: check.Shape, body: Any) -> list[tuple[str, str]]:
     return [(finding.code, finding.pointer) for finding in check.compile(shape, body).findings]
 
 
@@ -51,7 +52,7 @@ def graph(nodes: list[Any], edges: list[Any]) -> dict[str, Any]:
     ],
 )
 def test_a_definition_that_does_nothing_may_run_but_warns(
-    shape: str, body: dict[str, Any] | list[Any]
+    shape: check.Shape, body: dict[str, Any] | list[Any]
 ) -> None:
     compiled = check.compile(shape, body)
     assert compiled.program is not None
@@ -65,8 +66,8 @@ def test_a_definition_that_does_nothing_may_run_but_warns(
 def test_a_program_has_no_findings_and_no_trigger() -> None:
     compiled = check.compile("graph", graph([node("a")], []))
     assert compiled.findings == ()
-    assert compiled.program.entry == "a"
-    assert list(compiled.program.nodes) == ["a"]
+    assert present(compiled.program).entry == "a"
+    assert list(present(compiled.program).nodes) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_program_has_no_findings_and_no_trigger() -> None:
         ),
     ],
 )
-def test_what_no_path_leads_to_is_an_error(shape: str, body: Any, pointer: str) -> None:
+def test_what_no_path_leads_to_is_an_error(shape: check.Shape, body: Any, pointer: str) -> None:
     assert ("unreachable", pointer) in found(shape, body)
     assert check.compile(shape, body).program is None
 
@@ -177,7 +178,7 @@ def test_paths_are_judged_only_when_every_node_could_be_read() -> None:
     ],
 )
 def test_what_is_wrong_within_a_node_hides_nothing_of_where_paths_lead(
-    shape: str, body: Any, pointers: list[str]
+    shape: check.Shape, body: Any, pointers: list[str]
 ) -> None:
     assert [pointer for _, pointer in found(shape, body)] == pointers
 
@@ -207,7 +208,9 @@ def test_of_a_fork_that_cannot_be_read_nobody_knows_the_ports() -> None:
         ),
     ],
 )
-def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(shape: str, body: Any) -> None:
+def test_where_some_of_it_is_not_there_nothing_is_called_unreachable(
+    shape: check.Shape, body: Any
+) -> None:
     assert {code for code, _ in found(shape, body)} == {"wrong_type"}
 
 
@@ -247,9 +250,9 @@ def test_templates_are_listed_with_where_they_are_named() -> None:
     ],
 )
 def test_nesting_of_any_depth_is_a_finding(
-    shape: str, wrap: Callable[..., Any], depth: int
+    shape: check.Shape, wrap: Callable[..., Any], depth: int
 ) -> None:
-    inner = []
+    inner: Any = []
     for _ in range(depth):
         inner = {"not": inner} if shape == "graph" else wrap(inner)
     body = wrap(inner) if shape == "graph" else inner
@@ -300,7 +303,9 @@ likely = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(shape=st.sampled_from(["graph", "steps"]), body=likely)
-def test_compiling_never_raises_and_every_finding_can_be_answered(shape: str, body: Any) -> None:
+def test_compiling_never_raises_and_every_finding_can_be_answered(
+    shape: check.Shape, body: Any
+) -> None:
     compiled = check.compile(shape, body)
     errors = [finding for finding in compiled.findings if finding.severity == "error"]
     assert (compiled.program is None) == bool(errors)

@@ -31,13 +31,18 @@ def read(raw: Any) -> tuple[Condition | None, list[Finding]]:
     return condition.read(raw, Place("/when", findings)), findings
 
 
-def holds(raw: Any) -> bool:
+def evaluated(raw: Any) -> condition.Verdict:
     compiled, findings = read(raw)
     assert findings == []
-    return condition.evaluate(compiled, FACTS).holds
+    assert compiled is not None
+    return condition.evaluate(compiled, FACTS)
 
 
-def comparison(path: str, op: str, *value: Any) -> dict[str, Any]:
+def holds(raw: Any) -> bool:
+    return evaluated(raw).holds
+
+
+def comparison(path: Any, op: Any, *value: Any) -> dict[str, Any]:
     return {"path": path, "op": op, **({"value": value[0]} if value else {})}
 
 
@@ -124,8 +129,7 @@ def test_conditions_combine(raw: dict[str, Any], held: bool) -> None:
 
 
 def test_the_operands_that_decided_are_kept() -> None:
-    compiled, _ = read({"any": [comparison("trigger.nope", "eq", 1), TRUE, FALSE]})
-    verdict = condition.evaluate(compiled, FACTS)
+    verdict = evaluated({"any": [comparison("trigger.nope", "eq", 1), TRUE, FALSE]})
     assert verdict.operands == (
         {"path": "trigger.nope", "op": "eq", "value": 1, "holds": False},
         {
@@ -150,19 +154,16 @@ def test_the_operands_that_decided_are_kept() -> None:
     ],
 )
 def test_an_operand_is_kept_short(path: str, shown: Any) -> None:
-    compiled, _ = read(comparison(path, "eq", 1))
-    assert condition.evaluate(compiled, FACTS).operands[0]["found"] == shown
+    assert evaluated(comparison(path, "eq", 1)).operands[0]["found"] == shown
 
 
 def test_a_record_keeps_the_literal() -> None:
-    compiled, _ = read(comparison("trigger.price", "eq", 1))
-    operand = condition.evaluate(compiled, FACTS).operands[0]
+    operand = evaluated(comparison("trigger.price", "eq", 1)).operands[0]
     assert document.dumps(operand["found"]) == b"1.10"
 
 
 def test_a_long_list_is_kept_by_its_beginning() -> None:
-    compiled, _ = read(comparison("trigger.price", "in", list(range(50))))
-    operand = condition.evaluate(compiled, FACTS).operands[0]
+    operand = evaluated(comparison("trigger.price", "in", list(range(50)))).operands[0]
     assert operand["value"] == [*range(20), "…"]
 
 

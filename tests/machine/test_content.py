@@ -15,7 +15,7 @@ FACTS = {"trigger": {"name": "Ada & <Bob>"}, "contact": {}, "steps": {}, "run": 
 NAME = "{{trigger.name}}"
 
 
-def read(channel: str, raw: object, **options: Any) -> tuple[Any, list[tuple[str, str]]]:
+def read(channel: str | None, raw: object, **options: Any) -> tuple[Any, list[tuple[str, str]]]:
     findings: list[Finding] = []
     written = content.read(channel, raw, Place("/content", findings), **options)
     return written, [(finding.code, finding.pointer) for finding in findings]

@@ -17,10 +17,11 @@ def collect() -> float:
     return thread_time() - began
 
 
-def burn(seconds: float) -> None:
+def burn(seconds: float) -> float:
     until = thread_time() + seconds
     while thread_time() < until:
         effort.is_exhausted()
+    return seconds
 
 
 def test_work_that_takes_longer_than_its_budget_is_ended() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from app.machine import path
 from app.machine.path import MISSING, BadPath, Path
+from app.machine.program import Json
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_near_does_bounded_work_on_a_hostile_document(document: Any) -> None:
 
 
 def test_near_looks_no_deeper_than_a_path_may_be() -> None:
-    document = {"x": "here"}
+    document: Json = {"x": "here"}
     for _ in range(100):
         document = {"a": document}
     assert path.near(document, path.parse("email")) == []

@@ -16,7 +16,7 @@ from app.definitions import credentials
 from app.intake import webhook_requests
 from app.machine import document
 from app.machine.check import compile
-from app.machine.program import Go
+from app.machine.program import Go, Json
 from app.machine.secrets import HINTS, is_credential_name, is_secret_name
 from app.machine.step import start, step
 from app.runtime import logs
@@ -71,7 +71,9 @@ def of_a_step(name: str) -> str:
     node = {"id": "ask", "type": "http_request", "method": "GET", "headers": {name: CANARY}}
     compiled = compile("steps", [{**node, "url": f"https://api.example/?{name}={CANARY}"}])
     assert compiled.program is not None, compiled.findings
-    facts = {root: {} for root in ("trigger", "contact", "workspace", "run", "steps")}
+    facts: dict[str, Json] = {
+        root: {} for root in ("trigger", "contact", "workspace", "run", "steps")
+    }
     at = datetime(2026, 1, 31, tzinfo=UTC)
     went = step(compiled.program, start(compiled.program), Go(), {**facts, "now": at})
     return document.dumps(went.state.outputs).decode()

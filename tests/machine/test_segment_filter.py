@@ -9,6 +9,7 @@ import pytest
 
 from app.machine import condition, document, effort, segment_filter
 from app.machine.fields import Place
+from app.machine.program import Finding
 from app.machine.segment_filter import Mention
 from app.machine.segment_prose import prose
 
@@ -35,8 +36,10 @@ FACTS: dict[str, Any] = {
 }
 
 
-def read(raw: Any, kept: timedelta = timedelta(days=365)) -> tuple[Any, list[Any]]:
-    findings: list[Any] = []
+def read(
+    raw: Any, kept: timedelta = timedelta(days=365)
+) -> tuple[segment_filter.Filter | None, list[Finding]]:
+    findings: list[Finding] = []
     return segment_filter.read(raw, Place("/filter", findings), kept), findings
 
 

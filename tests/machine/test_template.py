@@ -220,7 +220,7 @@ def test_what_leads_nowhere_prints_nothing_and_is_noted(where: str) -> None:
     ],
 )
 def test_only_what_was_printed_for_nothing_is_noted(
-    source: str, printed: str, noted: list[str]
+    source: str, printed: str, noted: tuple[str, ...]
 ) -> None:
     assert template.parse(source).render(FACTS) == template.Rendered(printed, noted)
 

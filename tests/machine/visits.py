@@ -9,10 +9,10 @@ from typing import Any
 from app.machine.fields import Place
 from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes import NODES
-from app.machine.program import Event, Finding, Node
+from app.machine.program import Event, Facts, Finding, Node
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)  # a Monday
-FACTS = {
+FACTS: Facts = {
     "trigger": {"plan": "pro", "total": "83.40", "blank": "  ", "at": "2026-11-05T13:30:00.5Z"},
     "contact": {"id": "con_1", "tags": ["vip"], "timezone": "America/New_York", "metadata": {}},
     "workspace": {"timezone": "Europe/Berlin"},

@@ -15,6 +15,7 @@ from app.machine.program import Answered, Finish, Go, HttpCall, Program, Step
 from app.machine.reasons import Reason
 from app.machine.secrets import MASK
 from app.machine.step import start, step
+from tests.present import present
 
 FACTS: dict[str, Any] = {
     "trigger": {
@@ -181,7 +182,7 @@ def test_anything_but_success_fails_the_run_unless_there_is_a_way_out(
 
 def test_a_template_that_cannot_be_rendered_takes_the_way_out_too() -> None:
     broken = {**ASK, "body": "{{ 1 | divided_by: 0 }}"}
-    assert asked(broken).record.code == Reason.TEMPLATE_ERROR
+    assert present(asked(broken).record).code == Reason.TEMPLATE_ERROR
     assert asked({**broken, "failed": [{"id": "sorry", "type": "exit"}]}).state.at == "sorry"
 
 

@@ -10,15 +10,16 @@ import pytest
 from app.machine.fields import Place
 from app.machine.kind import NodeOutcome, Visit
 from app.machine.nodes.send_message import MOST_ATTEMPTS, SEND_MESSAGE
-from app.machine.program import Delivered, Effect, Finding, Node, Resend, Send, Woken
+from app.machine.program import Delivered, Effect, Finding, MessageEnd, Node, Resend, Send, Woken
 from app.machine.reasons import Reason
+from tests.present import present
 
 DATA = {"channel": "email", "templateId": "tpl_1"}
 WIRED = {"next": "z", "failed": "f"}
 
 
 def visit(
-    noted: dict[str, Any] | None = None, exits: Mapping[str, str] = WIRED, **data: Any
+    noted: Mapping[str, Any] | None = None, exits: Mapping[str, str] = WIRED, **data: Any
 ) -> Visit:
     findings: list[Finding] = []
     config = SEND_MESSAGE.read({**DATA, **data}, Place("", findings))
@@ -35,10 +36,10 @@ def enter(**data: Any) -> NodeOutcome:
     return SEND_MESSAGE.enter(visit(**data))
 
 
-def resume(status: str, **data: Any) -> NodeOutcome:
+def resume(status: MessageEnd, **data: Any) -> NodeOutcome:
     number, code, missing = data.pop("number", 1), data.pop("code", None), data.pop("missing", ())
     event = Delivered(status, "msg_1", number, code, "told", missing)
-    return SEND_MESSAGE.resume(visit(**data), event)
+    return present(present(SEND_MESSAGE.resume)(visit(**data), event))
 
 
 def test_a_message_is_asked_for_and_awaited() -> None:
@@ -49,12 +50,14 @@ def test_a_message_is_asked_for_and_awaited() -> None:
 
 def test_the_address_is_rendered() -> None:
     (send,) = enter(to=" {{trigger.email}} ").effects
+    assert isinstance(send, Send)
     assert send.to == "a@example.org"
 
 
 def test_content_goes_along_as_it_was_written() -> None:
     content = {"subject": "{{trigger.word}}", "html": "<p>{{trigger.word}}</p>", "text": ""}
     (send,) = enter(templateId=None, content=content).effects
+    assert isinstance(send, Send)
     assert send.content == {"subject": "{{trigger.word}}", "html": "<p>{{trigger.word}}</p>"}
     assert send.template_id is None
 
@@ -95,7 +98,7 @@ def test_an_address_that_cannot_be_had_follows_the_same_policy(
 
 @pytest.mark.parametrize("policy", [{}, {"onFailure": "stop"}, {"onUnknown": "stop"}])
 @pytest.mark.parametrize("status", ["SENT", "SUPPRESSED"])
-def test_a_sent_or_suppressed_message_goes_on(policy: dict[str, Any], status: str) -> None:
+def test_a_sent_or_suppressed_message_goes_on(policy: dict[str, Any], status: MessageEnd) -> None:
     outcome = resume(status, code="suppressed_unsubscribed", **policy)
     assert (outcome.status, outcome.port) == ("COMPLETED", "next")
     assert outcome.code == "suppressed_unsubscribed"
@@ -134,7 +137,7 @@ def test_the_record_says_what_became_of_the_message() -> None:
 
 
 def test_a_resend_that_succeeds_leaves_nothing_of_the_doubt() -> None:
-    doubt = resume("UNKNOWN", code="worker_lost", onUnknown="resend").noted
+    doubt = present(resume("UNKNOWN", code="worker_lost", onUnknown="resend").noted)
     assert doubt["code"] == "worker_lost"
     sent = resume("SENT", number=2, noted=doubt)
     assert sent.noted == {"messageId": "msg_1", "status": "SENT", "number": 2}
@@ -152,11 +155,11 @@ def test_missing_paths_of_the_content_are_noted_beside_those_of_the_address() ->
         noted={"missing": ["trigger.nick"]},
         missing=("trigger.nick", "trigger.name"),
     )
-    assert outcome.output["missing"] == ["trigger.nick", "trigger.name"]
+    assert present(outcome.output)["missing"] == ["trigger.nick", "trigger.name"]
 
 
 def test_no_other_event_moves_it() -> None:
-    assert SEND_MESSAGE.resume(visit(), Woken()) is None
+    assert present(SEND_MESSAGE.resume)(visit(), Woken()) is None
 
 
 CONTENT = {"subject": "s", "html": "h"}
@@ -188,14 +191,14 @@ CONTENT = {"subject": "s", "html": "h"}
         ),
     ],
 )
-def test_what_a_message_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    findings = []
+def test_what_a_message_may_say(data: dict[str, Any], expected: tuple[str, str, bool]) -> None:
+    findings: list[Finding] = []
     SEND_MESSAGE.read(data, Place("", findings))
     found = [(finding.code, finding.pointer, finding.draft) for finding in findings]
     assert [each for each in found if each[2] == expected[2]] == [expected]
 
 
 def test_a_draft_may_write_content_before_it_chooses_a_channel() -> None:
-    findings = []
+    findings: list[Finding] = []
     SEND_MESSAGE.read({"content": {"subject": "s"}}, Place("", findings))
     assert [(finding.code, finding.draft) for finding in findings] == [("missing", False)]

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from tests.machine.visits import FACTS, enter, findings
+from tests.present import present
 
 
 def ports(variants: list[dict[str, object]], definition: str = "wfl_1") -> list[str]:
     return [
-        enter(
-            "split",
-            {"variants": variants},
-            contact={"id": f"con_{n}"},
-            run={"definitionId": definition},
-        ).port
+        present(
+            enter(
+                "split",
+                {"variants": variants},
+                contact={"id": f"con_{n}"},
+                run={"definitionId": definition},
+            ).port
+        )
         for n in range(2_000)
     ]
 

@@ -46,5 +46,5 @@ def test_what_it_passes_on_is_bounded() -> None:
         ),
     ],
 )
-def test_what_it_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: tuple[str, str, bool]) -> None:
     assert findings("start_workflow", data) == [expected]

@@ -10,6 +10,7 @@ import pytest
 from app.machine.program import Event, Limited, Take, Taken, Woken
 from app.machine.reasons import Reason
 from tests.machine.visits import enter, findings, resume
+from tests.present import present
 
 DAILY = {"limit": 2, "window": "P1D", "key": "{{trigger.plan}} "}
 
@@ -27,7 +28,7 @@ def test_it_asks_for_one_of_so_many() -> None:
     [(Taken(), "next", None), (Limited(), "limited", Reason.THROTTLED)],
 )
 def test_the_answer_shows_the_way(event: Event, port: str, code: str | None) -> None:
-    outcome = resume("throttle", DAILY, event, steps={"n": {"key": "pro"}})
+    outcome = present(resume("throttle", DAILY, event, steps={"n": {"key": "pro"}}))
     assert (outcome.port, outcome.code, outcome.output) == (port, code, {"key": "pro"})
     assert resume("throttle", DAILY, Woken()) is None
 
@@ -46,5 +47,5 @@ def test_the_answer_shows_the_way(event: Event, port: str, code: str | None) -> 
         ({"limit": 1, "window": "P1D", "key": "{{"}, ("bad_template", "/key", True)),
     ],
 )
-def test_what_it_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: tuple[str, str, bool]) -> None:
     assert findings("throttle", data) == [expected]

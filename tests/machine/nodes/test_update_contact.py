@@ -69,7 +69,7 @@ def test_nothing_to_change_goes_on_with_a_reason() -> None:
         ({"set": {"email": "{{ secrets }}"}}, ("bad_template", "/set/email", True)),
     ],
 )
-def test_what_may_be_set(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    findings = []
+def test_what_may_be_set(data: dict[str, Any], expected: tuple[str, str, bool]) -> None:
+    findings: list[Finding] = []
     UPDATE_CONTACT.read(data, Place("", findings))
     assert [(finding.code, finding.pointer, finding.draft) for finding in findings] == [expected]

@@ -11,6 +11,7 @@ from app.machine.nodes import NODES
 from app.machine.program import Changed, Delivered, WaitUntil, Woken
 from app.machine.reasons import Reason
 from tests.machine.visits import NOON, enter, findings, resume, visit
+from tests.present import present
 
 
 def at(text: str) -> datetime:
@@ -25,7 +26,7 @@ def test_a_duration_asks_to_be_woken() -> None:
 
 def test_it_goes_on_when_it_is_woken_and_by_nothing_else() -> None:
     hour = {"duration": "PT1H"}
-    assert resume("wait", hour, Woken()).port == "next"
+    assert present(resume("wait", hour, Woken())).port == "next"
     assert resume("wait", hour, Delivered("SENT", "msg_1")) is None
     assert resume("wait", hour, Changed()) is None
 
@@ -51,7 +52,9 @@ def test_no_time_passes_at_once() -> None:
 def test_it_waits_until(data: dict[str, Any], until: str) -> None:
     outcome = enter("wait", data)
     assert outcome.effects == (WaitUntil(at(until)),)
-    assert outcome.noted["until"] == at(until).isoformat(timespec="milliseconds")[:-6] + "Z"
+    assert (
+        present(outcome.noted)["until"] == at(until).isoformat(timespec="milliseconds")[:-6] + "Z"
+    )
     assert outcome.output == outcome.noted
 
 
@@ -59,12 +62,12 @@ def test_a_contact_without_a_time_zone_lives_in_the_workspace_s() -> None:
     for contact in (None, {"timezone": None}, {"timezone": "Mars/Olympus"}):
         outcome = enter("wait", {"time": "09:00", "timezone": "contact"}, contact=contact)
         assert outcome.effects == (WaitUntil(at("2026-11-03T08:00")),)
-        assert outcome.noted["timezone"] == "Europe/Berlin"
+        assert present(outcome.noted)["timezone"] == "Europe/Berlin"
 
 
 def test_what_it_waited_for_is_told_when_it_is_over() -> None:
     noted = {"until": "2026-11-03T08:00:00.000Z", "timezone": "Europe/Berlin"}
-    outcome = resume("wait", {"time": "09:00"}, Woken(), steps={"n": noted})
+    outcome = present(resume("wait", {"time": "09:00"}, Woken(), steps={"n": noted}))
     assert (outcome.port, outcome.output) == ("next", noted)
 
 
@@ -104,7 +107,7 @@ def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(
         ({"duration": "P1D", "timezone": "UTC"}, ("needs_time", "/timezone", False)),
     ],
 )
-def test_what_it_may_say(data: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_what_it_may_say(data: dict[str, Any], expected: tuple[str, str, bool]) -> None:
     assert findings("wait", data) == [expected]
 
 

@@ -11,6 +11,7 @@ from app.machine.nodes import NODES
 from app.machine.program import Changed, Delivered, Event, Happened, WaitFor, Woken
 from app.machine.reasons import Reason
 from tests.machine.visits import FACTS, NOON, enter, findings, resume, visit
+from tests.present import present
 
 PAID = {"port": "paid", "event": "order_paid"}
 LARGE = {
@@ -41,7 +42,7 @@ def test_what_is_true_already_passes_at_once() -> None:
     outcome = enter("wait_for", {"conditions": [PAID, VIP]}, contact=VIPS)
     assert (outcome.status, outcome.port, outcome.effects) == ("COMPLETED", "vip", ())
     assert outcome.code == Reason.ALREADY_TRUE
-    assert outcome.output["operands"][0]["found"] == "vip"
+    assert present(outcome.output)["operands"][0]["found"] == "vip"
 
 
 @pytest.mark.parametrize(
@@ -61,25 +62,25 @@ def test_the_first_condition_that_fits_decides(event: Event, port: str | None) -
 
 
 def test_a_change_counts_when_it_makes_something_true() -> None:
-    outcome = resume("wait_for", {"conditions": [PAID, VIP]}, Changed(), contact=VIPS)
+    outcome = present(resume("wait_for", {"conditions": [PAID, VIP]}, Changed(), contact=VIPS))
     assert (outcome.port, outcome.code) == ("vip", None)
-    assert outcome.output["operands"][0]["holds"] is True
+    assert present(outcome.output)["operands"][0]["holds"] is True
 
 
 def test_what_happened_is_told_and_can_be_used() -> None:
-    outcome = resume("wait_for", {"conditions": [LARGE]}, paid("150.10"))
+    outcome = present(resume("wait_for", {"conditions": [LARGE]}, paid("150.10")))
     event = {
         "name": "order_paid",
         "properties": {"total": "150.10"},
         "at": "2026-11-02T12:00:00.000Z",
     }
     assert outcome.noted == {"event": event}
-    assert outcome.output["event"] == event
-    assert outcome.output["operands"][0]["path"] == "event.properties.total"
+    assert present(outcome.output)["event"] == event
+    assert present(outcome.output)["operands"][0]["path"] == "event.properties.total"
 
 
 def test_a_timeout_says_that_nothing_came() -> None:
-    outcome = resume("wait_for", {"conditions": [PAID], "timeout": "PT1H"}, Woken())
+    outcome = present(resume("wait_for", {"conditions": [PAID], "timeout": "PT1H"}, Woken()))
     assert (outcome.port, outcome.code) == ("timeout", Reason.TIMED_OUT)
 
 
