@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import httpx2
-from starlette.types import ASGIApp
 
 from app.audience import addresses
 from app.audit.signing import Head
@@ -23,7 +22,7 @@ from app.main import web
 from app.process import Process
 from app.store import audit_logs, memberships, users, workspaces
 from app.web.edge import Edge
-from tests.conformance import Conforming
+from tests.conformance import Conforming, router_of
 from workers.kinds import WORKERS
 
 PASSWORD = "correct horse battery"
@@ -92,7 +91,7 @@ class Cast:
 async def started(process: Process) -> AsyncIterator[Edge]:
     """The application, ended as a server would: else it may ask Redis after the process is gone."""
     edge = web(process)
-    async with edge.app.lifespan_context(edge.app):
+    async with router_of(edge).lifespan_context(edge.app):
         yield edge
 
 
@@ -103,7 +102,7 @@ async def client(process: Process, address: str = "127.0.0.1") -> AsyncIterator[
         yield client
 
 
-def caller(process: Process, edge: ASGIApp, address: str) -> httpx2.AsyncClient:
+def caller(process: Process, edge: Edge, address: str) -> httpx2.AsyncClient:
     transport = Conforming(edge, address)
     return httpx2.AsyncClient(transport=transport, base_url=process.settings.base_url)
 

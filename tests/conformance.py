@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import jsonschema_rs
 import orjson
-from starlette.routing import compile_path
+from starlette.routing import Route, Router, compile_path
 
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.routes.outbound_events import EVENTS
@@ -170,12 +170,19 @@ def refuses_part(response: httpx2.Response) -> bool:
     return isinstance(answer, dict) and "outcomes" in answer and answer["refused"] > 0
 
 
+def router_of(edge: Edge) -> Router:
+    """The table of routes behind an edge."""
+    assert isinstance(edge.app, Router)
+    return edge.app
+
+
 class Conforming(httpx2.ASGITransport):
     """Straight into the application, without a socket."""
 
     def __init__(self, app: Edge, address: str = "127.0.0.1") -> None:
         super().__init__(app=app, client=(address, 40_000))
-        self._mounted = [route.path_regex for route in app.app.routes]
+        routes = router_of(app).routes
+        self._mounted = [route.path_regex for route in routes if isinstance(route, Route)]
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)

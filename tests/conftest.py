@@ -52,6 +52,11 @@ LONGEST = (
 
 
 Records = Callable[..., list[dict[str, Any]]]
+SharedPostgres = servers.PostgresServer | servers.PgBouncer | servers.Citus | servers.GivenServer
+
+# Of these two, uvloop's stubs say nothing.
+TRANSPORT: type[asyncio.WriteTransport] = uvloop.loop.UVBaseTransport  # type: ignore[attr-defined]
+SERVER: type[asyncio.Server] = uvloop.loop.Server  # type: ignore[attr-defined]
 
 gc.set_threshold(50_000, 20, 100)  # a tenth of the time went into looking at what stays anyway
 
@@ -116,15 +121,15 @@ async def open_transports() -> AsyncIterator[None]:
     yield
     gc.unfreeze()  # what a worker has frozen in a test is no longer looked at
     for thing in gc.get_objects():
-        if isinstance(thing, uvloop.loop.UVBaseTransport) and not thing.is_closing():
+        if isinstance(thing, TRANSPORT) and not thing.is_closing():
             thing.abort()
-        elif isinstance(thing, uvloop.loop.Server):
+        elif isinstance(thing, SERVER):
             thing.close()
     await asyncio.sleep(0.01)  # for the loop to close the sockets
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[servers.PostgresServer | servers.PgBouncer | servers.GivenServer]:
+def postgres_server() -> Iterator[SharedPostgres]:
     server = servers.shared_postgres_server()
     server.start()
     yield server
@@ -146,10 +151,7 @@ def redis_url(redis_server: servers.RedisServer | servers.GivenServer) -> str:
 
 @pytest.fixture(scope="session")
 def postgres_url(
-    postgres_server: servers.PostgresServer
-    | servers.PgBouncer
-    | servers.Citus
-    | servers.GivenServer,
+    postgres_server: SharedPostgres,
 ) -> str:
     """A migrated database that tests share one after the other; `database` leaves it empty."""
     return asyncio.run(servers.new_database(postgres_server.url, SCHEMA.read_text()))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
+from typing import get_args
 
 from app.audience import audience, profile, reactions, shapes
 from app.audience.reactions import WorkspaceContext
@@ -24,7 +25,7 @@ from app.intake import webhooks
 from app.machine import check, document
 from app.machine.kind import Visit
 from app.machine.nodes import NODES
-from app.machine.program import Finding, Program
+from app.machine.program import Finding, MessageEnd, Program
 from app.main import open_process
 from app.net.egress import Egress
 from app.process import Process
@@ -34,6 +35,7 @@ from app.simulation.cases import Case
 from app.simulation.simulation import ScenarioEvent
 from app.simulation.traces import End, Passage, Said, Trace
 from app.store import contacts, definitions, runs, templates, workspaces
+from app.store.definitions import Definition
 from tests import servers
 from tests.cast import settle
 
@@ -103,7 +105,6 @@ async def drive(process: Process, case: Case) -> Drive:
 async def _workspace(db: Handle, case: Case) -> str:
     given = case.workspace
     row = await workspaces.insert(db, id=new_id("ws"), name=given.name, timezone=given.timezone)
-    columns = {"fromName": "from_name", "fromEmail": "from_email", "replyTo": "reply_to"}
     await workspaces.update(
         db,
         id=row.id,
@@ -111,18 +112,20 @@ async def _workspace(db: Handle, case: Case) -> str:
         timezone=given.timezone,
         country=given.country,
         postal_address=given.postal_address,
-        **{columns[part]: value for part, value in given.sender.items()},
+        from_name=given.sender.get("fromName"),
+        from_email=given.sender.get("fromEmail"),
+        reply_to=given.sender.get("replyTo"),
     )
     return str(row.id)
 
 
 async def _activated(
     process: Process, workspace_id: str, case: Case
-) -> tuple[Row, list[dict[str, str]]]:
+) -> tuple[Definition, list[dict[str, str]]]:
     given = case.definition
     draft = activation.Draft(case.name, "ACTIVE", {"source": "manual", **given.trigger}, given.body)
 
-    async def create() -> tuple[Row, list[Finding]]:
+    async def create() -> tuple[Definition, list[Finding]]:
         async with process.database.write() as db:
             return await activation.create(process, db, workspace_id, given.shape, draft)
 
@@ -173,7 +176,7 @@ def fitting(program: Program, definition_id: str, variants: Mapping[str, str]) -
 
 
 async def _begin(
-    process: Process, workspace_id: str, definition: Row, contact_id: str | None, case: Case
+    process: Process, workspace_id: str, definition: Definition, contact_id: str | None, case: Case
 ) -> str:
     if definition.token is not None:
         body = document.dumps(case.input.trigger)
@@ -271,7 +274,7 @@ def _passage(row: runs.RunStep, text: Said | None) -> Passage:
         row.reason_code,
         row.reason_detail,
         row.port,
-        row.output and document.parse(row.output.encode()),
+        None if row.output is None else document.parse(row.output.encode()),
         entered_at=row.started_at,
         left_at=row.finished_at,
         sent=text,
@@ -281,7 +284,7 @@ def _passage(row: runs.RunStep, text: Said | None) -> Passage:
 def _said(row: Row) -> Said:
     """The message, with the link that every simulation has: a real one names the contact."""
     text = row["content"] and re.sub(r"https?://[^/\s]+/u/[\w-]+", simulation.LINK, row["content"])
-    content = text and document.parse(text.encode())
+    content = document.parse(text.encode()) if text else None
     return Said(row["channel"], row["to_address"], row["status"], row["template_id"], content)
 
 
@@ -290,21 +293,26 @@ def endings(trace: Trace) -> dict[str, list[simulation.MessageOutcome]]:
     found: dict[str, list[simulation.MessageOutcome]] = {}
     for passage in trace.passages:
         if passage.sent is not None and passage.sent.content is not None:
-            came = simulation.MessageOutcome(passage.sent.status, passage.code, passage.detail)
+            status = next(end for end in get_args(MessageEnd) if end == passage.sent.status)
+            came = simulation.MessageOutcome(status, passage.code, passage.detail)
             found.setdefault(passage.node_id, []).append(came)
     return found
 
 
 async def activate_as_is(process: Process, workspace_id: str, id: str, body: str) -> None:
     """A definition under an id of one's own, ACTIVE, to be started by others."""
-    same = {"trigger_config": {"source": "manual"}, "body": body}
+    manual = {"source": "manual"}
     shape = "steps" if id.startswith("wfl") else "graph"
     async with process.database.write() as db:
         await definitions.insert(
-            db, workspace_id=workspace_id, id=id, shape=shape, name="Started", **same
-        )
-        await definitions.pin(db, workspace_id=workspace_id, definition_id=id, version=1, **same)
+            db, workspace_id=workspace_id, id=id, shape=shape, name="Started",
+            trigger_config=manual, body=body,
+        )  # fmt: skip
+        await definitions.pin(
+            db, workspace_id=workspace_id, definition_id=id, version=1,
+            trigger_config=manual, body=body,
+        )  # fmt: skip
         await definitions.update(
             db, workspace_id=workspace_id, id=id, name="Started", state="ACTIVE", version=1,
-            token=None, cases_gate=False, **same,
+            token=None, cases_gate=False, trigger_config=manual, body=body,
         )  # fmt: skip

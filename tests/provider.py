@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from app.config.settings import Settings
 from app.web import server
+from tests.present import present
 
 CLIENT_ID, CLIENT_SECRET = "tidings", "a secret between two servers"
 ADA = {"sub": "ada", "email": "ada@corp.example", "email_verified": True, "name": "Ada Lovelace"}
@@ -152,7 +153,7 @@ class OpenIdProvider:
         return f"{signed}.{_text(hmac.digest(key, signed.encode(), 'sha256'))}"
 
     def sign_with_another_key(self, claims: dict[str, Any]) -> str:
-        other = RSAKey.generate_key(2048, {"kid": self.keys[0].kid})
+        other = RSAKey.generate_key(2048, {"kid": present(self.keys[0].kid)})
         return jwt.encode({"alg": "RS256", "kid": other.kid}, claims, other)
 
     async def _userinfo(self, request: Request) -> Response:

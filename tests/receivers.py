@@ -110,6 +110,8 @@ def _received(line: dict[str, Any]) -> Received:
 
 
 def letter(
+    words: Mapping[str, str | None] | None = None,
+    /,
     *,
     key: str = "0123abcd",
     to: str = "ada@acme.test",
@@ -126,9 +128,16 @@ def letter(
         contact_id="con_1",
         channel="email",
         to=to,
-        content={"subject": "Hello", "html": "<p>Welcome</p>", **content},
+        content={"subject": "Hello", "html": "<p>Welcome</p>", **(words or {}), **content},
         headers=headers or {},
     )
+
+
+def text_of(mail: EmailMessage, kind: str) -> str:
+    """One of its parts, `plain` or `html`, which it must have."""
+    part = mail.get_body((kind,))
+    assert part is not None, f"it has no part that is {kind}"
+    return str(part.get_content())
 
 
 class Receiver:
@@ -286,7 +295,7 @@ class Handler:
     async def handle_DATA(  # noqa: N802 - likewise
         self, server: Server, _: Session, envelope: Envelope
     ) -> str:
-        [to, *_], replies = envelope.rcpt_tos, self.receiver.at_end
+        to, replies = envelope.rcpt_tos[0], self.receiver.at_end
         if reply := replies.get(to) or replies.get("*"):
             return reply
         if self.behaviour in AT_END:

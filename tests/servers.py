@@ -163,10 +163,10 @@ class PostgresServer(Server):
             os.chown(self.directory, NOBODY, NOBODY)
         self._binaries = self._runnable(binaries)
         if follows is None:
-            words = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+            words = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
             self._run("initdb", "-D", self._data, *words)
         else:
-            words = ("-d", follows.tcp_url, "-R", "-c", "fast", "--no-sync")
+            words = ["-d", follows.tcp_url, "-R", "-c", "fast", "--no-sync"]
             self._run("pg_basebackup", "-D", self._data, *words)
 
     def promote(self) -> None:

@@ -69,13 +69,14 @@ class Scheduler(LoadFileScheduling):
     def remove_node(self, node: WorkerController) -> str | None:
         units = self.assigned_work[node]
         left = ((unit, test) for unit in units.values() for test in unit if not unit[test])
-        unit, culprit = next(left, ({}, None))
-        if culprit is not None:
+        found = next(left, None)
+        if found is not None:
+            unit, culprit = found
             unit[culprit] = True  # it has failed
         for name in [name for name, unit in units.items() if all(unit.values())]:
             del units[name]
         super().remove_node(node)
-        return culprit
+        return None if found is None else found[1]
 
     def schedule(self) -> None:
         has_begun = self.collection is not None

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import pytest
 
 from app.consent import consent
-from app.database.db import Row
 from app.intake import webhooks
 from app.machine import document
 from app.messages import delivery
@@ -24,7 +23,7 @@ from tests.messages.test_delivery_providers import EVENT, attempts, producing
 from tests.resend_server import API_KEY, ResendServer
 from tests.runs.test_runner import later
 
-Orphaned: TypeAlias = Callable[[], Awaitable[Row]]
+Orphaned: TypeAlias = Callable[[], Awaitable[delivery_attempts.Attempt]]
 
 
 @pytest.fixture

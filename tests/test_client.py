@@ -143,7 +143,8 @@ async def test_a_program_that_repeats_pages_and_changes_what_it_has_read(
         ]
         assert (first.id, first.email) == (again.id, f"ada{number}@example.com")
 
-    seen, page, cursor = [], None, {}
+    seen, page = [], None
+    cursor: dict[str, str] = {}
     while page is None or page.next_cursor:
         page = await call("contacts.list_contacts", program, tag="lead", limit=2, **cursor)
         seen += [one.email for one in page.data]

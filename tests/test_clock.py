@@ -19,6 +19,7 @@ from app.process import Process
 from tests import servers
 from tests.cast import SEND_HELLO, hook, settle, workspace
 from tests.deployment import PATIENCE_SECONDS, Deployment, Part
+from tests.present import present
 from tests.runs.test_runner import read
 
 # Europe/Berlin sets its clocks back on 25 October 2026, at 01:00 in UTC.
@@ -82,7 +83,7 @@ async def test_a_wait_of_three_days_ends_once_and_never_early(
         run_id = await begun(process, token)
         await settle(process)
         run = await read(process, acme, run_id)
-        until = datetime.fromisoformat(run.waiting_for["until"])
+        until = datetime.fromisoformat(present(run.waiting_for)["until"])
     assert timedelta(0) <= until - due < timedelta(minutes=1)
     for moment, sent in moments(until):
         async with started_at(environ, moment) as process:

@@ -299,7 +299,8 @@ def test_without_redis_the_intake_answers_and_runs_go_on(
     ended(api, post(hook, {"email": "down-before@acme.test"}))
     redis.stop()
     began = time.monotonic()
-    receipts, slowest = [], 0.0
+    receipts: list[dict[str, Any]] = []
+    slowest = 0.0
     while time.monotonic() - began < 8:
         asked = time.monotonic()
         receipts.append(post(hook, {"email": f"down{len(receipts)}@acme.test"}))  # a 202 or fails

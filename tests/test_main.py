@@ -28,6 +28,7 @@ from app.runtime.sharing import KEPT_SECONDS
 from app.store import sign_in_domains, users, workspaces
 from tests import cast, servers
 from tests.deployment import PATIENCE_SECONDS, Command, Deployment, Part, answers, until
+from tests.present import present
 from tests.proxy import Proxy, proxy_before
 from tests.servers import PostgresServer
 
@@ -70,7 +71,7 @@ def test_the_help_of_a_command_tells_all_and_its_example_can_be_typed(
     with pytest.raises(SystemExit, match="0"):
         main()
     output = capsys.readouterr().out
-    assert inspect.getdoc(COMMANDS[name].act) in output
+    assert present(inspect.getdoc(COMMANDS[name].act)) in output
     for example in re.findall(r"^  .*python -m app (.*)$", output, re.MULTILINE):
         assert _parser().parse_args(re.split(r" [|&]+ ", example)[0].split()).command == name
         assert COMMANDS[name].example.endswith(example)

@@ -362,6 +362,6 @@ async def test_without_a_bearer_only_what_is_public_is_open(client: httpx2.Async
 async def called(
     client: httpx2.AsyncClient, endpoint: Endpoint, bearer: str | None = None
 ) -> httpx2.Response:
-    body = {} if endpoint.method in ("GET", "DELETE") else {"json": {"nonsense": 1}}
+    body = None if endpoint.method in ("GET", "DELETE") else {"nonsense": 1}
     headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
-    return await client.request(endpoint.method, path_of(endpoint), headers=headers, **body)
+    return await client.request(endpoint.method, path_of(endpoint), headers=headers, json=body)

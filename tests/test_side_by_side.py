@@ -54,8 +54,8 @@ def git(*words: str) -> bytes:
 def before_the_newest_section() -> str:
     """The last commit whose schema is ours but for sections at the end."""
     ours = checksums(SCHEMA.read_text())
-    for line in ["HEAD", *git("log", f"-{CHANGES}", "--format=%H^", "--", SCHEMA.name).split()]:
-        commit = line if isinstance(line, str) else line.decode()
+    changes = git("log", f"-{CHANGES}", "--format=%H^", "--", SCHEMA.name).decode().split()
+    for commit in ["HEAD", *changes]:
         theirs = checksums(git("show", f"{commit}:{SCHEMA.name}").decode())
         if len(theirs) < len(ours) and theirs == ours[: len(theirs)]:
             return commit

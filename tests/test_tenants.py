@@ -247,7 +247,7 @@ class World:
     rivals: Mapping[str, Person]  # by role
 
     def id(self, prefix: str | None) -> str:
-        if prefix not in self.own:
+        if prefix is None or prefix not in self.own:
             pytest.fail(f"nothing makes a {prefix}_…: make one in `world`")
         return self.own[prefix]
 
@@ -451,8 +451,7 @@ async def test_an_id_within_another_is_asked_of_one_s_own_too(
     other = (await world.cast.adam.made("/event-endpoints", own))["id"]
     elsewhere = await asked(world, world.cast.adam, endpoint, other, attempt)
     assert elsewhere.status_code == 404  # nor is it of another endpoint of Acme's
-    ready = {"json": {"enabled": True}}
-    await world.cast.adam.call("PATCH", f"/event-endpoints/{world.own['ep']}", **ready)
+    await world.cast.adam.patch(f"/event-endpoints/{world.own['ep']}", {"enabled": True})
     found = await asked(world, world.cast.adam, endpoint, world.own["ep"], attempt)
     assert found.status_code == 202, found.text
 
@@ -575,7 +574,7 @@ async def test_an_id_in_a_definition_is_nobody_s_to_a_stranger(
             ], "edges": [{"id": "e", "source": "t", "target": "n"}]}},
         ),
     ):  # fmt: skip
-        listed = []
+        listed: list[object] = []
         for one in (id, random_like(id)):
             response = await world.cast.mallory.post(
                 path, {"name": "Theirs", "state": state, **body_of(one)}

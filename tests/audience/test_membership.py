@@ -59,8 +59,8 @@ class World:
         if pick < 0.5 and self.segments:
             return {"segmentId": self.random.choice(self.segments)}
         within = self.random.choice([{}, {"within": self.random.choice(["PT30M", "PT2H"])}])
-        count = {"op": self.random.choice(["eq", "lt", "gte", "lte"])}
-        count["value"] = self.random.choice([0, 1, 2])
+        op = self.random.choice(["eq", "lt", "gte", "lte"])
+        count = {"op": op, "value": self.random.choice([0, 1, 2])}
         renews = {"path": "contact.metadata.renewsAt", "op": "within_last", "value": "PT1H"}
         young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
         late = {"path": "event.properties.at", "op": "within_last", "value": "PT1H"}

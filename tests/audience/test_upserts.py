@@ -63,11 +63,11 @@ async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any
 
 async def test_new_ones_are_made_and_the_same_again_change_nothing(database: Database) -> None:
     acme = await workspace(database)
-    given = [{**ADA, "tags": ["b", "a"], "metadata": {"plan": "pro", "n": 1}}, BOB]
-    assert await upsert(database, acme, *given) == ["created", "created"]
+    ada = {**ADA, "tags": ["b", "a"], "metadata": {"plan": "pro", "n": 1}}
+    assert await upsert(database, acme, ada, BOB) == ["created", "created"]
     before = await everybody(database, acme)
-    assert before == [{**given[0], "tags": ["a", "b"]}, BOB]
-    assert await upsert(database, acme, *given) == ["unchanged", "unchanged"]
+    assert before == [{**ada, "tags": ["a", "b"]}, BOB]
+    assert await upsert(database, acme, ada, BOB) == ["unchanged", "unchanged"]
     assert await everybody(database, acme) == before
     assert await found_by_field(database, acme, "n", "1") is not None
 
@@ -143,10 +143,18 @@ async def test_who_has_the_id_and_who_has_the_address_are_one(
 async def test_what_reads_the_same_is_the_same(database: Database) -> None:
     acme = await workspace(database)
     composed, decomposed = "\u00fc", "u\u0308"
-    made = {"email": "a@x.test", "lastName": composed, "tags": [composed]}
-    made |= {"metadata": {composed: composed, "n": 1}}
-    spelled = {"email": "a@x.test", "lastName": decomposed, "tags": [decomposed]}
-    spelled |= {"metadata": {decomposed: decomposed}}
+    made = {
+        "email": "a@x.test",
+        "lastName": composed,
+        "tags": [composed],
+        "metadata": {composed: composed, "n": 1},
+    }
+    spelled = {
+        "email": "a@x.test",
+        "lastName": decomposed,
+        "tags": [decomposed],
+        "metadata": {decomposed: decomposed},
+    }
     assert await upsert(database, acme, made) == ["created"]
     assert await upsert(database, acme, spelled) == ["unchanged"]
     without = {"email": "a@x.test", "metadata": {decomposed: None}}

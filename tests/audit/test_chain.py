@@ -17,6 +17,7 @@ from app.audit.trail import Origin
 from app.database.db import Handle, new_id
 from app.process import Process
 from app.store import audit_logs
+from tests.present import present
 
 OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
 
@@ -93,7 +94,7 @@ async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: 
     assert (await verdict(process, acme)).fault is None
     listed = {entry.resource_id: entry.changes for entry in await entries(process, acme)}
     assert listed.pop(contacts[1]) is None
-    assert all("new@x.test" in changes for changes in listed.values())
+    assert all("new@x.test" in present(changes) for changes in listed.values())
 
 
 async def test_what_is_pruned_leaves_the_chain_whole(process: Process, acme: str) -> None:

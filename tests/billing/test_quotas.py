@@ -39,9 +39,9 @@ STARTER = PLANS["starter"]
 
 def held_message(workspace_id: str) -> HeldMessage:
     """A first mail of a workspace that pays nothing, as delivery holds it."""
-    given = {"workspace_id": workspace_id, "channel": "email", "tries": 0, "plan": "starter"}
-    nothing = {field.name: None for field in fields(HeldMessage)}
-    return HeldMessage(**{**nothing, **given})
+    columns: dict[str, Any] = dict.fromkeys(field.name for field in fields(HeldMessage))
+    columns |= {"workspace_id": workspace_id, "channel": "email", "tries": 0, "plan": "starter"}
+    return HeldMessage(**columns)
 
 
 async def figures(process: Process, workspace_id: str) -> dict[str, int]:

@@ -94,7 +94,8 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
     everybody = await people(cast, 5)
     path = await begun(cast, process)
-    counted, failed = broadcast_recipients.count_frozen, []
+    counted = broadcast_recipients.count_frozen
+    failed: list[int] = []
 
     async def count_frozen(*args: object, **values: object) -> object:
         if len(failed) < 3:

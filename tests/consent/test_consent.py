@@ -41,7 +41,7 @@ async def contact(process: Process, acme: str, **values: Any) -> str:
 
 
 async def suppress(
-    process: Process, acme: str, reason: subscriptions.Reason, address: str = ADA, **more: Any
+    process: Process, acme: str, reason: suppressions.Reason, address: str = ADA, **more: Any
 ) -> Suppression:
     async with process.database.write() as db:
         return await consent.suppress(
@@ -54,7 +54,7 @@ async def suppress(
         )
 
 
-async def lift(process: Process, acme: str, reason: subscriptions.Reason) -> None:
+async def lift(process: Process, acme: str, reason: suppressions.Reason) -> None:
     """A member takes Ada's address off the list."""
     async with process.database.write() as db:
         await consent.lift(
@@ -105,7 +105,7 @@ async def read(process: Process, acme: str, id: str) -> Contact:
 async def test_what_each_reason_forbids(process: Process, acme: str) -> None:
     """By the category of the message; a test email asks only whether there is a door."""
     process, _ = with_provider(process, accepts)
-    allowed = {
+    allowed: dict[suppressions.Reason, list[str]] = {
         "unsubscribed": ["transactional", "test"],
         "stopped": ["test"],
         "manual": ["test"],
@@ -115,7 +115,7 @@ async def test_what_each_reason_forbids(process: Process, acme: str) -> None:
     }
     made = {}
     for reason in allowed:
-        await suppress(process, acme, reason, f"{reason}@example.com")  # type: ignore[arg-type]  # a key
+        await suppress(process, acme, reason, f"{reason}@example.com")
         for category in ("transactional", "marketing", "test"):
             made[reason, category] = await order(process, acme, category, f"{reason}@example.com")
     await settle(process)
@@ -150,17 +150,19 @@ async def test_an_address_is_suppressed_however_it_is_written_and_in_its_workspa
 
 async def test_the_contact_shows_the_gravest_of_what_holds(process: Process, acme: str) -> None:
     id = await contact(process, acme, email=ADA, phone="+14155550100")
-    for reason, status in (
-        ("unsubscribed", "unsubscribed"),
-        ("bounced", "bounced"),
-        ("complained", "complained"),
-        ("manual", "complained"),
-    ):
-        await suppress(process, acme, reason)  # type: ignore[arg-type]  # a key
+    graver: dict[suppressions.Reason, str] = {
+        "unsubscribed": "unsubscribed",
+        "bounced": "bounced",
+        "complained": "complained",
+        "manual": "complained",
+    }
+    for reason, status in graver.items():
+        await suppress(process, acme, reason)
         shown = subscriptions.shown(await read(process, acme, id))
         assert shown == {"email": status, "sms": "subscribed", "whatsapp": "subscribed"}
+    lifted: list[suppressions.Reason] = ["complained", "bounced", "manual"]
     async with process.database.write() as db:
-        for reason in ("complained", "bounced", "manual"):
+        for reason in lifted:
             await consent.lift(
                 process, db, workspace_id=acme, channel="email", address=ADA,
                 reasons=[reason], source="member",
@@ -178,7 +180,7 @@ async def test_a_contact_made_at_a_suppressed_address_is_not_subscribed(
 
 @pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
 async def test_an_opt_out_outlives_what_else_was_held_against_the_address(
-    process: Process, acme: str, reason: subscriptions.Reason
+    process: Process, acme: str, reason: suppressions.Reason
 ) -> None:
     await suppress(process, acme, reason)
     id = await contact(process, acme, email=ADA, subscriptions={"email": "unsubscribed"})
@@ -213,7 +215,7 @@ async def test_a_bounce_does_not_hide_an_opt_out_from_a_new_address(
 
 @pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
 async def test_what_only_the_address_made_of_somebody_ends_with_it(
-    process: Process, acme: str, reason: subscriptions.Reason
+    process: Process, acme: str, reason: suppressions.Reason
 ) -> None:
     """Whatever else of them was changed meanwhile."""
     id = await contact(process, acme, email=ADA)

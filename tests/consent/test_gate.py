@@ -74,15 +74,15 @@ def test_they_may_go_by_the_workspace_s_zone() -> None:
 
 
 def test_they_begin_on_their_days() -> None:
-    weekend = {"days": ["fri"]}  # 27 November 2026 is one
-    assert ends("2026-11-27T23:00:00+01:00", **weekend) == at("2026-11-28T08:00:00+01:00")
-    assert ends("2026-11-28T07:00:00+01:00", **weekend) == at("2026-11-28T08:00:00+01:00")
-    assert ends("2026-11-28T23:00:00+01:00", **weekend) is None
-    assert ends("2026-11-27T07:00:00+01:00", **weekend) is None
+    # 27 November 2026 is a Friday.
+    assert ends("2026-11-27T23:00:00+01:00", days=["fri"]) == at("2026-11-28T08:00:00+01:00")
+    assert ends("2026-11-28T07:00:00+01:00", days=["fri"]) == at("2026-11-28T08:00:00+01:00")
+    assert ends("2026-11-28T23:00:00+01:00", days=["fri"]) is None
+    assert ends("2026-11-27T07:00:00+01:00", days=["fri"]) is None
 
 
 def test_nights_that_meet_are_one() -> None:
-    whole = {"from": "00:00", "to": "12:00", "days": ["mon"]}
+    whole: dict[str, Any] = {"from": "00:00", "to": "12:00", "days": ["mon"]}
     assert ends("2026-11-23T01:00:00+01:00", **whole) == at("2026-11-23T12:00:00+01:00")
     met = {"from": "12:00", "to": "11:59"}
     end = ends("2026-11-23T12:00:00+01:00", **met)

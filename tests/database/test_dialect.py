@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ async def test_columns_become_rows_of_any_type(words: Database) -> None:
             },
             dict.fromkeys(rows[1]) | {"id": "2"},
         ]
-        nothing = {name: [] for name in columns}
+        nothing: dict[str, list[Any]] = {name: [] for name in columns}
         assert await db.fetch_all(sql, **nothing, not_this="3") == []
 
 

@@ -13,6 +13,7 @@ import pytest
 from app.database import pipelining
 from app.database.db import Database, Handle
 from app.database.sets import NUMBER, SetStatement, numbered, over_set, yields_rows
+from app.database.sql import Bindable
 from tests import servers
 from tests.database.tables import TABLES
 
@@ -97,7 +98,9 @@ def test_the_workspace_is_one_value_of_the_statement() -> None:
     assert made is not None
     assert "workspace_id = $1::text AND" in made.text
     assert "unnest($2::integer[], $3::bigint[])" in made.text
-    asked = [{"workspace_id": id, "a": a} for id, a in (("w2", 1), ("w1", 2), ("w2", 3))]
+    asked: list[dict[str, Bindable]] = [
+        {"workspace_id": id, "a": a} for id, a in (("w2", 1), ("w1", 2), ("w2", 3))
+    ]
     assert made.arguments(asked) == [["w1", [2], [2]], ["w2", [1, 3], [1, 3]]]
 
 
@@ -184,7 +187,8 @@ async def test_many_rows_of_every_type_are_inserted_by_one_statement(database: D
         found = await db.fetch_all("SELECT * FROM things ORDER BY id")
         moment = await db.now()
     assert found == [
-        {**row, "name": row["name"] and row["name"].lower(), "seen_at": moment} for row in made[:3]
+        {**row, "name": row["name"] and str(row["name"]).lower(), "seen_at": moment}
+        for row in made[:3]
     ]
 
 

@@ -21,7 +21,7 @@ from app.machine.reasons import Reason
 from app.messages import callbacks, circuit_breaker, delivery
 from app.messages.providers import Account
 from app.process import Process
-from app.providers.base import Capabilities, Message, Receipt, SendError
+from app.providers.base import Capabilities, Message, Receipt, Replies, SendError
 from app.providers.callbacks import DELIVERED, Report
 from app.providers.email import EmailChannel
 from app.runs import runner
@@ -30,6 +30,7 @@ from app.store.jobs import Job
 from app.store.messages import HeldMessage
 from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, lock_waiters, settle
+from tests.present import present
 from tests.proxy import Proxy, proxy_before
 from tests.receivers import HESITATE, Receiver
 from tests.runs.test_runner import later
@@ -51,6 +52,7 @@ class Provider:
     provider: str = "scripted"
     capabilities: Capabilities = NO_PROMISES
     account: str | None = None
+    replies: Replies = "none"
 
     async def send(self, message: Message) -> Receipt:
         self.given.append(message)
@@ -142,7 +144,7 @@ async def test_what_the_content_printed_in_vain_is_noted_in_the_step_and_the_att
     run_id = await start(process, acme, step)
     await settle(process)
     [passed] = await steps_of(process, acme, run_id)
-    output = document.parse(passed.output.encode())
+    output = document.parse(present(passed.output).encode())
     assert (output["status"], output["number"]) == ("SENT", 2)
     assert output["missing"] == ["contact.nick", "trigger.no"]
     for attempt in await attempts(process, acme):
@@ -293,7 +295,7 @@ async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
     [attempt] = await attempts(process, acme)
     assert (attempt.number, attempt.status) == (1, "DELIVERED")
     [step] = await steps_of(process, acme, run_id)
-    assert (step.status, orjson.loads(step.output)["status"]) == ("COMPLETED", "SENT")
+    assert (step.status, orjson.loads(present(step.output))["status"]) == ("COMPLETED", "SENT")
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
@@ -588,7 +590,7 @@ async def test_a_receipt_that_comes_late_settles_what_was_given_up(
     [attempt] = await attempts(process, acme)
     assert (attempt.status, attempt.reason_code, attempt.number) == ("SENT", None, 1)
     assert attempt.sent_at is not None
-    assert "queued as 1" in attempt.provider_message_id
+    assert "queued as 1" in present(attempt.provider_message_id)
     assert [event["status"] for event in attempt.events] == ["SENDING", "UNKNOWN", "SENT"]
     async with process.database.read() as db:
         message = await messages.by_id(db, workspace_id=acme, id=attempt.message_id)
@@ -662,7 +664,7 @@ async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
     assert [event["status"] for event in attempt.events] == ["SENDING", "SENT"]
     async with process.database.read() as db:
         [step] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
-    assert orjson.loads(step.output)["status"] == "SENT"
+    assert orjson.loads(present(step.output))["status"] == "SENT"
 
 
 async def test_a_receipt_that_comes_after_a_newer_attempt_changes_nothing(

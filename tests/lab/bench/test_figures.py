@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +17,7 @@ from lab.bench.figures import BY, GOALS, table
 from tests.deployment import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
-LINES = {
+LINES: dict[str, list[tuple[str, Sequence[float | str], Sequence[float]]]] = {
     "intake": [("p50", [100.0, 900.0], [5.0, 30.0]), ("p99", [100.0, 900.0], [15.0, 330.0])],
     "backlog": [("runs completed", [500, 5000], [150.0, 190.0])],
     "recovery": [("runs", [0.1, 18.0], [50.0, 100.0])],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.process import Process
-from app.providers.base import Capabilities, Message, Receipt, SendError
+from app.providers.base import Capabilities, Message, Receipt, Replies, SendError
 from app.providers.email import EmailChannel
 from lab.chaos import delivery
 
@@ -34,6 +34,7 @@ class Hopeful:
     provider: str = "smtp"
     capabilities: Capabilities = EmailChannel.capabilities
     account: str | None = None
+    replies: Replies = "none"
 
     async def send(self, message: Message) -> Receipt:
         try:
