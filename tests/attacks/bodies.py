@@ -169,8 +169,8 @@ async def raw_controls(target: Target) -> None:
 
 async def names_with_a_meaning(target: Target) -> None:
     hook = await target.hook()
-    names = ("__proto__", "constructor", "prototype", "__class__", "__globals__", "$where", "$ref")
-    names += ("a.b", "a b", "", "0", "size", "first", "email]", '"', "{{7*7}}")
+    names = ["__proto__", "constructor", "prototype", "__class__", "__globals__", "$where", "$ref"]
+    names += ["a.b", "a b", "", "0", "size", "first", "email]", '"', "{{7*7}}"]
     body = {"email": "ada@example.com", "x": {name: {"email": name} for name in names}}
     receipt = await hook.takes(json.dumps(body).encode())
     run = (await target.api.get(f"/runs/{receipt['runId']}")).json()

@@ -55,8 +55,8 @@ async def tokens_that_are_none(target: Target) -> None:
         *(token + "%00", "%00" * 30, token[:-1] + "%00", token + "%0A", token + "%0d%0a"),
     ):
         assert anonymous(await hook.sent(request(IN + path, EVENT, JSON))) == unknown, path
-    for path in (IN.encode() + b"\xe9" * 30, IN.encode() + "ü".encode() * 15):
-        raw = request("PATH", EVENT, JSON).replace(b"PATH", path)
+    for odd in (IN.encode() + b"\xe9" * 30, IN.encode() + "ü".encode() * 15):
+        raw = request("PATH", EVENT, JSON).replace(b"PATH", odd)
         assert (await hook.sent(raw)).status in (400, 404)
 
 

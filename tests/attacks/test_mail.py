@@ -22,7 +22,7 @@ from tests.cast import Cast, settle
 from tests.consent import test_keywords
 from tests.messages import test_delivery_providers
 from tests.providers.test_mime import ALWAYS, BREAKS, TRICKS
-from tests.receivers import Received, Receiver
+from tests.receivers import Received, Receiver, text_of
 from tests.routes import test_callbacks, test_new_messages, test_settings, test_suppressions
 from tests.routes import test_channels as channels
 from tests.routes import test_preferences as links
@@ -123,7 +123,7 @@ async def no_mail_within_a_mail(wire: Wire) -> None:
     [mail] = await wire.sent()
     assert headers_of(mail) == ALWAYS
     assert max(map(len, mail.raw.split(b"\r\n"))) <= 998
-    assert mail.mail.get_body(("plain",)).get_content().count("RCPT TO") == len(ends)
+    assert text_of(mail.mail, "plain").count("RCPT TO") == len(ends)
 
 
 async def a_way_out_of_all_marketing_and_no_other(wire: Wire) -> None:
@@ -159,10 +159,10 @@ async def no_value_hides_the_way_out(wire: Wire) -> None:
     assert len(mails) == 2 * len(HIDING)
     for mail in mails:
         [url] = re.findall(r"(?m)^List-Unsubscribe: <(\S+)>\r$", mail.raw.decode())
-        markup = mail.mail.get_body(("html",)).get_content()
+        markup = text_of(mail.mail, "html")
         assert shows_link(markup, url)
         assert not shows_link(markup, "https://evil.test/u/x")
-        assert f"\nUnsubscribe: {url}" in mail.mail.get_body(("plain",)).get_content()
+        assert f"\nUnsubscribe: {url}" in text_of(mail.mail, "plain")
 
 
 async def one_message_id_for_each_message(wire: Wire) -> None:

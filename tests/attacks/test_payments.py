@@ -57,8 +57,8 @@ async def opened(cast: Cast, process: Process) -> AsyncIterator[Shop]:
         stripe = Stripe(SECRET_KEY, WEBHOOK_SECRET, PRICES, server.url)
         selling = replace(process, billing=stripe, stripe=stripe)
         async with casting.client(selling) as client:
-            people = (replace(one, client=client) for one in (cast.olivia, cast.mallory))
-            yield Shop(*people, selling, server)
+            olivia, mallory = (replace(one, client=client) for one in (cast.olivia, cast.mallory))
+            yield Shop(olivia, mallory, selling, server)
         await stripe.close()
 
 

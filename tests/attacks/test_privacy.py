@@ -3,7 +3,7 @@ attacks, and the tests that try it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -48,13 +48,16 @@ async def test_whatever_is_sent_a_request_is_one_short_line(
     async with visiting(process) as client:
         for nasty in NASTY:
             raw = nasty.encode()
-            for url, headers, body in (
+            named = {b"User-Agent": raw.replace(b"\0", b""), b"X-Name": raw}
+            json = {b"Content-Type": b"application/json"}
+            requests: tuple[tuple[str, Mapping[bytes, bytes], bytes], ...] = (
                 (f"/contacts/{quote(nasty[:60_000], safe='')}", {}, b""),
                 (f"/contacts?q={'%0a%1b' * 1_000}", {}, b""),
-                ("/auth/token", {"User-Agent": raw.replace(b"\0", b""), "X-Name": raw}, b"{}"),
-                ("/auth/token", {"Content-Type": "application/json"}, raw),
-                ("/auth/token", {"Content-Type": "application/json"}, b'{"email": "%b"}' % raw),
-            ):
+                ("/auth/token", named, b"{}"),
+                ("/auth/token", json, raw),
+                ("/auth/token", json, b'{"email": "%b"}' % raw),
+            )
+            for url, headers, body in requests:
                 response = await client.post(url, headers=headers, content=body)
                 assert response.status_code < 500
                 sent += 1

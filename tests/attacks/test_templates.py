@@ -258,9 +258,9 @@ async def no_value_is_matched_for_long(desk: Desk) -> None:
                 parsed.render({"trigger": {"a": value, "evil": "x"}})
             assert thread_time() - began < QUICK, (name, value[:9])
     for op in OPS:
-        for value in ("a" * 1_000, True, "P1D", "2026-01-01T00:00:00Z", 5, [LONG]):
+        for literal in ("a" * 1_000, True, "P1D", "2026-01-01T00:00:00Z", 5, [LONG]):
             findings: list[Any] = []
-            raw = {"path": "trigger.a", "op": op, "value": value}
+            raw = {"path": "trigger.a", "op": op, "value": literal}
             read = condition.read(raw, Place("", findings))
             if read is not None and not findings:
                 began = thread_time()

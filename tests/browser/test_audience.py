@@ -377,8 +377,8 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
     names = {kind: f"{kind} {mark} {HOSTILE}" for kind in ("Offers", "Letter")}
     body = {"name": names["Offers"], "channels": ["email", "sms"]}
     offers = service.made("/topics", body)["id"]
-    body = {"name": names["Letter"], "channels": ["email", "sms"], "doubleOptIn": True}
-    letter = service.made("/topics", body)["id"]
+    body = {**body, "name": names["Letter"]}
+    letter = service.made("/topics", {**body, "doubleOptIn": True})["id"]
     id = service.made("/contacts", {"email": f"ada-{mark}@example.com"})["id"]
     opened(page, service, f"/contacts/{id}")
     rows = {

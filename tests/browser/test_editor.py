@@ -16,7 +16,7 @@ from tests.browser.test_stories import pressed
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
 IS_PRO = {"path": "trigger.data.plan", "op": "eq", "value": "pro"}
 # What both ways of drawing must come to.
-NODES = [
+NODES: list[dict[str, Any]] = [
     {"id": "trigger", "type": "trigger"},
     {"id": "branch", "type": "branch", "data": {"cases": [{"when": IS_PRO}]}},
     {"id": "add_tag", "type": "add_tag", "data": {"tag": "pro"}},

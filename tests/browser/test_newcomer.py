@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.conftest import ROOT, Service, Watch, ready, running
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import box, saved
 
 PICTURES = ROOT / "docs/console" if os.environ.get("PICTURES") == "1" else None
-SIZE = {"width": 1120, "height": 640}
+SIZE: ViewportSize = {"width": 1120, "height": 640}
 COUNT = "sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -17,7 +17,7 @@ from tests.browser.conftest import PASSWORD, Service, Watch, signed_in
 from tests.browser.test_screens import went
 
 # Where, what, and the permission without which it is not there.
-CONTROLS = (
+CONTROLS: tuple[tuple[str, Literal["button", "link"], str, str], ...] = (
     ("/contacts", "link", "New contact", "contacts:write"),
     ("/contacts", "link", "Import", "contacts:write"),
     ("/contacts/{contact}", "button", "Change", "contacts:write"),

@@ -68,7 +68,7 @@ def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
         "broadcast": ids["broadcast"],
     }
     assert set(records) == set(get_args(EvidenceType))
-    answer = [
+    answer: list[dict[str, Any]] = [
         {
             "at": "2026-03-02T10:00:00.000Z",
             "code": code,

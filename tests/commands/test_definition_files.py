@@ -233,20 +233,20 @@ def test_a_change_during_a_push_stops_it_at_the_file(workspace: Workspace, flows
         # Somebody else, between two files of it: whichever is the last is theirs now.
         order = [file.key for file in definition_files.read_all([flows])]
         last = json.loads((EXAMPLES / f"{order[-1]}.json").read_text())
-        [path] = [
+        [changed] = [
             f"{kind}/{one['id']}"
             for kind in ("/workflows", "/automations")
             for one in workspace.list(kind)
             if one["name"] == last["name"]
         ]
         theirs = {"name": "Theirs"}
-        assert workspace.call("PATCH", path, json=theirs).status_code == 200
+        assert workspace.call("PATCH", changed, json=theirs).status_code == 200
         with pytest.raises(FilesError) as stopped:
             list(pushing)
     assert first == f"{order[0]}.json: updated, DRAFT"
     assert f"{order[-1]}.json: it was changed in the workspace meanwhile." in str(stopped.value)
     assert "nothing was changed; the 11 before it are pushed." in str(stopped.value)
-    export = workspace.call("GET", f"{path}/export").json()
+    export = workspace.call("GET", f"{changed}/export").json()
     assert export == {**last, "key": order[-1], "name": "Theirs"}
 
 
@@ -255,7 +255,7 @@ def test_a_change_during_a_push_stops_it_at_the_file(workspace: Workspace, flows
 
 def started(name: str, key: str | None = None, **more: Any) -> dict[str, Any]:
     """A file of a flow that starts another one, or none."""
-    step = {"id": "go", "type": "start_workflow", "workflowId": key, "data": {}}
+    step: dict[str, Any] = {"id": "go", "type": "start_workflow", "workflowId": key, "data": {}}
     return {"name": name, "definition": {"steps": [step] if key else []}, **more}
 
 

@@ -63,8 +63,9 @@ def assistant(service: tuple[str, str], tmp_path: Path) -> Client:
 async def answered(client: Client, tool: str, **given: Any) -> dict[str, Any]:
     result = await client.call_tool(tool, given)
     assert not result.is_error, result.content
-    assert result.structured_content is not None
-    return result.structured_content
+    content = result.structured_content
+    assert isinstance(content, dict)
+    return content
 
 
 async def refused(client: Client, tool: str, **given: Any) -> str:

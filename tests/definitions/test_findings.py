@@ -292,7 +292,7 @@ def topics(chat: str) -> list[tuple[str, Any, str]]:
 def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where nobody has set up a provider for the rest."""
     for channel in ("sms", "whatsapp"):
-        monkeypatch.delitem(process.channels, channel)  # type: ignore[arg-type]  # it is a dict
+        monkeypatch.delitem(process.channels, channel)
 
 
 @pytest.mark.usefixtures("mail_alone")
@@ -510,7 +510,7 @@ async def test_what_could_not_be_read_makes_nothing_else_wrong(cast: Cast) -> No
     """Of nodes that were left out no edge can be judged, nor by those that are stored."""
 
     def body(*ids: str, **data: str) -> dict[str, Any]:
-        nodes = [{"id": "t", "type": "trigger"}]
+        nodes: list[dict[str, Any]] = [{"id": "t", "type": "trigger"}]
         nodes += [{"id": id, "type": "add_tag", "data": {"tag": "x", **data}} for id in ids]
         ends = itertools.pairwise(["t", *ids])
         return {"nodes": nodes, "edges": [{"source": a, "target": b} for a, b in ends]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,13 +14,13 @@ from typing import Any
 import pytest
 
 from app.audience import subscriptions
-from app.audience.subscriptions import Reason
 from app.database.db import Database, Deadlines, Handle
 from app.errors import Problem, Unavailable
 from app.files import imports, sheets
 from app.files.imports import Columns, CsvFormat, Format, JsonLinesFormat
 from app.process import Process
 from app.store import contacts, suppressions
+from app.store.suppressions import Reason
 from tests.consent.test_consent import ADA, suppress
 
 PEOPLE = 1_234
@@ -561,35 +562,29 @@ async def test_what_is_told_early_fits_into_the_buffers_on_the_way(
 
 
 async def test_a_batch_that_meets_a_lock_is_tried_again(
-    process: Process, acme: str, connect: Callable[..., Awaitable[Database]]
+    process: Process,
+    acme: str,
+    connect: Callable[..., Awaitable[Database]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if process.database.engine == "sqlite":
         pytest.skip("SQLite's writer waits in turn")
     await run(process, acme, sheet("a@x.test,A", header="email,firstName"))
     hasty = await connect(deadlines=Deadlines(lock_ms=50))
     data = sheet("a@x.test,B", header="email,firstName")
-    tried = Counting(hasty)
+    write, begun, twice = hasty.write, itertools.count(1), asyncio.Event()
+
+    def counted() -> AbstractAsyncContextManager[Handle]:
+        if next(begun) == 2:
+            twice.set()
+        return write()
+
+    monkeypatch.setattr(hasty, "write", counted)
     async with process.database.write() as db:
         await db.execute("SELECT id FROM contacts FOR UPDATE")
-        running = asyncio.create_task(run(replace(process, database=tried), acme, data))
-        await tried.twice.wait()
+        running = asyncio.create_task(run(replace(process, database=hasty), acme, data))
+        await twice.wait()
     assert await running == [totals(updated=1)]
-
-
-class Counting:
-    """A database that says when a second transaction begins."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._begun = 0
-        self.read = database.read
-        self.twice = asyncio.Event()
-
-    def write(self) -> AbstractAsyncContextManager[Handle]:
-        self._begun += 1
-        if self._begun == 2:
-            self.twice.set()
-        return self._database.write()
 
 
 async def test_an_exchange_of_addresses_within_a_batch_is_made_one_by_one(

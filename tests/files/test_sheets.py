@@ -17,7 +17,7 @@ from app.files.sheets import Csv, JsonLines, Reader, Record
 def read(reader: Callable[[], Reader], data: bytes, size: int = 1_000_000) -> list[Record]:
     """In pieces of so many bytes."""
     one = reader()
-    records = []
+    records: list[Record] = []
     for first in range(0, len(data), size):
         records += one.feed(data[first : first + size])
     return [*records, *one.end()]
@@ -161,6 +161,7 @@ def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: byte
     for _ in range(3_000):
         for record in one.feed(line):
             assert len(str(record.value)) <= sheets.ROW_BYTES
+    assert isinstance(one, Csv | JsonLines)
     assert len(one._lines._rest) <= sheets.ROW_BYTES + 1
     if isinstance(one, Csv):
         assert sum(map(len, one._row)) <= sheets.ROW_BYTES + len(line)

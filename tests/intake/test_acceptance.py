@@ -36,11 +36,12 @@ async def receive(process: Process, token: str, body: Any, **headers: str) -> Ac
 
 async def outcomes(*asked: Any) -> list[Accepted | str]:
     """What each got: ids, or a problem's code."""
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    for answer in answers:
+    answers: list[Accepted | str] = []
+    for answer in await asyncio.gather(*asked, return_exceptions=True):
         if isinstance(answer, BaseException) and not isinstance(answer, Problem):
             raise answer
-    return [one.code if isinstance(one, Problem) else one for one in answers]
+        answers.append(answer.code if isinstance(answer, Problem) else answer)
+    return answers
 
 
 async def rows(process: Process, table: str) -> list[Row]:

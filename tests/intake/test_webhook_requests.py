@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from app.database.db import Row, new_id
+from app.database.ids import first_id
 from app.errors import Problem
 from app.intake import webhooks
 from app.intake.webhook_requests import masked
@@ -110,7 +111,7 @@ async def test_the_newest_thousand_of_a_definition_are_kept_and_nothing_beyond_a
             "SELECT id FROM webhook_requests WHERE definition_id = :id ORDER BY id DESC LIMIT 1000",
             id=busy,
         )
-        aged = store.first_id("req", await db.now() - store.KEPT_FOR, timedelta(seconds=60))
+        aged = first_id("req", await db.now() - store.KEPT_FOR, timedelta(seconds=60))
         await db.execute(
             """
             UPDATE webhook_requests SET id = :aged

@@ -104,7 +104,6 @@ async def test_it_is_asked_no_longer_than_the_lease_is_held(
     process: Process, acme: str, lease_seconds: float, errors: list[Unavailable], raised: Exception
 ) -> None:
     """And what surely did nothing is not asked twice."""
-    brief = replace(process, settings=replace(process.settings, lease_seconds=lease_seconds))
     await start(process, acme)
     [claimed] = await process.claim("run", [], 10)
     answers = iter(errors)
@@ -113,5 +112,5 @@ async def test_it_is_asked_no_longer_than_the_lease_is_held(
         raise next(answers)
 
     with pytest.raises(Unavailable) as refusal:
-        await Lease(brief.database, claimed, brief.settings.lease_seconds).until_known(ask)
+        await Lease(process.database, claimed, lease_seconds).until_known(ask)
     assert refusal.value is raised

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +33,7 @@ from app.jobs.queue import (
     connector,
     serialized,
 )
+from tests.present import present
 from tests.servers import RedisServer, free_port, redis_server
 
 SECONDS = 10.0
@@ -60,7 +61,7 @@ def settings(redis_url: str | None, **more: str) -> Settings:
 async def queue(own_redis: RedisServer) -> AsyncIterator[Queue]:
     """To a real Redis that is empty."""
     queue = Queue(connector(settings(own_redis.url)))
-    await queue.redis.flushdb()
+    await present(queue.redis).flushdb()
     yield queue
     await queue.close()
 
@@ -83,7 +84,7 @@ class Recorder:
 async def sent(queue: Queue) -> list[tuple[str, list[tuple[str, str]]]]:
     """Every job in Redis, the first first, once nothing more is on its way."""
     await settled(queue)
-    jobs = await queue.redis.queued_jobs()
+    jobs = await present(queue.redis).queued_jobs()
     await settled(queue)
     assert {job.function for job in jobs} <= {WORK}
     return [(job.args[0], [(ws, id) for ws, id in job.args[1]]) for job in jobs]
@@ -135,21 +136,27 @@ async def test_redis_holds_ids_as_json_and_nothing_else(queue: Queue) -> None:
     """Whoever reads Redis learns nothing, and whoever writes there has nothing unpickled."""
     queue.hint("run", [("ws_1", "run_1")])
     await sent(queue)
-    keys = await queue.redis.keys("*")
+    redis = present(queue.redis)
+    keys = await redis.keys("*")
     [job_key] = [key for key in keys if key not in (NAME.encode(), WAKE.encode())]
-    assert await queue.redis.lrange(WAKE, 0, -1) == [b"1"]
-    held = orjson.loads(await queue.redis.get(job_key))
+    waking = redis.lrange(WAKE, 0, -1)
+    assert isinstance(waking, Awaitable)
+    assert await waking == [b"1"]
+    held = orjson.loads(await redis.get(job_key))
     assert isinstance(held.pop("et"), int)  # when
     assert held == {"t": None, "f": WORK, "a": ["run", [["ws_1", "run_1"]]], "k": {}}
-    assert 0 < await queue.redis.ttl(job_key) <= 60
+    assert 0 < await redis.ttl(job_key) <= 60
 
 
 async def test_wakes_are_kept_for_a_while_and_few(queue: Queue) -> None:
     for _ in range(WAKES + 9):
         queue.hint("run")
         await settled(queue)
-    assert await queue.redis.llen(WAKE) == WAKES
-    assert 0 < await queue.redis.ttl(WAKE) <= 60
+    redis = present(queue.redis)
+    wakes = redis.llen(WAKE)
+    assert isinstance(wakes, Awaitable)
+    assert await wakes == WAKES
+    assert 0 < await redis.ttl(WAKE) <= 60
 
 
 async def test_without_redis_every_hint_goes_to_the_pools_of_the_process() -> None:
@@ -290,14 +297,14 @@ async def silence() -> AsyncIterator[int]:
 
 async def test_a_password_may_need_encoding_in_the_url(own_redis: RedisServer) -> None:
     queue = Queue(connector(settings(own_redis.url)))
-    await queue.redis.config_set("requirepass", "p/w d%é")
+    await present(queue.redis).config_set("requirepass", "p/w d%é")
     try:
         url = f"redis://:p%2Fw%20d%25%C3%A9@127.0.0.1:{own_redis.port}/0"
         knowing = Queue(connector(settings(url)))
-        await knowing.redis.flushdb()
+        await present(knowing.redis).flushdb()
         knowing.hint("run")
         assert len(await sent(knowing)) == 1
-        await knowing.redis.config_set("requirepass", "")
+        await present(knowing.redis).config_set("requirepass", "")
         await knowing.close()
     finally:
         await queue.close()

@@ -13,6 +13,7 @@ from app.machine.content import PartError
 from app.machine.visible import shows_link
 from app.messages import footers
 from app.messages.footers import STOP_LINE, Footer, added
+from app.providers.styling import inlined
 
 URL = "https://app.example/u/abc_-1"
 FOOTER = Footer(URL, "Acme & <Sons>", "1 Main Street\nSpringfield")
@@ -142,7 +143,7 @@ def test_where_the_link_cannot_be_seen_the_footer_is_where_it_can(markup: str) -
 
 def test_a_style_sheet_hides_no_footer() -> None:
     hiding = "a,div{display:none!important;opacity:0!important}"
-    from_sheet = footers.inlined(html(f"<style>{hiding}</style><p>Hi</p>"))
+    from_sheet = inlined(html(f"<style>{hiding}</style><p>Hi</p>"))
     block = from_sheet[from_sheet.rindex("<div") :]
     assert "display: none" not in block.replace(":none", ": none")
 

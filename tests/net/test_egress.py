@@ -7,7 +7,7 @@ import gzip
 import io
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network, ip_address, ip_network
 from itertools import count
@@ -56,7 +56,7 @@ async def opened() -> AsyncIterator[Egress]:
     await egress.close()
 
 
-def named(**names: Sequence[str]) -> Callable[[str], object]:
+def named(**names: Sequence[str]) -> Callable[[str], Awaitable[Sequence[str]]]:
     """A name server that knows these, dots written as underscores."""
 
     async def resolve(host: str) -> Sequence[str]:

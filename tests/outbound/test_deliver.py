@@ -11,11 +11,11 @@ import orjson
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from app.database.db import Row
+from app.database.db import Row, new_id
 from app.intake import webhooks
 from app.outbound import deliver, events
 from app.process import Process
-from app.store import workspaces
+from app.store import event_endpoints, workspaces
 from app.store.jobs import MAX_CLAIMS
 from app.vault import standard_webhooks
 from tests import cast as company
@@ -30,9 +30,9 @@ NOT_NOW = says(status="503 Not now")
 
 async def endpoint(process: Process, acme: str, url: str, types: Any = ()) -> tuple[str, str]:
     """Its id and secret."""
-    id, secret = events.new_id("ep"), standard_webhooks.new_secret()
+    id, secret = new_id("ep"), standard_webhooks.new_secret()
     async with process.database.write() as db:
-        await deliver.event_endpoints.insert(
+        await event_endpoints.insert(
             db,
             workspace_id=acme,
             id=id,
@@ -127,7 +127,7 @@ async def test_after_a_rotation_both_secrets_verify_for_a_day(
         new = standard_webhooks.new_secret()
         async with open_process.database.write() as db:
             sealed = deliver.sealed(open_process, acme, id, new)
-            await deliver.event_endpoints.rotate(
+            await event_endpoints.rotate(
                 db, workspace_id=acme, id=id, secret=sealed, overlap=deliver.OVERLAP
             )
         await tell(open_process, acme)
@@ -325,7 +325,7 @@ async def test_what_is_on_its_way_to_a_removed_endpoint_is_dropped(
         id, _ = await endpoint(open_process, acme, listener.url)
         await tell(open_process, acme)
         async with open_process.database.write() as db:
-            await deliver.event_endpoints.delete(db, workspace_id=acme, id=id)
+            await event_endpoints.delete(db, workspace_id=acme, id=id)
         await post_due(open_process)
         assert listener.connections == 0
     assert await attempts(open_process) == []
@@ -383,7 +383,8 @@ async def test_a_chain_of_events_ends_like_any_other(open_process: Process, acme
     async with Listener() as listener:
         await endpoint(open_process, acme, listener.url, ["run.completed"])
         token = await hook(open_process, acme, [{"type": "exit"}])
-        body, depths, refused = orjson.dumps({"email": "ada@example.com"}), [], False
+        depths: list[str] = []
+        body, refused = orjson.dumps({"email": "ada@example.com"}), False
         async with company.client(open_process) as client:
             payload: dict[str, str] = {}
             while not refused and len(depths) < 20:

@@ -64,9 +64,9 @@ async def test_what_an_import_makes_is_told_and_a_dry_run_is_not(
     cast: Cast, process: Process
 ) -> None:
     await listening(cast.adam)
-    csv = {"content": "email\na@x.test\nb@x.test\n", "headers": {"Content-Type": "text/csv"}}
-    await cast.ed.call("POST", "/contacts/import?dryRun=true", **csv)
-    await cast.ed.call("POST", "/contacts/import", **csv)
+    sheet, csv = "email\na@x.test\nb@x.test\n", {"Content-Type": "text/csv"}
+    await cast.ed.call("POST", "/contacts/import?dryRun=true", content=sheet, headers=csv)
+    await cast.ed.call("POST", "/contacts/import", content=sheet, headers=csv)
     assert await types(process) == ["contact.created"] * 2
 
 

@@ -83,7 +83,7 @@ async def test_what_arrives_is_what_was_written(channel: EmailChannel, receiver:
     (received,) = receiver.received
     assert received.mail["Subject"] == "Grüße"
     html_read, text_read = (
-        received.mail.get_body((part,)).get_content().splitlines() for part in ("html", "plain")
+        receivers.text_of(received.mail, part).splitlines() for part in ("html", "plain")
     )
     assert html_read == html.splitlines()
     assert text_read == [".", ".leading", "last ."]
@@ -101,7 +101,7 @@ async def test_a_body_cannot_end_its_message_and_begin_another(
     lines = received.raw.split(b"\r\n")
     assert not re.search(rb"\r(?!\n)|(?<!\r)\n", received.raw)
     assert max(map(len, lines)) <= 998
-    assert body.count("MAIL FROM") == received.mail.get_body(("plain",)).get_content().count("MAIL")
+    assert body.count("MAIL FROM") == receivers.text_of(received.mail, "plain").count("MAIL")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ async def test_a_local_part_outside_ascii_is_rejected_when_the_server_cannot(led
     ],
 )
 async def test_a_failure_says_whether_the_server_may_have_the_message(
-    ledger: Path, behaviour: object, outcome: str, code: str, in_ledger: int
+    ledger: Path, behaviour: str, outcome: str, code: str, in_ledger: int
 ) -> None:
     async with (
         Receiver(ledger, script=[behaviour]) as receiver,
@@ -337,7 +337,7 @@ async def test_a_session_that_the_server_ended_meanwhile_is_replaced(
 
 @pytest.mark.parametrize("end", [receivers.GOODBYE, receivers.HANG_UP])
 async def test_a_session_that_shows_its_end_only_at_mail_is_replaced(
-    channel: EmailChannel, receiver: Receiver, end: object
+    channel: EmailChannel, receiver: Receiver, end: str
 ) -> None:
     receiver.script.extend([receivers.ACCEPT, end])
     await channel.send(letter(key="first"))

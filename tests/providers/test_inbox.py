@@ -13,7 +13,8 @@ from app.errors import CommitUnknown, Unavailable
 from app.providers.base import SendError
 from app.providers.email import EmailChannel
 from app.providers.inbox import Captured, Inbox
-from tests.receivers import Receiver, letter
+from tests.present import present
+from tests.receivers import Receiver, letter, text_of
 
 SENDER = "Acme <hello@acme.test>"
 
@@ -82,8 +83,8 @@ async def test_what_is_captured_is_what_production_would_send(tmp_path: Path) ->
         await production.close()
         (received,) = receiver.received
     mail, (one,) = received.mail, captured
-    assert mail.get_body(("plain",)).get_content().splitlines() == one.text.splitlines()
-    assert mail.get_body(("html",)).get_content().splitlines() == one.html.splitlines()
+    assert text_of(mail, "plain").splitlines() == one.text.splitlines()
+    assert text_of(mail, "html").splitlines() == present(one.html).splitlines()
     assert str(mail["From"]) == one.from_address
     for name in ("To", "Reply-To", "Message-ID", "List-Unsubscribe"):
         assert mail[name] == one.headers[name]

@@ -18,7 +18,8 @@ from app.machine.content import PARTS
 from app.machine.reasons import Reason
 from app.providers.base import SendError
 from app.providers.mime import Sender, compose
-from tests.receivers import letter
+from tests.present import present
+from tests.receivers import letter, text_of
 
 ACME = Sender.parse("Acme <hello@acme.test>")
 
@@ -46,7 +47,7 @@ def test_a_mail_has_exactly_the_headers_that_it_needs() -> None:
 
 @pytest.mark.parametrize("part", PARTS["email"])
 def test_every_part_that_a_template_may_have_reaches_the_mail(part: str) -> None:
-    sent = compose(letter(**{part: "some@words.test"}), ACME)
+    sent = compose(letter({part: "some@words.test"}), ACME)
     assert "some@words.test" in f"{sent.headers} {sent.text} {sent.html}"
 
 
@@ -83,7 +84,7 @@ def test_the_plainest_alternative_comes_first() -> None:
 @pytest.mark.parametrize("text", [None, ""])
 def test_text_that_is_absent_is_derived(text: str | None) -> None:
     mail = parsed(html='<p>Hi</p><a href="https://x.test">Go</a>', text=text)
-    assert mail.get_body(("plain",)).get_content().split() == ["Hi", "Go", "(https://x.test)"]
+    assert text_of(mail, "plain").split() == ["Hi", "Go", "(https://x.test)"]
 
 
 def test_a_mail_without_html_has_one_part() -> None:
@@ -95,8 +96,8 @@ def test_a_mail_without_html_has_one_part() -> None:
 def test_what_is_kept_is_what_is_sent() -> None:
     mail = compose(letter(html="<p>Grüße</p>", subject="Grüße", fromName="Zoë"), ACME)
     sent = message_from_bytes(mail.encode(), policy=policy.default)
-    assert sent.get_body(("html",)).get_content().strip() == mail.html
-    assert sent.get_body(("plain",)).get_content().strip() == mail.text
+    assert text_of(sent, "html").strip() == mail.html
+    assert text_of(sent, "plain").strip() == mail.text
     assert {name: sent[name] for name in mail.headers} == dict(mail.headers)
 
 
@@ -302,7 +303,7 @@ def test_any_body_travels_in_short_ascii_lines_and_is_read_back(text: str) -> No
     assert not any(b"\r" in line or b"\n" in line for line in lines)
     read = message_from_bytes(raw, policy=policy.default)
     for part, sent in (("plain", mail.text), ("html", mail.html)):
-        assert unix(read.get_body((part,)).get_content()) == unix(sent)
+        assert unix(text_of(read, part)) == unix(present(sent))
 
 
 def unix(text: str) -> str:
@@ -334,7 +335,7 @@ def test_no_text_can_end_its_part() -> None:
     mail = compose(letter(text="--=_0123abcd--\r\n\r\nx", html="<p>--=_0123abcd</p>"), ACME)
     read = message_from_bytes(mail.encode(), policy=policy.default)
     assert len(list(read.iter_parts())) == 2
-    assert "--=_0123abcd--" in read.get_body(("plain",)).get_content()
+    assert "--=_0123abcd--" in text_of(read, "plain")
 
 
 @pytest.mark.parametrize(

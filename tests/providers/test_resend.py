@@ -91,7 +91,7 @@ async def test_a_mail_is_what_the_api_takes(server: ResendServer) -> None:
 async def test_what_would_make_another_header_is_not_even_sent(
     server: ResendServer, content: dict[str, str]
 ) -> None:
-    error = await refused(server, letter(**content))
+    error = await refused(server, letter(content))
     assert (error.outcome, error.code) == ("rejected", "template_error")
     assert server.asked == []
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.providers.mime import Sender, compose
 from app.providers.styling import LONGEST, MOST_TAGS, inlined
-from tests.receivers import letter
+from tests.receivers import letter, text_of
 
 SHEET = "<style>p{color:red} a:hover{color:green} @media print{p{color:black}}</style>"
 
@@ -40,7 +40,7 @@ def test_a_mail_is_sent_with_its_styles_in_its_elements_and_its_text_without_the
         letter(html=f"{SHEET}<p>Grüße</p>", preheader="Soon"), Sender.parse("a@acme.test")
     )
     mail = message_from_bytes(sent.encode(), policy=policy.default)
-    html, text = (mail.get_body((part,)).get_content() for part in ("html", "plain"))
+    html, text = (text_of(mail, part) for part in ("html", "plain"))
     assert '<p style="color: red;">Grüße</p>' in html
     assert html.index("Soon") < html.index("Grüße")
     assert text.strip() == "Grüße"

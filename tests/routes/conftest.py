@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import httpx2
 import pytest
-from starlette.types import ASGIApp
 
 from app.accounts import account_mail
 from app.process import Process
+from app.web.edge import Edge
 from tests.cast import PASSWORD, Cast, Person, any_address, caller, settle
 from tests.cast import client as cast_client
 
@@ -21,9 +21,7 @@ SignIn: TypeAlias = Callable[[Person], Awaitable[dict[str, Any]]]
 
 
 @asynccontextmanager
-async def visiting(
-    process: Process, app: ASGIApp | None = None
-) -> AsyncIterator[httpx2.AsyncClient]:
+async def visiting(process: Process, app: Edge | None = None) -> AsyncIterator[httpx2.AsyncClient]:
     """From an address of its own."""
     address = any_address()
     async with caller(process, app, address) if app else cast_client(process, address) as client:

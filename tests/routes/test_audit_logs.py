@@ -17,7 +17,7 @@ from tests.routes.conftest import Letter
 NEW = "a password as good as new"
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
 DEFINITION = {"name": "D", "trigger": WEBHOOK, "state": "ACTIVE"}
-NOTHING = {"nodes": [], "edges": []}
+NOTHING: dict[str, list[object]] = {"nodes": [], "edges": []}
 MESSAGE = {
     "channel": "email",
     "to": "a@x.test",
@@ -229,7 +229,8 @@ def test_every_route_that_changes_something_is_looked_at() -> None:
 
 
 async def test_an_act_leaves_one_entry(cast: Cast, process: Process) -> None:
-    olivia, ids = cast.olivia, {}
+    olivia = cast.olivia
+    ids: dict[str, str] = {}
     for act, body, action in ACTS:
         before = len(await trail(olivia))
         method, path = filled(act, ids).split()

@@ -116,7 +116,7 @@ async def test_the_audit_feed_opens_with_the_plan(
 async def begun(person: Person, plan: str = "growth") -> str:
     """The path of the checkout page."""
     made = await person.made("/billing/checkout", {**WANTED, "plan": plan})
-    return urlsplit(made["checkoutUrl"]).path
+    return urlsplit(str(made["checkoutUrl"])).path
 
 
 async def test_a_plan_is_paid_for_at_the_sandboxs_own_till(

@@ -255,13 +255,13 @@ async def test_a_hard_bounce_suppresses_and_says_why(service: Service) -> None:
 async def test_five_soft_bounces_in_a_row_suppress_and_copies_do_not_count(
     service: Service,
 ) -> None:
-    soft = {"bounce": {"type": "Transient", "message": "Mailbox full"}}
+    bounce = {"type": "Transient", "message": "Mailbox full"}
     for number in range(5):
         assert await service.reasons() == []
         mail = await service.mailed()
         for _ in range(3):
-            await service.hear("email.bounced", mail, id=f"msg_{number}", **soft)
-        await service.hear("email.bounced", mail, **soft)  # the same thing under another id
+            await service.hear("email.bounced", mail, id=f"msg_{number}", bounce=bounce)
+        await service.hear("email.bounced", mail, bounce=bounce)  # the same thing under another id
     assert await service.reasons() == [("email", "bounced")]
 
 

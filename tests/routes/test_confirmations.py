@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
 
-from app.messages import double_opt_in
+from app.messages import create
 from app.process import Process
 from app.store import contacts, messages
 from tests.cast import Cast, settle
@@ -33,6 +35,7 @@ async def asked(cast: Cast, process: Process, **given: Any) -> tuple[str, str, s
 async def link(cast: Cast) -> str:
     """From the newest letter."""
     letter = (await cast.vic.read("/sandbox/messages"))["data"][0]
+    line: str
     [line] = [one for one in letter["text"].splitlines() if "/confirm/" in one]
     return "/confirm/" + line.partition("/confirm/")[2].strip()
 
@@ -131,9 +134,9 @@ async def test_whoever_is_last_decides_and_an_opt_out_is_never_lost(
     """The second waits for the contact, which the first has locked."""
     ada, offers, path = await asked(cast, process)
     workspace_id = cast.ed.workspace_id
-    acts = {
-        "confirm": lambda: client.post(path),
-        "leave": lambda: answer(cast.ed, ada, offers, "unsubscribed"),
+    acts: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "confirm": partial(client.post, path),
+        "leave": partial(answer, cast.ed, ada, offers, "unsubscribed"),
     }
     async with process.database.write() as db:
         await contacts.locked(db, workspace_id=workspace_id, id=ada)
@@ -216,7 +219,7 @@ async def test_a_cut_between_answer_and_letter_leaves_neither(
     """Both are one transaction: what ends in the midst of it has done nothing."""
     offers = await topic(cast.ed, doubleOptIn=True)
     ada = await cast.ed.made("/contacts", {"email": ADA})
-    made = double_opt_in.create.create
+    made = create.create
     calls = []
 
     async def cut(*args: Any) -> Any:
@@ -225,7 +228,7 @@ async def test_a_cut_between_answer_and_letter_leaves_neither(
             raise asyncio.CancelledError
         return await made(*args)
 
-    monkeypatch.setattr(double_opt_in.create, "create", cut)
+    monkeypatch.setattr(create, "create", cut)
     body = {"channel": "email", "state": "subscribed", "source": "form"}
     path = f"/contacts/{ada['id']}/topics/{offers}"
     with pytest.raises(BaseException):  # noqa: B017, PT011 - the client hears of it somehow

@@ -169,7 +169,7 @@ async def test_a_list_of_many_changes_is_whole_though_its_pages_end_early(
     last = await cast.ed.made("/contacts", {"email": "last@x.test"})
     since = parsed(last) + timedelta(milliseconds=1)  # to which a time is shown
     await asyncio.sleep(0.002)
-    wanted = []
+    wanted: list[str] = []
     for i in (0, 1, 2, 4, 6, 7, 8):  # the old ones too
         await cast.ed.patch(f"/contacts/{made[i]['id']}", {"firstName": "New"})
         if not filters or (i % 2 == 0) == (filters == "&tag=even"):

@@ -331,9 +331,9 @@ async def test_others_see_no_case(cast: Cast) -> None:
         ("DELETE", f"{path}/cases/rich"),
         ("POST", f"{path}/cases/run"),
     ):
-        body = {"json": RICH} if method == "PUT" else {}
-        assert (await cast.mallory.call(method, url, **body)).status_code == 404
+        body = RICH if method == "PUT" else None
+        assert (await cast.mallory.call(method, url, json=body)).status_code == 404
         if method in ("PUT", "DELETE"):
-            assert (await cast.vic.call(method, url, **body)).status_code == 403
+            assert (await cast.vic.call(method, url, json=body)).status_code == 403
     elsewhere = path.replace("workflows", "automations")
     assert (await cast.ed.get(f"{elsewhere}/cases")).status_code == 404

@@ -372,7 +372,7 @@ async def test_a_key_is_that_of_one_definition(cast: Cast) -> None:
     twice = await cast.ed.post(IMPORT, {"file": {"name": "Twice", "definition": {}}})
     assert (twice.status_code, twice.json()["code"]) == (409, "conflict")
     await brought(cast.ed, {"key": "mine", "name": "Mine", "definition": {}})
-    graph = {"nodes": [], "edges": []}
+    graph: dict[str, list[object]] = {"nodes": [], "edges": []}
     other = {"key": "mine", "name": "Mine", "definition": {"graph": graph}}
     assert (await cast.ed.post(IMPORT, {"file": other})).status_code == 409
     made = await brought(cast.ed, {"key": "mine", "name": "Mine", "definition": {}})
@@ -392,7 +392,7 @@ async def test_no_two_files_of_a_workspace_have_one_key(cast: Cast) -> None:
         made = await cast.ed.made("/templates", template)
         step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": made["id"]}
         await cast.ed.made("/workflows", {"name": "Greet", "steps": [step]})
-    graph = {"nodes": [], "edges": []}
+    graph: dict[str, list[object]] = {"nodes": [], "edges": []}
     await cast.ed.made("/automations", {"name": "Greet", "graph": graph})
     ids = [
         f"{kind}/{one['id']}"
@@ -462,14 +462,16 @@ async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
     workspace_id = (await cast.olivia.read("/settings/workspace"))["id"]
     mine = {**file, "templates": {"hi": {**template, "content": {**HELLO, "text": "Mine"}}}}
     async with process.database.write() as db:
-        of = {"workspace_id": workspace_id, "id": sent["id"]}
+        of: dict[str, Any] = {"workspace_id": workspace_id, "id": sent["id"]}
         locked = await templates.locked(db, **of)
         assert locked is not None
         headers = {"If-Match": made["etag"]}
         importing = asyncio.create_task(cast.ed.post(IMPORT, {"file": mine}, headers=headers))
         await asyncio.sleep(0.3)  # until it waits for the lock
-        theirs = {"name": "Hi", "category": "transactional", "topic_id": None, "version": 2}
-        await templates.update(db, **of, **theirs, content={**HELLO, "text": "Theirs"})
+        await templates.update(
+            db, **of, name="Hi", category="transactional", topic_id=None, version=2,
+            content={**HELLO, "text": "Theirs"},
+        )  # fmt: skip
     answer = await importing
     assert (answer.status_code, answer.json()["code"]) == (412, "stale")
     assert (await cast.vic.read(f"/templates/{sent['id']}"))["content"]["text"] == "Theirs"
@@ -481,8 +483,8 @@ async def test_a_file_that_takes_long_to_check_makes_what_it_names(cast: Cast) -
     step = {"type": "send_message", "channel": "email", "templateId": "hi"}
     go = {"type": "start_workflow", "workflowId": "part", "data": {}}
     steps = [{"id": f"hi_{number}", **step} for number in range(200)]
-    file = {"key": "w", "name": "W", "definition": {"steps": [*steps, {"id": "go", **go}]}}
-    file = {**file, "templates": {"hi": template}, "cases": [CASE_OF_ONE]}
+    flow = {"key": "w", "name": "W", "definition": {"steps": [*steps, {"id": "go", **go}]}}
+    file = {**flow, "templates": {"hi": template}, "cases": [CASE_OF_ONE]}
     dry = {"file": file, "mode": "dry_run", "alongside": {"part": "workflow"}}
     would = await cast.ed.made(IMPORT, dry)
     made = await brought(cast.ed, file)
@@ -698,7 +700,7 @@ async def test_what_a_file_expects_has_the_limits_of_a_case(cast: Cast) -> None:
 
 
 async def test_what_a_file_cannot_mean_is_refused_where_it_says_it(cast: Cast) -> None:
-    graph = {"nodes": [], "edges": []}
+    graph: dict[str, list[object]] = {"nodes": [], "edges": []}
     file = {"key": "w", "name": "W", "definition": {"steps": [SEND_HELLO]}}
     signed = {"trigger": {**WEBHOOK, "signed": "no"}, "steps": []}
     for wrong, pointer in (
@@ -766,6 +768,6 @@ async def test_of_two_that_bring_in_one_key_at_once_each_is_whole_or_says_so(cas
 
 async def test_a_key_of_another_kind_is_refused_in_words(cast: Cast) -> None:
     await brought(cast.ed, {"key": "w", "name": "W", "definition": {"steps": []}})
-    graph = {"graph": {"nodes": [], "edges": []}}
+    graph: dict[str, Any] = {"graph": {"nodes": [], "edges": []}}
     refused = await cast.ed.post(IMPORT, {"file": {"key": "w", "name": "A", "definition": graph}})
     assert refused.json()["detail"] == "The key w is that of a workflow; choose another."

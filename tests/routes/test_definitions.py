@@ -70,7 +70,8 @@ async def test_what_could_not_be_read_is_found_at_its_place(cast: Cast) -> None:
 
 
 async def test_positions_are_those_of_the_picture(cast: Cast) -> None:
-    nodes = [{"id": "a", "type": "add_tag", "data": {"tag": "x"}}, {"id": "b", "type": "exit"}]
+    tagged = {"id": "a", "type": "add_tag", "data": {"tag": "x"}}
+    nodes: list[dict[str, Any]] = [tagged, {"id": "b", "type": "exit"}]
     answer = await cast.vic.made("/automations/check", {"name": "A", "graph": graph(*nodes)})
     places = answer["positions"]
     assert places.keys() == {"t", "a", "b"}

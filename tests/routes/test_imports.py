@@ -508,9 +508,9 @@ async def test_no_connection_is_held_while_a_client_reads_slowly(
     cast: Cast, process: Process
 ) -> None:
     await imported(cast.ed, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(1_200)))
-    given = (process, cast.ed.workspace_id, {}, allowed)
-    pieces = exports.as_json_lines(*given)
-    readers = [exports.as_csv(*given) for _ in range(12)]
+    acme = cast.ed.workspace_id
+    pieces = exports.as_json_lines(process, acme, {}, allowed)
+    readers = [exports.as_csv(process, acme, {}, allowed) for _ in range(12)]
     for reader in readers:  # more than the pool has
         await anext(reader)
         await anext(reader)

@@ -7,6 +7,7 @@ import base64
 import email
 import email.policy
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,7 +39,7 @@ def token_in(mail: Received) -> str:
 
 
 async def mails(
-    cast: Cast, process: Process, ledger: Path, *wanted: dict[str, object]
+    cast: Cast, process: Process, ledger: Path, *wanted: Mapping[str, object]
 ) -> list[Received]:
     """What a real server gets of messages to one contact after the other."""
     async with Receiver(ledger) as receiver, sending(process, receiver) as through:
@@ -414,7 +415,7 @@ async def test_a_resent_mail_shows_the_same_link(
 # --- text messages --------------------------------------------------------------------------------
 
 
-async def captured_text(cast: Cast, process: Process, order: dict[str, object]) -> str:
+async def captured_text(cast: Cast, process: Process, order: Mapping[str, object]) -> str:
     made = await cast.ed.made("/messages", {"channel": "sms", **order})
     await settle(process)
     page = await cast.vic.read(f"/sandbox/messages?messageId={made['messageId']}")

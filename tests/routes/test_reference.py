@@ -13,8 +13,8 @@ from app.web.routing import Endpoint
 from tests import conformance
 from tests.conformance import EVERY
 from tests.routes.conftest import visiting
-from tests.test_policy import session
-from tests.test_tenants import World, kind_within, name, own_prefix, path_of, world
+from tests.test_policy import name, session
+from tests.test_tenants import World, kind_within, own_prefix, path_of, world
 
 __all__ = ["world"]
 

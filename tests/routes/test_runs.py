@@ -12,7 +12,7 @@ from tests.cast import SEND_HELLO, WEBHOOK, Cast, hook, settle
 
 RUNS = "/runs"
 JSON = {"Content-Type": "application/json"}
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"type": "add_tag", "id": "tag", "tag": "seen"},
     {
         "type": "branch",

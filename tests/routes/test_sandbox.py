@@ -38,9 +38,18 @@ IDS = {
 }
 
 
-async def captured(process: Process, workspace_id: str, key: str = "k", **content: Any) -> None:
+async def captured(
+    process: Process, workspace_id: str, key: str = "k", to: str = "ada@acme.test", **content: str
+) -> None:
     """Sent through the sandbox's own channel, as the delivery does."""
-    message = replace(letter(key=key, **content), workspace_id=workspace_id, **IDS)
+    message = replace(
+        letter(content, key=key, to=to),
+        workspace_id=workspace_id,
+        message_id=IDS["message_id"],
+        attempt_id=IDS["attempt_id"],
+        run_id=IDS["run_id"],
+        contact_id=IDS["contact_id"],
+    )
     await process.channels["email"].send(message)
 
 
@@ -173,7 +182,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once somebody who waits has found nothing; who may is looked up at every look."""
     page, has_looked = store.page, asyncio.Event()
 
-    async def looking(*given: Any, **options: Any) -> list[sandbox.CapturedMessage]:
+    async def looking(*given: Any, **options: Any) -> list[store.CapturedMessage]:
         rows = await page(*given, **options)
         has_looked.set()
         return rows

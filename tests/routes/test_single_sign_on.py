@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from app.accounts import sign_in_domains
 from app.billing import quotas
+from app.config.plans import PLANS
 from app.config.settings import ConfigError, Settings
 from app.identity import passwords
 from app.main import open_process
@@ -356,7 +357,7 @@ async def test_newcomers_get_a_workspace_of_their_own_when_that_of_their_colleag
 ) -> None:
     olivia = await founder(door, cast)
     await olivia.call("PUT", f"{DOMAINS}/corp.example", json={"role": "viewer"})
-    full = {name: replace(plan, members=1) for name, plan in quotas.PLANS.items()}
+    full = {name: replace(plan, members=1) for name, plan in PLANS.items()}
     monkeypatch.setattr(quotas, "PLANS", full)
     async with visiting(registering(door, "invite_only")) as invited:
         assert refused(await sign_in(invited)) == (403, "quota_exceeded")

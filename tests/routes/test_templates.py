@@ -12,7 +12,7 @@ from app.store import templates
 from tests.cast import Cast, lock_waiters
 
 TEMPLATES = "/templates"
-HELLO = {
+HELLO: dict[str, Any] = {
     "name": "Hello",
     "channel": "email",
     "content": {
@@ -76,7 +76,7 @@ async def test_names_that_are_in_no_contact_are_found(cast: Cast) -> None:
     assert (finding["code"], "Did you mean" in finding["message"]) == ("field_unknown", False)
 
 
-WRONG: list[tuple[dict[str, Any], list[str]]] = [
+WRONG: list[tuple[dict[str, Any], list[str] | None]] = [
     ({}, ["/name", "/channel", "/content"]),
     ({**HELLO, "name": ""}, ["/name"]),
     ({**HELLO, "name": "two\nlines"}, ["/name"]),

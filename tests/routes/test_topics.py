@@ -204,9 +204,11 @@ async def test_content_on_a_channel_that_its_topic_is_not_on_is_not_saved(
     draft = {"name": "W", "trigger": {"source": "manual"}, "state": state}
     at = "/steps/0/cases/0"
     pointers = [f"{at}/when/path", f"{at}/steps/0/content/topicId"]
-    nodes = [{"id": "start", "type": "trigger"}, {"id": "send", "type": "send_message"}]
-    nodes[1]["data"] = {"channel": "sms", "content": content}
-    drawn = {"nodes": nodes, "edges": [{"id": "e", "source": "start", "target": "send"}]}
+    sends = {"id": "send", "type": "send_message", "data": {"channel": "sms", "content": content}}
+    drawn = {
+        "nodes": [{"id": "start", "type": "trigger"}, sends],
+        "edges": [{"id": "e", "source": "start", "target": "send"}],
+    }
     for path, body, wrong in (
         ("/workflows", {"steps": steps}, pointers),
         ("/automations", {"graph": drawn}, ["/graph/nodes/1/data/content/topicId"]),

@@ -102,8 +102,7 @@ async def test_two_who_send_the_same_id_at_once_record_one_event(
     cast: Cast, process: Process
 ) -> None:
     event = {**SEEN, "id": "order-1", "createContact": True}
-    other = {"match": {"email": "bob@x.test"}, "name": "seen", "id": "order-2"}
-    other["createContact"] = True
+    other = {**event, "match": {"email": "bob@x.test"}, "id": "order-2"}
     batches = [{"events": order} for order in ([event, other], [other, event])] * 2
     answers = await asyncio.gather(*(cast.ed.post("/events/batch", one) for one in batches))
     assert [one.status_code for one in answers] == [200] * 4

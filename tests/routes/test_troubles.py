@@ -20,9 +20,11 @@ async def test_in_health_there_are_none(cast: Cast) -> None:
 
 async def test_an_open_circuit_shows_until_it_closes(cast: Cast, process: Process) -> None:
     circuit = {"workspace_id": cast.vic.workspace_id, "channel": "email"}
-    trouble = {"provider": "smtp", "code": "provider_misconfigured", "is_probe": False}
     async with process.database.write() as db:
-        await circuit_breakers.record_failure(db, **circuit, **trouble)
+        await circuit_breakers.record_failure(
+            db, workspace_id=cast.vic.workspace_id, channel="email", provider="smtp",
+            code="provider_misconfigured", is_probe=False,
+        )  # fmt: skip
     assert await cast.vic.read("/troubles") == NONE
     async with process.database.write() as db:
         ask_at = await db.now() + timedelta(minutes=1)

@@ -365,9 +365,9 @@ async def test_who_asks_first_is_told_to_continue_or_not(
         assert (await connection.answer()).status == 100
         await connection.send(EVENT)
         assert (await connection.answer()).status == 202
-    for path, length, status in ((token, 10_000_000, 413), ("short", 10, 404)):
+    for path, size, status in ((token, 10_000_000, 413), ("short", 10, 404)):
         async with served.connection() as connection:
-            asked = head("POST", IN + path, expect, json, f"Content-Length: {length}")
+            asked = head("POST", IN + path, expect, json, f"Content-Length: {size}")
             await connection.send(asked)
             assert (await connection.answer()).status == status, path
 
@@ -476,8 +476,8 @@ async def test_the_hundred_and_twenty_first_event_in_a_minute_is_refused(
 
 async def exhausted(client: httpx2.AsyncClient, **headers: str) -> None:
     for _ in range(120):
-        assert (await send(client, "short", **headers)).status_code == 404
-    assert (await send(client, "short", **headers)).status_code == 429
+        assert (await send(client, "short", EVENT, **headers)).status_code == 404
+    assert (await send(client, "short", EVENT, **headers)).status_code == 429
 
 
 FORGERIES: list[list[tuple[str, str]]] = [

@@ -381,8 +381,7 @@ async def one_of_everything(who: Any, process: Process) -> None:
     async with process.database.write() as db:
         mine = {"workspace_id": who.workspace_id}
         [segment_id] = await segments.of_workspace(db, **mine)
-        whom = {"contact_ids": [contact_id], "segment_ids": [segment_id]}
-        await segment_members.touch(db, **mine, **whom)
+        await segment_members.touch(db, **mine, contact_ids=[contact_id], segment_ids=[segment_id])
         date = segment_members.Occasion(contact_id, segment_id, await db.now())
         await segment_members.remember(db, **mine, occasions=[date], since=date.at)
         missed = MissedOccasion("wfl_1", contact_id, "late", date.at, date.at)

@@ -19,6 +19,7 @@ from app.store import jobs, runs
 from app.vault.vault import VaultError
 from tests.cast import hook, settle
 from tests.listener import Asked, Listener, Respond, never, says
+from tests.present import present
 from tests.runs.test_runner import contact_of, later, read, steps_of
 from tests.servers import free_port
 
@@ -70,7 +71,7 @@ async def test_an_answer_enters_the_run_and_serves_what_follows(
         [claimed] = await process.claim("run", [], 10)
         await runner.move(process, claimed)
         run = await read(process, acme, run_id)
-        assert (run.status, run.waiting_for["kind"]) == ("WAITING", "http")
+        assert (run.status, present(run.waiting_for)["kind"]) == ("WAITING", "http")
         assert listener.connections == 0  # the intent is committed, and nobody was called yet
         async with process.database.read() as db:
             kept = await db.fetch_all("SELECT * FROM calls")
@@ -85,9 +86,9 @@ async def test_an_answer_enters_the_run_and_serves_what_follows(
     assert run.status == "COMPLETED"
     contact, _ = await contact_of(process, acme, run_id)
     assert contact.metadata == {"order": "x-7 1.10"}
-    step = await step_of(process, acme, run_id)
-    assert '"total":1.10,"n":123456789012345678901' in step.output
-    assert "canary" not in step.output + run.state
+    output = present((await step_of(process, acme, run_id)).output)
+    assert '"total":1.10,"n":123456789012345678901' in output
+    assert "canary" not in output + present(run.state)
     assert await left(process) == 0
 
 
@@ -112,7 +113,7 @@ async def test_a_body_is_json_when_it_is_and_else_text(
     async with Listener(respond) as listener:
         run_id = await started(open_process, acme, ask(listener))
         await settle(open_process)
-    output = orjson.loads((await step_of(open_process, acme, run_id)).output)
+    output = orjson.loads(present((await step_of(open_process, acme, run_id)).output))
     assert output["body"] == body
     assert output.get("truncated", False) is (len(body) == 64 * 1024)
 
@@ -124,7 +125,7 @@ async def test_the_network_inside_is_not_reached(process: Process, acme: str) ->
         assert listener.connections == 0
     run = await read(process, acme, run_id)
     assert (run.status, run.reason_code) == ("FAILED", Reason.HTTP_REFUSED)
-    assert "127.0.0.1" not in run.reason_detail
+    assert "127.0.0.1" not in present(run.reason_detail)
     assert await left(process) == 0
 
 
@@ -161,7 +162,7 @@ async def test_what_surely_did_not_arrive_is_tried_again(open_process: Process, 
         await later(process, "call", 60)
         await settle(process)
     assert (await read(process, acme, run_id)).status == "COMPLETED"
-    assert orjson.loads((await step_of(process, acme, run_id)).output)["tries"] == 2
+    assert orjson.loads(present((await step_of(process, acme, run_id)).output))["tries"] == 2
 
 
 async def test_a_server_that_asks_for_patience_gets_it(open_process: Process, acme: str) -> None:
@@ -187,8 +188,8 @@ async def test_a_call_whose_worker_dies_every_time_is_given_up(
         run_id = await started(
             process, acme, ask(listener, failed=[{"id": "sorry", "type": "exit"}])
         )
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         for _ in range(calling.TRIES):
             [claimed] = await process.claim("call", [], 10)
             assert await calling._begin(process, claimed) is not None  # and there it dies
@@ -207,8 +208,8 @@ async def test_a_call_that_breaks_its_worker_every_time_is_set_aside(
     process = open_process
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         async with process.database.write() as db:
             await db.execute("UPDATE calls SET sealed = :sealed", sealed=b"by another key")
         for _ in range(jobs.MAX_CLAIMS):
@@ -238,8 +239,8 @@ async def test_a_try_that_is_begun_again_under_one_claim_counts_once(
     process = open_process
     async with Listener() as listener:
         await started(process, acme, ask(listener))
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         [claimed] = await process.claim("call", [], 10)
         for _ in range(calling.TRIES + 1):
             assert await calling._begin(process, claimed) is not None
@@ -253,8 +254,8 @@ async def test_a_call_that_was_not_made_in_time_was_no_try(
     late = replace(process, settings=replace(process.settings, lease_seconds=0))
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         for _ in range(calling.TRIES + 1):
             [claimed] = await late.claim("call", [], 10)
             await calling.make(late, claimed)
@@ -280,7 +281,7 @@ async def test_a_caller_that_lost_its_lease_writes_nothing(
         run_id = await started(process, acme, ask(listener))
         await settle(process)
     assert len(listener.asked) == 2
-    output = orjson.loads((await step_of(process, acme, run_id)).output)
+    output = orjson.loads(present((await step_of(process, acme, run_id)).output))
     assert output["body"] == {"from": "the second"}
 
 
@@ -313,8 +314,8 @@ async def test_an_erased_contact_s_calls_are_not_made_or_not_heard(
 
     async with Listener(erase_first) as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         if when == "before":
             await erase()
         await settle(process)
@@ -338,8 +339,8 @@ async def test_calls_of_what_has_ended_are_not_made(
     process = open_process
     async with Listener() as listener:
         await started(process, acme, ask(listener))
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         async with process.database.write() as db:
             await db.execute(ended)
         await settle(process)
@@ -353,8 +354,8 @@ async def test_an_answer_that_comes_for_an_archived_run_is_forgotten(
     process = open_process
     async with Listener() as listener:
         run_id = await started(process, acme, ask(listener))
-        [run] = await process.claim("run", [], 10)
-        await runner.move(process, run)
+        [moving] = await process.claim("run", [], 10)
+        await runner.move(process, moving)
         [claimed] = await process.claim("call", [], 10)
         await calling.make(process, claimed)
         async with process.database.write() as db:

@@ -21,6 +21,7 @@ from app.store import contacts, messages, runs
 from app.store.contacts import Contact
 from app.store.jobs import Kind
 from tests.cast import SEND_HELLO, hook, settle
+from tests.present import present
 
 EVENT = {"email": "ada@example.com", "word": "tea", "total": 1.10}
 
@@ -131,7 +132,7 @@ async def test_a_branch_keeps_the_operands_of_its_decision(process: Process, acm
     assert tags == ["poor"]
     [branch, _] = await steps_of(process, acme, run_id)
     assert branch.port == "else"
-    assert "1.1" in branch.output
+    assert "1.1" in present(branch.output)
 
 
 async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
@@ -146,7 +147,7 @@ async def test_a_change_that_no_contact_may_have_is_told_and_the_run_goes_on(
     await settle(process)
     [bad, _] = await steps_of(process, acme, run_id)
     assert bad.reason_code == Reason.CHANGE_REFUSED
-    assert "phone" in bad.reason_detail
+    assert "phone" in present(bad.reason_detail)
     _, tags = await contact_of(process, acme, run_id)
     assert tags == ["went-on"]
 
@@ -183,7 +184,7 @@ async def test_a_wait_ends_when_its_time_has_come_and_never_before(
     await settle(process)
     run = await read(process, acme, run_id)
     assert run.status == "WAITING"
-    assert run.waiting_for["kind"] == "time"
+    assert present(run.waiting_for)["kind"] == "time"
     await later(process, "run", 3_590)
     await settle(process)
     assert (await read(process, acme, run_id)).status == "WAITING"
@@ -200,12 +201,12 @@ async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, ac
     await runner.move(process, claimed)
     run = await read(process, acme, run_id)
     assert run.status == "WAITING"
-    assert run.waiting_for["kind"] == "delivery"
+    assert present(run.waiting_for)["kind"] == "delivery"
     assert await process.claim("run", [], 10) == []  # nothing to do until it is known
     await settle(process)
     assert (await read(process, acme, run_id)).status == "COMPLETED"
     [hello] = await steps_of(process, acme, run_id)
-    assert orjson.loads(hello.output)["status"] == "SENT"
+    assert orjson.loads(present(hello.output))["status"] == "SENT"
 
 
 async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(
@@ -238,7 +239,9 @@ async def test_a_message_of_an_erased_contact_is_not_sent(process: Process, acme
         await erasing.erase(db, WorkspaceContext(acme, None, process.vault), run.contact_id)
     await settle(process)
     async with process.database.read() as db:
-        message = await messages.by_id(db, workspace_id=acme, id=run.waiting_for["messageId"])
+        message = await messages.by_id(
+            db, workspace_id=acme, id=present(run.waiting_for)["messageId"]
+        )
         assert await db.fetch_value("SELECT count(*) FROM captured_messages") == 0
     assert message is not None
     assert (message.status, message.reason_code) == ("SUPPRESSED", Reason.CONTACT_ERASED)

@@ -10,13 +10,14 @@ import orjson
 
 from app.audience import audience, erasing, reactions
 from app.audience.reactions import WorkspaceContext
-from app.database.db import Row
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import pending_events, runner
 from app.store import contacts, runs
+from app.store.jobs import Job
 from tests.cast import settle
+from tests.present import present
 from tests.runs.test_runner import contact_of, later, read, started, steps_of
 
 PAID = {
@@ -72,7 +73,7 @@ async def pass_by(process: Process, run: runs.WholeRun, **time: float) -> None:
         row = await db.fetch_one("SELECT wake_at FROM jobs WHERE id = :id", id=run.id)
         assert row is not None
         until = row["wake_at"] - timedelta(**time)
-        waiting_for = {**run.waiting_for, "until": document.text(until)}
+        waiting_for = {**present(run.waiting_for), "until": document.text(until)}
         await db.execute("UPDATE jobs SET wake_at = :until WHERE id = :id", id=run.id, until=until)
         await db.execute(
             "UPDATE runs SET waiting_for = :waiting_for WHERE id = :id",
@@ -81,7 +82,7 @@ async def pass_by(process: Process, run: runs.WholeRun, **time: float) -> None:
         )
 
 
-async def end(process: Process, acme: str, run: runs.WholeRun) -> tuple[list[str], Row]:
+async def end(process: Process, acme: str, run: runs.WholeRun) -> tuple[list[str], runs.RunStep]:
     """The tags that it left, and the record of the wait."""
     await settle(process)
     row = await read(process, acme, run.id)
@@ -97,8 +98,9 @@ async def left(process: Process) -> int:
 
 async def test_a_run_tells_what_it_waits_for_and_until_when(process: Process, acme: str) -> None:
     run = await waiting(process, acme)
-    until = run.waiting_for.pop("until")
-    assert run.waiting_for == {"kind": "event", "events": ["order_paid"], "contact": True}
+    waits = dict(present(run.waiting_for))
+    until = waits.pop("until")
+    assert waits == {"kind": "event", "events": ["order_paid"], "contact": True}
     assert until.endswith("Z")
 
 
@@ -118,7 +120,7 @@ async def test_what_fits_ends_the_wait_and_what_does_not_leaves_it(
     tags, step = await end(process, acme, run)
     assert tags == ["lead", "paid-100.5"]
     assert (step.port, step.reason_code) == ("paid", None)
-    assert orjson.loads(step.output)["operands"][0]["found"] == 100.5
+    assert orjson.loads(present(step.output))["operands"][0]["found"] == 100.5
 
 
 async def test_a_change_of_the_contact_ends_the_wait(process: Process, acme: str) -> None:
@@ -150,7 +152,7 @@ async def test_what_happened_before_the_run_came_here_does_not_count(
     await tell(process, acme, run, total=500)
     await later(process, "run", 3_600)
     await settle(process)
-    assert (await read(process, acme, run_id)).waiting_for["kind"] == "event"
+    assert present((await read(process, acme, run_id)).waiting_for)["kind"] == "event"
     await tell(process, acme, run, total=600)
     await settle(process)
     assert (await contact_of(process, acme, run_id))[1] == ["paid-600"]
@@ -183,7 +185,7 @@ async def test_what_came_in_time_wins_however_late_a_worker_looks(
         # It is long past the deadline, and the event came just before it.
         past = await db.now() - timedelta(hours=1)
         await db.execute("UPDATE run_signals SET at = :at", at=past - timedelta(seconds=1))
-        late = {**run.waiting_for, "until": document.text(past)}
+        late = {**present(run.waiting_for), "until": document.text(past)}
         await db.execute("UPDATE runs SET waiting_for = :late", late=late)
         await db.execute("UPDATE jobs SET wake_at = :now")
     tags, step = await end(process, acme, run)
@@ -197,7 +199,7 @@ async def test_what_came_too_late_does_not_win_although_nobody_had_looked(
     await tell(process, acme, run, total=150)
     async with process.database.write() as db:
         past = document.text(await db.now() - timedelta(hours=1))
-        late = {**run.waiting_for, "until": past}
+        late = {**present(run.waiting_for), "until": past}
         await db.execute("UPDATE runs SET waiting_for = :late", late=late)
         await db.execute("UPDATE jobs SET wake_at = :now")
     tags, step = await end(process, acme, run)
@@ -233,11 +235,11 @@ async def test_an_event_that_comes_while_the_run_enters_the_wait_is_not_lost(
         [claimed] = await process.claim("run", [], 10)
         done = asyncio.Event()
 
-        async def enter(claimed: Row = claimed, done: asyncio.Event = done) -> None:
+        async def enter(claimed: Job = claimed, done: asyncio.Event = done) -> None:
             await runner.move(process, claimed)
             done.set()
 
-        async def keep_telling(run: Row = run, done: asyncio.Event = done) -> None:
+        async def keep_telling(run: runs.WholeRun = run, done: asyncio.Event = done) -> None:
             """At least one is told after the run has come to wait."""
             last = False
             while not last:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from app.runtime import outages
 from app.runtime.outages import Outage
 from tests.conftest import Records
 
@@ -13,7 +12,7 @@ from tests.conftest import Records
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Its only item is the time."""
     clock = [1_000.0]
-    monkeypatch.setattr(outages.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("app.runtime.outages.time.monotonic", lambda: clock[0])
     return clock
 
 

@@ -162,7 +162,9 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id", "id contact_id", "id contact_id"],
     ),
     "an activity": (
-        lambda db: activity.page(db, **ACME, contact_id="con_10003", before=None, limit=50),
+        lambda db: activity.page(
+            db, workspace_id="ws_acme", contact_id="con_10003", before=None, limit=50
+        ),
         ["workspace_id contact_id id"],
     ),
     "an activity's attempts": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -75,9 +76,9 @@ async def test_an_address_that_is_taken_makes_no_second_contact(
     other = await contact(database, acme, email_key="grace@example.com")
     async with database.write() as db:
         taken = columns(**address)
-        again = {"id": new_id("con"), "columns": taken}
-        assert await contacts.insert(db, workspace_id=acme, **again) is None
-        assert await contacts.insert(db, workspace_id=rival, **again) is not None
+        again = partial(contacts.insert, db, id=new_id("con"), columns=taken)
+        assert await again(workspace_id=acme) is None
+        assert await again(workspace_id=rival) is not None
         with pytest.raises(Duplicate):
             async with db.savepoint():
                 await contacts.update(db, workspace_id=acme, id=other.id, columns=taken)
@@ -162,7 +163,7 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database) -> None:
     hour = timedelta(hours=1)
     born = ada.created_at
     both = [grace.id, ada.id]
-    expected = [
+    expected: list[tuple[dict[str, Any], list[str]]] = [
         ({}, both),
         ({"email_key": "ada@example.com"}, [ada.id]),
         ({"phone": "+14155550132"}, [ada.id]),

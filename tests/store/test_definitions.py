@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ async def test_a_page_shows_one_shape_narrowed_by_each_filter(database: Database
     graph = await definition(database, acme, "graph", name="Old")
     await definition(database, await workspace(database), name="Old")
     both = [new.id, old.id]
-    expected = [
+    expected: list[tuple[dict[str, Any], list[str]]] = [
         ({}, both),
         ({"state": "PAUSED"}, [new.id]),
         ({"name": "Old"}, [old.id]),
@@ -151,11 +152,11 @@ async def test_a_version_is_pinned_once(database: Database) -> None:
     made = await definition(database, acme)
     async with database.write() as db:
         version = {"workspace_id": acme, "definition_id": made.id}
-        what = {"trigger_config": WEBHOOK, "body": '["second"]'}
-        await definitions.pin(db, **version, version=2, **what)
+        pin = partial(definitions.pin, db, workspace_id=acme, definition_id=made.id, version=2)
+        await pin(trigger_config=WEBHOOK, body='["second"]')
         with pytest.raises(Duplicate):
             async with db.savepoint():
-                await definitions.pin(db, **version, version=2, **what)
+                await pin(trigger_config=WEBHOOK, body='["second"]')
         bodies = [
             (await definitions.pinned(db, **version, version=number)).body for number in (1, 2)
         ]

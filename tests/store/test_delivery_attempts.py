@@ -43,7 +43,7 @@ async def test_an_attempt_is_read_back_as_it_was_recorded(database: Database) ->
     [made] = await attempts(database, acme)
     async with database.write() as db:
         now = await db.now()
-        recorded = {
+        recorded: dict[str, Any] = {
             "status": "SENT",
             "provider": "smtp",
             "account": "a hash",
@@ -82,7 +82,7 @@ async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database)
     assert ids[0] == resent
     await set_columns(database, "delivery_attempts", ids[1], status="SENT")
     born = rows[1].created_at
-    expected = [
+    expected: list[tuple[dict[str, Any], list[str]]] = [
         ({"message_id": old}, [ids[0], ids[2]]),
         ({"message_id": old, "status": "SENT"}, []),
         ({"status": "SENT"}, [ids[1]]),
@@ -98,6 +98,7 @@ async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database)
             ids[2],
             ids[0],
         ]
-        page = {"workspace_id": acme, "filters": {}, "limit": 1}
-        [second] = await delivery_attempts.page(db, **page, before=ids[0])
+        [second] = await delivery_attempts.page(
+            db, workspace_id=acme, filters={}, before=ids[0], limit=1
+        )
     assert second.id == ids[1]

@@ -85,7 +85,7 @@ async def test_a_customer_leads_to_the_workspace_until_another_provider_has_it(
     async def payer(provider: str, customer_id: str) -> str | None:
         async with database.read() as db:
             row = await paid_plans.by_customer(db, provider=provider, customer_id=customer_id)
-        return row and str(row.workspace_id)
+        return None if row is None else row.workspace_id
 
     await begin(acme, "stripe", "cus_1")
     await begin(acme, "stripe", "cus_2")  # who comes second keeps the first one's

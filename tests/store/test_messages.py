@@ -42,10 +42,12 @@ async def intend(database: Database, job: Job) -> None:
 
 
 async def settle(database: Database, job: Job, status: str, **changes: Any) -> None:
-    nothing = dict.fromkeys(("reason_code", "reason_detail", "wake_at"))
+    outcome: dict[str, Any] = dict.fromkeys(("reason_code", "reason_detail", "wake_at"))
     async with database.write() as db:
         assert await jobs.lock(db, [job])
-        await messages.settle(db, **key_of(job), status=status, **{**nothing, **changes})
+        await messages.settle(
+            db, workspace_id=job.workspace_id, id=job.id, status=status, **(outcome | changes)
+        )
 
 
 async def status_of(database: Database, id: str) -> str:

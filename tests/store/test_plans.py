@@ -382,7 +382,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
     await database.disconnect()
 
 
-class RecordingHandle:
+class RecordingHandle(Handle):
     """A handle that keeps what a store function sends."""
 
     def __init__(self, db: Handle) -> None:
@@ -393,9 +393,11 @@ class RecordingHandle:
         self.sent.append((sql, values))
         return await self._db.fetch_all(sql, **values)
 
-    async def fetch_each(self, sql: str, each: Sequence[Mapping[str, Any]]) -> list[list[Row]]:
+    async def fetch_each(
+        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
+    ) -> list[list[Row]]:
         self.sent += [(sql, dict(values)) for values in each]
-        return await self._db.fetch_each(sql, each)
+        return await self._db.fetch_each(sql, each, held=held)
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self.sent += [(sql, dict(values)) for values in rows]
@@ -414,17 +416,6 @@ class RecordingHandle:
 
     async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
         return await self._db.use(work)
-
-    change_held = Handle.change_held
-    fetch_one = Handle.fetch_one
-    fetch_all_as = Handle.fetch_all_as
-    fetch_one_as = Handle.fetch_one_as
-    fetch_value = Handle.fetch_value
-    fetch_values = Handle.fetch_values
-    fetch_tuples = Handle.fetch_tuples
-    returning = Handle.returning
-    returning_as = Handle.returning_as
-    execute = Handle.execute
 
 
 Query: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -656,7 +647,9 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id definition_id"],
     ),
     "what is known of a definition: its oldest request": (
-        lambda db: explaining.requests_known_since(db, **ACME, definition_id="wfl_10050"),
+        lambda db: explaining.requests_known_since(
+            db, workspace_id="ws_acme", definition_id="wfl_10050"
+        ),
         ["workspace_id definition_id"],
     ),
     "what is known of a contact: events": (
@@ -927,7 +920,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "what became of a message": (
         lambda db: messages.settle(
             db,
-            **ACME,
+            workspace_id="ws_acme",
             id="msg_10050",
             status="SENT",
             reason_code=None,
@@ -1172,7 +1165,7 @@ OVER_ALL = [
 @pytest.mark.parametrize(("page", "status", "before"), OVER_ALL)
 async def test_a_page_of_all_workspaces_is_read_in_the_order_of_an_index(
     filled: Database,
-    page: Callable[..., Awaitable[list[Row]]],
+    page: Callable[..., Awaitable[Sequence[object]]],
     status: str | None,
     before: str,
     later: bool,
@@ -1193,7 +1186,7 @@ RECIPIENTS = partial(broadcast_recipients.page, broadcast_id="bro_10001")
 REQUESTS = partial(webhook_requests.page, definition_id="wfl_10050")
 
 # For each list its page, and for each filter a value and the column that an index narrows it by.
-PAGES: list[tuple[Callable[..., Awaitable[list[Row]]], str, Any, str]] = [
+PAGES: list[tuple[Callable[..., Awaitable[Sequence[object]]], str, Any, str]] = [
     (broadcasts.page, "", None, ""),
     (broadcasts.page, "state", "SENT", "state"),
     (RECIPIENTS, "", None, "broadcast_id"),
@@ -1274,7 +1267,11 @@ FEW = (
 
 @pytest.mark.parametrize(("page", "name", "value", "column"), PAGES)
 async def test_a_page_is_read_in_the_order_of_an_index(
-    filled: Database, page: Callable[..., Awaitable[list[Row]]], name: str, value: Any, column: str
+    filled: Database,
+    page: Callable[..., Awaitable[Sequence[object]]],
+    name: str,
+    value: Any,
+    column: str,
 ) -> None:
     filters = {name: value} if name else {}
     [plan] = await plans_of(
@@ -1299,7 +1296,7 @@ async def test_a_page_is_read_in_the_order_of_an_index(
     ],
 )
 async def test_a_later_page_begins_where_the_one_before_ended(
-    filled: Database, page: Callable[..., Awaitable[list[Row]]], kind: str
+    filled: Database, page: Callable[..., Awaitable[Sequence[object]]], kind: str
 ) -> None:
     [plan] = await plans_of(
         filled, lambda db: page(db, **ACME, filters={}, before=f"{kind}_10500", limit=50)

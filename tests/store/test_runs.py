@@ -31,11 +31,12 @@ async def read(database: Database, acme: str, id: str) -> runs.WholeRun:
 async def save(
     database: Database, job: Job, status: str, wake_at: datetime | None = None, **changes: Any
 ) -> None:
-    nothing = dict.fromkeys(("state", "waiting_for", "reason_code", "reason_detail", "finished_at"))
-    whose = {"workspace_id": job.workspace_id, "id": job.id}
+    nothing = ("state", "waiting_for", "reason_code", "reason_detail", "finished_at")
+    columns: dict[str, Any] = dict.fromkeys(nothing)
+    whose: dict[str, Any] = {"workspace_id": job.workspace_id, "id": job.id}
     async with database.write() as db:
         assert await jobs.lock(db, [job])
-        await runs.save(db, **whose, status=status, **{**nothing, **changes})
+        await runs.save(db, **whose, status=status, **(columns | changes))
         await jobs.rest(db, "run", **whose, wake_at=wake_at)
 
 
@@ -64,15 +65,15 @@ async def test_no_run_begins_when_its_definition_is_not_active(
     acme, rival = await workspace(database), await workspace(database)
     workflow = await definition(database, acme, state=state)
     active = await definition(database, acme)
-    new = {"id": new_id("run"), "contact_id": "con_1", "body": b"{}"}
+    id = new_id("run")
     async with database.write() as db:
-        insert = runs.insert
-        assert not await insert(db, workspace_id=acme, definition_id=workflow.id, **new)
-        assert not await insert(db, workspace_id=rival, definition_id=active.id, **new)
-        assert await insert(db, workspace_id=acme, definition_id=active.id, **new)
-        assert not await insert(db, workspace_id=acme, definition_id=active.id, **new)
-        wanted = [(acme, new["id"]), (rival, new["id"]), (acme, "run_unknown")]
-        assert await runs.contacts_of(db, wanted) == {new["id"]: "con_1"}
+        insert = partial(runs.insert, db, id=id, contact_id="con_1", body=b"{}")
+        assert not await insert(workspace_id=acme, definition_id=workflow.id)
+        assert not await insert(workspace_id=rival, definition_id=active.id)
+        assert await insert(workspace_id=acme, definition_id=active.id)
+        assert not await insert(workspace_id=acme, definition_id=active.id)
+        wanted = [(acme, id), (rival, id), (acme, "run_unknown")]
+        assert await runs.contacts_of(db, wanted) == {id: "con_1"}
 
 
 # --- a claim's writes -----------------------------------------------------------------------------
@@ -178,9 +179,10 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
         await run(database, rival, theirs.id, "con_7"),
     ]
     async with database.write() as db:
-        cancel = partial(runs.cancel_some, db, workspace_id=acme, reason_code="because", limit=1)
-        assert await cancel(**{whose: mine[whose]}) == 1
-        assert await cancel(**{whose: mine[whose]}) == 0
+        because: dict[str, Any] = {"reason_code": "because", whose: mine[whose]}
+        cancel = partial(runs.cancel_some, db, workspace_id=acme, limit=1, **because)
+        assert await cancel() == 1
+        assert await cancel() == 0
     async with database.write() as db:
         assert await jobs.lock(db, [row]) == set()
     cancelled = await read(database, acme, running)
@@ -247,7 +249,7 @@ async def test_a_page_is_narrowed_by_each_filter(database: Database) -> None:
     await run(database, rival, (await definition(database, rival)).id)
     await set_columns(database, "runs", new, status="FAILED")
     born = (await read(database, acme, old)).created_at
-    expected = [
+    expected: list[tuple[dict[str, Any], list[str]]] = [
         ({}, [new, old]),
         ({"workflow_id": workflow.id}, [old]),
         ({"workflow_id": automation.id}, []),

@@ -152,7 +152,7 @@ properties = st.dictionaries(
     max_size=2,
 )
 ago = st.sampled_from(["PT0S", "PT30M", "PT1H", "P29D", "P30D", "P31D"])
-people = st.fixed_dictionaries(
+people: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "columns": st.fixed_dictionaries(
             {},

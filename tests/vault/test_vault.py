@@ -176,5 +176,6 @@ def test_each_entry_of_secret_key_has_a_jwt_key_in_the_same_order() -> None:
 def test_a_key_id_tells_nothing_of_the_key() -> None:
     key = Vault([OLD]).jwt_keys.keys[0]
     assert key.kid is not None
+    assert isinstance(key.raw_value, bytes)
     assert bytes.fromhex(key.kid) not in key.raw_value
     assert OLD.encode() not in key.raw_value

@@ -162,7 +162,9 @@ TIMES = {  # of the resource, and by which a list is filtered
 @pytest.mark.parametrize("path", lists())
 def test_every_list_comes_in_pages_and_is_filtered_by_the_times_that_it_shows(path: str) -> None:
     listed = lists()[path]
-    [shown] = get_args(listed.gives[200].model_fields["data"].annotation)
+    page = listed.gives[200]
+    assert isinstance(page, type)
+    [shown] = get_args(page.model_fields["data"].annotation)
     assert listed.query is not None
     assert issubclass(listed.query, Pages)
     wanted = set().union(*(TIMES.get(name, set()) for name in shown.model_fields))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -627,7 +627,7 @@ async def test_a_table_in_which_an_endpoint_cannot_be_reached_is_refused(
     ],
 )
 def test_reading_is_what_get_does_and_the_others_write(
-    make: Callable[..., Endpoint], method: str, tx: str
+    make: Callable[..., Endpoint], method: str, tx: Literal["read", "write"]
 ) -> None:
     assert make("/a", endless, can=PUBLIC) == Endpoint(method, "/a", endless, PUBLIC, tx)
 

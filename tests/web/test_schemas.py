@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import jsonschema_rs
 import pytest
@@ -119,7 +119,7 @@ def test_the_sources_of_a_trigger_are_those_that_are_described() -> None:
         one for one in [WritableTrigger.model_fields["source"].annotation] if one is not None
     ]
     assert get_args(source) == (*triggers.SOURCES,)
-    assert source == Literal[tuple(triggers.SOURCES)]
+    assert get_origin(source) is Literal
     aliases = {field.alias for field in WritableTrigger.model_fields.values()}
     assert aliases == triggers.MEMBERS.keys()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
+from typing import cast
 
 import httpx2
 import pytest
@@ -276,7 +277,7 @@ async def test_a_client_that_stops_reading_and_leaves_ends_it_too(connection: Co
     Endless.closed.clear()
     await connection.send(head("GET", "/endless"))
     await begun(connection)
-    connection.writer.transport.pause_reading()
+    cast(asyncio.ReadTransport, connection.writer.transport).pause_reading()
     await asyncio.sleep(0.5)  # until the server can write no more
     assert not Endless.closed.is_set()
     connection.writer.transport.abort()

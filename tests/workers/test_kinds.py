@@ -63,7 +63,8 @@ async def test_a_further_kind_is_found_everywhere(
     done.clear()
     async with process.database.write() as db:
         await jobs.wake(db, FURTHER, workspace_id="ws_1", ids=["tpl_1"])
-    await work_on(pools, FURTHER, [["ws_1", "tpl_1"]])
+    given = {str(kind): pool for kind, pool in pools.items()}
+    await work_on(given, FURTHER, [["ws_1", "tpl_1"]])
     await asyncio.wait_for(done.wait(), 10)
     await asyncio.gather(*(pool.close(10) for pool in pools.values()))
 

@@ -19,7 +19,9 @@ from app.main import open_process
 from app.process import Process
 from app.runtime import tasks
 from app.store import runs
+from app.store.jobs import Kind
 from tests.cast import hook, workspace
+from tests.present import present
 from tests.proxy import proxy_before
 from tests.runs.test_runner import later
 from tests.servers import PostgresServer, free_port
@@ -63,7 +65,7 @@ async def completed(process: Process, acme: str, run_id: str) -> runs.WholeRun:
     return await run_of(process, acme, run_id)
 
 
-async def closed(pools: Mapping[str, WorkerPool]) -> None:
+async def closed(pools: Mapping[Kind, WorkerPool]) -> None:
     await asyncio.gather(*(pool.close(SECONDS) for pool in pools.values()))
 
 
@@ -100,10 +102,10 @@ async def test_it_sleeps_no_longer_than_until_the_next_row_is_due(
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_what_has_just_become_due_is_hinted_at(process: Process, acme: str) -> None:
     await start(process, acme, TAG)
-    await process.queue.redis.delete(NAME)
+    await present(process.queue.redis).delete(NAME)
     pools = pools_of(process)
     await loop.beat(process, pools)
-    await until(lambda: process.queue.redis.zcard(NAME))
+    await until(lambda: present(process.queue.redis).zcard(NAME))
     await closed(pools)
     async with process.database.read() as db:  # nobody took it here: whoever listens will
         assert await db.fetch_value("SELECT claims FROM jobs") == 0
@@ -145,7 +147,7 @@ async def test_a_wait_ends_within_a_second_of_its_time_and_never_before(
     await working
     async with process.database.read() as db:
         [wait, _] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
-    late = (row.finished_at - wait.started_at).total_seconds() - 1
+    late = (present(row.finished_at) - wait.started_at).total_seconds() - 1
     print(f"\nthe wait ended {late * 1000:.0f} ms after its time")
     assert 0 <= late < 1
 

@@ -21,6 +21,7 @@ from app.runtime import tasks
 from tests import servers
 from tests.cast import SEND_HELLO, workspace
 from tests.messages.test_delivery import with_provider
+from tests.present import present
 from tests.servers import RedisServer
 from tests.workers.test_loop import SECONDS, TAG, closed, completed, start, until
 from workers import kinds, main
@@ -68,12 +69,10 @@ async def test_it_finishes_what_is_in_hand_when_it_is_told_to_stop(
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_an_idle_worker_asks_redis_about_once_a_second(process: Process) -> None:
-    assert process.queue.redis is not None
+    redis = present(process.queue.redis)
 
     async def commands() -> int:
-        return int(
-            (await process.queue.redis.info("commandstats"))["cmdstat_zrangebyscore"]["calls"]
-        )
+        return int((await redis.info("commandstats"))["cmdstat_zrangebyscore"]["calls"])
 
     async with working(process):
         await asyncio.sleep(1)
@@ -118,7 +117,7 @@ async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_pa
         "shape": b'{"t":null,"f":"advance","a":[7],"k":{},"et":1}',
         "none": b'{"t":null,"f":"advance","a":[],"k":{},"et":1}',
     }
-    redis = process.queue.redis
+    redis = present(process.queue.redis)
     for name, job in rubbish.items():
         await redis.set(f"arq:job:{name}", job)
         await redis.zadd(NAME, {name: time.time() * 1000 - 1})
@@ -137,11 +136,11 @@ async def test_rubbish_in_redis_does_no_harm(process: Process, acme: str, tmp_pa
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # the one with Redis
 async def test_hints_from_while_nobody_listened_are_thrown_away(process: Process) -> None:
     old = (time.time() - 120) * 1000
-    redis = process.queue.redis
+    redis = present(process.queue.redis)
     await redis.zadd(NAME, {f"job_{n}": old for n in range(20_000)})
 
     async def cleared() -> bool:
-        return await redis.zcount(NAME, 0, old) == 0
+        return int(await redis.zcount(NAME, 0, old)) == 0
 
     async with working(process):
         began = time.monotonic()
@@ -150,7 +149,7 @@ async def test_hints_from_while_nobody_listened_are_thrown_away(process: Process
 
 
 async def emptied(process: Process) -> bool:
-    return await process.queue.redis.zcard(NAME) == 0
+    return int(await present(process.queue.redis).zcard(NAME)) == 0
 
 
 class working:  # noqa: N801 - used like a function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -43,16 +44,16 @@ async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, 
         template_id=None,
         content={"subject": "Hello", "html": "<p>Hi</p>"},
     )
-    settings = {"name": "Acme", "timezone": "UTC", "country": None}
+    paused = partial(workspaces.update, id=acme, name="Acme", timezone="UTC", country=None)
     async with process.database.write() as db:
-        await workspaces.update(db, id=acme, **settings, sending_paused=True)
+        await paused(db, sending_paused=True)
         await create.create(process, db, order)
     await settle(process)
     await maintenance.sweep(process)
     await settle(process)
     assert await sent(process) == 0
     async with process.database.write() as db:
-        await workspaces.update(db, id=acme, **settings, sending_paused=False)
+        await paused(db, sending_paused=False)
     await settle(process)
     assert await sent(process) == 0
     await maintenance.sweep(process)

@@ -30,7 +30,10 @@ def graph(nodes: list[Any], *edges: Any) -> dict[str, Any]:
 
 def long(count: int) -> dict[str, Any]:
     """Branches of two or three arms, one after the other, that join again."""
-    nodes, edges, loose, number = [], [], [("t", None)], 0
+    nodes: list[dict[str, Any]] = []
+    edges: list[tuple[str, str, str | None]] = []
+    loose: list[tuple[str, str | None]] = [("t", None)]
+    number = 0
     while len(nodes) < count:
         number += 1
         fork = f"decide-{number}"
@@ -38,7 +41,8 @@ def long(count: int) -> dict[str, Any]:
         edges += [(source, fork, port) for source, port in loose]
         loose = []
         for arm in range(2 + number % 2):
-            last, port = fork, f"case{arm + 1}"
+            last = fork
+            port: str | None = f"case{arm + 1}"
             for step in range((arm + number) % 3):
                 name = f"step-{number}-{arm}-{step}"
                 nodes.append(node(name, "wait" if step else "send_message", duration="PT1H"))

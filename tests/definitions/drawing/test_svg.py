@@ -168,7 +168,7 @@ def test_no_crossing_that_a_person_would_avoid() -> None:
 
 def test_ports_are_written_on_their_links_but_the_plain_way_on() -> None:
     signs = [
-        text.text
+        text.text or ""
         for text in picture("graph", LEADS).iter(f"{SVG}text")
         if text.attrib["class"] == "port"
     ]
@@ -256,7 +256,9 @@ def test_no_label_of_what_people_write_is_cut() -> None:
         definition = document.parse(file.read_bytes())["definition"]
         shape = "graph" if "graph" in definition else "steps"
         root = picture(shape, definition[shape])
-        labels += [text.text for text in root.iter(f"{SVG}text") if text.attrib["class"] == "port"]
+        labels += [
+            text.text or "" for text in root.iter(f"{SVG}text") if text.attrib["class"] == "port"
+        ]
     assert len(labels) > 40
     assert [label for label in labels if label.endswith("…")] == []
     assert {"plain: 50 %", "large: employees ≥ 200", "confirmed"} <= set(labels)
