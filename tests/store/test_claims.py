@@ -312,7 +312,7 @@ def test_what_takes_long_is_done_more_seldom(
     monkeypatch: pytest.MonkeyPatch, took: float, pause: float
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(claims.time, "monotonic", lambda: now)
+    monkeypatch.setattr("app.store.claims.time.monotonic", lambda: now)
     pace = Pace()
     assert pace.begin(0.05, 5.0)
     now = took
