@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -124,6 +125,10 @@ def outcome(service: Service, message_id: str) -> tuple[str, str | None]:
     return message["status"], message["reason"] and message["reason"]["code"]
 
 
+def is_held(service: Service, id: str) -> bool:
+    return outcome(service, id) == ("QUEUED", "quiet_hours")
+
+
 def written(moment: datetime) -> str:
     """As a British page has it, in Berlin."""
     local = moment.astimezone(BERLIN)
@@ -150,7 +155,7 @@ def test_the_console_says_until_when_a_message_waits_and_one_click_of_that_night
     clocked.move(service, change.evening + timedelta(hours=2))
     hers, his = wrote(service, ada), wrote(service, bob)
     for id in (hers, his):
-        service.until(lambda id=id: outcome(service, id) == ("QUEUED", "quiet_hours"))
+        service.until(partial(is_held, service, id))
         until = datetime.fromisoformat(service.read(f"/messages/{id}")["until"])
         assert change.ends <= until < change.ends + SPREAD
         opened(page, service, f"/messages/{id}")
