@@ -312,6 +312,33 @@ async def test_runs_and_messages_of_a_contact_move_it(process: Process, acme: st
     assert [count for _, count in (await here.kept()).values()] == [1, 0, 1]
 
 
+async def test_of_two_changes_at_once_the_second_sees_the_first(
+    process: Process, acme: str
+) -> None:
+    """Neither would find the contact in the segment by its own half."""
+    here = await world(process, acme, 1)
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    most = {"path": "contact.metadata.plan", "op": "eq", "value": "max"}
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"all": [vip, most]})
+    await settle(process)
+    [id] = here.people
+
+    async def tagged() -> None:
+        async with process.database.write() as db:
+            await audience.add_tags(db, here.context, id, ["vip"])
+
+    async with process.database.write() as db:
+        row = await contacts.locked(db, workspace_id=acme, id=id)
+        assert row is not None
+        await audience.change(db, here.context, row, {"metadata": {"plan": "max"}})
+        second = asyncio.create_task(tagged())
+        await lock_waiters(process, 1)
+    await second
+    assert [*(await here.kept()).values()] == [({id}, 1)]
+
+
 async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, acme: str) -> None:
     here = await world(process, acme, 1)
     young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}

@@ -151,3 +151,43 @@ async def test_in_quiet_hours_a_message_is_made_when_they_end(cast: Cast, proces
     assert found[sleeps]["status"] == "PENDING"
     due_at = datetime.fromisoformat(found[sleeps]["dueAt"])
     assert timedelta(hours=1, minutes=58) <= due_at - now <= timedelta(hours=2, minutes=16)
+
+
+BARRED = ("erased", "no_address", "suppressed", "unsubscribed", "no_consent", "capped")
+
+
+async def test_of_several_reasons_the_first_in_their_order_is_named(
+    cast: Cast, process: Process
+) -> None:
+    """Each of them has the reasons that come after its own."""
+    gone = await person(cast, "erased")
+    assert (await cast.ed.delete(f"/contacts/{gone}")).status_code == 204
+    ids = {reason: await person(cast, reason) for reason in BARRED}
+    await begun(cast, process)  # by which the others have got enough
+    await worked(process)
+    assert (await sent_to(cast)).keys() == {f"{reason}@x.test" for reason in BARRED[1:]}
+    cap = {"frequencyCap": {"limit": 1, "window": "P7D"}}
+    assert (await cast.adam.patch("/settings/workspace", cap)).status_code == 200
+    for reason in BARRED[:4]:
+        out = {"subscriptions": {"email": "unsubscribed"}}
+        assert (await cast.ed.patch(f"/contacts/{ids[reason]}", out)).status_code == 200
+    for reason in BARRED[:3]:
+        listed = {"channel": "email", "address": f"{reason}@x.test"}
+        await cast.adam.made("/suppressions", listed)
+    away = {"email": None, "phone": "+4915112345678"}
+    assert (await cast.ed.patch(f"/contacts/{ids['no_address']}", away)).status_code == 200
+    topic = await cast.ed.made("/topics", {"name": "Offers", "channels": ["email"]})
+    yes = {"channel": "email", "state": "subscribed", "source": "form"}
+    answers = f"/contacts/{ids['capped']}/topics/{topic['id']}"
+    assert (await cast.ed.call("PUT", answers, json=yes)).status_code == 200
+
+    made = await broadcast(cast, topicId=topic["id"])
+    path = f"/broadcasts/{made['id']}"
+    previewed = (await cast.vic.made(f"{path}/preview", None))["audience"]
+    await cast.adam.made(f"{path}/schedule", None)
+    await worked(process)
+    assert (await cast.vic.read(path))["audience"]["frozen"] == previewed
+    assert (previewed.pop("total"), previewed.pop("reachable")) == (len(BARRED), 0)
+    assert [*previewed.values()] == [1] * len(BARRED)
+    found = {one["contactId"]: one["reason"] for one in await recipients(cast, made["id"])}
+    assert found == {id: reason for reason, id in ids.items()}

@@ -9,8 +9,9 @@ import pytest
 
 from app.broadcasts import audience as audiences
 from app.process import Process
-from app.store import segments
+from app.store import segments, workspaces
 from tests.cast import Cast, lock_waiters, settle
+from tests.routes.test_new_messages import in_production
 
 HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
@@ -122,6 +123,21 @@ async def test_a_preview_counts_the_audience_by_reason_and_shows_what_it_says(ca
         one["contactId"]: one["rendered"]["subject"]["rendered"] for one in preview["samples"]
     }
     assert subjects == {ada: "News for Ada", bob: "News for Bob"}
+
+
+async def test_what_nobody_has_verified_is_refused_beforehand(cast: Cast, process: Process) -> None:
+    await person(cast, "ada")
+    path = f"/broadcasts/{(await broadcast(cast))['id']}"
+    async with process.database.write() as db:
+        await workspaces.change_plan(db, id=cast.ed.workspace_id, plan="starter")
+        await db.execute("UPDATE users SET email_verified_at = NULL")
+    async with in_production(process, cast.adam, role="admin") as adam:
+        preview = await adam.made(f"{path}/preview", None)
+        refused = await adam.post(f"{path}/schedule")
+    assert preview["refusal"]["code"] == "suppressed_unverified"
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert refused.json()["detail"] == preview["refusal"]["sentence"]
+    assert (await cast.vic.read(path))["state"] == "DRAFT"
 
 
 async def test_a_count_that_is_cut_short_says_how_many_it_looked_at(

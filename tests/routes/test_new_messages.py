@@ -26,7 +26,9 @@ from tests.routes.test_messages import (
 
 
 @asynccontextmanager
-async def in_production(process: Process, person: Person) -> AsyncIterator[Person]:
+async def in_production(
+    process: Process, person: Person, role: str = "editor"
+) -> AsyncIterator[Person]:
     """The same member, with a live key, in a process that would send for real."""
     production = replace(process, settings=replace(process.settings, environment="production"))
     async with production.database.write() as db:
@@ -36,7 +38,7 @@ async def in_production(process: Process, person: Person) -> AsyncIterator[Perso
             workspace_id=person.workspace_id,
             made_by=person.user_id,
             name="live",
-            role="editor",
+            role=role,
         )
     async with company.client(production) as client:
         yield replace(person, client=client, key=key)
