@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from app.broadcasts import sending
+from app.consent.gate import SPREAD
 from app.process import Process
 from tests.cast import Cast, settle
+from tests.driving import set_clock
+from tests.messages.test_gate import EVENING, MORNING, NIGHT, setting
 from tests.routes.test_broadcasts import broadcast, person, template
 
 
@@ -94,6 +98,29 @@ async def test_an_opt_out_after_the_freeze_is_honoured(cast: Cast, process: Proc
             await sending.move(process, job)
     assert {one["status"] for one in await recipients(cast, made["id"])} == {"QUEUED"}
     await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    await worked(process)
+    found = {one["contactId"]: one for one in await recipients(cast, made["id"])}
+    assert found[ada]["status"] == "SENT"
+    assert (found[eve]["status"], found[eve]["reason"]) == ("SUPPRESSED", "unsubscribed")
+    assert await sent_to(cast) == {"ada@x.test": 1}
+
+
+async def test_an_opt_out_in_the_night_after_the_freeze_is_honoured_in_the_morning(
+    cast: Cast, process: Process
+) -> None:
+    await setting(cast, quietHours=NIGHT)
+    set_clock(process, EVENING)
+    ada, eve = [await person(cast, name, timezone="Europe/Berlin") for name in ("ada", "eve")]
+    made = await broadcast(cast)
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    await settle(process)
+    assert (await cast.vic.read(f"/broadcasts/{made['id']}"))["audience"]["isComplete"]
+    assert {one["status"] for one in await recipients(cast, made["id"])} == {"PENDING"}
+    set_clock(process, EVENING + timedelta(hours=5))
+    await cast.ed.patch(f"/contacts/{eve}", {"subscriptions": {"email": "unsubscribed"}})
+    await settle(process)
+    assert await sent_to(cast) == {}
+    set_clock(process, MORNING + SPREAD)
     await worked(process)
     found = {one["contactId"]: one for one in await recipients(cast, made["id"])}
     assert found[ada]["status"] == "SENT"
