@@ -127,6 +127,7 @@ POST   /messages/{id}/previews                            messages:read
 POST   /messages/{id}/resend                              messages:write
 GET    /metrics                                           PUBLIC
 GET    /openapi.json                                      PUBLIC
+POST   /preview                                           PUBLIC
 GET    /preview/{token}                                   PUBLIC
 GET    /problems/{code}                                   PUBLIC
 GET    /readyz                                            PUBLIC
@@ -174,12 +175,13 @@ DELETE /suppressions/{id}                                 suppressions:write
 GET    /tags                                              contacts:read
 GET    /templates                                         templates:read
 POST   /templates                                         templates:write
+POST   /templates/check                                   templates:read
 POST   /templates/preview                                 templates:read
+POST   /templates/previews                                templates:read
 GET    /templates/{id}                                    templates:read
 PATCH  /templates/{id}                                    templates:write
 DELETE /templates/{id}                                    templates:write
 POST   /templates/{id}/preview                            templates:read
-POST   /templates/{id}/previews                           templates:read
 GET    /topics                                            contacts:read
 POST   /topics                                            contacts:write
 GET    /topics/{id}                                       contacts:read
@@ -304,6 +306,7 @@ ROUTES = [
     *topic_answers.routes,
     *broadcasts.routes,
     *broadcast_acts.routes,
+    *previews.routes,  # whose paths those of templates would hide
     *templates.routes,
     *simulations.routes,
     *automations.routes,
@@ -316,7 +319,6 @@ ROUTES = [
     *runs.routes,
     *new_messages.routes,
     *messages.routes,
-    *previews.routes,
     *troubles.routes,
     *suppressions.routes,
     *event_endpoints.routes,

@@ -115,12 +115,12 @@ async def test_email(call: Call) -> Response:
 
 
 async def _findings(call: Call, new: NewMessage, category: str) -> list[dict[str, str]]:
-    if new.template_id is None:
-        return await without_address(call, new.channel, category, "/content")
-    id, workspace_id = new.template_id, call.member.workspace_id
-    template = await templates.by_id(call.db, workspace_id=workspace_id, id=id)
+    db, id, workspace_id = call.db, new.template_id, call.member.workspace_id
+    if id is None:
+        return await without_address(db, workspace_id, new.channel, category, "/content")
+    template = await templates.by_id(db, workspace_id=workspace_id, id=id)
     effective = template.category if template else category
-    return await without_address(call, new.channel, effective, "/templateId")
+    return await without_address(db, workspace_id, new.channel, effective, "/templateId")
 
 
 def _noted(channel: str, template_id: str | None, category: str) -> dict[str, str | None]:

@@ -7,8 +7,10 @@ origin of this service and, unless they are asked for, remote images, which tell
 from __future__ import annotations
 
 import base64
+import zlib
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
@@ -22,13 +24,13 @@ from app.store import messages, sessions
 from app.vault.vault import VaultError, digest
 from app.web import reply
 from app.web.body import Shape
-from app.web.routing import PUBLIC, Call, get, post
+from app.web.routing import PUBLIC, STRANGERS_BYTES, Call, get, post
 from app.web.throttle import Rule
 
 PURPOSE = "preview"  # that the vault encrypts for
 LIFETIME = timedelta(seconds=60)
 ONCE = Rule("preview", 1, int(LIFETIME.total_seconds()))  # each token, which then is over anyway
-LONGEST_TOKEN = 8_000  # of a path; servers and proxies take little more
+LONGEST_TICKET = STRANGERS_BYTES - 1_024  # of a body, with the name of its field
 
 POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:{pictures}"
 
@@ -37,7 +39,7 @@ class MessagePreview(Shape):
     remote_images: bool = False
 
 
-class TemplatePreview(templates.Preview):
+class TemplatePreview(templates.UnsavedPreview):
     """For this contact and this event; without them, for nobody in particular."""
 
     remote_images: bool = False
@@ -49,6 +51,12 @@ class PreviewLink(Shape):
     url: str
 
 
+class PreviewForm(PreviewLink):
+    """A form that is posted to `url` with this `ticket` is answered with the HTML."""
+
+    ticket: str
+
+
 class Ticket(BaseModel):
     """The contents of a token: what is to be shown, and to whom."""
 
@@ -57,51 +65,62 @@ class Ticket(BaseModel):
     sight: dict[str, Any]
     ends_at: float
     remote_images: bool
-    message_id: str | None = None
-    template_id: str | None = None
-    wanted: TemplatePreview | None = None
+    message_id: str = ""
+    html: str | None = None  # of what is not saved anywhere
 
 
 async def link_message_preview(call: Call) -> Response:
     """A link to the HTML of the message, for a frame in a page of the console."""
     await call.receive_body()
     given = call.read(MessagePreview)
-    return await _linked(call, message_id=call.path("id"), remote_images=given.remote_images)
+    ticket = await _issued(call, message_id=call.path("id"), remote_images=given.remote_images)
+    await _html(call.process, ticket)  # which says what is wrong with it, before a frame is empty
+    url = f"/preview/{_sealed(call.process, ticket)}"
+    return reply.created(url, {"url": url})
 
 
 async def link_template_preview(call: Call) -> Response:
-    """A link to the HTML of the template as it would be sent, for a frame in a page of the
-    console."""
+    """A ticket for the HTML of a template, saved or not, as it would be sent: a page of the console
+    posts it from a form, to be answered in a frame."""
     await call.receive_body()
     given = call.read(TemplatePreview)
-    return await _linked(
-        call, template_id=call.path("id"), wanted=given, remote_images=given.remote_images
-    )
+    html = (await templates.rendered_unsaved(call, given)).get("html", {})
+    if "rendered" not in html:
+        raise _wrong("/template/content/html", str(html.get("error", "It has no HTML.")))
+    ticket = await _issued(call, html=html["rendered"], remote_images=given.remote_images)
+    sealed = _sealed(call.process, ticket)
+    if len(sealed) > LONGEST_TICKET:
+        raise _wrong("/template/content/html", "This is too large for a preview; shorten it.")
+    return reply.ok({"url": "/preview", "ticket": sealed})
 
 
-async def _linked(call: Call, **shown: Any) -> Response:
-    """Raises Problem `not_found`, `invalid`."""
+async def _issued(call: Call, **shown: Any) -> Ticket:
     async with call.process.database.read() as db:
         now = await db.now()
-    ticket = Ticket(
+    return Ticket(
         session_id=call.member.via_id if call.member.via == "session" else None,
         workspace_id=call.member.workspace_id,
         sight=account_mail.sight(call.member),
         ends_at=(now + LIFETIME).timestamp(),
         **shown,
     )
-    await _html(call.process, ticket)  # which says what is wrong with it, before a frame is empty
-    payload = ticket.model_dump_json(by_alias=True).encode()
-    token = base64.urlsafe_b64encode(call.process.vault.encrypt(PURPOSE, payload)).decode()
-    if len(token) > LONGEST_TOKEN:
-        detail = "This is too large for a preview; shorten it."
-        raise Problem("invalid", detail, errors=[FieldError("/trigger", detail)])
-    return reply.created(f"/preview/{token}", {"url": f"/preview/{token}"})
 
 
 async def show(call: Call) -> Response:
     """The mail, once."""
-    token = call.path("token")
+    return await _shown(call, call.path("token"))
+
+
+async def show_posted(call: Call) -> Response:
+    """The mail of the ticket, once."""
+    body = (await call.receive_body()).decode("utf-8", "replace")
+    try:
+        return await _shown(call, dict(parse_qsl(body, max_num_fields=1)).get("ticket", ""))
+    except ValueError:
+        raise _gone() from None
+
+
+async def _shown(call: Call, token: str) -> Response:
     ticket = _opened(call.process, token)
     async with call.process.database.read() as db:
         now = (await db.now()).timestamp()
@@ -118,38 +137,38 @@ async def show(call: Call) -> Response:
     return HTMLResponse(await _html(call.process, ticket), headers=headers)
 
 
+def _sealed(process: Process, ticket: Ticket) -> str:
+    """Packed, for most of HTML is repetition."""
+    payload = zlib.compress(ticket.model_dump_json(by_alias=True).encode())
+    return base64.urlsafe_b64encode(process.vault.encrypt(PURPOSE, payload)).decode()
+
+
 def _opened(process: Process, token: str) -> Ticket:
     """Raises Problem `not_found`."""
     try:
         sealed = base64.urlsafe_b64decode(token)
-        return Ticket.model_validate_json(process.vault.decrypt(PURPOSE, sealed))
+        payload = zlib.decompress(process.vault.decrypt(PURPOSE, sealed))
+        return Ticket.model_validate_json(payload)
     except (VaultError, ValueError):
         raise _gone() from None
 
 
 async def _html(process: Process, ticket: Ticket) -> str:
-    """Raises Problem `not_found`, `invalid`."""
-    if ticket.wanted is None or ticket.template_id is None:
-        return await _html_of_message(process, ticket)
-    parts = await templates.rendered(
-        process, ticket.workspace_id, ticket.template_id, ticket.wanted
-    )
-    html = parts.get("html", {})
-    if "rendered" not in html:
-        detail = str(html.get("error", "It has no HTML."))
-        raise Problem("invalid", detail, errors=[FieldError("", detail)])
-    return str(html["rendered"])
-
-
-async def _html_of_message(process: Process, ticket: Ticket) -> str:
+    """Raises Problem `not_found`."""
+    if ticket.html is not None:
+        return ticket.html
     async with process.database.read() as db:
         row = await messages.by_id(
-            db, workspace_id=ticket.workspace_id, id=str(ticket.message_id), **ticket.sight
+            db, workspace_id=ticket.workspace_id, id=ticket.message_id, **ticket.sight
         )
     content: Any = document.parse(row.content.encode()) if row and row.content else {}
     if "html" not in content:
         raise Problem("not_found", "There is no such message, or it has no HTML.")
     return str(content["html"])
+
+
+def _wrong(pointer: str, detail: str) -> Problem:
+    return Problem("invalid", detail, errors=[FieldError(pointer, detail)])
 
 
 def _gone() -> Problem:
@@ -166,12 +185,21 @@ routes = [
         gives={201: PreviewLink},
     ),
     post(
-        "/templates/{id}/previews",
+        "/templates/previews",
         link_template_preview,
         can="templates:read",
         tx=None,
         takes=TemplatePreview,
-        gives={201: PreviewLink},
+        gives={200: PreviewForm},
+    ),
+    post(
+        "/preview",
+        show_posted,
+        can=PUBLIC,
+        tx=None,
+        takes=("application/x-www-form-urlencoded",),
+        gives={200: ("text/html",)},
+        raises=["not_found"],
     ),
     get(
         "/preview/{token}",
@@ -179,6 +207,6 @@ routes = [
         can=PUBLIC,
         tx=None,
         gives={200: ("text/html",)},
-        raises=["not_found", "invalid"],
+        raises=["not_found"],
     ),
 ]

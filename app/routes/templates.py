@@ -53,6 +53,14 @@ class WritableTemplate(
     content: Annotated[dict[str, Any], described(ref("Content"))]
 
 
+class UncheckedTemplate(Shape):
+    """A template that is being typed: nothing of its `content` has to be there or right."""
+
+    channel: ChannelName
+    category: Category = "transactional"
+    content: dict[str, Any]
+
+
 class Preview(Shape):
     contact_id: str | None = None
     trigger: dict[str, Any] = Field(default_factory=dict)
@@ -62,6 +70,14 @@ class UnsavedPreview(Preview):
     """`template` is as POST `/templates` takes it."""
 
     template: WritableTemplate
+
+
+class TemplateCheck(Shape):
+    """`variables` are the paths that its parts read. A finding is an error where it could not be
+    saved."""
+
+    variables: list[str]
+    findings: list[Finding]
 
 
 class TemplateSummary(Shape):
@@ -193,10 +209,30 @@ async def rendered(
     return await _previewed(process, workspace_id, what, known)
 
 
+async def check(call: Call) -> Response:
+    """Return what saving the template would say of it; nothing is written."""
+    await call.receive_body()
+    new, compute = call.read(UncheckedTemplate), call.process.compute
+    workspace_id, given = call.member.workspace_id, (new.channel, new.content)
+    content, found = await compute.call(Job(workspace_id, contents.checked, given))
+    review = Review([], found)
+    if not found:
+        job = Job(workspace_id, inspection.review, (new.channel, new.category, content))
+        review = await compute.call(job)
+    async with call.process.database.read() as db:
+        beside = await without_address(db, workspace_id, new.channel, new.category, "/content")
+    listed = activation.listed(review.findings)
+    return reply.ok({"variables": review.variables, "findings": [*listed, *beside]})
+
+
 async def preview_unsaved_template(call: Call) -> Response:
     """The same of a template that is not saved; nothing is written."""
     await call.receive_body()
-    wanted = call.read(UnsavedPreview)
+    return reply.ok(await rendered_unsaved(call, call.read(UnsavedPreview)))
+
+
+async def rendered_unsaved(call: Call, wanted: UnsavedPreview) -> Mapping[str, Mapping[str, Json]]:
+    """Each part, by name. Raises Problem `invalid`."""
     template, workspace_id = wanted.template, call.member.workspace_id
     job = Job(
         workspace_id, contents.checked, (template.channel, template.content, "/template/content")
@@ -208,7 +244,7 @@ async def preview_unsaved_template(call: Call) -> Response:
         await _check_topic(db, workspace_id, template, "/template")
         known = await _facts(db, workspace_id, wanted)
     what = Previewed(template.channel, template.category, content)
-    return reply.ok(await _previewed(call.process, workspace_id, what, known))
+    return await _previewed(call.process, workspace_id, what, known)
 
 
 async def _facts(db: Handle, workspace_id: str, wanted: Preview) -> Facts:
@@ -309,18 +345,20 @@ def resource(call: Call, row: templates.Template) -> dict[str, Any]:
 
 async def _warned(call: Call, row: templates.Template, shown: dict[str, Any]) -> dict[str, Any]:
     """With the findings that are not of the template alone."""
-    found = await without_address(call, row.channel, row.category, "/content")
+    found = await without_address(
+        call.db, call.member.workspace_id, row.channel, row.category, "/content"
+    )
     return {**shown, "findings": [*shown["findings"], *found]}
 
 
 async def without_address(
-    call: Call, channel: str, category: str, pointer: str
+    db: Handle, workspace_id: str, channel: str, category: str, pointer: str
 ) -> list[dict[str, str]]:
     """The finding about marketing mail of a workspace that has not said where it is, as clients see
     it."""
     if channel != "email" or category != footers.MARKETING:
         return []
-    workspace = await workspaces.by_id(call.db, id=call.member.workspace_id)
+    workspace = await workspaces.by_id(db, id=workspace_id)
     if workspace is not None and workspace.postal_address:
         return []
     return activation.listed([inspection.postal_address_missing(pointer)])
@@ -336,6 +374,14 @@ routes = [
     ),
     post(
         "/templates", create, can="templates:write", takes=WritableTemplate, gives={201: Template}
+    ),
+    post(
+        "/templates/check",
+        check,
+        can="templates:read",
+        tx=None,
+        takes=UncheckedTemplate,
+        gives={200: TemplateCheck},
     ),
     post(
         "/templates/preview",

@@ -243,7 +243,7 @@ class Watch:
 
     def _message(self, message: ConsoleMessage) -> None:
         """That a script in a mail was blocked is what the frame is for."""
-        preview = f"{self.own}/preview/"
+        preview = f"{self.own}/preview"
         if message.location["url"].startswith(preview) or f"in '{preview}" in message.text:
             return
         if self.expected not in message.text or not message.text.startswith("Failed to load"):

@@ -177,6 +177,7 @@ def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: 
     page.keyboard.press("Control+V")
     box(page, "met_2").wait_for()
     box(page, "pro").click()
+    expect(page.get_by_label("ID", exact=True)).to_have_value("pro")
     page.keyboard.press("Delete")
     box(page, "pro").wait_for(state="detached")
     saved(page)

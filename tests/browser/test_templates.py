@@ -83,6 +83,40 @@ def test_findings_stand_at_their_lines(page: Page, service: Service, watch: Watc
     service.until(lambda: service.read(path)["content"]["html"] == mended)
 
 
+def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
+    page: Page, service: Service
+) -> None:
+    opened(page, service, "/templates/new")
+    expect(page.locator(".found, .others")).to_have_count(0)  # nothing is missing yet
+    subject = page.get_by_label("Subject")
+    subject.fill("{{")
+    expect(subject).to_have_attribute("aria-invalid", "true")
+    subject.fill("For {{trigger.data.name}}")
+    expect(subject).not_to_have_attribute("aria-invalid", "true")
+    code(page).fill("<p style='color: green'>\nHi {{contact.frstName}}, {{trigger.data.plan}}</p>")
+    mail = page.frame_locator("iframe")
+    mail.get_by_text("Hi , (plan)").wait_for()
+    colour = "one => getComputedStyle(one).color"
+    assert mail.locator("p").evaluate(colour) == "rgb(0, 128, 0)"
+    expect(code(page).locator(".remark")).to_have_attribute(
+        "data-remark", re.compile("Did you mean contact.firstName?")
+    )
+    page.get_by_role("button", name="line 2").wait_for()
+    code(page).fill("<p>{% if %}</p>")
+    expect(code(page)).to_have_attribute("aria-invalid", "true")
+    page.get_by_text("this shows the text as it was without it").wait_for()
+    mail.get_by_text("Hi , (plan)").wait_for()
+    clean(page)
+    code(page).fill("<p>{{trigger.data.city}}</p>")
+    mail.get_by_text("(city)").wait_for()
+    expect(page.get_by_text("this shows the text as it was without it")).to_have_count(0)
+    page.get_by_label("The event, as JSON").fill('{"data": {"city": "Ulm"}}')
+    page.get_by_role("button", name="Show", exact=True).click()
+    mail.get_by_text("Ulm").wait_for()
+    page.get_by_role("button", name="360 px").click()
+    expect(page.locator("iframe")).to_have_attribute("width", "360")
+
+
 def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service: Service) -> None:
     opened(page, service, stored(service, html="<p>Hi</p>"))
     code(page).focus()

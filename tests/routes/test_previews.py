@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
-from typing import Any
 
 import httpx2
 import pytest
@@ -33,6 +33,11 @@ async def sent(cast: Cast, process: Process) -> str:
     made = await cast.ed.made("/messages", body)
     await settle(process)
     return str(made["messageId"])
+
+
+async def posted(cast: Cast, form: dict[str, str]) -> httpx2.Response:
+    """Post the form of a template's frame."""
+    return await cast.client.post(form["url"], data={"ticket": form["ticket"]})
 
 
 async def shown(cast: Cast, url: str) -> httpx2.Response:
@@ -70,15 +75,36 @@ async def test_a_template_is_rendered_for_the_contact_and_the_event(
 ) -> None:
     ed = await signed_in(cast.ed, sign_in)
     content = {"subject": "S", "html": "<p>{{contact.firstName}} has {{trigger.plan}}</p>"}
-    template = await ed.made("/templates", {"name": "T", "channel": "email", "content": content})
+    template = {"name": "T", "channel": "email", "content": content}
     contact = await ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada"})
-    wanted: dict[str, Any] = {"contactId": contact["id"], "trigger": {"plan": "pro"}}
-    link = await ed.made(f"/templates/{template['id']}/previews", wanted)
-    assert "Ada has pro" in (await shown(cast, link["url"])).text
-    large = {"trigger": {"plan": "x" * 9000}}
-    response = await ed.post(f"/templates/{template['id']}/previews", large)
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/trigger"
+    wanted = {"template": template, "contactId": contact["id"], "trigger": {"plan": "pro"}}
+    form = (await ed.post("/templates/previews", wanted)).json()
+    response = await posted(cast, form)
+    assert "Ada has pro" in response.text
+    policy = response.headers["content-security-policy"]
+    assert policy == "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert (await posted(cast, form)).status_code == 404
+    remote = (await ed.post("/templates/previews", {**wanted, "remoteImages": True})).json()
+    policy = (await posted(cast, remote)).headers["content-security-policy"]
+    assert policy.endswith("img-src data: https: http:")
+    assert await ed.read("/templates") == {"data": [], "nextCursor": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        ({"subject": "S", "text": "T"}, "/template/content/html"),
+        ({"subject": "S", "html": "{% if %}"}, "/template/content/html"),
+        ({"html": "H"}, "/template/content/subject"),
+        ({"subject": "S", "html": secrets.token_hex(300_000)}, "/template/content/html"),
+    ],
+)
+async def test_what_cannot_be_shown_is_refused_before_there_is_a_frame(
+    cast: Cast, content: dict[str, str], pointer: str
+) -> None:
+    template = {"name": "T", "channel": "email", "content": content}
+    response = await cast.vic.post("/templates/previews", {"template": template})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, pointer)
 
 
 async def test_a_link_ends_with_its_session_and_after_a_minute(
@@ -95,17 +121,20 @@ async def test_a_link_ends_with_its_session_and_after_a_minute(
     assert (await shown(cast, link["url"])).status_code == 404
 
 
-async def test_a_stranger_gets_no_link_to_a_mail_or_a_template(
-    cast: Cast, process: Process
-) -> None:
-    id = await sent(cast, process)
-    template = {"name": "T", "channel": "email", "content": {"subject": "S", "html": "H"}}
-    own = await cast.ed.made("/templates", template)
-    for path in (f"/messages/{id}/previews", f"/templates/{own['id']}/previews"):
-        assert (await cast.vic.post(path, {})).status_code == 201
-        assert (await cast.mallory.post(path, {})).status_code == 404
+async def test_a_stranger_gets_no_link_to_a_mail(cast: Cast, process: Process) -> None:
+    path = f"/messages/{await sent(cast, process)}/previews"
+    assert (await cast.vic.post(path, {})).status_code == 201
+    assert (await cast.mallory.post(path, {})).status_code == 404
 
 
 @pytest.mark.parametrize("token", ["x", "A" * 200, "%C3%A9"])
 async def test_what_is_no_link_shows_nothing(cast: Cast, token: str) -> None:
     assert (await shown(cast, f"/preview/{token}")).status_code == 404
+    assert (await posted(cast, {"url": "/preview", "ticket": token})).status_code == 404
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"ticket=", b"ticket=a&ticket=b&c=d"])
+async def test_what_is_no_form_shows_nothing(cast: Cast, body: bytes) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = await cast.client.post("/preview", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

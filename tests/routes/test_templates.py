@@ -328,3 +328,24 @@ async def test_a_template_that_could_not_be_saved_is_not_shown(cast: Cast) -> No
     refused = await cast.vic.post("/templates/preview", {"template": template})
     assert refused.status_code == 422
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/template/content/subject"]
+
+
+async def test_a_template_is_checked_without_being_saved(cast: Cast) -> None:
+    content = {"subject": "Hi {{trigger.name}}", "html": "<p>\n{{contact.frstName}}</p>"}
+    template = {"name": "T", "channel": "email", "category": "marketing", "content": content}
+    written = {name: template[name] for name in ("channel", "category", "content")}
+    checked = await cast.vic.post("/templates/check", written)
+    assert checked.status_code == 200, checked.text
+    made = await cast.ed.made("/templates", template)
+    assert checked.json() == {name: made[name] for name in ("variables", "findings")}
+    codes = [one["code"] for one in made["findings"]]
+    assert codes == ["field_unknown", "footer_added", "postal_address_missing"]
+    wrong = {"html": "{% if %}"}
+    found = (await cast.vic.post("/templates/check", {**written, "content": wrong})).json()
+    refused = (await cast.ed.post("/templates", {**template, "content": wrong})).json()
+    errors = [one for one in found["findings"] if one["severity"] == "error"]
+    assert [(one["pointer"], one["message"]) for one in errors] == [
+        (one["pointer"], one["message"]) for one in refused["errors"]
+    ]
+    assert found["variables"] == []
+    assert len((await cast.vic.read("/templates"))["data"]) == 1

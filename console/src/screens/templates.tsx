@@ -1,13 +1,13 @@
 // Templates: what messages say, with a preview through the renderer that sends them.
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { useAct, useDraft, useListed, useLoaded, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
-import type { Refusal } from '../session'
+import { Refusal } from '../session'
 import { Confirm, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
@@ -15,6 +15,9 @@ import { Preview } from '../preview'
 import { TestMail } from '../test_mail'
 
 type Stored = Schemas['Template']
+type Written = Schemas['WritableTemplate']
+/** A text that was checked, and what was found. */
+type Checked = Schemas['TemplateCheck'] & { template: Written }
 const CHANNELS = [['email', 'email'], ['sms', 'text message'], ['whatsapp', 'WhatsApp']] as const
 const CATEGORIES = [['transactional', 'transactional: about something that the contact did'], ['marketing', 'marketing: with a way to unsubscribe']] as const
 const PARTS: Record<string, readonly (readonly [string, string, number])[]> = {
@@ -22,6 +25,7 @@ const PARTS: Record<string, readonly (readonly [string, string, number])[]> = {
   sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6]],
 }
 const NONE: Stored['findings'] = []
+const NO_VARIABLES: string[] = []
 
 /** An event that has a value at each path that the template reads. */
 export function sample(variables: readonly string[]): string {
@@ -90,6 +94,11 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const may = useCan()('templates:write')
   const parts = PARTS[draft.channel] ?? []
   const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
+  const whole = { ...stored?.content, ...Object.fromEntries(parts.map(([name]) => [name, draft[name]])) }
+  const template = { name: 'Not saved', channel: draft.channel, category: draft.category, content: Object.fromEntries(Object.entries(whole).filter(([, part]) => part)) } as Written
+  const checked = useTyped(async (): Promise<Checked> => ({ template, ...(await got(api.POST('/templates/check', { body: { channel: template.channel, category: template.category, content: template.content } }))) }), [JSON.stringify(template)])
+  const sound = useRef<Checked | null>(null)
+  if (checked.value && !checked.value.findings.some(each => each.severity === 'error')) sound.current = checked.value
   const save = async () => {
     const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
     const body = { name: draft.name, category: draft.category, topicId: draft.topicId || null, content }
@@ -103,15 +112,24 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       go(`/templates/${made.id}`)
     }
   }
-  const others = stored?.findings.filter(each => !parts.some(([name, , rows]) => rows && each.pointer === `/content/${name}`)) ?? []
+  const findings = stored || isChanged ? checked.value?.findings ?? stored?.findings ?? NONE : NONE
+  const others = findings.filter(each => !parts.some(([name, , rows]) => each.pointer === `/content/${name}` && (rows || each.severity === 'error')))
+  const wrong = new Refusal(0, '', '', findings.filter(each => each.severity === 'error'))
+  const variables = checked.value?.variables ?? NO_VARIABLES
   const known = ['/name', '/topicId', ...parts.map(([name]) => `/content/${name}`)]
+  /** What a refusal says of the text takes the place of what was found in it. */
+  const submit = () => save().catch((error: unknown) => {
+    const errors = error instanceof Refusal ? error.errors.filter(each => each.pointer.startsWith('/content')) : []
+    if (errors.length) checked.set({ template, variables, findings: errors.map(each => ({ ...each, severity: 'error', code: 'invalid' })) })
+    throw error
+  })
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
     {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>Flows that use it keep it from being deleted; you are told which.</p></Confirm>
   </>}>
     {wasKept && <Unsaved forget={() => forget()} />}
     <div class="beside">
-      <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={save}>
+      <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={submit}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
         <div class="columns">
           {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
@@ -119,14 +137,14 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} problem={act.problem} />}
         </div>
         {parts.map(([name, label, rows]) => {
-          const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), problem: act.problem, pointer: `/content/${name}` }
-          return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={stored?.findings ?? NONE} /> : <Field key={name} {...control} />
+          const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), pointer: `/content/${name}` }
+          return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} problem={null} /> : <Field key={name} {...control} problem={wrong} />
         })}
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
-        {stored && stored.variables.length > 0 && <p class="hint">It reads {stored.variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
+        {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
       <Paths last={box.last} /></div>
-      {stored ? <Rendered stored={stored} isChanged={isChanged} /> : <p class="hint">The preview appears once the template is stored.</p>}
+      {sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
     </div>
   </Screen>
 }
@@ -138,31 +156,30 @@ function Topic({ draft, set, problem }: { draft: Draft; set: (topicId: string) =
     hint={<>Only contacts who agreed to it get this. <Link to="/settings/topics">Topics</Link></>} />
 }
 
-function Rendered({ stored, isChanged }: { stored: Stored; isChanged: boolean }) {
+function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
   const [contactId, setContact] = useState('')
-  const [trigger, setTrigger] = useState(() => sample(stored.variables))
+  const [typed, setTyped] = useState<string | null>(null) // until then an event that has whatever the text reads
   const [width, setWidth] = useState(700)
-  const [wanted, setWanted] = useState(() => ({ contactId: null as string | null, trigger: JSON.parse(sample(stored.variables)) as Record<string, unknown> }))
+  const [wanted, setWanted] = useState<{ contactId: string | null; trigger: Record<string, unknown> | null }>({ contactId: null, trigger: null })
   const act = useAct()
-  const shown = useLoaded(() => got(api.POST('/templates/{id}/preview', { params: { path: { id: stored.id } }, body: wanted })), [stored.id, stored.version, JSON.stringify(wanted)])
-  const show = async () => setWanted({ trigger: objectOf(trigger, '/trigger'), contactId: await meant(contactId) })
+  const body = { template: of.template, contactId: wanted.contactId, trigger: wanted.trigger ?? objectOf(sample(of.variables), '/trigger') }
+  const shown = useLoaded(async () => ({ body, parts: await got(api.POST('/templates/preview', { body })) }), [JSON.stringify(body)], undefined, 0)
+  const show = async () => setWanted({ trigger: typed === null ? null : objectOf(typed, '/trigger'), contactId: await meant(contactId) })
   return <Section title="Preview">
-    {isChanged && <p class="note">This shows what is stored; save to see your changes.</p>}
+    {isBehind && <p class="note">What you type has an error, which is marked; this shows the text as it was without it.</p>}
     <Form act={act} label="Show" known={['/contactId', '/trigger']} submit={show}>
       <Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} problem={act.problem ?? shown.problem} pointer="/contactId" />
-      <JsonText label="The event, as JSON" rows={5} value={trigger} set={setTrigger} problem={act.problem} pointer="/trigger" />
+      <JsonText label="The event, as JSON" rows={5} value={typed ?? sample(of.variables)} set={setTyped} problem={act.problem} pointer="/trigger" />
     </Form>
-    <Shown of={shown}>{parts => <>
+    <Shown of={shown}>{({ body, parts }) => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">
         <h3>{name === 'html' ? 'HTML' : name}</h3>
         {part.error ? <p class="wrong">{part.error}</p> : name === 'html' ? <>
           <div class="views" role="group" aria-label="Width">{[360, 700].map(each => <button key={each} type="button" aria-pressed={each === width} onClick={() => setWidth(each)}>{each} px</button>)}</div>
-          <Preview of={{ templateId: stored.id, ...wanted }} width={width} />
+          <Preview of={body} width={width} />
         </> : <pre tabIndex={0}>{part.rendered}</pre>}
         {(part.missing?.length ?? 0) > 0 && <p class="hint">No value for {part.missing?.join(', ')}.</p>}
       </div>)}
     </>}</Shown>
   </Section>
 }
-
-
