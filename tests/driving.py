@@ -34,7 +34,15 @@ from app.simulation import scenes, simulation
 from app.simulation.cases import Case
 from app.simulation.simulation import ScenarioEvent
 from app.simulation.traces import End, Passage, Said, Trace
-from app.store import contacts, definitions, runs, templates, workspaces
+from app.store import (
+    contacts,
+    definition_versions,
+    definitions,
+    run_steps,
+    runs,
+    templates,
+    workspaces,
+)
 from app.store.definitions import Definition
 from tests import servers
 from tests.cast import settle
@@ -248,7 +256,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
     async with process.database.read() as db:
         run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
         assert run is not None
-        steps = await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id)
+        steps = await run_steps.of_run(db, workspace_id=workspace_id, run_id=run_id)
         sent = await db.fetch_all("SELECT * FROM messages WHERE run_id = :id", id=run_id)
         contact = await contacts.by_id(db, workspace_id=workspace_id, id=run.contact_id)
         assert contact is not None
@@ -265,7 +273,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
     )
 
 
-def _passage(row: runs.RunStep, text: Said | None) -> Passage:
+def _passage(row: run_steps.RunStep, text: Said | None) -> Passage:
     return Passage(
         row.node_id,
         row.kind,
@@ -308,7 +316,7 @@ async def activate_as_is(process: Process, workspace_id: str, id: str, body: str
             db, workspace_id=workspace_id, id=id, shape=shape, name="Started",
             trigger_config=manual, body=body,
         )  # fmt: skip
-        await definitions.pin(
+        await definition_versions.pin(
             db, workspace_id=workspace_id, definition_id=id, version=1,
             trigger_config=manual, body=body,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from app.machine import document
 from app.machine.program import Finding, Json
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import definition_cases, definitions, runs, templates
+from app.store import definition_cases, definition_versions, definitions, runs, templates
 from app.store.definitions import Definition, State
 from app.vault import tokens
 
@@ -126,7 +126,7 @@ async def change(
         warnings = [finding for finding in found if finding.severity == "warning"]
         if version == 0 or (body, draft.trigger) != (row.body, row.trigger_config):
             version += 1
-            await definitions.pin(
+            await definition_versions.pin(
                 db,
                 workspace_id=workspace_id,
                 definition_id=row.id,

@@ -33,7 +33,7 @@ from app.routes.definition_shapes import (
 )
 from app.runtime.compute import Job, Unfinished
 from app.simulation import proofs
-from app.store import definitions, runs
+from app.store import definitions, run_steps, runs
 from app.store.definitions import Definition
 from app.web import paging, reply
 from app.web.body import ESCAPES, MOST_VALUES
@@ -292,7 +292,7 @@ class DefinitionKind:
             "definition_id": resource["id"],
             "most": MOST_RUNS,
         }
-        nodes = await runs.counts(call.db, **of)
+        nodes = await run_steps.counts(call.db, **of)
         stats = {
             "runs": await runs.statuses(call.db, **of),
             "nodes": {

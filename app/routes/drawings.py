@@ -13,7 +13,7 @@ from app.definitions.drawing import Caption, Count
 from app.errors import Problem
 from app.routes.definitions import DefinitionKind
 from app.runtime.compute import Job
-from app.store import definitions, runs, templates
+from app.store import definition_versions, definitions, run_steps, runs, templates
 from app.web import conditions
 from app.web.body import Query
 from app.web.routing import Call, Endpoint, get
@@ -84,7 +84,9 @@ def _caption(kind: DefinitionKind, row: definitions.Definition, *, is_one_run: b
 
 async def _counts(db: Handle, workspace_id: str, row: definitions.Definition) -> dict[str, Count]:
     """The counts of every visited node; before the first activation there is nothing to count."""
-    counted = await runs.counts(db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS)
+    counted = await run_steps.counts(
+        db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
+    )
     return {each.node_id: Count(int(each.here), int(each.passed)) for each in counted}
 
 
@@ -96,13 +98,13 @@ async def _walked(
     run = await runs.by_id(db, workspace_id=workspace_id, id=run_id)
     if run is None or run.definition_id != definition.id:
         raise Problem("not_found", "There is no such run of it.")
-    version = await definitions.version(
+    version = await definition_versions.by_number(
         db, workspace_id=workspace_id, definition_id=run.definition_id, version=run.version
     )
     if version is None:
         raise LookupError("a run took a version that was pinned")
     counts: dict[str, Count] = {}
-    for step in await runs.steps_of(db, workspace_id=workspace_id, run_id=run_id):
+    for step in await run_steps.of_run(db, workspace_id=workspace_id, run_id=run_id):
         old, has_left = counts.get(step.node_id, Count()), step.finished_at is not None
         counts[step.node_id] = Count(old.here + (not has_left), old.passed + has_left)
     walked = replace(

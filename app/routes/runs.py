@@ -17,7 +17,7 @@ from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import run_control
-from app.store import definitions, messages, runs
+from app.store import definitions, messages, run_steps, runs
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -210,7 +210,7 @@ def _receipt(run_id: str, contact_id: str) -> Response:
 async def _resource(call: Call) -> dict[str, Any]:
     row = await _found(call)
     of = {"workspace_id": call.member.workspace_id, "run_id": row.id}
-    steps = await runs.steps_of(call.db, **of)
+    steps = await run_steps.of_run(call.db, **of)
     sent = {
         (one.node_id, one.visit): one
         for one in (await messages.of_run(call.db, **of) if _sends(steps) else ())
@@ -222,7 +222,7 @@ async def _resource(call: Call) -> dict[str, Any]:
     }
 
 
-def _sends(steps: Sequence[runs.RunStep]) -> bool:
+def _sends(steps: Sequence[run_steps.RunStep]) -> bool:
     return any(step.kind == "send_message" for step in steps)
 
 
@@ -234,7 +234,7 @@ def summary(row: runs.Run) -> dict[str, Any]:
     return {**shown, OWNER[row.shape]: row.definition_id}
 
 
-def _step(row: runs.RunStep, sent: messages.StepMessage | None) -> dict[str, Any]:
+def _step(row: run_steps.RunStep, sent: messages.StepMessage | None) -> dict[str, Any]:
     message = None if sent is None else Sent.of(sent, reason=reason(sent))
     output = None if row.output is None else document.parse(row.output.encode())
     return RunStep.of(row, reason=reason(row), output=output, message=message)

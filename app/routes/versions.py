@@ -19,7 +19,7 @@ from app.routes import automations, workflows
 from app.routes.definition_shapes import Graph, Steps
 from app.routes.definitions import DefinitionKind
 from app.runtime.compute import Job
-from app.store import definitions, runs
+from app.store import definition_versions, runs
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
@@ -106,7 +106,7 @@ class Versions:
     async def index(self, call: Call) -> Response:
         query = call.query(Paging)
         of = await self._of(call)
-        rows = await definitions.versions_page(
+        rows = await definition_versions.page(
             call.db,
             **of,
             filters=query.filters(),
@@ -118,7 +118,7 @@ class Versions:
 
     async def show(self, call: Call) -> Response:
         number = _number(call.path("version"))
-        row = await definitions.version(call.db, **await self._of(call), version=number)
+        row = await definition_versions.by_number(call.db, **await self._of(call), version=number)
         if row is None:
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
         return reply.ok(self._resource(row), revision=row.version)
@@ -128,7 +128,7 @@ class Versions:
         walk each."""
         numbers = _number(call.path("version")), _number(call.path("other"))
         of = await self._of(call)
-        rows = [await definitions.version(call.db, **of, version=one) for one in numbers]
+        rows = [await definition_versions.by_number(call.db, **of, version=one) for one in numbers]
         sides = [(row.trigger_config, row.body) for row in rows if row is not None]
         if len(sides) < len(rows):
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
@@ -145,7 +145,7 @@ class Versions:
         await self.kind.named(call, call.db, call.path("id"))
         return {"workspace_id": call.member.workspace_id, "definition_id": call.path("id")}
 
-    def _resource(self, row: definitions.Version) -> dict[str, Any]:
+    def _resource(self, row: definition_versions.Version) -> dict[str, Any]:
         return {
             "version": row.version,
             "trigger": row.trigger_config,
@@ -172,7 +172,7 @@ def _number(text: str) -> int:
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else 0
 
 
-def _summary(row: definitions.VersionSummary, walked: Mapping[int, int]) -> dict[str, Any]:
+def _summary(row: definition_versions.VersionSummary, walked: Mapping[int, int]) -> dict[str, Any]:
     return {
         "version": row.version,
         "triggerSource": row.trigger_config["source"],

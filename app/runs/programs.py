@@ -10,7 +10,7 @@ from app.machine import document
 from app.machine.kept import Kept
 from app.machine.program import Json, Program
 from app.process import Process
-from app.store import definitions
+from app.store import definition_versions
 
 MOST_BYTES = 20 * 1024 * 1024  # kept compiled
 WEIGHT = 32  # bytes for each character of a body, measured
@@ -36,7 +36,7 @@ async def of(
     key = (definition_id, version)
     found = _versions.get(key)
     if found is None:
-        pinned = await definitions.pinned(
+        pinned = await definition_versions.pinned(
             db, workspace_id=workspace_id, definition_id=key[0], version=key[1]
         )
         body = credentials.opened(

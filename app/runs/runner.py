@@ -43,10 +43,11 @@ from app.runs.pending_events import PendingEvents
 from app.runtime import compute
 from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Unfinished
-from app.store import calls, contact_events, contacts, erasure, jobs, runs
+from app.store import calls, contact_events, contacts, erasure, jobs, run_steps, runs
 from app.store.contacts import Contact
 from app.store.jobs import Job
-from app.store.runs import HeldRun, NewStep
+from app.store.run_steps import NewStep
+from app.store.runs import HeldRun
 
 log = logging.getLogger(__name__)
 
@@ -268,7 +269,7 @@ class Walk:
     async def _record(self) -> None:
         steps, self._visits = list(self._visits.values()), {}
         if steps:
-            await runs.record(
+            await run_steps.record(
                 self.db, workspace_id=self.row.workspace_id, run_id=self.row.id, steps=steps
             )
 
@@ -281,7 +282,7 @@ class Walk:
             )
         await self._record()
         if status == "CANCELLED":
-            await runs.cancel_steps(
+            await run_steps.cancel(
                 self.db,
                 workspace_id=self.row.workspace_id,
                 run_ids=[self.row.id],

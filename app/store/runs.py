@@ -1,4 +1,4 @@
-"""Runs and the record of their steps."""
+"""Runs: let in, claimed, saved, ended and listed. Their steps are in run_steps."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.database.sql import columns, named_values, values
 from app.machine import segment_changes
-from app.store import calls, jobs, keyset, segment_members
+from app.store import calls, jobs, keyset, run_steps, segment_members
 
 INSERT = """
     INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body, depth,
@@ -342,27 +341,11 @@ async def cancel_some(
     ids = [run_id for run_id, _, _ in rows]
     if ids:
         await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
-        await cancel_steps(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
+        await run_steps.cancel(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
         await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
         changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     return len(ids)
-
-
-async def cancel_steps(
-    db: Handle, *, workspace_id: str, run_ids: Sequence[str], reason_code: str | None
-) -> None:
-    """Cancel the steps that the runs stand in."""
-    await db.execute(
-        """
-        UPDATE run_steps
-        SET status = 'CANCELLED', reason_code = :reason_code, finished_at = :now
-        WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids) AND finished_at IS NULL
-        """,
-        workspace_id=workspace_id,
-        reason_code=reason_code,
-        run_ids=list(run_ids),
-    )
 
 
 async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -> None:
@@ -382,37 +365,6 @@ async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -
     await jobs.wake(db, "run", workspace_id=workspace_id, ids=[id])
     changed = {(segment_changes.run(reopened["definition_id"]), reopened["contact_id"])}
     await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
-
-
-@dataclass(frozen=True, slots=True)
-class NewStep:
-    """One visit of one node, as it stands now."""
-
-    node_id: str
-    visit: int
-    position: int  # among all visits of the run
-    kind: str
-    status: str
-    reason_code: str | None
-    reason_detail: str | None
-    port: str | None
-    output: str | None  # JSON
-    finished_at: datetime | None
-
-
-async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:
-    """Each visit once; the end of a waiting visit completes the record of its beginning."""
-    await db.execute_many(
-        f"""
-        INSERT INTO run_steps (workspace_id, run_id, {columns(NewStep)}, started_at)
-        VALUES (:workspace_id, :run_id, {values(NewStep)}, :now)
-        ON CONFLICT (workspace_id, run_id, node_id, visit) DO UPDATE
-        SET status = excluded.status, reason_code = excluded.reason_code,
-            reason_detail = excluded.reason_detail, port = excluded.port,
-            output = excluded.output, finished_at = excluded.finished_at
-        """,
-        [{"workspace_id": workspace_id, "run_id": run_id, **named_values(step)} for step in steps],
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,29 +397,6 @@ class WholeRun(Run):
 class LockedRun(Run):
     state: str | None
     definition_state: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunStep:
-    node_id: str
-    visit: int
-    kind: str
-    status: str
-    reason_code: str | None
-    reason_detail: str | None
-    port: str | None
-    output: str | None  # JSON
-    started_at: datetime
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCounts:
-    """How many runs wait at a node, and how many visits passed it."""
-
-    node_id: str
-    here: int
-    passed: int
 
 
 COLUMNS = """r.id, r.definition_id, r.version, r.contact_id, r.status, r.reason_code,
@@ -520,20 +449,6 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> LockedRun | None:
     )
 
 
-async def steps_of(db: Handle, *, workspace_id: str, run_id: str) -> list[RunStep]:
-    """In the order in which the run took them."""
-    return await db.fetch_all_as(
-        RunStep,
-        f"""
-        SELECT {columns(RunStep)} FROM run_steps
-        WHERE workspace_id = :workspace_id AND run_id = :run_id
-        ORDER BY position
-        """,
-        workspace_id=workspace_id,
-        run_id=run_id,
-    )
-
-
 async def bodies(
     db: Handle, *, workspace_id: str, definition_id: str, most: int, most_bytes: int
 ) -> list[bytes]:
@@ -551,29 +466,6 @@ async def bodies(
         definition_id=definition_id,
         most=most,
         most_bytes=most_bytes,
-    )
-
-
-async def counts(
-    db: Handle, *, workspace_id: str, definition_id: str, most: int
-) -> list[NodeCounts]:
-    """For each node that the newest `most` runs have visited."""
-    return await db.fetch_all_as(
-        NodeCounts,
-        """
-        SELECT s.node_id,
-               SUM(CASE WHEN s.status = 'WAITING' THEN 1 ELSE 0 END) AS here,
-               SUM(CASE WHEN s.status = 'COMPLETED' THEN 1 ELSE 0 END) AS passed
-        FROM (SELECT id FROM runs
-              WHERE workspace_id = :workspace_id AND definition_id = :definition_id
-              ORDER BY id DESC
-              LIMIT :most) newest
-        JOIN run_steps s ON s.workspace_id = :workspace_id AND s.run_id = newest.id
-        GROUP BY s.node_id
-        """,
-        workspace_id=workspace_id,
-        definition_id=definition_id,
-        most=most,
     )
 
 

@@ -29,6 +29,7 @@ from app.store import (
     batches,
     claims,
     contacts,
+    definition_versions,
     definitions,
     delivery_attempts,
     event_endpoints,
@@ -410,7 +411,7 @@ ASKED: Mapping[str, Ask] = {
     **first_and_thousandth(
         "event attempts", partial(events.attempts_page, endpoint_id=made("ep", 0)), "eva"
     ),
-    "versions, first page": page(partial(definitions.versions_page, definition_id="wfl_2")),
+    "versions, first page": page(partial(definition_versions.page, definition_id="wfl_2")),
     **first_and_thousandth("automations", partial(definitions.page, shape="graph"), "aut"),
     **first_and_thousandth("workflows", partial(definitions.page, shape="steps"), "wfl"),
 }

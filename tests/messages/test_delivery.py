@@ -25,7 +25,7 @@ from app.providers.base import Capabilities, Message, Receipt, Replies, SendErro
 from app.providers.callbacks import DELIVERED, Report
 from app.providers.email import EmailChannel
 from app.runs import runner
-from app.store import delivery_attempts, delivery_reports, jobs, messages, runs
+from app.store import delivery_attempts, delivery_reports, jobs, messages, run_steps, runs
 from app.store.jobs import Job
 from app.store.messages import HeldMessage
 from tests import servers
@@ -109,9 +109,9 @@ async def run_status(process: Process, acme: str, run_id: str) -> str:
     return str(row.status)
 
 
-async def steps_of(process: Process, acme: str, run_id: str) -> list[runs.RunStep]:
+async def steps_of(process: Process, acme: str, run_id: str) -> list[run_steps.RunStep]:
     async with process.database.read() as db:
-        return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+        return await run_steps.of_run(db, workspace_id=acme, run_id=run_id)
 
 
 async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: str) -> None:
@@ -663,7 +663,7 @@ async def test_a_receipt_before_anybody_gave_up_is_the_run_s_answer(
     [attempt] = await attempts(process, acme)
     assert [event["status"] for event in attempt.events] == ["SENDING", "SENT"]
     async with process.database.read() as db:
-        [step] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+        [step] = await run_steps.of_run(db, workspace_id=acme, run_id=run_id)
     assert orjson.loads(present(step.output))["status"] == "SENT"
 
 
@@ -724,7 +724,7 @@ async def test_a_message_that_cannot_be_made_says_why_and_calls_nobody(
     await settle(process)
     assert provider.given == []
     async with process.database.read() as db:
-        [row] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+        [row] = await run_steps.of_run(db, workspace_id=acme, run_id=run_id)
     assert row.reason_code == code
     assert await run_status(process, acme, run_id) == "COMPLETED"
 

@@ -15,7 +15,7 @@ from app.intake import webhooks
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import calling, runner
-from app.store import jobs, runs
+from app.store import jobs, run_steps, runs
 from app.vault.vault import VaultError
 from tests.cast import hook, settle
 from tests.listener import Asked, Listener, Respond, never, says
@@ -37,7 +37,9 @@ def ask(listener: Listener, **more: Any) -> dict[str, Any]:
     return {"id": "ask", "type": "http_request", "method": "POST", "url": url, **more}
 
 
-async def step_of(process: Process, acme: str, run_id: str, node_id: str = "ask") -> runs.RunStep:
+async def step_of(
+    process: Process, acme: str, run_id: str, node_id: str = "ask"
+) -> run_steps.RunStep:
     [step] = [s for s in await steps_of(process, acme, run_id) if s.node_id == node_id]
     return step
 

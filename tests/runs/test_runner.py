@@ -17,7 +17,7 @@ from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import runner
-from app.store import contacts, messages, runs
+from app.store import contacts, messages, run_steps, runs
 from app.store.contacts import Contact
 from app.store.jobs import Kind
 from tests.cast import SEND_HELLO, hook, settle
@@ -39,9 +39,9 @@ async def read(process: Process, acme: str, run_id: str) -> runs.WholeRun:
     return row
 
 
-async def steps_of(process: Process, acme: str, run_id: str) -> list[runs.RunStep]:
+async def steps_of(process: Process, acme: str, run_id: str) -> list[run_steps.RunStep]:
     async with process.database.read() as db:
-        return await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+        return await run_steps.of_run(db, workspace_id=acme, run_id=run_id)
 
 
 async def contact_of(process: Process, acme: str, run_id: str) -> tuple[Contact, list[str]]:

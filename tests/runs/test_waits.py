@@ -14,7 +14,7 @@ from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import pending_events, runner
-from app.store import contacts, runs
+from app.store import contacts, run_steps, runs
 from app.store.jobs import Job
 from tests.cast import settle
 from tests.present import present
@@ -82,7 +82,9 @@ async def pass_by(process: Process, run: runs.WholeRun, **time: float) -> None:
         )
 
 
-async def end(process: Process, acme: str, run: runs.WholeRun) -> tuple[list[str], runs.RunStep]:
+async def end(
+    process: Process, acme: str, run: runs.WholeRun
+) -> tuple[list[str], run_steps.RunStep]:
     """The tags that it left, and the record of the wait."""
     await settle(process)
     row = await read(process, acme, run.id)

@@ -9,7 +9,16 @@ from typing import Any
 from app.audience import profile
 from app.database.db import Database, new_id
 from app.machine.fields import parse_duration
-from app.store import batches, contacts, definitions, delivery_attempts, messages, runs, workspaces
+from app.store import (
+    batches,
+    contacts,
+    definition_versions,
+    definitions,
+    delivery_attempts,
+    messages,
+    runs,
+    workspaces,
+)
 from app.store.contacts import Contact
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email"}
@@ -58,7 +67,7 @@ async def definition(
             trigger_config=WEBHOOK,
             body="[]",
         )
-        await definitions.pin(
+        await definition_versions.pin(
             db,
             workspace_id=workspace_id,
             definition_id=made.id,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from functools import partial
 from typing import Any
 
 import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import definitions
+from app.store import definition_versions, definitions
 from tests.store.rows import WEBHOOK, definition, set_columns, workspace
 
 TOKEN = "t" * 30
@@ -89,7 +88,9 @@ async def test_an_archived_one_is_shown_no_more(database: Database) -> None:
         await definitions.archive(db, workspace_id=acme, id=made.id)
         assert await definitions.by_id(db, workspace_id=acme, shape="steps", id=made.id) is None
         # What its runs walk is still there.
-        pinned = await definitions.pinned(db, workspace_id=acme, definition_id=made.id, version=1)
+        pinned = await definition_versions.pinned(
+            db, workspace_id=acme, definition_id=made.id, version=1
+        )
     assert (pinned.shape, pinned.body) == ("steps", "[]")
     assert await shown(database, acme, "steps") == []
     found = await opened(database)
@@ -145,19 +146,3 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     async with database.read() as db:
         named = await definitions.mentioning(db, workspace_id=acme, id="tpl_1")
     assert named == [using.id]
-
-
-async def test_a_version_is_pinned_once(database: Database) -> None:
-    acme = await workspace(database)
-    made = await definition(database, acme)
-    async with database.write() as db:
-        version = {"workspace_id": acme, "definition_id": made.id}
-        pin = partial(definitions.pin, db, workspace_id=acme, definition_id=made.id, version=2)
-        await pin(trigger_config=WEBHOOK, body='["second"]')
-        with pytest.raises(Duplicate):
-            async with db.savepoint():
-                await pin(trigger_config=WEBHOOK, body='["second"]')
-        bodies = [
-            (await definitions.pinned(db, **version, version=number)).body for number in (1, 2)
-        ]
-    assert bodies == ["[]", '["second"]']

@@ -31,6 +31,7 @@ from app.store import (
     contacts,
     definition_cases,
     definition_entries,
+    definition_versions,
     definitions,
     delivery_attempts,
     delivery_reports,
@@ -49,6 +50,7 @@ from app.store import (
     missed_occasions,
     receipts,
     retention,
+    run_steps,
     runs,
     sandbox,
     segment_members,
@@ -835,11 +837,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "a run": (lambda db: runs.by_id(db, **ACME, id="run_10050"), ["workspace_id id"]),
     "the steps of a run": (
-        lambda db: runs.steps_of(db, **ACME, run_id="run_10050"),
+        lambda db: run_steps.of_run(db, **ACME, run_id="run_10050"),
         ["workspace_id run_id"],
     ),
     "how many runs stand at each node": (
-        lambda db: runs.counts(db, **ACME, definition_id="wfl_10001", most=1_000),
+        lambda db: run_steps.counts(db, **ACME, definition_id="wfl_10001", most=1_000),
         ["workspace_id definition_id run_id"],
     ),
     "how many runs have which status": (
@@ -1053,7 +1055,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id contact_id definition_id node_id key taken_at"],
     ),
     "a version": (
-        lambda db: definitions.pinned(db, **ACME, definition_id="wfl_10001", version=1),
+        lambda db: definition_versions.pinned(db, **ACME, definition_id="wfl_10001", version=1),
         ["workspace_id definition_id version"],
     ),
     "the cases of a definition": (
@@ -1222,7 +1224,7 @@ PAGES: list[tuple[Callable[..., Awaitable[Sequence[object]]], str, Any, str]] = 
     (templates.page, "updated_after", PAST + timedelta(days=1), "updated_at"),
     (partial(definitions.page, shape="steps"), "", None, ""),
     (partial(definitions.page, shape="graph"), "", None, ""),
-    (partial(definitions.versions_page, definition_id="wfl_10003"), "", None, "definition_id"),
+    (partial(definition_versions.page, definition_id="wfl_10003"), "", None, "definition_id"),
     (
         partial(definitions.page, shape="steps"),
         "updated_after",

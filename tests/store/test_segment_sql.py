@@ -17,7 +17,7 @@ from app.database.db import Database, Handle, new_id
 from app.database.engine import Engine
 from app.machine import document, segment_filter
 from app.machine.fields import Place
-from app.store import batches, contact_events, contacts, definitions
+from app.store import batches, contact_events, contacts, definition_versions
 from app.store import segments as stored
 from app.store.segment_sql import Clause
 from tests.store import rows
@@ -280,7 +280,7 @@ async def peopled(database: Database) -> tuple[Database, str]:
                 id=id,
                 trigger={},
             )
-            await definitions.pin(
+            await definition_versions.pin(
                 db,
                 workspace_id=workspace_id,
                 definition_id=id,

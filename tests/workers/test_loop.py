@@ -18,7 +18,7 @@ from app.jobs.queue import NAME
 from app.main import open_process
 from app.process import Process
 from app.runtime import tasks
-from app.store import runs
+from app.store import run_steps, runs
 from app.store.jobs import Kind
 from tests.cast import hook, workspace
 from tests.present import present
@@ -146,7 +146,7 @@ async def test_a_wait_ends_within_a_second_of_its_time_and_never_before(
     stop.set()
     await working
     async with process.database.read() as db:
-        [wait, _] = await runs.steps_of(db, workspace_id=acme, run_id=run_id)
+        [wait, _] = await run_steps.of_run(db, workspace_id=acme, run_id=run_id)
     late = (present(row.finished_at) - wait.started_at).total_seconds() - 1
     print(f"\nthe wait ended {late * 1000:.0f} ms after its time")
     assert 0 <= late < 1

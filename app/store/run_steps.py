@@ -1,0 +1,117 @@
+"""The record of the steps of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.database.db import Handle
+from app.database.sql import columns, named_values, values
+
+
+@dataclass(frozen=True, slots=True)
+class NewStep:
+    """One visit of one node, as it stands now."""
+
+    node_id: str
+    visit: int
+    position: int  # among all visits of the run
+    kind: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    port: str | None
+    output: str | None  # JSON
+    finished_at: datetime | None
+
+
+async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:
+    """Each visit once; the end of a waiting visit completes the record of its beginning."""
+    await db.execute_many(
+        f"""
+        INSERT INTO run_steps (workspace_id, run_id, {columns(NewStep)}, started_at)
+        VALUES (:workspace_id, :run_id, {values(NewStep)}, :now)
+        ON CONFLICT (workspace_id, run_id, node_id, visit) DO UPDATE
+        SET status = excluded.status, reason_code = excluded.reason_code,
+            reason_detail = excluded.reason_detail, port = excluded.port,
+            output = excluded.output, finished_at = excluded.finished_at
+        """,
+        [{"workspace_id": workspace_id, "run_id": run_id, **named_values(step)} for step in steps],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    node_id: str
+    visit: int
+    kind: str
+    status: str
+    reason_code: str | None
+    reason_detail: str | None
+    port: str | None
+    output: str | None  # JSON
+    started_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """How many runs wait at a node, and how many visits passed it."""
+
+    node_id: str
+    here: int
+    passed: int
+
+
+async def cancel(
+    db: Handle, *, workspace_id: str, run_ids: Sequence[str], reason_code: str | None
+) -> None:
+    """Cancel the steps that the runs stand in."""
+    await db.execute(
+        """
+        UPDATE run_steps
+        SET status = 'CANCELLED', reason_code = :reason_code, finished_at = :now
+        WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids) AND finished_at IS NULL
+        """,
+        workspace_id=workspace_id,
+        reason_code=reason_code,
+        run_ids=list(run_ids),
+    )
+
+
+async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[RunStep]:
+    """In the order in which the run took them."""
+    return await db.fetch_all_as(
+        RunStep,
+        f"""
+        SELECT {columns(RunStep)} FROM run_steps
+        WHERE workspace_id = :workspace_id AND run_id = :run_id
+        ORDER BY position
+        """,
+        workspace_id=workspace_id,
+        run_id=run_id,
+    )
+
+
+async def counts(
+    db: Handle, *, workspace_id: str, definition_id: str, most: int
+) -> list[NodeCounts]:
+    """For each node that the newest `most` runs have visited."""
+    return await db.fetch_all_as(
+        NodeCounts,
+        """
+        SELECT s.node_id,
+               SUM(CASE WHEN s.status = 'WAITING' THEN 1 ELSE 0 END) AS here,
+               SUM(CASE WHEN s.status = 'COMPLETED' THEN 1 ELSE 0 END) AS passed
+        FROM (SELECT id FROM runs
+              WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+              ORDER BY id DESC
+              LIMIT :most) newest
+        JOIN run_steps s ON s.workspace_id = :workspace_id AND s.run_id = newest.id
+        GROUP BY s.node_id
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        most=most,
+    )
