@@ -10,7 +10,14 @@ from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.machine.reasons import Reason
 from app.outbound import events
-from app.store import contacts, erasure, messages, runs, segment_members, suppressions
+from app.store import (
+    contacts,
+    erasure,
+    held_messages,
+    runs,
+    segment_members,
+    suppressions,
+)
 from app.store.contacts import Addresses, Contact
 
 # Of one transaction: a second or so of SQLite's one writer.
@@ -35,7 +42,7 @@ async def erase(
     """
     # Jobs of messages, the contact, its runs: in another order a worker and this could wait for
     # each other.
-    await messages.hold_unsent(db, workspace_id=workspace.id, contact_id=contact_id)
+    await held_messages.hold_unsent(db, workspace_id=workspace.id, contact_id=contact_id)
     row = await contacts.locked(db, workspace_id=workspace.id, id=contact_id)
     if row is None:
         return "unknown"

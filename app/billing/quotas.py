@@ -24,7 +24,7 @@ from app.errors import Problem
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import memberships, usage, workspaces
-from app.store.messages import HeldMessage
+from app.store.held_messages import HeldMessage
 from app.store.usage import CONTACTS, DAILY, MESSAGES
 
 NEAR = 1_000  # more than can be on their way at once, a batch of an import included

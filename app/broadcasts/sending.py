@@ -27,11 +27,11 @@ from app.messages.create import Order, create
 from app.messages.settling import Transition
 from app.process import Process
 from app.store import broadcast_recipients as recipients
-from app.store import broadcasts, jobs, messages, templates, workspaces
+from app.store import broadcasts, held_messages, jobs, templates, workspaces
 from app.store.broadcast_recipients import Due
 from app.store.broadcasts import Broadcast
+from app.store.held_messages import UnsettledMessage
 from app.store.jobs import Job
-from app.store.messages import UnsettledMessage
 from app.store.templates import Template
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
@@ -248,7 +248,7 @@ async def _cancel(process: Process, db: Handle, job: Job) -> bool:
     which = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
     cancelled = await recipients.cancel(db, **which, limit=CANCELLED_AT_ONCE)
     ids = await recipients.unsent(db, **which, limit=SETTLED_AT_ONCE)
-    rows = await messages.taken(db, workspace_id=job.workspace_id, ids=ids)
+    rows = await held_messages.taken(db, workspace_id=job.workspace_id, ids=ids)
     unsent = [row for row in rows if row.status == "QUEUED"]
     await pipelining.run_all(db, [partial(_settle_cancelled, process, row) for row in unsent])
     if cancelled or ids:

@@ -15,7 +15,7 @@ from app.machine.reasons import SENTENCES, Reason
 from app.messages import settling
 from app.process import Process
 from app.store import broadcasts as stored_broadcasts
-from app.store import jobs, messages, restored
+from app.store import held_messages, jobs, restored
 
 BATCH = 500  # rows of one transaction
 
@@ -47,7 +47,7 @@ async def park(process: Process) -> Parked:
             if due is None:
                 return Parked(runs, given_up, broadcasts)
             workspace_id, ids = due
-            for row in await messages.taken(db, workspace_id=workspace_id, ids=ids):
+            for row in await held_messages.taken(db, workspace_id=workspace_id, ids=ids):
                 await settling.give_up(process, db, row, Reason.RESTORED)
                 given_up += 1
             await jobs.delete(db, "message", workspace_id=workspace_id, ids=ids)

@@ -15,7 +15,7 @@ from app.providers.callbacks import Became
 from app.providers.inbox import LOSING, Captured, Inbox, receipt_of
 from app.runtime.batching import batched
 from app.store import sandbox, sandbox_faults
-from app.store.messages import CalledMessage
+from app.store.held_messages import CalledMessage
 
 log = logging.getLogger(__name__)
 

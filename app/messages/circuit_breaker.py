@@ -21,7 +21,7 @@ from app.providers.base import Receipt, SendError
 from app.runtime.backoff import jittered
 from app.store import circuit_breakers
 from app.store.circuit_breakers import OpenCircuit
-from app.store.messages import CalledMessage
+from app.store.held_messages import CalledMessage
 
 OPEN_AFTER = 5  # failures in a row; at once when the provider sent a Retry-After
 AT_ONCE = frozenset({Reason.RECIPIENTS_REFUSED})  # they were counted before

@@ -21,7 +21,7 @@ from app.providers.base import Channel, Message
 from app.runtime.compute import Job, Unfinished
 from app.store import contacts, messages, runs, templates
 from app.store.contacts import Contact
-from app.store.messages import HeldMessage
+from app.store.held_messages import HeldMessage
 from app.store.runs import RunFacts
 
 TEST = "test"  # the category of a test email

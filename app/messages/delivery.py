@@ -40,9 +40,9 @@ from app.process import Process
 from app.providers.base import Channel, Message, Receipt, SendError
 from app.runtime.batching import batched
 from app.runtime.compute import Heavy
-from app.store import jobs, messages, workspaces
+from app.store import held_messages, jobs, messages, workspaces
+from app.store.held_messages import CalledMessage, HeldMessage
 from app.store.jobs import Job
-from app.store.messages import CalledMessage, HeldMessage
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ async def _judge_one(process: Process, job: Job, is_held: bool, db: Handle) -> J
 async def _judge(process: Process, job: Job, db: Handle) -> Judgement:
     """An intent that was made under another claim is an orphan. One that was made under this is our
     own, and nobody has been called for it."""
-    row = await messages.held(db, workspace_id=job.workspace_id, id=job.id)
+    row = await held_messages.locked(db, workspace_id=job.workspace_id, id=job.id)
     if row is None:
         await jobs.delete(db, "message", workspace_id=job.workspace_id, ids=[job.id])
         return None
@@ -363,7 +363,7 @@ async def _record(
 ) -> CalledMessage | None:
     """The message as it was held, when the outcome counts for its provider's circuit breaker."""
     whose = {"workspace_id": sending.job.workspace_id, "id": sending.job.id}
-    row = await messages.held(db, **whose) if is_held else None
+    row = await held_messages.locked(db, **whose) if is_held else None
     if row is not None and row.status == "SENDING":
         await _heed(process, db, sending, result)  # the contact before the run
         transition = settling.transition_of(result, row, await db.now())
@@ -414,7 +414,7 @@ async def _record_late(
     that went on meanwhile has gone on, so what was given up is not tried again.
     """
     whose = {"workspace_id": sending.row.workspace_id, "id": sending.row.id}
-    row = await messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
+    row = await held_messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
     await _heed(process, db, sending, result)  # the contact before the run
     if row is None or not _tells_all(sending, result, row):
         context = {"workspace_id": whose["workspace_id"], "message_id": whose["id"]}

@@ -7,7 +7,7 @@ from app.errors import Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import broadcasts, parked, workspaces
-from app.store.messages import UnsettledMessage
+from app.store.held_messages import UnsettledMessage
 
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
 NOT_YET = "Sending is paused, but what a worker had in hand before may still go out. Send it again."

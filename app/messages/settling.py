@@ -17,9 +17,16 @@ from app.outbound import events
 from app.process import Process
 from app.providers.base import Channel, Receipt, SendError
 from app.runtime.backoff import jittered
-from app.store import broadcast_recipients, delivery_attempts, erasure, messages, runs
+from app.store import (
+    broadcast_recipients,
+    delivery_attempts,
+    erasure,
+    held_messages,
+    messages,
+    runs,
+)
 from app.store.circuit_breakers import OpenCircuit
-from app.store.messages import CalledMessage, MessageAttempt, UnsettledMessage
+from app.store.held_messages import CalledMessage, MessageAttempt, UnsettledMessage
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +230,7 @@ async def suppress(
     process: Process, db: Handle, workspace_id: str, run_id: str, code: Reason
 ) -> None:
     """Suppress what the run is about to send; what is on its way is left to arrive."""
-    for row in await messages.taken_of_run(db, workspace_id=workspace_id, run_id=run_id):
+    for row in await held_messages.taken_of_run(db, workspace_id=workspace_id, run_id=run_id):
         await settle(process, db, row, Transition("SUPPRESSED", code))
 
 

@@ -9,14 +9,8 @@ from typing import Any
 from app.database.db import Handle
 from app.database.sql import named_values
 from app.store import jobs
-from app.store.messages import (
-    MAY_ARRIVE,
-    NAMED,
-    Changed,
-    MessageAttempt,
-    accepting_since,
-    judge_again,
-)
+from app.store.held_messages import MessageAttempt
+from app.store.messages import MAY_ARRIVE, NAMED, Changed, accepting_since, judge_again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

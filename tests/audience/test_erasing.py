@@ -8,7 +8,7 @@ from app.intake import webhooks
 from app.messages import composing
 from app.process import Process
 from app.runs import runner
-from app.store import jobs, messages
+from app.store import held_messages, jobs
 from tests.cast import SEND_HELLO, Cast, hook, lock_waiters
 
 EVENT = b'{"email": "ada@example.com", "word": "tea"}'
@@ -25,7 +25,7 @@ async def test_erasing_waits_for_a_message_that_is_being_prepared(
     async with asyncio.timeout(5):
         async with process.database.write() as db:
             assert await jobs.lock(db, [job]) == {job}
-            row = await messages.held(db, workspace_id=job.workspace_id, id=job.id)
+            row = await held_messages.locked(db, workspace_id=job.workspace_id, id=job.id)
             assert row is not None
             erasing = asyncio.create_task(cast.adam.delete(f"/contacts/{accepted.contact_id}"))
             await lock_waiters(process, 1)

@@ -27,7 +27,7 @@ from app.messages.create import create as create_message
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.store import memberships, usage, workspaces
-from app.store.messages import HeldMessage
+from app.store.held_messages import HeldMessage
 from app.store.usage import CONTACTS, DAILY, MESSAGES
 from tests import cast as company
 from tests.cast import HELLO, Cast, Person, hook, settle

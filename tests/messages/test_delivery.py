@@ -25,9 +25,17 @@ from app.providers.base import Capabilities, Message, Receipt, Replies, SendErro
 from app.providers.callbacks import DELIVERED, Report
 from app.providers.email import EmailChannel
 from app.runs import runner
-from app.store import delivery_attempts, delivery_reports, jobs, messages, run_steps, runs
+from app.store import (
+    delivery_attempts,
+    delivery_reports,
+    held_messages,
+    jobs,
+    messages,
+    run_steps,
+    runs,
+)
+from app.store.held_messages import HeldMessage
 from app.store.jobs import Job
-from app.store.messages import HeldMessage
 from tests import servers
 from tests.cast import HELLO, SEND_HELLO, hook, lock_waiters, settle
 from tests.present import present
@@ -632,7 +640,7 @@ async def test_an_outcome_that_waits_for_a_report_keeps_what_that_wrote(
     async def held() -> HeldMessage | None:
         async with process.database.write() as db:
             assert await jobs.lock(db, [claimed])
-            return await messages.held(db, workspace_id=acme, id=claimed.id)
+            return await held_messages.locked(db, workspace_id=acme, id=claimed.id)
 
     async with process.database.write() as db:
         assert await delivery_reports.locked(db, **where) is not None

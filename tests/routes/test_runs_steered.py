@@ -13,7 +13,7 @@ from app.messages import composing, delivery
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.runs import runner
-from app.store import jobs, messages
+from app.store import held_messages, jobs
 from tests.cast import SEND_HELLO, Cast, hook, settle
 from tests.messages.test_delivery import accepts, with_provider
 from tests.runs.test_runner import later
@@ -216,7 +216,7 @@ async def test_a_run_is_cancelled_while_its_orphaned_message_is_looked_at(
         await db.execute("UPDATE messages SET status = 'SENDING', intended_by = 1")
     async with process.database.write() as db:
         await jobs.lock(db, [job])
-        row = await messages.held(db, workspace_id=job.workspace_id, id=job.id)
+        row = await held_messages.locked(db, workspace_id=job.workspace_id, id=job.id)
         assert row is not None
         await composing.prepare(process, db, row, again=True)
         cancelling = asyncio.create_task(cast.ed.post(f"/runs/{receipt['runId']}/cancel"))

@@ -9,7 +9,7 @@ import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import claims, jobs, messages
+from app.store import claims, held_messages, jobs, messages
 from app.store.jobs import Job
 from app.store.messages import MessageOutcome, RequeuedMessage
 from tests.store.rows import attempt, message, set_columns, workspace
@@ -73,8 +73,8 @@ async def test_an_intent_says_under_which_claim_it_was_made(database: Database) 
     job = await claimed(database)
     await intend(database, job)
     async with database.write() as db:
-        assert await messages.held(db, workspace_id="ws_0", id=id) is None
-        held = await messages.held(db, **key_of(job))
+        assert await held_messages.locked(db, workspace_id="ws_0", id=id) is None
+        held = await held_messages.locked(db, **key_of(job))
     assert held is not None
     assert (held.status, held.intended_by) == ("SENDING", job.lease_token)
 
@@ -88,7 +88,7 @@ async def test_what_has_ended_is_held_by_nobody(database: Database) -> None:
     assert await status_of(database, id) == "SENT"
     async with database.write() as db:
         assert await jobs.lock(db, [job]) == set()
-        assert await messages.held(db, **key_of(job)) is None
+        assert await held_messages.locked(db, **key_of(job)) is None
 
 
 async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database) -> None:
@@ -97,7 +97,7 @@ async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Datab
     second = await attempt(database, acme, id, 2)
     row = await claimed(database)
     async with database.write() as db:
-        held = await messages.held(db, **key_of(row))
+        held = await held_messages.locked(db, **key_of(row))
     assert held is not None
     assert (held.id, held.attempt_id) == (id, second)
     assert (held.message_key, held.tries, held.events) == (f"{id}-2", 0, [])

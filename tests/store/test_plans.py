@@ -42,6 +42,7 @@ from app.store import (
     expiry,
     explaining,
     health,
+    held_messages,
     invitations,
     job_sweep,
     jobs,
@@ -828,7 +829,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "the claimed message": (
-        lambda db: messages.held(db, **ACME, id="msg_10050"),
+        lambda db: held_messages.locked(db, **ACME, id="msg_10050"),
         ["workspace_id id message_id"],
     ),
     "the message that a run waits for": (
@@ -892,7 +893,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ],
     ),
     "what a run is about to send": (
-        lambda db: messages.taken_of_run(db, **ACME, run_id="run_10050"),
+        lambda db: held_messages.taken_of_run(db, **ACME, run_id="run_10050"),
         ["workspace_id run_id", "workspace_id kind id", "workspace_id id message_id"],
     ),
     "what became of a run's messages": (
@@ -900,7 +901,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id run_id"],
     ),
     "the message of an attempt": (
-        lambda db: messages.of_attempt(db, **ACME, id="msg_10050", attempt_id="att_10050"),
+        lambda db: held_messages.of_attempt(db, **ACME, id="msg_10050", attempt_id="att_10050"),
         ["workspace_id kind id", "workspace_id id", "workspace_id id message_id"],
     ),
     "what was held back, woken": (
