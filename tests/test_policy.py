@@ -107,6 +107,7 @@ POLICY: Mapping[str, str] = {
     "PATCH /templates/{id}": "editor",
     "DELETE /templates/{id}": "editor",
     "POST /templates/{id}/preview": "viewer",
+    "GET /templates/{id}/uses": "viewer",
     "POST /templates/check": "viewer",
     "POST /templates/previews": "viewer",
     "POST /messages/{id}/previews": "viewer",

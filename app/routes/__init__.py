@@ -182,6 +182,7 @@ GET    /templates/{id}                                    templates:read
 PATCH  /templates/{id}                                    templates:write
 DELETE /templates/{id}                                    templates:write
 POST   /templates/{id}/preview                            templates:read
+GET    /templates/{id}/uses                               templates:read
 GET    /topics                                            contacts:read
 POST   /topics                                            contacts:write
 GET    /topics/{id}                                       contacts:read

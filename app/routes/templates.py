@@ -102,6 +102,12 @@ class Template(TemplateSummary, Revised):
     findings: list[Finding]
 
 
+class TemplateUses(Shape):
+    """The ids of automations, workflows and broadcasts."""
+
+    used_by: list[str]
+
+
 class RenderedPart(Shape):
     """The part as it would be sent, with the paths that had no value, or why it cannot be sent."""
 
@@ -175,8 +181,7 @@ async def remove(call: Call) -> Response:
     if row is None:
         raise _unknown()
     call.match(row.revision)
-    users = await definitions.mentioning(call.db, workspace_id=workspace_id, id=id)
-    users += await audiences.naming(call.db, workspace_id, template_id=id)
+    users = await _users(call.db, workspace_id, id)
     if users:
         raise Problem(
             "conflict",
@@ -186,6 +191,18 @@ async def remove(call: Call) -> Response:
     await templates.delete(call.db, workspace_id=workspace_id, id=id)
     await call.note("template.deleted", id, before=resource(call, row))
     return reply.no_content()
+
+
+async def uses(call: Call) -> Response:
+    """List what keeps the template from being deleted: flows that are not archived, and broadcasts
+    that have not ended."""
+    row = await _found(call, call.db)
+    return reply.ok({"usedBy": await _users(call.db, call.member.workspace_id, row.id)})
+
+
+async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
+    users = await definitions.mentioning(db, workspace_id=workspace_id, id=id)
+    return [*users, *await audiences.naming(db, workspace_id, template_id=id)]
 
 
 async def preview(call: Call) -> Response:
@@ -406,6 +423,7 @@ routes = [
         gives={204: None},
         raises=("conflict",),
     ),
+    get("/templates/{id}/uses", uses, can="templates:read", gives={200: TemplateUses}),
     post(
         "/templates/{id}/preview",
         preview,

@@ -82,6 +82,8 @@ const flowOf = (run: Of) => run.workflowId ?? run.automationId ?? ''
 export const useFlowNames = (all: Listed<FlowName>, runs: readonly Of[]) => useNames(all, runs.map(flowOf), flow)
 export const useTemplateNames = (ids: readonly string[]) => useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', path(id))))
 
+export const useBroadcastNames = (ids: readonly string[]) => useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
+
 export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }) {
   return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
 }

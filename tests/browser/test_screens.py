@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.conftest import AXE, HOSTILE, Service, Watch, opened, ready
 
@@ -89,11 +89,27 @@ def went(page: Page, path: str) -> None:
 def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
     tour: tuple[Page, Watch], ids: dict[str, str], path: str
 ) -> None:
-    """Light on a desk, and dark on a phone."""
     page, watch = tour
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     went(page, path.format(**ids))
+    is_fit(page, watch)
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/register", "/forgotten", "/runs?status=FAILED"])
+def test_a_way_in_is_as_clean_for_who_is_not_signed_in(
+    chromium: Browser, service: Service, path: str
+) -> None:
+    context, watch = chromium.new_context(), Watch(service.url)
+    page = context.new_page()
+    watch.on(page)
+    opened(page, service, path)
+    is_fit(page, watch)
+    context.close()
+
+
+def is_fit(page: Page, watch: Watch) -> None:
+    """Light on a desk, and dark on a phone."""
     assert violations(page) == []
     assert page.locator("h1, main").count() == 2
     assert walked(page) == []

@@ -113,6 +113,13 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
     page.get_by_label("The event, as JSON").fill('{"data": {"city": "Ulm"}}')
     page.get_by_role("button", name="Show", exact=True).click()
     mail.get_by_text("Ulm").wait_for()
+    page.get_by_label("Sent as").fill("{{workspace.name}} at tea")
+    page.get_by_label("Replies go to").fill("nobody")
+    expect(page.get_by_label("Replies go to")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Replies go to").fill("tea@example.com")
+    page.get_by_label("Preheader").fill("Cups and leaves")
+    for shown in ("Demo at tea", "tea@example.com", "Cups and leaves"):
+        page.locator(".part pre", has_text=shown).wait_for()
     page.get_by_role("button", name="360 px").click()
     expect(page.locator("iframe")).to_have_attribute("width", "360")
 
@@ -219,3 +226,24 @@ def test_marketing_is_about_a_topic_of_its_channel(page: Page, service: Service)
     page.get_by_label("Category").select_option("transactional")
     page.get_by_role("button", name="Save").click()
     service.until(lambda: service.read(path)["topicId"] is None)
+
+
+def test_a_template_says_where_it_is_used(page: Page, service: Service, watch: Watch) -> None:
+    watch.expected = "409"
+    mark, path = secrets.token_hex(4), stored(service, html="<p>Hi</p>")
+    opened(page, service, path)
+    page.get_by_text("Nowhere yet").wait_for()
+    id = path.rpartition("/")[2]
+    steps = [{"type": "send_message", "channel": "email", "templateId": id}]
+    flow = service.made("/workflows", {"name": f"Flow {mark}", "steps": steps})["id"]
+    service.made("/broadcasts", {"name": f"Broadcast {mark}", "tag": "vip", "templateId": id})
+    page.reload()
+    used = page.locator(".used")
+    used.get_by_role("link", name=f"Broadcast {mark}").wait_for()
+    clean(page)
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("dialog").get_by_text("uses this template").wait_for()
+    page.keyboard.press("Escape")
+    used.get_by_role("link", name=f"Flow {mark}").click()
+    page.wait_for_url(f"**/flows/workflows/{flow}")

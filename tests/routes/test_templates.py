@@ -349,3 +349,23 @@ async def test_a_template_is_checked_without_being_saved(cast: Cast) -> None:
     ]
     assert found["variables"] == []
     assert len((await cast.vic.read("/templates"))["data"]) == 1
+
+
+async def test_a_template_says_what_uses_it(cast: Cast) -> None:
+    content = {"subject": "Hi", "html": "<p>Hi</p>"}
+    template = await cast.ed.made(
+        "/templates", {"name": "T", "channel": "email", "content": content}
+    )
+    path, send = f"/templates/{template['id']}/uses", {"type": "send_message", "channel": "email"}
+    assert await cast.vic.read(path) == {"usedBy": []}
+    steps = [{**send, "templateId": template["id"]}]
+    flow = await cast.ed.made("/workflows", {"name": "W", "steps": steps})
+    old = await cast.ed.made("/workflows", {"name": "Old", "steps": steps})
+    archived = await cast.ed.patch(f"/workflows/{old['id']}", {"state": "ARCHIVED"})
+    assert archived.status_code == 200, archived.text
+    body = {"name": "B", "tag": "vip", "templateId": template["id"]}
+    broadcast = await cast.adam.made("/broadcasts", body)
+    assert await cast.vic.read(path) == {"usedBy": [flow["id"], broadcast["id"]]}
+    refused = await cast.ed.delete(f"/templates/{template['id']}")
+    assert refused.json()["usedBy"] == [flow["id"], broadcast["id"]]
+    assert (await cast.mallory.get(path)).status_code == 404

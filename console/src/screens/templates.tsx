@@ -5,7 +5,7 @@ import { useAct, useDraft, useListed, useLoaded, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
-import { meant, options, useTopics } from '../names'
+import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { Confirm, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
@@ -21,9 +21,10 @@ type Checked = Schemas['TemplateCheck'] & { template: Written }
 const CHANNELS = [['email', 'email'], ['sms', 'text message'], ['whatsapp', 'WhatsApp']] as const
 const CATEGORIES = [['transactional', 'transactional: about something that the contact did'], ['marketing', 'marketing: with a way to unsubscribe']] as const
 const PARTS: Record<string, readonly (readonly [string, string, number])[]> = {
-  email: [['subject', 'Subject', 0], ['html', 'HTML', 16], ['text', 'Text; made from the HTML when empty', 6]],
-  sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6]],
+  email: [['subject', 'Subject', 0], ['preheader', 'Preheader', 0], ['html', 'HTML', 16], ['text', 'Text; made from the HTML when empty', 6], ['fromName', 'Sent as', 0], ['replyTo', 'Replies go to', 0]],
+  sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6], ['contentSid', 'Content SID of what WhatsApp approved', 0]],
 }
+const TITLES: Record<string, string> = { html: 'HTML', fromName: 'sent as', replyTo: 'replies go to', contentSid: 'content SID' }
 const NONE: Stored['findings'] = []
 const NO_VARIABLES: string[] = []
 
@@ -125,7 +126,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   })
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
     {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
-    <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>Flows that use it keep it from being deleted; you are told which.</p></Confirm>
+    <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>What uses it keeps it from being deleted; the page says what does.</p></Confirm>
   </>}>
     {wasKept && <Unsaved forget={() => forget()} />}
     <div class="beside">
@@ -144,7 +145,8 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
       <Paths last={box.last} /></div>
-      {sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
+      <div>{sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
+      {stored && <Used id={stored.id} />}</div>
     </div>
   </Screen>
 }
@@ -154,6 +156,19 @@ function Topic({ draft, set, problem }: { draft: Draft; set: (topicId: string) =
   const fitting = all.rows?.filter(each => each.id === draft.topicId || each.channels.some(channel => channel === draft.channel)) ?? null
   return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: all who have not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} problem={problem} pointer="/topicId"
     hint={<>Only contacts who agreed to it get this. <Link to="/settings/topics">Topics</Link></>} />
+}
+
+/** The flows and broadcasts that keep it from being deleted. */
+function Used({ id }: { id: string }) {
+  const used = useLoaded(() => got(api.GET('/templates/{id}/uses', { params: { path: { id } } })), [id])
+  const ids = used.value?.usedBy ?? []
+  const runs = ids.filter(each => !each.startsWith('bro_')).map(each => (each.startsWith('wfl_') ? { workflowId: each } : { automationId: each }))
+  const sent = ids.filter(each => each.startsWith('bro_'))
+  const flows = useFlowNames(useFlows(), runs), broadcasts = useBroadcastNames(sent)
+  return <Section title="Where it is used"><Shown of={used}>{() => (ids.length ? <ul class="plain used">
+    {runs.map(run => <li key={run.workflowId ?? run.automationId}><FlowLink run={run} names={flows} /></li>)}
+    {sent.map(each => <li key={each}><Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link></li>)}
+  </ul> : <p class="empty">Nowhere yet. A flow sends it by a step, and a broadcast to many.</p>)}</Shown></Section>
 }
 
 function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
@@ -173,7 +188,7 @@ function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
     </Form>
     <Shown of={shown}>{({ body, parts }) => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">
-        <h3>{name === 'html' ? 'HTML' : name}</h3>
+        <h3>{TITLES[name] ?? name}</h3>
         {part.error ? <p class="wrong">{part.error}</p> : name === 'html' ? <>
           <div class="views" role="group" aria-label="Width">{[360, 700].map(each => <button key={each} type="button" aria-pressed={each === width} onClick={() => setWidth(each)}>{each} px</button>)}</div>
           <Preview of={body} width={width} />
