@@ -28,8 +28,8 @@ from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Deployment, MailServer, Part, made, owner_of, until
 
-CONTACTS = 50_000
-KILL_EVERY = 3.0
+CONTACTS = 20_000
+KILL_EVERY = 2.0
 WORKERS = 3
 LEASE_SECONDS = "1"  # so that another goes on soon
 LEAD = timedelta(seconds=4)  # from the activation to the occasions
