@@ -29,7 +29,7 @@ README = (ROOT / "README.md").read_text()
 def row(variable: Variable) -> str:
     default = variable.default_in_words or variable.default or ""
     if variable.required_in_production:
-        others = f", or {variable.unless}" if variable.unless else ""
+        others = "".join(f", or {name}" for name in variable.unless)
         default = f"{default}; **set it in production{others}**"
     return f"| `{variable.name}` | {variable.help} | {default} |"
 

@@ -63,7 +63,7 @@ class Variable:
     default_in_words: str = ""
     secret: bool = False
     required_in_production: bool = False
-    unless: str = ""  # another variable is given, which does the same
+    unless: tuple[str, ...] = ()  # one of them is given, which does the same
 
     def text(self, given: Mapping[str, str]) -> str | None:
         """The value as it was given, else the default."""
@@ -71,6 +71,8 @@ class Variable:
             return given[self.name]
         return self.default(given) if callable(self.default) else self.default
 
+
+MAIL_PROVIDERS = ("SMTP_URL", "RESEND_API_KEY")  # of which an operator sets one
 
 VARIABLES: tuple[Variable, ...] = (
     Variable(
@@ -87,7 +89,7 @@ VARIABLES: tuple[Variable, ...] = (
         " sqlite:///….",
         secret=True,
         required_in_production=True,
-        unless="ALLOW_SQLITE_IN_PRODUCTION",
+        unless=("ALLOW_SQLITE_IN_PRODUCTION",),
     ),
     Variable(
         "ALLOW_SQLITE_IN_PRODUCTION",
@@ -109,7 +111,7 @@ VARIABLES: tuple[Variable, ...] = (
         default_in_words="in process",
         secret=True,
         required_in_production=True,
-        unless="ALLOW_SQLITE_IN_PRODUCTION",
+        unless=("ALLOW_SQLITE_IN_PRODUCTION",),
     ),
     Variable(
         "REDIS_TLS_VERIFY",
@@ -220,7 +222,7 @@ VARIABLES: tuple[Variable, ...] = (
         default_in_words="none; the sandbox needs none",
         secret=True,
         required_in_production=True,
-        unless="RESEND_API_KEY",
+        unless=MAIL_PROVIDERS[1:],
     ),
     Variable(
         "RESEND_API_KEY",
@@ -534,7 +536,7 @@ def _read(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     faults: list[str] = []
     for variable in VARIABLES:
-        names = [name for name in (variable.name, variable.unless) if name]
+        names = [variable.name, *variable.unless]
         missing = given.keys().isdisjoint(names)
         if variable.required_in_production and _is_production(given) and missing:
             faults.append(f"{' or '.join(names)} must be set in production. {variable.help}")
@@ -559,8 +561,9 @@ def _incomplete(values: Mapping[str, Any]) -> list[str]:
             "STRIPE_WEBHOOK_SECRET must be set with STRIPE_SECRET_KEY: without it, payments are not"
             " noticed."
         )
-    if values["smtp_url"] is not None and values["resend_api_key"] is not None:
-        faults.append("SMTP_URL and RESEND_API_KEY exclude each other: set one of them.")
+    mail_providers = [name for name in MAIL_PROVIDERS if values[name.lower()] is not None]
+    if len(mail_providers) > 1:
+        faults.append(f"{' and '.join(mail_providers)} exclude each other: set one of them.")
     if (values["twilio_account_sid"] is None) != (values["twilio_auth_token"] is None):
         faults.append("TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN are needed together: set both.")
     senders = (values["twilio_from"], values["twilio_whatsapp_from"])

@@ -167,13 +167,27 @@ SENTENCES: Mapping[Reason, str] = {
 }
 
 
+# For a message: it was not sent because it must not be.
+SUPPRESSING = (
+    *(reason for reason in Reason if reason.startswith("suppressed_")),
+    Reason.BROADCAST_CANCELLED,
+    Reason.CANCELLED,
+    Reason.CONTACT_ERASED,
+    Reason.DEFINITION_ARCHIVED,
+)
+
+
 def page() -> str:
     """docs/reasons.md."""
+    suppressing = ", ".join(f"`{reason}`" for reason in SUPPRESSING)
     rows = "\n".join(f"| `{reason}` | {SENTENCES[reason]} |" for reason in Reason)
     return f"""# Reasons
 
 Every step, message and run that did not do the obvious thing carries one of these codes, with its
 explanation or a more specific one. Codes never change. `python -m app reasons` prints this page.
+
+A message's is on its page in the console, and in `GET /messages/:id` as `reason`. One that is
+`SUPPRESSED` has one of {suppressing}.
 
 | code | what it means |
 |---|---|

@@ -54,7 +54,7 @@ class MessageQueued(Shape):
 class MessageSummary(Shape):
     """`to` is null until it is known: it is the contact's address at the time of sending. In a test
     email it is null for those who may not manage members. `until`: what waits for its `sendAt` or
-    for the end of quiet hours leaves then."""
+    for the end of quiet hours leaves then. `resendable`: a new attempt can be asked for."""
 
     id: MessageId
     channel: str
@@ -67,6 +67,7 @@ class MessageSummary(Shape):
     status: Status
     reason: Reason | None
     until: datetime | None
+    resendable: bool
     created_at: datetime
 
 
@@ -221,7 +222,18 @@ def _without(address: re.Pattern[str], value: Json) -> Json:
 
 
 def summary(row: messages.Message) -> dict[str, Any]:
-    return MessageSummary.of(row, to=row.to_address, reason=reason(row), until=row.waits_until)
+    return MessageSummary.of(
+        row,
+        to=row.to_address,
+        reason=reason(row),
+        until=row.waits_until,
+        resendable=is_resendable(row),
+    )
+
+
+def is_resendable(row: messages.Message) -> bool:
+    is_unsent = row.status == "SUPPRESSED" and row.reason_code in messages.UNSENT
+    return is_unsent or row.status in RESENDABLE
 
 
 def message(row: messages.WholeMessage, attempts: list[str]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ async def show(call: Call) -> Response:
     return await _shown(call, call.path("token"))
 
 
-async def show_posted(call: Call) -> Response:
+async def open_preview(call: Call) -> Response:
     """The mail of the ticket, once."""
     body = (await call.receive_body()).decode("utf-8", "replace")
     try:
@@ -194,7 +194,7 @@ routes = [
     ),
     post(
         "/preview",
-        show_posted,
+        open_preview,
         can=PUBLIC,
         tx=None,
         takes=("application/x-www-form-urlencoded",),

@@ -62,8 +62,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         " in a slash.",
     ),
     "contact_not_found": (
-        "The event is valid, but no contact has the value at the lookup path, and the trigger does"
-        " not create contacts.",
+        "What was sent is valid, but no contact has the value that it names, and none is created:"
+        " a webhook's trigger may be told to, a tracked event never does.",
         "Create the contact first, or turn on <code>createContact</code> in the trigger.",
     ),
     "method_not_allowed": (

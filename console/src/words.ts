@@ -3,8 +3,10 @@ import type { Schemas } from './api'
 
 export const ADVICE: Record<string, string> = {
   suppressed_unsubscribed: 'Only the contact can opt in again.',
-  suppressed_bounced: 'Correct the address, or lift the suppression on the contact if it works again; then send again.',
+  suppressed_bounced: 'Correct the address, or lift the suppression on the contact if it works again. What is sent from then on arrives.',
   suppressed_complained: 'Do not write to this address again.',
+  suppressed_max_wait: 'Send it again, or allow a longer wait under Settings, Workspace.',
+  suppressed_answered: 'The contact has answered about this topic already, so it is not asked again.',
   suppressed_stopped: 'The recipient can reply START to get messages again.',
   suppressed_manual: 'An admin can lift it on the contact or under Settings, Suppressions.',
   suppressed_no_consent: 'The contact has to agree to the topic, by its link for preferences or a form of yours.',
@@ -73,7 +75,7 @@ export const MEANING: Record<string, string> = {
   FAILED: 'It was not sent.',
   BOUNCED: 'It came back: the address does not take it.',
   COMPLAINED: 'The recipient called it spam.',
-  SUPPRESSED: 'It was not sent, because this contact or address must not be written to.',
+  SUPPRESSED: 'It was not sent, because it must not be. The reason says why.',
   UNKNOWN: 'It is not known whether it arrived, so it is not sent again by itself. Look in the provider’s log, then decide.',
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx2
+import pytest
 
 from app.process import Process
 from tests import cast as company
@@ -150,6 +151,8 @@ async def test_what_failed_is_sent_again_by_hand_under_a_new_number(
     failed = (await cast.ed.made(MESSAGES, {**broken, "data": {"by": 0}}))["messageId"]
     await settle(process)
     assert refused(await cast.ed.post(f"{MESSAGES}/{sent}/resend")) == (409, "conflict")
+    listed = (await cast.vic.read(MESSAGES))["data"]
+    assert {one["id"]: one["resendable"] for one in listed} == {failed: True, sent: False}
     again = await cast.ed.made(f"{MESSAGES}/{failed}/resend", None)
     assert again["status"] == "QUEUED"
     await settle(process)
@@ -160,6 +163,25 @@ async def test_what_failed_is_sent_again_by_hand_under_a_new_number(
     entries = await audited(process, "message.resent")
     assert entries == [failed]
     assert (await cast.mallory.post(f"{MESSAGES}/{failed}/resend")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_resendable"), [("suppressed_quota", True), ("suppressed_bounced", False)]
+)
+async def test_what_was_suppressed_can_be_sent_again_where_the_workspace_stood_in_the_way(
+    cast: Cast, process: Process, reason: str, is_resendable: bool
+) -> None:
+    wanted = {"channel": "email", "to": "ada@example.com", "content": HELLO}
+    id = (await cast.ed.made(MESSAGES, wanted))["messageId"]
+    async with process.database.write() as db:
+        await db.execute(
+            "UPDATE messages SET status = 'SUPPRESSED', reason_code = :reason WHERE id = :id",
+            reason=reason,
+            id=id,
+        )
+    assert (await cast.vic.read(f"{MESSAGES}/{id}"))["resendable"] is is_resendable
+    status = (await cast.ed.post(f"{MESSAGES}/{id}/resend")).status_code
+    assert status == (202 if is_resendable else 409)
 
 
 async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process: Process) -> None:

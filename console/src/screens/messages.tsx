@@ -38,9 +38,9 @@ export function Messages() {
 }
 
 /** Sends a message again, after saying what that means for this status. */
-function Resend({ message, done }: { message: Pick<Schemas['Message'], 'id' | 'status'>; done: () => Promise<void> }) {
+function Resend({ message, done }: { message: Pick<Schemas['Message'], 'id' | 'status' | 'resendable'>; done: () => Promise<void> }) {
   const may = useCan()('messages:write')
-  if (!may || !['FAILED', 'BOUNCED', 'UNKNOWN', 'SUPPRESSED'].includes(message.status)) return null
+  if (!may || !message.resendable) return null
   const isUnknown = message.status === 'UNKNOWN'
   return <Confirm label={isUnknown ? 'It did not arrive: send again' : 'Send again'} title="Send this message again?" sure="Send again"
     act={async () => { await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } })); await done() }}>
