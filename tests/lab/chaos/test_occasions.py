@@ -55,15 +55,17 @@ GOOD = [
             [*GOOD[:-1], replace(GOOD[-1], at="2026-11-25T10:00:00.000Z")],
             "2026-11-25T10:00:00.000Z was the occasion of 1",
         ),
-        (
-            [*GOOD[:-1], replace(GOOD[-1], status="QUEUED")],
-            "schedule is QUEUED for con_2",
-        ),
+        ([*GOOD[:-1], replace(GOOD[-1], status="QUEUED")], "schedule is QUEUED for con_2"),
+        ([*GOOD[:-1], replace(GOOD[-1], status="FAILED")], "schedule is FAILED for con_2"),
     ],
 )
 def test_the_oracle_finds(runs: list[StartedRun], fault: str) -> None:
     assert occasions.judge(runs, {"con_1", "con_2"}, FLOWS) == [fault]
 
 
-def test_what_is_true_has_no_faults() -> None:
+def test_what_is_true_has_no_faults_nor_has_what_killed_workers_had_in_hand_time_and_again() -> (
+    None
+):
     assert occasions.judge(GOOD, {"con_1", "con_2"}, FLOWS) == []
+    aside = [*GOOD[:-1], replace(GOOD[-1], status="FAILED", reason="poisoned")]
+    assert occasions.judge(aside, {"con_1", "con_2"}, FLOWS) == []
