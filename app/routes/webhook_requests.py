@@ -62,8 +62,10 @@ class WebhookRequestSummary(Shape):
 
 
 class WebhookRequest(WebhookRequestSummary):
-    """`body` as it was received; for a refused request, its first 64 KiB."""
+    """`body` as it was received; for a refused request, its first 64 KiB. `definitionId` is that of
+    the automation or the workflow whose webhook it came to."""
 
+    definition_id: str
     body: str | None
 
 

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, ready
+from tests.browser.test_screens import clean
 
 
 @pytest.fixture
@@ -128,7 +129,16 @@ def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(
     page.locator("tbody a").first.click()
     page.get_by_role("heading", level=1, name="Request").wait_for()
     page.get_by_role("button", name='"Assam 250 g"').click()
-    page.get_by_text("data.order.items[0].title", exact=True).wait_for()
+    expect(page.locator(".picked code")).to_have_text("data.order.items[0].title")
+    clean(page)
+    page.get_by_role("button", name="Find contacts by it").click()
+    page.get_by_role("button", name="Open it in the editor").click()
+    page.locator(".react-flow__node[data-id='trigger']").click()
+    path = page.get_by_label("Contact path")
+    expect(path).to_have_value("data.order.items[0].title")
+    page.get_by_text("kept in this tab").wait_for()
+    page.get_by_role("button", name="Go back to what is stored").click()
+    expect(path).to_have_value("data.email")
 
 
 def test_home_names_the_graph_that_refused_a_request(page: Page, service: Service) -> None:
@@ -179,6 +189,8 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
     page.route("**/troubles", late)
     opened(page, service, "/")
     assert page.get_by_text("Messages by SMS wait").count() == 0
+    today = service.read("/billing/plan")["sending"]["sentToday"]
+    page.get_by_text(f"; today {today}").wait_for()
     page.get_by_role("link", name="3 messages overdue by more than five minutes").click()
     page.wait_for_url(re.compile(r"/messages\?status=QUEUED$"))
 

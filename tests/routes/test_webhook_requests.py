@@ -83,7 +83,7 @@ async def test_every_request_is_shown_and_why_it_was_refused(
     assert unresolved["ip"]
     for one, body in ((unresolved, nested), (accepted, good)):
         shown = await cast.vic.read(f"/webhook-requests/{one['id']}")
-        assert shown == {**one, "body": body.decode()}
+        assert shown == {**one, "definitionId": mine.url.rpartition("/")[2], "body": body.decode()}
     for query, found in (
         ("?outcome=REFUSED", [unresolved]),
         ("?code=lookup_unresolved", [unresolved]),

@@ -57,7 +57,18 @@ const draftKey = (id: string) => `tidings.draft.flow.${id}`
 export async function reopen(of: Kind, id: string, version: number): Promise<void> {
   const [{ value, tag }, old] = await Promise.all([readFlow(of, id), exact(`/${of}/${id}/versions/${version}`)])
   const base = docOf(value)
-  sessionStorage.setItem(draftKey(id), veiled({ doc: { ...docOf(old.value), name: base.name, casesGate: base.casesGate }, tag, base }))
+  leave(of, id, { doc: { ...docOf(old.value), name: base.name, casesGate: base.casesGate }, tag, base })
+}
+
+/** The same with another trigger. */
+export async function propose(of: Kind, id: string, trigger: object): Promise<void> {
+  const { value, tag } = await readFlow(of, id)
+  const base = docOf(value)
+  leave(of, id, { doc: { ...base, trigger: { ...base.trigger, ...trigger } }, tag, base })
+}
+
+function leave(of: Kind, id: string, kept: Kept) {
+  sessionStorage.setItem(draftKey(id), veiled(kept))
   go(`/flows/${of}/${id}/edit`)
 }
 

@@ -1,3 +1,3 @@
 // The screens that the canvas is loaded for.
-export { FlowEditor } from './editor'
+export { FlowEditor, propose } from './editor'
 export { Versions } from './versions'

@@ -29,6 +29,8 @@ export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
   </>
 }
 
+const editing = () => import('../flow/screens')
+
 function parsed(body: string): { value: unknown } | null {
   try { return { value: JSON.parse(body) } } catch { return null }
 }
@@ -37,19 +39,23 @@ export function Request({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const request = useLoaded(() => got(api.GET('/webhook-requests/{id}', path)), [id])
   const [picked, setPicked] = useState('')
-  const may = useCan()('runs:write')
-  return <Screen title="Request" lead={<code>{id}</code>} actions={request.value?.outcome === 'REFUSED' && may &&
+  const can = useCan()
+  const flowId = request.value?.definitionId ?? ''
+  const kind: Kind = flowId.startsWith('wfl') ? 'workflows' : 'automations'
+  return <Screen title="Request" lead={<code>{id}</code>} actions={request.value?.outcome === 'REFUSED' && can('runs:write') &&
     <Confirm label="Retry" title="Retry this request?" act={async () => { const { runId } = await got(api.POST('/webhook-requests/{id}/retry', path)); go(`/runs/${runId}`) }}>
       <p>Its body goes through the webhook again, as the flow is now. If it is accepted, one run starts.</p></Confirm>}>
     <Shown of={request}>{value => <>
       <p class="verdict"><Status value={value.outcome} /> answered with {value.status}{value.detail && `: ${value.detail}`}</p>
       <Facts of={[
-        ['Received', <When at={value.createdAt} />], ['From', value.ip], ['Took', `${value.durationMs} ms`],
+        ['Flow', <Link to={`/flows/${kind}/${flowId}`}>the flow it came to</Link>], ['Received', <When at={value.createdAt} />], ['From', value.ip], ['Took', `${value.durationMs} ms`],
         ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>the run it started</Link> : 'none'], ['Contact', value.contactId ? <Link to={`/contacts/${value.contactId}`}>the contact it is about</Link> : 'none'],
       ]} />
       <Section title="Body">
         <Body body={value.body} pick={setPicked} />
-        {picked && <p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy the path" /> <Copy text={`{{trigger.${picked}}}`} label={`Copy {{trigger.${picked}}}`} /></p>}
+        {picked && <><p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy the path" /> <Copy text={`{{trigger.${picked}}}`} label={`Copy {{trigger.${picked}}}`} /></p>
+          {can(`${kind}:write`) && <div class="buttons"><Confirm label="Find contacts by it" title="Find contacts by this value?" sure="Open it in the editor" act={async () => (await editing()).propose(kind, flowId, { contactPath: picked })}>
+            <p>The flow looks for its contact at <code>{picked}</code> then. It opens in the editor as a change that is not saved yet; something there that is not saved is replaced.</p></Confirm></div>}</>}
       </Section>
       <Section title="Headers"><Facts of={Object.entries(value.headers)} /></Section>
     </>}</Shown>
