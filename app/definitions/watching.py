@@ -55,8 +55,10 @@ async def _begin(
     trigger: Mapping[str, Json],
     before: Definition,
 ) -> None:
-    """Watch from now on. What came since the definition was ACTIVE before is missed."""
-    definition_id, unwatched_since = before.id, before.deactivated_at
+    """Watch from now on. What came since the definition was ACTIVE before is missed, if it watched
+    for the same."""
+    definition_id = before.id
+    unwatched_since = before.deactivated_at if trigger == before.trigger_config else None
     workspace = await workspaces.by_id(db, id=workspace_id)
     zone = workspace.timezone if workspace else None
     at = now = await db.now()

@@ -106,6 +106,18 @@ async def test_a_date_that_was_moved_in_a_pause_was_not_missed(scene: Scene) -> 
     assert [one["code"] for one in await scene.explained()] == ["no_event"]
 
 
+async def test_what_a_new_schedule_would_have_had_in_a_pause_was_not_missed(scene: Scene) -> None:
+    when = await watched(scene, "schedule")
+    await turned(scene, "PAUSED")
+    await at(scene, when + 2 * HOUR)
+    assert scene.definition is not None
+    trigger = {"cron": f"0 {(when + HOUR).hour} * * *"}
+    path = f"/workflows/{scene.definition['id']}"
+    patch = await scene.cast.ed.patch(path, {"state": "ACTIVE", "trigger": trigger})
+    assert patch.status_code == 200, patch.text
+    assert [one["code"] for one in await scene.explained()] == ["no_event"]
+
+
 async def test_what_came_in_a_pause_is_said_once_whatever_the_time_zone_becomes(
     scene: Scene,
 ) -> None:
