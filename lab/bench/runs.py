@@ -192,7 +192,7 @@ class Ledger:
 
 
 async def _do(url: str, sql: str, *values: Any) -> None:
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(sql, *values)
     await connection.close()
 
