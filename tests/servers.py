@@ -263,6 +263,8 @@ class Citus:
         "max_worker_processes=32",
         "citus.shard_count=4",
         "citus.local_hostname=127.0.0.1",
+        "ssl=off",  # which the extension turns on: a proxy between reads along
+        "citus.node_conninfo=sslmode=disable",
     )
 
     def __init__(self, *, durable: bool = False) -> None:

@@ -21,6 +21,7 @@ SKIPPED: Mapping[str, str] = {
     "test_a_unique_index_that_breaks_the_rule_is_found": "makes an index that Citus refuses",
     "test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later": LOOKS,
     "test_what_is_due_long_since_is_looked_for_now_and_then": LOOKS,
+    "test_each_look_begins_where_the_one_before_it_ended": LOOKS,
     "test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first": MAINTENANCE,
     "test_each_table_has_the_statement": MAINTENANCE,
     "test_an_expired_receipt_is_taken_over_and_swept": MAINTENANCE,

@@ -765,12 +765,16 @@ async def proxied(
         await database.disconnect()
 
 
+CUT_SECONDS = 20.0
+
+
 async def cut_once(proxy: Proxy) -> None:
     """The answer to the next COMMIT is lost, and only that one."""
     proxy.cut_after(b"COMMIT")
     before = proxy.hits
-    while proxy.hits == before:
-        await asyncio.sleep(0)
+    async with asyncio.timeout(CUT_SECONDS):
+        while proxy.hits == before:
+            await asyncio.sleep(0)
     proxy.heal()
 
 
