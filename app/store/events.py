@@ -237,7 +237,7 @@ class EventAttempt:
 COLUMNS = """a.id, a.endpoint_id, a.event_id, e.type, a.status, a.reason_code, a.reason_detail,
              a.response_status, a.response_excerpt, a.tries, a.created_at, a.finished_at,
              CAST((SELECT j.wake_at FROM jobs j
-                   WHERE j.workspace_id = a.workspace_id AND j.kind = 'event_attempt'
+                   WHERE j.workspace_id = :workspace_id AND j.kind = 'event_attempt'
                      AND j.id = a.id) AS TIMESTAMPTZ) AS wake_at"""
 
 

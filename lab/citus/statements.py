@@ -28,20 +28,34 @@ GATHERED = ("Distributed Subplan", "INSERT/SELECT method: pull to coordinator")
 EVERYWHERE = re.compile(r"run_command_on_(?:shards|placements|all_nodes)", re.I)
 LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b", re.I)
 
-# What looks at several shards, and how often. None of it locks a row.
+# What looks at several shards, or at one and at people on the coordinator, and how often. None of
+# it locks a row.
 LOOKS: Mapping[str, str] = {
     "store/claims._look_at_shards": "claims: once a second for each pool of workers",
     "store/claims._next_due_of_shards": "the heartbeat: once a second for each worker",
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
     "store/job_sweep._strays_of_shards": "maintenance: once a minute",
     "store/circuit_breakers.due_probes": "maintenance: once a second",
+    "store/parked.in_vain": "maintenance: once a minute",
+    "store/expiry.expired": "maintenance: once a minute for each table",
+    "store/retention.next_workspace": "maintenance: at most once a second",
+    "store/webhook_requests.next_definition": "maintenance: once a minute",
+    "store/refused_recipients.to_undo": "maintenance: at most once a second",
+    "store/paid_plans.claim_over": "maintenance: once a minute",
     "store/circuit_breakers.count_open": "metrics: once a scrape",
     "store/health.due": "metrics: once a scrape",
     "store/health.unknown_deliveries": "metrics: once a scrape",
     "store/memberships.by_id": "people: a member is shown with the name of the user",
+    "store/memberships.by_user": "people: likewise",
+    "store/memberships.page": "people: likewise, each of them",
     "store/memberships.workspace": "people: another workspace is chosen",
+    "store/sessions.bearer": "people: a request in a session, of one shard and the user",
     "store/users.home": "people: somebody signs in",
     "store/invitations.by_hash": "people: an invitation is followed",
+    "store/admin.workspace": "administration: a workspace is shown",
+    # Of new workspaces of the free plan in production: one person has one allowance for all of
+    # theirs, and an unverified one may write to its own members alone.
+    "messages/delivery.intend_some": "messages of the first thirty days: with each batch",
 }
 # What has a transaction write on two nodes: the workspace's, and the coordinator, on which people
 # and the directory of webhooks and keys are. A person does it, never an event, run or message.
