@@ -302,7 +302,8 @@ def _plays(file: Path, *, write: bool) -> bool:
         print(f"tidings: {file}: {error.strerror}.", file=sys.stderr)
         return False
     except Problem as problem:
-        print(f"tidings: {file}: {_sentences(problem)}", file=sys.stderr)
+        sentences = "\n  ".join([problem.detail, *cases.sentences(problem)])
+        print(f"tidings: {file}: {sentences}", file=sys.stderr)
         return False
     difference = "" if write else cases.difference(case.expected, came)
     print(f"{file}: {_verdict(case, difference)}")
@@ -319,10 +320,6 @@ def _verdict(case: cases.Case, difference: str) -> str:
     if case.expected is None:
         return "nothing is expected yet; --write records the result, which is:"
     return "differs from the expected trace:"
-
-
-def _sentences(problem: Problem) -> str:
-    return "\n  ".join([problem.detail, *cases.sentences(problem)])
 
 
 def serve_assistants(_settings: Settings, arguments: argparse.Namespace) -> int:

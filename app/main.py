@@ -8,7 +8,7 @@ import logging
 import math
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -150,7 +150,10 @@ async def build_process(
         log.warning("HTTP may reach private networks", extra={"networks": networks})
     client = api.client()
     callback_url = partial(providers.operators_url, settings.base_url, vault)
-    channels = _operators(settings, client, callback_url) if settings.production else {}
+    channels: dict[str, Channel] = {}
+    if settings.production:
+        offered = operators.channels(settings, client, callback_url)
+        channels = {channel.name: channel for channel in offered}
     own = Own(settings, client, egress)
     stripe = stripe_of(settings)
     figures = metrics or Metrics()
@@ -203,12 +206,6 @@ def web(process: Process) -> Edge:
 
     application = router(mount(routes, process, throttle), lifespan)
     return Edge(application, process.settings, process.metrics)
-
-
-def _operators(
-    settings: Settings, client: api.Client, callback_url: Callable[[str], str]
-) -> Mapping[str, Channel]:
-    return {channel.name: channel for channel in operators.channels(settings, client, callback_url)}
 
 
 def sign_on_of(settings: Settings) -> Provider | None:

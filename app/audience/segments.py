@@ -68,7 +68,8 @@ def stored(text: str) -> Filter:
 
 def known(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
     """A filter that was saved, with what it names."""
-    return Readable(filter, _others(filter, existing), _names(existing))
+    names = {id: segment.name for id, segment in existing.items()}
+    return Readable(filter, _others(filter, existing), names)
 
 
 def _others(filter: Filter, existing: Mapping[str, Segment]) -> dict[str, Filter]:
@@ -81,10 +82,6 @@ def _others(filter: Filter, existing: Mapping[str, Segment]) -> dict[str, Filter
             found[id] = stored(existing[id].filter)
             waiting += found[id].segments
     return found
-
-
-def _names(existing: Mapping[str, Segment]) -> dict[str, str]:
-    return {id: segment.name for id, segment in existing.items()}
 
 
 async def read(

@@ -42,17 +42,16 @@ def sections(schema: str) -> tuple[Section, ...]:
     preamble, *parts = _HEADING.split(schema)
     if essence(preamble):
         raise MigrationError("SQL stands before the first line `-- section 0001: …`.")
-    found = tuple(_section(*parts[at : at + 3]) for at in range(0, len(parts), 3))
+    found = tuple(
+        Section(number, name, sql, hashlib.sha256(essence(sql).encode()).hexdigest())
+        for number, name, sql in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    )
     numbers = [section.number for section in found]
     if numbers != sorted(set(numbers)):
         raise MigrationError("The sections' numbers must rise from one to the next.")
     for section in found:
         refuse_current_time(section.sql)
     return found
-
-
-def _section(number: str, name: str, sql: str) -> Section:
-    return Section(number, name, sql, hashlib.sha256(essence(sql).encode()).hexdigest())
 
 
 def pending(found: Sequence[Section], applied: Mapping[str, str]) -> list[Section]:

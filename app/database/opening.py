@@ -133,7 +133,8 @@ class Opener:
         if rows[0]["pid"] == connection.get_server_pid():
             self.pooler, self.unset = None, different
             if different:  # of nobody else's session
-                await connection.execute("; ".join(self._set(name) for name in different))
+                settings = (f"SET {name} = '{self._wanted[name]}'" for name in different)
+                await connection.execute("; ".join(settings))
             return True
         if self.pooler is None:
             self.pooler = Pooler(keeps_statements=await _keeps_statements(connection))
@@ -142,9 +143,6 @@ class Opener:
             log.warning("run migrate as our role: it has not set %s", ", ".join(different))
         self.unset = different
         return True
-
-    def _set(self, name: str) -> str:
-        return f"SET {name} = '{self._wanted[name]}'"
 
 
 def _has_opened(one: asyncio.Task[Connection], connection: Connection) -> bool:

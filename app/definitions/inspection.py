@@ -25,7 +25,9 @@ def inspect(
     found = find_static(trigger, compiled, known, list(sample.objects(bodies)))
     if has_postal_address:
         return found
-    return [*found, *_without_postal_address(_marketing(_sound(compiled), known))]
+    marketing = _marketing(_sound(compiled), known)
+    mails = [mark.pointer for mark in marketing if mark.channel == "email"]
+    return [*found, *map(postal_address_missing, mails)]
 
 
 def review(channel: str, category: str, written: Mapping[str, Json]) -> Review:
@@ -63,11 +65,15 @@ def find_static(
     parts = _sound(compiled)
     found += [_footer_added(mark.pointer) for mark in _marketing(parts, known) if mark.is_unmarked]
     found += _adding_its_trigger(trigger, parts)
+    templates = {
+        id: [path for _, path in content.reads(template["channel"], template["content"])]
+        for id, template in known.items()
+    }
     found += lint.lint(
         compiled.program,
         parts,
         addresses=_sure_of(trigger),
-        templates={id: _read_by(template) for id, template in known.items()},
+        templates=templates,
         bodies=bodies,
     )
     return found
@@ -124,10 +130,6 @@ def _of_templates(
             yield Finding("template_channel", reference.pointer, message)
 
 
-def _read_by(template: Mapping[str, Json]) -> Sequence[Path]:
-    return [path for _, path in content.reads(template["channel"], template["content"])]
-
-
 @dataclass(frozen=True, slots=True)
 class _Marketing:
     """A step that sends marketing, whose author may have left the way out to the footer."""
@@ -153,12 +155,6 @@ def _marketing(
 
 def _footer_added(pointer: str) -> Finding:
     return _warning("footer_added", pointer, footers.ADDED)
-
-
-def _without_postal_address(found: Iterable[_Marketing]) -> Iterator[Finding]:
-    for one in found:
-        if one.channel == "email":
-            yield postal_address_missing(one.pointer)
 
 
 def postal_address_missing(pointer: str) -> Finding:

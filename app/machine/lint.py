@@ -64,7 +64,9 @@ def lint(
     if program is not None:
         findings += _many_starts(program, parts)
     for part in parts:
-        reads = list(dict.fromkeys([*_reads(part), *_by_template(part, templates or {})]))
+        template = (templates or {}).get(part.node.config.get("templateId", ""), ())
+        by_template = [Read(path, f"{part.config_pointer}/templateId") for path in template]
+        reads = list(dict.fromkeys([*_reads(part), *by_template]))
         if program is not None:
             known = sure.get(part.node.id, frozenset())
             findings += _outputs_missing(reads, known, program.nodes)
@@ -233,11 +235,6 @@ def _warning(code: str, pointer: str, message: str) -> Finding:
 
 
 # --- what is read -------------------------------------------------------------------------------
-
-
-def _by_template(part: Part, templates: Mapping[str, Sequence[Path]]) -> Iterator[Read]:
-    for path in templates.get(part.node.config.get("templateId", ""), ()):
-        yield Read(path, f"{part.config_pointer}/templateId")
 
 
 def _reads(part: Part) -> Iterator[Read]:

@@ -151,7 +151,7 @@ def near(
     there = ((str(leaf), value) for leaf, value in _leaves(document) if leaf != path)
     ranked = sorted(
         ((text, value) for text, value in there if len(text) <= CHARACTERS),
-        key=lambda one: -_alike(wanted, _likeness(one[0])),
+        key=lambda one: -sum(map(alike, wanted, _likeness(one[0]))),  # in path and in name
     )
     fitting = (text for text, value in ranked[:JUDGED] if fits is not None and fits(value))
     return list(islice(fitting, limit)) or [text for text, _ in ranked[:limit]]
@@ -182,8 +182,3 @@ def _likeness(text: str) -> tuple[Pairs, Pairs]:
     whole = text[-64:]
     name = re.split(r"[.\[\]]+", whole.rstrip("]"))[-1]
     return pairs(whole), pairs(name)
-
-
-def _alike(one: tuple[Pairs, Pairs], other: tuple[Pairs, Pairs]) -> float:
-    """From 0, nothing in common, to 2, the same in path and in name."""
-    return sum(map(alike, one, other))

@@ -107,7 +107,9 @@ class _Walk:
         exits: dict[str, str] = {}
         node = Node(name, raw["type"], config, exits)
         self.parts.append(Part(node, spot.place.pointer, spot.place.pointer))
-        targets: dict[str, str | None] = dict.fromkeys(_joining(kind, config), follow)
+        # Where nothing is written for a port, it goes on at the step after.
+        joining = [port for port in kind.open_ports(config) if port not in kind.ends]
+        targets: dict[str, str | None] = dict.fromkeys(joining, follow)
         for port, arm, at in _arms(raw, config, kind, written, spot):
             targets[port] = self.sequence(arm, at, follow)
         exits |= {port: target for port, target in targets.items() if target}
@@ -126,11 +128,6 @@ def _written(raw: Mapping[str, Json], kind: NodeKind) -> list[str]:
         for port in ports_written(kind)
         if port not in kind.fields or isinstance(raw.get(port), list)
     ]
-
-
-def _joining(kind: NodeKind, config: Mapping[str, Json]) -> list[str]:
-    """The ports that go on at the step after when nothing is written for them."""
-    return [port for port in kind.open_ports(config) if port not in kind.ends]
 
 
 def _config(raw: Mapping[str, Json], kind: NodeKind, written: list[str]) -> dict[str, Json]:

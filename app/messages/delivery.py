@@ -327,7 +327,11 @@ async def record_some(
     try:
         async with process.database.write(follow_indexes=True) as db:
             held = await jobs.lock(db, [one.job for one, _ in called])
-            judged = await refusals.judge(db, [_outcome(*one) for one in called])
+            ends = [
+                refusals.Outcome(_judging(one), result, is_first=one.tries == 1)
+                for one, result in called
+            ]
+            judged = await refusals.judge(db, ends)
             ordered = [
                 (one, result) for (one, _), result in zip(called, judged.results, strict=True)
             ]
@@ -345,10 +349,6 @@ async def record_some(
     except CommitUnknown as error:
         return [error for _ in outcomes]
     return [None for _ in outcomes]
-
-
-def _outcome(sending: Sending, result: Receipt | SendError) -> refusals.Outcome:
-    return refusals.Outcome(_judging(sending), result, is_first=sending.tries == 1)
 
 
 def _judging(sending: Sending) -> refusals.Provider | None:

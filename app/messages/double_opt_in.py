@@ -21,7 +21,6 @@ from app.consent import consent, preferences
 from app.consent.preferences import Link, TopicChoice
 from app.database.db import Handle
 from app.errors import FieldError
-from app.machine.contact_values import State
 from app.messages import create
 from app.process import Process
 from app.store import contacts, suppressions
@@ -97,7 +96,9 @@ async def answer(
     ]
     if errors:
         raise profile.invalid(errors)
-    repeated = [one for one in asked if _state(row, one) == PENDING]
+    repeated = [
+        one for one in asked if topics.state_of(row.topics, one.topic_id, one.channel) == PENDING
+    ]
     late = [one for one in repeated if await _is_late(db, workspace.id, row, one)]
     answered = await topics.answer(db, workspace, row, counted, given)
     await topics.record(db, workspace.id, [(row.id, late)], given)
@@ -107,10 +108,6 @@ async def answer(
         question = Question(workspace.id, row.id, one.topic_id, one.channel, hash, expires_at)
         await _ask(process, db, question, known[one.topic_id])
     return answered
-
-
-def _state(row: Contact, one: Answer) -> State | None:
-    return topics.state_of(row.topics, one.topic_id, one.channel)
 
 
 async def _is_late(db: Handle, workspace_id: str, row: Contact, one: Answer) -> bool:

@@ -299,7 +299,8 @@ class Egress:
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
             if progress.sent:
                 return Failure("broken_answer", "The connection broke before the answer.", True)
-            return UNTRUSTED if _is_tls(error) else UNREACHABLE
+            is_tls = any(isinstance(cause, ssl.SSLError) for cause in causes(error))
+            return UNTRUSTED if is_tls else UNREACHABLE
         except _TooMuch:
             return TOO_MUCH
         finally:
@@ -461,7 +462,3 @@ def _unpacked(raw: bytes, coding: str) -> bytes:
         return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, KEPT_BYTES + 1)
     except zlib.error:
         return raw
-
-
-def _is_tls(error: BaseException) -> bool:
-    return any(isinstance(cause, ssl.SSLError) for cause in causes(error))

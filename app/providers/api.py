@@ -123,7 +123,8 @@ class Api:
             problem = (
                 "got a request and did not answer it" if progress.sent else "cannot be reached"
             )
-            detail = f"{self.name} {problem}: {_told(error)}."
+            cause = _SILENT.get(type(error)) or line(str(error)).rstrip(".") or type(error).__name__
+            detail = f"{self.name} {problem}: {cause}."
             raise SendError(verdict.outcome, verdict.code, detail) from error
 
     async def _exchange(
@@ -170,7 +171,3 @@ def _object(body: bytes) -> Mapping[str, Json]:
 
 
 _SILENT = {asyncio.CancelledError: "the call was interrupted", TimeoutError: "time ran out"}
-
-
-def _told(error: BaseException) -> str:
-    return _SILENT.get(type(error)) or line(str(error)).rstrip(".") or type(error).__name__

@@ -94,7 +94,7 @@ def compose(message: Message, default: Sender) -> Mail:
     fields = [
         _mailbox("From", _line("from name", _one_line(from_name)), sender),
         _plain("To", str(recipient)),
-        Field("Subject", subject, _text_field("Subject", subject)),
+        Field("Subject", subject, _folded("Subject", _written(subject, subject))),
         _plain("Date", format_datetime(datetime.now(UTC))),
         _plain("Message-ID", f"<{message.message_key}@{sender.domain}>"),
         *_further(message.headers),
@@ -182,10 +182,6 @@ _SPECIAL = re.compile(r"""[][()<>:;@\\,."]""")  # RFC 5322 §3.2.3: bare, it wou
 LINE = 78  # octets without the CRLF (RFC 5322 §2.1.1)
 LONGEST_WORD = LINE - len("Subject: ")  # a longer one is encoded, which can be cut
 ENCODED_LINE = 76  # one with an encoded word in it (RFC 2047 §2)
-
-
-def _text_field(name: str, text: str) -> str:
-    return _folded(name, _written(text, text))
 
 
 def _written(text: str, plain: str) -> list[str]:

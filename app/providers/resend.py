@@ -112,7 +112,8 @@ class Resend:
                 raise self._api.error(answer, _verdict(answer), answer.says("message"))
             except SendError as error:
                 doubt = _graver(doubt, error)
-                if error.outcome != "unknown" or _was_cancelled(error) or not left:
+                was_cancelled = isinstance(error.__cause__, asyncio.CancelledError)
+                if error.outcome != "unknown" or was_cancelled or not left:
                     raise doubt from error.__cause__
             await self._pause(doubt)
         raise AssertionError("the last try raises")
@@ -128,10 +129,6 @@ def _graver(before: SendError | None, error: SendError) -> SendError:
     """After a try that may have been accepted, one that was not says nothing about the first; a
     refusal does: the key would have been answered with the first one's id."""
     return before if before is not None and error.outcome == "not_accepted" else error
-
-
-def _was_cancelled(error: SendError) -> bool:
-    return isinstance(error.__cause__, asyncio.CancelledError)
 
 
 def _body(message: Message, mail: Mail) -> dict[str, Json]:

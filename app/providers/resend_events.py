@@ -52,7 +52,9 @@ def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) ->
     became, tags = EVENTS.get(kind), _tags(data.get("tags"))
     if became is None or not {"workspace", "attempt"} <= tags.keys():
         return None
-    why: Mapping[str, Json] = next((data[name] for name in WHY if _is_object(data.get(name))), {})
+    why: Mapping[str, Json] = next(
+        (data[name] for name in WHY if isinstance(data.get(name), dict)), {}
+    )
     if became is SOFT and why.get("type") == "Permanent":
         became = HARD
     detail = next(
@@ -68,10 +70,6 @@ def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) ->
         became,
         f"Resend: {kind}{words}",
     )
-
-
-def _is_object(value: Json) -> bool:
-    return isinstance(value, dict)
 
 
 def _tags(value: Json) -> dict[str, str]:

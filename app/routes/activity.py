@@ -16,7 +16,7 @@ from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, Topi
 from app.routes.messages import MessageSummary, readable
 from app.routes.messages import summary as message_summary
 from app.routes.runs import MessageStatus, RunSummary, summary
-from app.store import activity, contact_events, contacts, messages
+from app.store import activity, contact_events, contacts
 from app.store.suppressions import Reason
 from app.web import paging
 from app.web.body import Shape
@@ -115,16 +115,15 @@ async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     for row in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):
         attempts[row.message_id].append(MessageTry.of(row))
     rows = await activity.messages(call.db, workspace_id=workspace_id, ids=ids)
-    return {row.id: _message(readable(call, row), attempts[row.id]) for row in rows}
+    return {
+        row.id: {**message_summary(readable(call, row)), "attempts": attempts[row.id]}
+        for row in rows
+    }
 
 
 async def _consents(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     rows = await activity.consents(call.db, workspace_id=call.member.workspace_id, ids=ids)
     return {row.id: Consent.of(row, change=row.kind, created_at=row.at) for row in rows}
-
-
-def _message(row: messages.Message, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**message_summary(row), "attempts": attempts}
 
 
 routes = [

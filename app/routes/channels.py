@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -286,11 +287,7 @@ async def verify(call: Call) -> Response:
         warning = f"Without a {how.secret}, bounces and complaints are not received."
         found = [*found, Fault("warning", "callbacks", warning)]
     ok = all(fault.severity == "warning" for fault in found)
-    return reply.ok({"ok": ok, "findings": [_finding(fault) for fault in found]})
-
-
-def _finding(fault: Fault) -> dict[str, str]:
-    return {"severity": fault.severity, "code": fault.code, "message": fault.message}
+    return reply.ok({"ok": ok, "findings": [asdict(fault) for fault in found]})
 
 
 def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:

@@ -258,13 +258,15 @@ class _Importing:
     async def _trigger(self, trigger: dict[str, Json]) -> dict[str, Json]:
         """With the secret if it is another one; `signed` as long as one is missing."""
         row, call = self.row, self.call
+        workspace_id = call.member.workspace_id
         if (named := trigger.get("segmentId")) is not None:
-            workspace_id = call.member.workspace_id
             trigger["segmentId"] = await filing.segment_of(call.db, workspace_id, named)
         signed = trigger.pop("signed", None)
         if self.wanted.signing_secret is not None:
             trigger["signingSecret"] = self.wanted.signing_secret
-        secret, kept = trigger.get("signingSecret"), row and await self._secret(row)
+        secret, kept = trigger.get("signingSecret"), None
+        if row is not None:
+            kept = await findings.signing_secret(call.process, call.db, workspace_id, row.id)
         if kept and secret in (None, "") and "signingSecret" in trigger:
             raise _invalid([FieldError("/trigger/signingSecret", UNSIGNED)])
         if isinstance(secret, str) and kept and hmac.compare_digest(secret.encode(), kept.encode()):
@@ -276,11 +278,6 @@ class _Importing:
         elif was_missing or (signed and not has_secret):
             trigger["signed"] = True
         return trigger
-
-    async def _secret(self, row: Definition) -> str | None:
-        call = self.call
-        workspace_id = call.member.workspace_id
-        return await findings.signing_secret(call.process, call.db, workspace_id, row.id)
 
     # --- kept ---
 

@@ -149,7 +149,8 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
         found += _wrong_parts(call, given)
         topic_id = new.content.get("topicId")
         if isinstance(topic_id, str):
-            found.append(("/content/topicId", await _wrong_topic(call, new, topic_id)))
+            topic = await wrong_topic(call.db, call.member.workspace_id, topic_id, new.channel)
+            found.append(("/content/topicId", topic))
     _refuse("The message cannot be sent like this; see errors.", found)
     return to
 
@@ -227,10 +228,6 @@ async def _wrong_time(call: Call, send_at: datetime | None) -> str | None:
     if send_at is None or send_at <= await call.db.now() + FARTHEST:
         return None
     return f"Must be at most {FARTHEST.days} days ahead."
-
-
-async def _wrong_topic(call: Call, new: NewMessage, topic_id: str) -> str | None:
-    return await wrong_topic(call.db, call.member.workspace_id, topic_id, new.channel)
 
 
 def _wrong_parts(call: Call, given: tuple[Any, ...]) -> list[tuple[str, str]]:

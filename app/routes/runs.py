@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -211,19 +210,14 @@ async def _resource(call: Call) -> dict[str, Any]:
     row = await _found(call)
     of = {"workspace_id": call.member.workspace_id, "run_id": row.id}
     steps = await run_steps.of_run(call.db, **of)
-    sent = {
-        (one.node_id, one.visit): one
-        for one in (await messages.of_run(call.db, **of) if _sends(steps) else ())
-    }
+    sends = any(step.kind == "send_message" for step in steps)
+    asked_for = await messages.of_run(call.db, **of) if sends else []
+    sent = {(one.node_id, one.visit): one for one in asked_for}
     return {
         **summary(row),
         "trigger": document.parse(row.body),
         "steps": [_step(step, sent.get((step.node_id, step.visit))) for step in steps],
     }
-
-
-def _sends(steps: Sequence[run_steps.RunStep]) -> bool:
-    return any(step.kind == "send_message" for step in steps)
 
 
 def summary(row: runs.Run) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -71,7 +71,8 @@ async def create(call: Call) -> Response:
     if len(existing) >= topics.MOST:
         message = f"A workspace has at most {topics.MOST} topics; delete one first."
         raise Problem("conflict", message)
-    if new.is_default and (other := _default(existing)):
+    other = next((topic for topic in existing.values() if topic.is_default), None)
+    if new.is_default and other is not None:
         message = f"{other.name} is the default topic of this workspace; there can be one."
         raise Problem("conflict", message, existingId=other.id)
     _check(new)
@@ -188,10 +189,6 @@ def _columns(new: WritableTopic) -> dict[str, Any]:
         "channels": new.channels,
         "double_opt_in": new.double_opt_in,
     }
-
-
-def _default(existing: Mapping[str, Topic]) -> Topic | None:
-    return next((topic for topic in existing.values() if topic.is_default), None)
 
 
 async def _locked(call: Call, db: Handle) -> Topic:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle
 from app.intake import path_picker, retrying
 from app.intake.path_picker import Proposal
@@ -116,7 +115,7 @@ class Webhook:
         return paging.page(call, query, rows, summary)
 
     async def show_schema(self, call: Call) -> Response:
-        workspace = await _workspace(call)
+        workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
         definition_id = await self._known(call)
         places, lookups = await path_picker.look(call.process, call.db, workspace, definition_id)
         paths = [
@@ -153,10 +152,6 @@ class Webhook:
             ),
             get(f"{path}/webhook-schema", self.show_schema, can=read, gives={200: WebhookSchema}),
         ]
-
-
-async def _workspace(call: Call) -> WorkspaceContext:
-    return await workspace_of(call.process, call.db, call.member.workspace_id)
 
 
 def _lookup(proposal: Proposal) -> dict[str, Any]:

@@ -40,7 +40,8 @@ async def load(db: Handle, run: HeldRun) -> PendingEvents:
     awaited: Mapping[str, Any] = run.waiting_for or {}
     match awaited:
         case {"kind": "time", "until": until}:
-            return await _time(db, datetime.fromisoformat(until))
+            at = datetime.fromisoformat(until)  # a run may be woken before
+            return PendingEvents([Woken()] if at <= await db.now() else [], at)
         case {"kind": "delivery", "messageId": message_id}:
             outcome = await _delivered(db, run.workspace_id, message_id)
             return PendingEvents([outcome] if outcome else [])
@@ -51,11 +52,6 @@ async def load(db: Handle, run: HeldRun) -> PendingEvents:
             return await _contact_events(db, run, awaited)
         case _:
             return PendingEvents([Go()])
-
-
-async def _time(db: Handle, until: datetime) -> PendingEvents:
-    """The end of the wait, if its time has come: a run may be woken before."""
-    return PendingEvents([Woken()] if until <= await db.now() else [], until)
 
 
 async def _contact_events(db: Handle, run: HeldRun, waiting: Mapping[str, Any]) -> PendingEvents:

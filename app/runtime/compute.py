@@ -461,15 +461,12 @@ def _request(job: Job[Any]) -> bytes:
 def _shortened(value: Any) -> Any:
     """Facts, or a model, with its trigger as JSON, which is written several times as fast."""
     is_model = isinstance(value, BaseModel)
-    trigger = vars(value).get("trigger") if is_model else _trigger_in(value)
+    members = vars(value) if is_model else value
+    trigger = members.get("trigger") if type(members) is dict else None
     if not trigger or not isinstance(trigger, dict | list):
         return value
     written = {"trigger": compute_child.Written(document.dumps(trigger))}
     return value.model_copy(update=written) if is_model else {**value, **written}
-
-
-def _trigger_in(value: Any) -> Json:
-    return value.get("trigger") if type(value) is dict else None
 
 
 def _busy() -> Busy:

@@ -173,11 +173,10 @@ def _outcomes(given: Status | Outcome | Sequence[Outcome]) -> list[MessageOutcom
     if isinstance(given, str):
         return [USUAL[given]]
     several = [given] if isinstance(given, Outcome) else given
-    return [_outcome(USUAL[one.status], one) for one in several]
-
-
-def _outcome(usual: MessageOutcome, given: Outcome) -> MessageOutcome:
-    return replace(usual, code=given.code or usual.code, detail=given.detail)
+    return [
+        replace(USUAL[one.status], code=one.code or USUAL[one.status].code, detail=one.detail)
+        for one in several
+    ]
 
 
 def _answers(given: HttpAnswer | Sequence[HttpAnswer]) -> list[Answered]:
