@@ -71,20 +71,26 @@ def banned(code: Mapping[str, ast.Module]) -> int:
     return found
 
 
-def called_once(code: Mapping[str, ast.Module]) -> tuple[int, int]:
-    """Private functions, and those of them that their module names once."""
-    total = once = 0
+def name_of(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
+
+
+def called_once(code: Mapping[str, ast.Module]) -> tuple[int, int, int]:
+    """Private functions, those of them that their module names once, and those of these that it
+    does not call there but hands on: into a table, or to what calls them."""
+    total = once = handed_on = 0
     for tree in code.values():
-        named = Counter(
-            node.id if isinstance(node, ast.Name) else node.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name | ast.Attribute)
-        )
+        named = Counter(map(name_of, ast.walk(tree)))
+        called = {name_of(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         for node in ast.walk(tree):
             if isinstance(node, FUNCTION) and re.match(r"_[a-z]", node.name):
                 total += 1
                 once += named[node.name] == 1
-    return total, once
+                handed_on += named[node.name] == 1 and node.name not in called
+    return total, once, handed_on
 
 
 def is_row(node: ast.AST) -> bool:
@@ -110,9 +116,10 @@ def figures(root: Path) -> Iterator[tuple[str, object]]:
     yield "lines of the contract", len(lines)
     yield "names in it", sum(map(len, lines))
     yield "imports that point up", upward(root, code)
-    total, once = called_once(code)
+    total, once, handed_on = called_once(code)
     yield "private functions", total
-    yield "of these called once", once
+    yield "of these named once", once
+    yield "… and not called there", handed_on
     yield 'row["…"]', sum(map(is_row, nodes))
     yield "banned identifiers", banned(everything)
     yield "decisions in docs", len([*(root / "docs/decisions").glob("*.md")])

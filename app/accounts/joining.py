@@ -144,7 +144,11 @@ async def by_token(process: Process, token: str) -> invitations.Offer:
             row = await invitations.by_hash(db, workspace_id=workspace_id, hash=digest(token))
     if row is None:
         raise Problem("not_found", "There is no such invitation.")
-    _require_pending(row)
+    if row.status == "ACCEPTED":
+        raise Problem("invitation_used", USED)
+    held = row.inviter_role is not None and roles.grantable(row.inviter_role, row.role)
+    if row.status != "PENDING" or not held:
+        raise _no_longer_good()
     return row
 
 
@@ -321,14 +325,6 @@ async def entered(db: Handle, user_id: str, workspace_id: str) -> workspaces.Wor
     if workspace is None:
         raise LookupError("a membership that was just made leads to its workspace")
     return workspace
-
-
-def _require_pending(row: invitations.Offer) -> None:
-    if row.status == "ACCEPTED":
-        raise Problem("invitation_used", USED)
-    held = row.inviter_role is not None and roles.grantable(row.inviter_role, row.role)
-    if row.status != "PENDING" or not held:
-        raise _no_longer_good()
 
 
 def _no_longer_good() -> Problem:

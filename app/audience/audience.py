@@ -44,10 +44,21 @@ async def create(
     """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
-    _refuse_heard(checked.columns["subscriptions"])
-    row = await _insert(db, workspace, checked)
+    read_only = [
+        FieldError(f"/subscriptions/{channel}", f"{status} is read-only.")
+        for channel, status in checked.columns["subscriptions"].items()
+        if status in HEARD
+    ]
+    if read_only:
+        raise profile.invalid(read_only)
+    new = Person(workspace.id, new_id("con"), dict(checked.columns))
+    opting = await subscriptions.judge(db, workspace.vault, [new])
+    row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
     if row is None:
         raise await _conflict(db, workspace, checked.columns)
+    await subscriptions.keep(db, workspace.id, opting, MEMBER)
+    await _insert_belongings(db, workspace.id, row.id, checked)
+    await reactions.appeared(db, workspace, {row.id: checked.tags})
     return row
 
 
@@ -113,19 +124,6 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
     if len(found) < len(overtaken):
         raise Unavailable("The contact was erased while it was being created; retry the request.")
     return {**made, **found}
-
-
-async def _insert(
-    db: Handle, workspace: WorkspaceContext, checked: profile.Checked
-) -> Contact | None:
-    new = Person(workspace.id, new_id("con"), dict(checked.columns))
-    opting = await subscriptions.judge(db, workspace.vault, [new])
-    row = await contacts.insert(db, workspace_id=workspace.id, id=new.id, columns=new.columns)
-    if row is not None:
-        await subscriptions.keep(db, workspace.id, opting, MEMBER)
-        await _insert_belongings(db, workspace.id, row.id, checked)
-        await reactions.appeared(db, workspace, {row.id: checked.tags})
-    return row
 
 
 async def _insert_belongings(
@@ -265,16 +263,6 @@ async def _resubscribe(
 
 
 HEARD = frozenset({"bounced", "complained"})  # of an address; no member says so
-
-
-def _refuse_heard(chosen: Mapping[str, str]) -> None:
-    errors = [
-        FieldError(f"/subscriptions/{channel}", f"{status} is read-only.")
-        for channel, status in chosen.items()
-        if status in HEARD
-    ]
-    if errors:
-        raise profile.invalid(errors)
 
 
 async def add_tags(

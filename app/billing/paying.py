@@ -77,7 +77,16 @@ async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -
     """Write down a checkout that the provider has opened, and who began it."""
     order, checkout_page = begun.order, begun.checkout_page
     if checkout_page.token is not None:
-        await _keep(db, order, checkout_page, checkout_page.token)
+        await checkouts.insert(
+            db,
+            workspace_id=order.workspace_id,
+            id=order.id,
+            plan=order.plan,
+            token_hash=digest(checkout_page.token),
+            success_url=order.success_url,
+            cancel_url=order.cancel_url,
+            expires_at=checkout_page.expires_at,
+        )
     await trail.note(
         db,
         process.vault,
@@ -106,19 +115,6 @@ async def _begun(
 ) -> PaidPlan:
     return await paid_plans.begin(
         db, workspace_id=workspace_id, provider=name, customer_id=customer_id, plan=plans.FREE
-    )
-
-
-async def _keep(db: Handle, order: Order, checkout_page: CheckoutPage, token: str) -> None:
-    await checkouts.insert(
-        db,
-        workspace_id=order.workspace_id,
-        id=order.id,
-        plan=order.plan,
-        token_hash=digest(token),
-        success_url=order.success_url,
-        cancel_url=order.cancel_url,
-        expires_at=checkout_page.expires_at,
     )
 
 

@@ -241,7 +241,13 @@ async def remove_workspace(call: Call) -> Response:
     wanted = call.read(Removal)
     workspace_id = call.member.workspace_id
     async with call.process.database.read() as db:
-        _require_meant(call, wanted, await workspaces.by_id(db, id=workspace_id))
+        row = await workspaces.by_id(db, id=workspace_id)
+    if row is None:
+        raise _no_workspace()
+    call.match(row.revision)
+    if wanted.name != row.name:
+        sentence = "Must be the workspace's name, to the letter."
+        raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
     await paying.end(call.process, workspace_id)
     # What is ended at the provider cannot be begun again: whatever changed meanwhile, it goes.
     async with call.process.database.write() as db:
@@ -254,15 +260,6 @@ async def remove_workspace(call: Call) -> Response:
 
 def _no_workspace() -> Problem:
     return Problem("not_found", "There is no such workspace.")
-
-
-def _require_meant(call: Call, wanted: Removal, row: workspaces.Workspace | None) -> None:
-    if row is None:
-        raise _no_workspace()
-    call.match(row.revision)
-    if wanted.name != row.name:
-        sentence = "Must be the workspace's name, to the letter."
-        raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
 
 
 async def index_keys(call: Call) -> Response:

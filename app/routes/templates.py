@@ -27,7 +27,6 @@ from app.routes.definition_shapes import Finding
 from app.routes.ids import TemplateId, TopicId
 from app.runtime.compute import Job
 from app.store import contacts, definitions, templates, topics, workspaces
-from app.store.contacts import Contact
 from app.web import paging, reply
 from app.web.body import Name, Shape, Writable
 from app.web.paging import Changing
@@ -265,7 +264,15 @@ async def rendered_unsaved(call: Call, wanted: UnsavedPreview) -> Mapping[str, M
 
 
 async def _facts(db: Handle, workspace_id: str, wanted: Preview) -> Facts:
-    contact = await _contact(db, workspace_id, wanted)
+    contact = None
+    if wanted.contact_id is not None:
+        contact = await contacts.by_id(db, workspace_id=workspace_id, id=wanted.contact_id)
+        if contact is None:
+            raise Problem(
+                "invalid",
+                "The template cannot be rendered for this contact; see errors.",
+                errors=[FieldError("/contactId", "There is no such contact.")],
+            )
     return await facts.of_contact(db, workspace_id, contact, wanted.trigger)
 
 
@@ -289,19 +296,6 @@ async def _previewed(
     # Without a connection: it may wait for its turn.
     job = Job(workspace_id, footers.preview, (template.channel, template.content, roots, footer))
     return await process.compute.call(job)
-
-
-async def _contact(db: Handle, workspace_id: str, wanted: Preview) -> Contact | None:
-    if wanted.contact_id is None:
-        return None
-    row = await contacts.by_id(db, workspace_id=workspace_id, id=wanted.contact_id)
-    if row is None:
-        raise Problem(
-            "invalid",
-            "The template cannot be rendered for this contact; see errors.",
-            errors=[FieldError("/contactId", "There is no such contact.")],
-        )
-    return row
 
 
 async def _check_topic(

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from app.database.db import Handle
 from app.intake import path_picker, retrying
-from app.intake.path_picker import Proposal
 from app.routes import automations, workflows
 from app.routes.contacts import workspace_of
 from app.routes.definitions import DefinitionKind
@@ -127,7 +126,16 @@ class Webhook:
             }
             for place in places
         ]
-        return reply.ok({"paths": paths, "lookups": [_lookup(lookup) for lookup in lookups]})
+        proposals = [
+            {
+                "contactLookup": proposal.lookup,
+                "contactPath": str(proposal.path),
+                "metadataField": proposal.field,
+                "share": proposal.share,
+            }
+            for proposal in lookups
+        ]
+        return reply.ok({"paths": paths, "lookups": proposals})
 
     async def _known(self, call: Call) -> str:
         """The definition's id. Raises Problem `not_found`."""
@@ -152,15 +160,6 @@ class Webhook:
             ),
             get(f"{path}/webhook-schema", self.show_schema, can=read, gives={200: WebhookSchema}),
         ]
-
-
-def _lookup(proposal: Proposal) -> dict[str, Any]:
-    return {
-        "contactLookup": proposal.lookup,
-        "contactPath": str(proposal.path),
-        "metadataField": proposal.field,
-        "share": proposal.share,
-    }
 
 
 # --- one request ----------------------------------------------------------------------------------
