@@ -59,7 +59,7 @@ def run(settings: Settings, _arguments: argparse.Namespace) -> int:
         async with open_process(settings) as process:
             seeded = None if settings.production else await demo.seed(process)
             listener = server.listen(settings.host, settings.port)
-            print(_welcome(settings, seeded, await demo.console_link(process)), flush=True)
+            print(demo.welcome(settings, seeded, await demo.console_link(process)), flush=True)
             await _run_all(
                 stop,
                 server.serve(
@@ -124,7 +124,7 @@ def show_demo(settings: Settings, _arguments: argparse.Namespace) -> int:
 
     async def main() -> None:
         async with open_process(settings) as process:
-            print(_welcome(settings, await demo.seed(process)))
+            print(demo.welcome(settings, await demo.seed(process)))
 
     asyncio.run(main())
     return 0
@@ -419,39 +419,6 @@ async def _run_all(stop: asyncio.Event, *parts: Awaitable[None]) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     stop.set()
     await asyncio.gather(*tasks)
-
-
-def _welcome(settings: Settings, seeded: demo.Demo | None, link: str | None = None) -> str:
-    at = settings.base_url
-    if settings.production:
-        return f"Tidings runs at {at}."
-    if seeded is None:
-        return (
-            f"Tidings runs at {at}. The demo's workflow was deleted; delete the database to reseed."
-        )
-    file = settings.database_url.removeprefix("sqlite:///")
-    kept = f" The database is {file}." if settings.sqlite else ""
-    console = f"\nOpen the console (this signs you in, once):\n\n   {link}\n" if link else ""
-    return f"""
-Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
-{console}
-1. Send an event, as an online shop would:
-
-{seeded.curl()}
-
-2. See the resulting message at {at}/sandbox, with this API key:
-
-   {seeded.api_key}
-
-   or: curl -sS {at}/sandbox/messages -H 'Authorization: Bearer {seeded.api_key}'
-
-3. Take the tour in README.md, with:
-
-   KEY={seeded.api_key}
-   API={at}
-
-Stop with Ctrl-C.{kept}
-"""
 
 
 # --- the table of commands ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from app.accounts import registration as accounts
 from app.accounts import sign_in_links
 from app.audience import addresses
 from app.audit.trail import Where
-from app.config.settings import LOOPBACK
+from app.config.settings import LOOPBACK, Settings
 from app.database.db import Handle, new_id
 from app.definitions import activation
 from app.definitions.activation import Draft
@@ -98,6 +98,40 @@ async def console_link(process: Process) -> str | None:
         return None
     token = await sign_in_links.token(process, home.id, user.id)
     return f"{settings.base_url}/console/#sign-in={token}"
+
+
+def welcome(settings: Settings, seeded: Demo | None, link: str | None = None) -> str:
+    """The text for the operator, once the process runs."""
+    at = settings.base_url
+    if settings.production:
+        return f"Tidings runs at {at}."
+    if seeded is None:
+        return (
+            f"Tidings runs at {at}. The demo's workflow was deleted; delete the database to reseed."
+        )
+    file = settings.database_url.removeprefix("sqlite:///")
+    kept = f" The database is {file}." if settings.sqlite else ""
+    console = f"\nOpen the console (this signs you in, once):\n\n   {link}\n" if link else ""
+    return f"""
+Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
+{console}
+1. Send an event, as an online shop would:
+
+{seeded.curl()}
+
+2. See the resulting message at {at}/sandbox, with this API key:
+
+   {seeded.api_key}
+
+   or: curl -sS {at}/sandbox/messages -H 'Authorization: Bearer {seeded.api_key}'
+
+3. Take the tour in README.md, with:
+
+   KEY={seeded.api_key}
+   API={at}
+
+Stop with Ctrl-C.{kept}
+"""
 
 
 async def _make(process: Process, api_key: str, signing_secret: str) -> None:

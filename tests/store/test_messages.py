@@ -9,7 +9,7 @@ import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import claims, held_messages, jobs, messages
+from app.store import claims, jobs, messages
 from app.store.jobs import Job
 from app.store.messages import MessageOutcome, RequeuedMessage
 from tests.store.rows import attempt, message, set_columns, workspace
@@ -65,42 +65,6 @@ async def test_a_visit_of_a_node_has_one_message(database: Database) -> None:
     await message(database, rival, **step)
     for _ in range(2):  # what no run sends is no step's
         await message(database, acme)
-
-
-async def test_an_intent_says_under_which_claim_it_was_made(database: Database) -> None:
-    acme = await workspace(database)
-    id = await message(database, acme)
-    job = await claimed(database)
-    await intend(database, job)
-    async with database.write() as db:
-        assert await held_messages.locked(db, workspace_id="ws_0", id=id) is None
-        held = await held_messages.locked(db, **key_of(job))
-    assert held is not None
-    assert (held.status, held.intended_by) == ("SENDING", job.lease_token)
-
-
-async def test_what_has_ended_is_held_by_nobody(database: Database) -> None:
-    acme = await workspace(database)
-    id = await message(database, acme)
-    job = await claimed(database)
-    await intend(database, job)
-    await settle(database, job, "SENT")
-    assert await status_of(database, id) == "SENT"
-    async with database.write() as db:
-        assert await jobs.lock(db, [job]) == set()
-        assert await held_messages.locked(db, **key_of(job)) is None
-
-
-async def test_a_claim_holds_the_message_with_its_newest_attempt(database: Database) -> None:
-    acme = await workspace(database)
-    id = await message(database, acme)
-    second = await attempt(database, acme, id, 2)
-    row = await claimed(database)
-    async with database.write() as db:
-        held = await held_messages.locked(db, **key_of(row))
-    assert held is not None
-    assert (held.id, held.attempt_id) == (id, second)
-    assert (held.message_key, held.tries, held.events) == (f"{id}-2", 0, [])
 
 
 async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
