@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -97,11 +98,11 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     counted = broadcast_recipients.count_frozen
     failed: list[int] = []
 
-    async def count_frozen(*args: object, **values: object) -> object:
+    async def count_frozen(*args: Any, **values: Any) -> object:
         if len(failed) < 3:
             failed.append(1)
             raise RuntimeError("the worker dies here")
-        return await counted(*args, **values)  # type: ignore[arg-type]  # as it is called
+        return await counted(*args, **values)
 
     monkeypatch.setattr(broadcast_recipients, "count_frozen", count_frozen)
     for _ in range(3):

@@ -37,8 +37,8 @@ from tests.routes.test_channels import RESEND, TWILIO, put
 from tests.runs.test_runner import later
 from tests.twilio_server import DROP_ACCEPTED, TOKEN, TwilioServer
 
-MAIL = {"id": "m", "type": "send_message", "channel": "email"}
-MAIL["content"] = {"subject": "Hello", "html": "<p>Hi</p>"}  # type: ignore[assignment]
+CONTENT = {"subject": "Hello", "html": "<p>Hi</p>"}
+MAIL = {"id": "m", "type": "send_message", "channel": "email", "content": CONTENT}
 
 
 @pytest.fixture

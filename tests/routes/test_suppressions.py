@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.process import Process
+from app.store.suppressions import Reason
 from tests.cast import HELLO, Cast, settle
 from tests.consent.test_consent import suppress
 from tests.routes.test_messages import errors, refused
@@ -159,12 +160,12 @@ async def test_a_file_takes_consent_away_and_never_gives_it(cast: Cast) -> None:
 
 @pytest.mark.parametrize("reason", ["bounced", "complained"])
 async def test_what_a_file_takes_away_outlives_what_providers_said(
-    cast: Cast, process: Process, reason: str
+    cast: Cast, process: Process, reason: Reason
 ) -> None:
     await cast.ed.made("/contacts", ADA)
     acme = cast.ed.workspace_id
     assert acme is not None
-    await suppress(process, acme, reason, ADA["email"])  # type: ignore[arg-type]  # a key
+    await suppress(process, acme, reason, ADA["email"])
     sheet = b"email,subscriptions.email\nada@example.com,unsubscribed\n"
     headers = {"Content-Type": "text/csv"}
     response = await cast.ed.call("POST", "/contacts/import", content=sheet, headers=headers)
