@@ -36,7 +36,9 @@ class Own:
             self._kept[sealed] = open()
             if len(self._kept) > KEPT:
                 _, oldest = self._kept.popitem(last=False)
-                self._retire(oldest)
+                closing = asyncio.create_task(oldest.close())  # what it is sending ends by itself
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
         self._kept.move_to_end(sealed)
         return self._kept[sealed]
 
@@ -54,9 +56,3 @@ class Own:
 
     async def close(self) -> None:
         await asyncio.gather(*(channel.close() for channel in self._kept.values()), *self._closing)
-
-    def _retire(self, channel: Provider) -> None:
-        """Retire a channel; what it is sending ends by itself."""
-        task = asyncio.create_task(channel.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)

@@ -137,13 +137,17 @@ def _reported(
     if new.create_contact and lookup.kind not in tracking.ADDRESSES:
         message = "A contact is created by an email or a phone alone; match one of those."
         raise _wrong(message, *place, "createContact")
+    receipt = None
+    if new.id is not None:
+        key = document.dumps([workspace.id, new.id])
+        receipt = call.process.vault.keyed_hash("contact event", key)
     return ReportedEvent(
         lookup,
         new.name,
         new.properties,
         min(at, now),
         reacts=new.when_old == "react" or now - at <= RECENT,
-        receipt=_receipt(call, workspace.id, new.id),
+        receipt=receipt,
         creates=new.create_contact,
     )
 
@@ -151,11 +155,6 @@ def _reported(
 def _wrong(message: str, *place: int | str) -> Problem:
     errors = [FieldError(document.pointer(*place), message)]
     return Problem("invalid", "The event cannot be recorded; see errors.", errors=errors)
-
-
-def _receipt(call: Call, workspace_id: str, id: str | None) -> bytes | None:
-    key = document.dumps([workspace_id, id])
-    return None if id is None else call.process.vault.keyed_hash("contact event", key)
 
 
 async def _recorded(

@@ -121,7 +121,13 @@ class Versions:
         row = await definition_versions.by_number(call.db, **await self._of(call), version=number)
         if row is None:
             raise Problem("not_found", f"This {self.kind.noun} has no such version.")
-        return reply.ok(self._resource(row), revision=row.version)
+        shown = {
+            "version": row.version,
+            "trigger": row.trigger_config,
+            self.kind.shape: credentials.masked(document.parse(row.body.encode())),
+            "createdAt": row.created_at,
+        }
+        return reply.ok(shown, revision=row.version)
 
     async def diff(self, call: Call) -> Response:
         """Nodes, members and edges that two versions do not have in common, and how many runs still
@@ -144,14 +150,6 @@ class Versions:
         """Raises Problem `not_found`."""
         await self.kind.named(call, call.db, call.path("id"))
         return {"workspace_id": call.member.workspace_id, "definition_id": call.path("id")}
-
-    def _resource(self, row: definition_versions.Version) -> dict[str, Any]:
-        return {
-            "version": row.version,
-            "trigger": row.trigger_config,
-            self.kind.shape: credentials.masked(document.parse(row.body.encode())),
-            "createdAt": row.created_at,
-        }
 
     def routes(self) -> list[Endpoint]:
         path, can = f"{self.kind.path}/{{id}}/versions", f"{self.kind.noun}s:read"
