@@ -131,7 +131,8 @@ async def _dates(
     db: Handle, watches: Sequence[Segment], rows: Sequence[Contact], *, workspace_id: str
 ) -> list[Due]:
     """When the dates of locked contacts come next, and those that have come since they were looked
-    for, each once."""
+    for, each once. A date that was waited for and has come counts, whatever its field says by
+    now."""
     if not watches or not rows:
         return []
     workspace = await workspaces.by_id(db, id=workspace_id)
@@ -139,6 +140,8 @@ async def _dates(
     of = {"contact_ids": [row.id for row in rows], "segment_ids": [one.id for one in watches]}
     known = await segment_members.occasions(db, workspace_id=workspace_id, **of)
     started = {(one.contact_id, one.segment_id, one.at) for one in known}
+    held = await segment_members.of_contacts(db, workspace_id=workspace_id, **of)
+    awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
     judged, dues, new, passed = [], [], [], []
     for watch in watches:
         trigger = document.parse(watch.filter.encode())
@@ -146,14 +149,14 @@ async def _dates(
             at = occasions.of_date(trigger, shapes.resource(row, ()), zone)
             is_ahead = at is not None and at > now
             judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
-            if at is None or is_ahead:
-                continue
-            if at <= watch.saved_at or at + occasions.grace(trigger) < now:
-                passed.append((watch, Occasion(row.id, watch.id, at)))
-            elif (row.id, watch.id, at) not in started:
-                dues.append(Due(row.id, watch.definition_id or "", at))
-                new.append(Occasion(row.id, watch.id, at))
-    await _record_missed(db, passed, workspace_id=workspace_id)
+            come = {at, awaited.get((row.id, watch.id))}
+            for moment in sorted(one for one in come if one is not None and one <= now):
+                if moment <= watch.saved_at or moment + occasions.grace(trigger) < now:
+                    passed.append((watch, Occasion(row.id, watch.id, moment)))
+                elif (row.id, watch.id, moment) not in started:
+                    dues.append(Due(row.id, watch.definition_id or "", moment))
+                    new.append(Occasion(row.id, watch.id, moment))
+    await _record_missed(db, passed, awaited, workspace_id=workspace_id)
     await keep(db, watches, judged, workspace_id=workspace_id)
     if new:
         since = now - occasions.LONGEST_GRACE
@@ -162,23 +165,18 @@ async def _dates(
 
 
 async def _record_missed(
-    db: Handle, passed: Sequence[tuple[Segment, Occasion]], *, workspace_id: str
+    db: Handle,
+    passed: Sequence[tuple[Segment, Occasion]],
+    awaited: Mapping[tuple[str, str], datetime | None],
+    *,
+    workspace_id: str,
 ) -> None:
     """Record which of the dates that start no run would have started one: those that were waited
-    for, and those that came while the definition was not ACTIVE. Before they are kept as past."""
-    late = [one for watch, one in passed if watch.saved_at < one.at]
-    held: Sequence[Membership] = ()
-    if late:
-        held = await segment_members.of_contacts(
-            db,
-            workspace_id=workspace_id,
-            contact_ids=sorted({one.contact_id for one in late}),
-            segment_ids=sorted({one.segment_id for one in late}),
-        )
-    awaited = {(one.contact_id, one.segment_id, one.next_at) for one in held}
+    for, and those that came while the definition was not ACTIVE. `awaited`: what each contact's
+    next date was in each watch."""
     missed = []
     for watch, one in passed:
-        is_late = (one.contact_id, one.segment_id, one.at) in awaited
+        is_late = watch.saved_at < one.at == awaited.get((one.contact_id, one.segment_id))
         since = watch.unwatched_since
         is_unwatched = since is not None and since < one.at <= watch.saved_at
         if is_late or (is_unwatched and watch.is_unjudged(one.contact_id)):

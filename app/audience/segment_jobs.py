@@ -224,10 +224,12 @@ async def _scheduled(
     zone = workspace.timezone if workspace else None
     oldest = now - occasions.grace(trigger)
     target = existing.get(trigger["segmentId"])
-    if due < oldest:
+    # Once it has begun it goes on to its last member, however long that takes.
+    is_late = due < oldest and segment.filled_up_to == ""
+    if is_late:
         missed = MissedOccasion(segment.definition_id or "", None, "late", due, oldest)
         await missed_occasions.insert_many(db, workspace_id=job.workspace_id, missed=[missed])
-    if due < oldest or target is None:
+    if is_late or target is None:
         following = occasions.next_after(trigger, max(due, oldest), zone)
         await store.move_schedule(db, **whose, due_at=following, up_to="")
         return True

@@ -18,6 +18,7 @@ from app.store.definitions import Definition
 from app.store.missed_occasions import MissedOccasion
 
 WATCHED = ("date", "schedule")
+UNMOVING = ("graceWindow", "reentry")  # members of a trigger that say nothing of when
 
 
 def watched(state: str, trigger: Mapping[str, Json]) -> Mapping[str, Json] | None:
@@ -33,10 +34,19 @@ async def follow(
     now = watched(after.state, after.trigger_config)
     if was == now:
         return
+    if was is not None and now is not None and _moments(was) == _moments(now):
+        of = {"workspace_id": workspace_id, "definition_id": after.id}
+        await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
+        return
     if was is not None:
         await stop(process, db, workspace_id, after.id)
     if now is not None:
         await _begin(process, db, workspace_id, now, before)
+
+
+def _moments(trigger: Mapping[str, Json]) -> dict[str, Json]:
+    """The members that its dates or times come by."""
+    return {name: value for name, value in trigger.items() if name not in UNMOVING}
 
 
 async def stop(process: Process, db: Handle, workspace_id: str, definition_id: str) -> None:

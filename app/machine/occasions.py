@@ -23,6 +23,7 @@ Rule: TypeAlias = Any  # dateutil says nothing of its types
 
 DAY = timedelta(days=1)
 GRACE = "P1D"
+SHORTEST_GRACE = timedelta(minutes=1)
 LONGEST_GRACE = timedelta(days=7)
 # dateutil looks for a day that never comes up to the year 9999, half a minute long. So rules are
 # read near that end, in years whose days are the same as these: both begin with a leap year's
@@ -102,8 +103,11 @@ def check_timezone(text: str) -> str:
 
 def check_grace(text: str) -> str:
     place = Place("", [])
-    if lasting(LONGEST_GRACE)(text, place) is None:
+    length = lasting(LONGEST_GRACE)(text, place)
+    if length is None:
         raise ValueError(place.findings[0].message)
+    if length < SHORTEST_GRACE:
+        raise ValueError("Must be a minute or more: nobody looks to the second. PT1M is the least.")
     return text
 
 

@@ -86,7 +86,7 @@ MEMBERS: Mapping[str, str] = {
     "timezone": "With `date` and `schedule`: whose clock it goes by, `workspace` (the default), a"
     " time zone, or with `date` `contact`.",
     "graceWindow": f"With `date` and `schedule`: how late a run may still start when workers were"
-    f" down. Default: {occasions.GRACE}; at most {occasions.LONGEST_GRACE.days} days.",
+    f" down. Default: {occasions.GRACE}; a minute to {occasions.LONGEST_GRACE.days} days.",
     "contactLookup": "With `inbound_webhook`: by what the contact is found.",
     "contactPath": "With `inbound_webhook`: the path to that in the body. Default: its own name.",
     "metadataField": "With `contact_id`: the field of the contact's metadata that has it. Default:"

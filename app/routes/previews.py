@@ -32,7 +32,10 @@ LIFETIME = timedelta(seconds=60)
 ONCE = Rule("preview", 1, int(LIFETIME.total_seconds()))  # each token, which then is over anyway
 LONGEST_TICKET = STRANGERS_BYTES - 1_024  # of a body, with the name of its field
 
-POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:{pictures}"
+POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:{pictures};"
+    " frame-ancestors 'self'"
+)
 
 
 class MessagePreview(Shape):
@@ -121,12 +124,15 @@ async def open_preview(call: Call) -> Response:
 
 
 async def _shown(call: Call, token: str) -> Response:
-    ticket = _opened(call.process, token)
+    """To a page of ours, for anybody may have made the ticket, and what is in it."""
+    if call.request.headers.get("sec-fetch-site") == "cross-site":
+        raise _gone()
+    ticket, number = _opened(call.process, token)
     async with call.process.database.read() as db:
         now = (await db.now()).timestamp()
         whose = {"workspace_id": ticket.workspace_id, "id": ticket.session_id or ""}
         ended = ticket.session_id is not None and await sessions.expiry(db, **whose) is None
-    verdict = await call.throttle.hit(ONCE, digest(token).hex())
+    verdict = await call.throttle.hit(ONCE, number)
     if now >= ticket.ends_at or ended or not verdict.allowed:
         raise _gone()
     pictures = " https: http:" if ticket.remote_images else ""
@@ -143,14 +149,16 @@ def _sealed(process: Process, ticket: Ticket) -> str:
     return base64.urlsafe_b64encode(process.vault.encrypt(PURPOSE, payload)).decode()
 
 
-def _opened(process: Process, token: str) -> Ticket:
-    """Raises Problem `not_found`."""
+def _opened(process: Process, token: str) -> tuple[Ticket, str]:
+    """The ticket, and a number that it has in each of the spellings that base64 allows. Raises
+    Problem `not_found`."""
     try:
         sealed = base64.urlsafe_b64decode(token)
         payload = zlib.decompress(process.vault.decrypt(PURPOSE, sealed))
-        return Ticket.model_validate_json(payload)
+        ticket = Ticket.model_validate_json(payload)
     except (VaultError, ValueError):
         raise _gone() from None
+    return ticket, digest(sealed.hex()).hex()
 
 
 async def _html(process: Process, ticket: Ticket) -> str:

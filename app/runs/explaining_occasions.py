@@ -25,7 +25,7 @@ MISSED: Mapping[tuple[MissReason, bool], tuple[Explanation, str]] = {
     ("inactive", True): (
         Explanation.MISSED_INACTIVE,
         "A time of the schedule came at {at} while the definition was not ACTIVE, so it started no"
-        " run, nor did a later one up to {until}.",
+        " run for anybody, nor did a later one up to {until}.",
     ),
     ("late", False): (
         Explanation.MISSED_LATE,
@@ -35,7 +35,7 @@ MISSED: Mapping[tuple[MissReason, bool], tuple[Explanation, str]] = {
     ("late", True): (
         Explanation.MISSED_LATE,
         "A time of the schedule came at {at}, and was looked at later than the graceWindow allows,"
-        " so it starts no run any more, nor does a later one up to {until}.",
+        " so it starts no run for anybody any more, nor does a later one up to {until}.",
     ),
 }
 
@@ -73,9 +73,6 @@ async def started_late(db: Handle, workspace_id: str, timed: Sequence[PastRun]) 
             at = compare.time(trigger.get("at"))
             delay = parse_duration(str(trigger["delayedBy"]))
             if at and delay and abs(run.created_at - at - delay) <= timedelta(seconds=1):
-                detail = (
-                    f"The run started {delay} late: its time was {document.text(at)}, and no worker"
-                    " looked at it sooner."
-                )
+                detail = f"The run started {delay} late: its time was {document.text(at)}."
                 found.append(Explained(run.created_at, Explanation.STARTED_LATE, run.id, detail))
     return found

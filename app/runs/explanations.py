@@ -135,7 +135,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         "definition",
     ),
     Explanation.STARTED_LATE: Meaning(
-        "The run started late (its `delayedBy`): no worker looked at its time sooner.", "run"
+        "The run started later than its time, by its `delayedBy`.", "run"
     ),
     Explanation.RUN_QUEUED: Meaning("The run waits for a worker.", "run"),
     Explanation.RUN_MOVING: Meaning("The run is moving on right now.", "run"),

@@ -31,6 +31,7 @@ SCANNED = 256  # workspaces, in the order of their ids, when there are more due 
 WHOLE_SECONDS = 5.0  # between looks from the beginning
 WHOLE_SHARE = 0.05  # of the time, at most, may go into them
 SCAN_SHARE = 0.2  # likewise, into scans of workspaces
+QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
 LONGEST_PAUSE_SECONDS = 30.0
 MARGIN = timedelta(seconds=1)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,8 +47,10 @@ class Pace:
     _took: float = 0.0  # seconds
 
     def begin(self, share: float, least: float = 0.0) -> bool:
-        """Whether it may be done now: at most that share of the time, and after `least` seconds."""
-        pause = min(max(least, self._took / share), LONGEST_PAUSE_SECONDS)
+        """Whether it may be done now: after `least` seconds, and what takes long in at most that
+        share of the time."""
+        slow = self._took / share if self._took > QUICK_SECONDS else 0.0
+        pause = min(max(least, slow), LONGEST_PAUSE_SECONDS)
         is_due = time.monotonic() - self._began > pause
         if is_due:
             self._began = time.monotonic()

@@ -255,6 +255,20 @@ async def watch(
     )
 
 
+async def rewatch(db: Handle, *, workspace_id: str, definition_id: str, trigger: str) -> None:
+    """The definition's watch goes on by a trigger whose dates and times are the same."""
+    await db.execute(
+        """
+        UPDATE segments SET filter = :trigger
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND state <> 'removing'
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+        trigger=trigger,
+    )
+
+
 async def stop_watching(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
     """The ids of the definition's watches, which are gone for everybody."""
     return await db.fetch_values(

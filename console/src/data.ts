@@ -17,8 +17,10 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
   const [state, setState] = useState<{ value: T | null; problem: Refusal | null; busy: boolean }>(UNREAD)
   const turn = useRef(0)
   const hasBegun = useRef(false)
+  const isReading = useRef(false) // then no look begins, or answers slower than the looks would never be shown
   const reload = useCallback(async () => {
     const mine = ++turn.current
+    isReading.current = true
     setState(old => ({ ...old, busy: true }))
     try {
       const value = await read()
@@ -26,6 +28,7 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
     } catch (error) {
       if (mine === turn.current) setState(old => ({ ...old, problem: asRefusal(error), busy: false }))
     }
+    if (mine === turn.current) isReading.current = false
   }, keys)
   useEffect(() => {
     const isLater = rest !== undefined && hasBegun.current
@@ -40,7 +43,7 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
   const pause = state.value !== null && every ? every(state.value) : 0
   useEffect(() => {
     if (!pause) return
-    const timer = setInterval(() => { if (!document.hidden) void reload() }, pause)
+    const timer = setInterval(() => { if (!document.hidden && !isReading.current) void reload() }, pause)
     return () => clearInterval(timer)
   }, [pause, reload])
   return { ...state, reload, set: value => setState({ value, problem: null, busy: false }) }
@@ -60,16 +63,20 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   const [busy, setBusy] = useState(false)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const first = useLoaded(() => read(), keys, () => (later ? 0 : every))
-  useEffect(() => setLater(null), keys)
+  const list = useRef(0) // which of them the pages that are under way belong to
+  useEffect(() => { list.current++; setLater(null); setProblem(null); setBusy(false) }, keys)
   const next = later ? later.next : first.value?.nextCursor ?? null
   const more = async () => {
     if (!next || busy) return
     setBusy(true)
+    const asked = list.current
     try {
       const page = await read(next)
+      if (asked !== list.current) return
       setLater(old => ({ rows: [...(old?.rows ?? []), ...page.data], next: page.nextCursor }))
       setProblem(null)
     } catch (error) {
+      if (asked !== list.current) return
       setProblem(asRefusal(error))
     }
     setBusy(false)

@@ -100,6 +100,7 @@ class Found:
     runs: int = 0
     kills: int = 0
     under_way: int = 0  # kills while some occasions had started their run, and others not
+    set_aside: int = 0
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
@@ -172,6 +173,7 @@ def drill(
             runs = under_way.run(kill_every)
             found = under_way.found
             found.runs = len(runs)
+            found.set_aside = sum((run.status, run.reason) == SET_ASIDE for run in runs)
             found.faults += judge(runs, people, flows)
         return found
 
@@ -238,7 +240,8 @@ def main(contacts: int, kill_every: float, seed: int) -> int:
         postgres.remove()
     print(
         f"{contacts:,} contacts, {found.runs:,} runs in {found.seconds:.0f} s; {found.kills} kills,"
-        f" {found.under_way} while runs were being started; {len(found.faults)} faults"
+        f" {found.under_way} while runs were being started; {found.set_aside} runs set aside;"
+        f" {len(found.faults)} faults"
     )
     for line in found.faults[:50]:
         print(line)

@@ -252,6 +252,39 @@ async def test_three_workers_of_which_one_dies_start_one_run_for_each(
     assert sorted(await people_of(cast, flow_id)) == sorted(ids)
 
 
+@pytest.mark.parametrize("changed", [{"renewsAt": None}, {"renewsAt": "2099-01-01"}])
+async def test_a_date_that_has_come_starts_its_run_whatever_the_field_says_by_then(
+    cast: Cast, process: Process, changed: dict[str, Any]
+) -> None:
+    """As when a shop sets the next date on the day, while no worker is there to look."""
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    at = await in_days(process, 1)
+    ada = await person(cast, "ada", metadata={"renewsAt": at})
+    await settle(process)
+    set_clock(process.database, 25 * HOUR)
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": changed})
+    for _ in range(2):
+        await settle(process)
+    [run] = await runs_of(cast, flow_id)
+    assert (run["contactId"], run["trigger"]["at"]) == (ada, at)
+
+
+@pytest.mark.parametrize("changed", [{"graceWindow": "P2D"}, {"reentry": "not_while_running"}])
+async def test_a_change_of_a_trigger_that_moves_no_date_loses_none(
+    cast: Cast, process: Process, changed: dict[str, Any]
+) -> None:
+    trigger = {"source": "date", "field": "metadata.renewsAt"}
+    flow_id = await flow(cast, **trigger)
+    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
+    await settle(process)
+    set_clock(process.database, 25 * HOUR)
+    response = await cast.ed.patch(f"/workflows/{flow_id}", {"trigger": {**trigger, **changed}})
+    assert response.status_code == 200, response.text
+    for _ in range(2):
+        await settle(process)
+    assert await people_of(cast, flow_id) == [ada]
+
+
 # --- schedules ------------------------------------------------------------------------------------
 
 
@@ -282,6 +315,31 @@ async def test_a_schedule_starts_a_run_for_each_member_each_time(
     await settle(process)
     await settle(process)
     assert len(await people_of(cast, flow_id)) == 15
+
+
+async def test_a_time_of_a_schedule_that_has_begun_comes_to_its_last_member(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the workers were down in the midst of it for longer than the graceWindow."""
+    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
+    id = await segment(cast, process)
+    soon = {"graceWindow": "PT1H"}
+    flow_id = await flow(cast, source="schedule", cron="0 9 * * *", segmentId=id, **soon)
+    await settle(process)
+    nine = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=1)
+    await until(process, nine)
+    async with process.database.read() as db:
+        due = await db.fetch_value("SELECT id FROM segments WHERE kind = 'schedule'")
+    [job] = [one for one in await process.claim("segment", [], 9) if one.id == due]
+    assert await segment_jobs._chunk(process, job)
+    assert len(await people_of(cast, flow_id)) == 2
+    await until(process, nine + timedelta(hours=3))
+    for _ in range(2):
+        await settle(process)
+    assert sorted(await people_of(cast, flow_id)) == sorted(ids)
+    contact = await cast.vic.read(f"/contacts/{ids[0]}/explain?definitionId={flow_id}")
+    assert "missed_late" not in {one["code"] for one in contact["data"]}
 
 
 async def test_dates_and_schedules_follow_the_workspace_to_another_time_zone(
@@ -334,6 +392,7 @@ async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Proc
         ({"source": "date", "field": "metadata.x", "time": "9"}, "/trigger/time"),
         ({"source": "date", "field": "metadata.x", "timezone": "Rome"}, "/trigger/timezone"),
         ({"source": "date", "field": "metadata.x", "graceWindow": "P9D"}, "/trigger/graceWindow"),
+        ({"source": "date", "field": "metadata.x", "graceWindow": "PT0S"}, "/trigger/graceWindow"),
         ({"source": "schedule", "cron": "0 0 30 2 *"}, "/trigger/cron"),
         ({"source": "schedule", "cron": "* * * * *"}, "/trigger/cron"),
         ({"source": "schedule", "rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"}, "/trigger/rrule"),

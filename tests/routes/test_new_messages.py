@@ -102,6 +102,7 @@ async def test_a_test_email_is_accepted_and_delivered_like_any_other(
         "status": "SENT",
         "reason": None,
         "until": None,
+        "resendable": False,
         "content": {
             "fromName": "Acme",
             "fromEmail": message["content"]["fromEmail"],  # given to the workspace

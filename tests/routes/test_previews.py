@@ -40,8 +40,8 @@ async def posted(cast: Cast, form: dict[str, str]) -> httpx2.Response:
     return await cast.client.post(form["url"], data={"ticket": form["ticket"]})
 
 
-async def shown(cast: Cast, url: str) -> httpx2.Response:
-    return await cast.client.get(url)
+async def shown(cast: Cast, url: str, headers: dict[str, str] | None = None) -> httpx2.Response:
+    return await cast.client.get(url, headers=headers)
 
 
 async def test_a_message_is_shown_once_under_a_policy_in_which_nothing_runs(
@@ -53,10 +53,25 @@ async def test_a_message_is_shown_once_under_a_policy_in_which_nothing_runs(
     assert response.status_code == 200
     assert "<h1>Hi</h1>" in response.text
     policy = response.headers["content-security-policy"]
-    assert policy == "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert policy == (
+        "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+        " frame-ancestors 'self'"
+    )
     assert response.headers["cache-control"] == "no-store"
-    again = await shown(cast, link["url"])
-    assert (again.status_code, again.json()["code"]) == (404, "not_found")
+    for spelling in ("", "!", "=="):  # base64 reads past all of these
+        again = await shown(cast, link["url"] + spelling)
+        assert (again.status_code, again.json()["code"]) == (404, "not_found")
+
+
+async def test_another_site_cannot_have_anything_shown(
+    cast: Cast, process: Process, sign_in: SignIn
+) -> None:
+    """Whoever registers can make a ticket for a page of their own."""
+    ed = await signed_in(cast.ed, sign_in)
+    link = await ed.made(f"/messages/{await sent(cast, process)}/previews", {})
+    response = await shown(cast, link["url"], {"Sec-Fetch-Site": "cross-site"})
+    assert response.status_code == 404
+    assert (await shown(cast, link["url"])).status_code == 200
 
 
 async def test_remote_images_are_shown_only_when_asked_for(
@@ -66,7 +81,7 @@ async def test_remote_images_are_shown_only_when_asked_for(
     path = f"/messages/{await sent(cast, process)}/previews"
     link = await ed.made(path, {"remoteImages": True})
     policy = (await shown(cast, link["url"])).headers["content-security-policy"]
-    assert policy.endswith("img-src data: https: http:")
+    assert "img-src data: https: http:;" in policy
     assert policy.startswith("sandbox; default-src 'none'")
 
 
@@ -82,11 +97,14 @@ async def test_a_template_is_rendered_for_the_contact_and_the_event(
     response = await posted(cast, form)
     assert "Ada has pro" in response.text
     policy = response.headers["content-security-policy"]
-    assert policy == "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert policy == (
+        "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+        " frame-ancestors 'self'"
+    )
     assert (await posted(cast, form)).status_code == 404
     remote = (await ed.post("/templates/previews", {**wanted, "remoteImages": True})).json()
     policy = (await posted(cast, remote)).headers["content-security-policy"]
-    assert policy.endswith("img-src data: https: http:")
+    assert "img-src data: https: http:;" in policy
     assert await ed.read("/templates") == {"data": [], "nextCursor": None}
 
 

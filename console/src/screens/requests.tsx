@@ -35,6 +35,9 @@ function parsed(body: string): { value: unknown } | null {
   try { return { value: JSON.parse(body) } } catch { return null }
 }
 
+/** The path as Liquid prints it: of an odd key in brackets, without a dot before them. */
+const printed = (path: string) => `{{trigger${path.startsWith('[') ? '' : '.'}${path}}}`
+
 export function Request({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const request = useLoaded(() => got(api.GET('/webhook-requests/{id}', path)), [id])
@@ -53,7 +56,7 @@ export function Request({ id }: { id: string }) {
       ]} />
       <Section title="Body">
         <Body body={value.body} pick={setPicked} />
-        {picked && <><p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy the path" /> <Copy text={`{{trigger.${picked}}}`} label={`Copy {{trigger.${picked}}}`} /></p>
+        {picked && <><p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy the path" /> <Copy text={printed(picked)} label={`Copy ${printed(picked)}`} /></p>
           {can(`${kind}:write`) && <div class="buttons"><Confirm label="Find contacts by it" title="Find contacts by this value?" sure="Open it in the editor" act={async () => (await editing()).propose(kind, flowId, { contactPath: picked })}>
             <p>The flow looks for its contact at <code>{picked}</code> then. It opens in the editor as a change that is not saved yet; something there that is not saved is replaced.</p></Confirm></div>}</>}
       </Section>

@@ -35,6 +35,7 @@ async def test_three_workers_killed_in_turn_start_one_run_for_each_occasion(
         postgres.remove()
     assert found.faults == []
     assert found.runs == 2 * CONTACTS
+    assert found.set_aside < CONTACTS / 2
     assert found.kills > 2
     assert found.under_way > 0
 
