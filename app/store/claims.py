@@ -29,11 +29,10 @@ SCANNED = 256  # workspaces, in the order of their ids, when there are more due 
 
 
 WHOLE_SECONDS = 5.0  # between looks from the beginning
-WHOLE_SHARE = 0.05  # of the time, at most, may go into them
-SCAN_SHARE = 0.2  # likewise, into scans of workspaces
+SCAN_SHARE = 0.2  # of the time, at most, may go into slow scans of workspaces
 QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
 LONGEST_PAUSE_SECONDS = 30.0
-MARGIN = timedelta(seconds=1)  # a transaction that lasts so long makes jobs due before its end
+MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,11 +45,10 @@ class Pace:
     _began: float = -math.inf  # by the process's clock
     _took: float = 0.0  # seconds
 
-    def begin(self, share: float, least: float = 0.0) -> bool:
-        """Whether it may be done now: after `least` seconds, and what takes long in at most that
-        share of the time."""
+    def begin(self, share: float) -> bool:
+        """Whether it may be done now: what takes long in at most that share of the time."""
         slow = self._took / share if self._took > QUICK_SECONDS else 0.0
-        pause = min(max(least, slow), LONGEST_PAUSE_SECONDS)
+        pause = min(slow, LONGEST_PAUSE_SECONDS)
         is_due = time.monotonic() - self._began > pause
         if is_due:
             self._began = time.monotonic()
@@ -66,18 +64,16 @@ class Horizon:
     oldest, and now and then at the beginning, for jobs that were made due further back."""
 
     since: datetime = BEGINNING
-    _whole: Pace = field(default_factory=Pace)
+    _whole_at: float = -math.inf  # when the last look from the beginning was, likewise
 
     def look(self) -> datetime:
         """From where to look now."""
-        if self._whole.begin(WHOLE_SHARE, WHOLE_SECONDS):
-            self.since = BEGINNING
+        if time.monotonic() - self._whole_at > WHOLE_SECONDS:
+            self._whole_at, self.since = time.monotonic(), BEGINNING
         return self.since
 
     def found(self, oldest: datetime | None, now: datetime) -> None:
         """The oldest job of a look, if there was any."""
-        if self.since == BEGINNING:
-            self._whole.end()
         self.since = min(oldest or now, now - MARGIN)
 
 
