@@ -8,7 +8,7 @@ import { useCan } from '../me'
 import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
-import { Confirm, Field, Filters, Form, JsonText, Link, Refused, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Confirm, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
@@ -145,7 +145,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
       <Paths last={box.last} /></div>
-      <div><Refused problem={checked.problem} />{sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value || checked.problem !== null} /> : <p class="hint">The preview appears once nothing is missing.</p>}
+      <div>{sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value || checked.problem !== null} /> : <p class="hint">The preview appears once nothing is missing.</p>}
       {stored && <Used id={stored.id} />}</div>
     </div>
   </Screen>
