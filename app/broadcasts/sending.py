@@ -120,9 +120,7 @@ async def _make(
     due = await recipients.due(db, template.channel, **which, limit=limit)
     trouble = await guard.outcomes(process, db, broadcast)
     if due and trouble is None:
-        room = await guard.room(process, db, job.workspace_id, template.channel)
-        due = due if room.left is None else due[: max(0, room.left - in_flight)]
-        trouble = None if due or in_flight else guard.refusal(room, 1)
+        due, trouble = await _within_room(process, db, job, template.channel, due)
     if trouble is not None:
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
@@ -141,6 +139,26 @@ async def _make(
         wake_at = max(pending_at, pace.next_at if pace.messages == 0 else now)
     await _rest(process, db, job, wake_at)
     return False
+
+
+async def _within_room(
+    process: Process, db: Handle, job: Job, channel: str, due: list[Due]
+) -> tuple[list[Due], Trouble | None]:
+    """Those for whose messages the workspace has room beside what its broadcasts have under way;
+    and why there is none for anybody. One of its broadcasts asks at a time."""
+    room = await guard.room(process, db, job.workspace_id, channel)
+    if room.left is None:
+        return due, None
+    await broadcasts.lock_room(db, workspace_id=job.workspace_id)
+    under_way = 0
+    for one in await broadcasts.unfinished(db, workspace_id=job.workspace_id):
+        if one.state == "SENDING":
+            which = {"workspace_id": job.workspace_id, "broadcast_id": one.id}
+            under_way += await recipients.in_flight(db, **which, limit=WINDOW)
+    # Read after them: what has left meanwhile counts twice, and not never.
+    room = await guard.room(process, db, job.workspace_id, channel)
+    due = due if room.left is None else due[: max(0, room.left - under_way)]
+    return due, None if due or under_way else guard.refusal(room, 1)
 
 
 def _pace(broadcast: Broadcast, now: datetime) -> pacing.Allowance:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from databases.interfaces import TransactionBackend
@@ -124,6 +125,11 @@ class Handle:
     async def lock(self, *numbers: int) -> None:
         """Lock these numbers until the transaction ends."""
         await self.use(lambda link: link.lock(numbers))
+
+    async def lock_name(self, name: str) -> None:
+        """Likewise, of a name, for what has no number."""
+        digest = sha256(name.encode()).digest()
+        await self.lock(int.from_bytes(digest[:8], "big", signed=True))
 
     async def share(self, *numbers: int) -> None:
         """Lock these numbers together with others who share them."""

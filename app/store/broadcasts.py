@@ -180,6 +180,11 @@ async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str
     return set(found)
 
 
+async def lock_room(db: Handle, *, workspace_id: str) -> None:
+    """Until the transaction ends no other broadcast of the workspace takes of its quotas."""
+    await db.lock_name(f"broadcasts|{workspace_id}")
+
+
 async def unfinished(db: Handle, *, workspace_id: str) -> list[Broadcast]:
     """All that are written and have not ended: of what they name nothing may go."""
     return await db.fetch_all_as(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,9 +14,7 @@ WINDOW = timedelta(minutes=MINUTES)
 
 async def lock(db: Handle, *, workspace_id: str, channel: str, provider: str) -> None:
     """Until the transaction ends nobody else judges what this provider refuses."""
-    named = "|".join(("recipients", workspace_id, channel, provider))
-    digest = hashlib.sha256(named.encode()).digest()
-    await db.lock(int.from_bytes(digest[:8], "big", signed=True))
+    await db.lock_name("|".join(("recipients", workspace_id, channel, provider)))
 
 
 async def count(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
@@ -48,8 +47,7 @@ COLUMNS = columns(Segment)
 async def lock(db: Handle, *, workspace_id: str) -> None:
     """Until the transaction ends nobody else changes a segment of the workspace: what they name of
     one another stays as it is."""
-    digest = sha256(f"segments|{workspace_id}".encode()).digest()
-    await db.lock(int.from_bytes(digest[:8], "big", signed=True))
+    await db.lock_name(f"segments|{workspace_id}")
 
 
 async def insert(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
 from app.database.db import Handle
@@ -31,8 +30,7 @@ COLUMNS = columns(Topic)
 
 async def lock(db: Handle, *, workspace_id: str) -> None:
     """Until the transaction ends nobody else makes or changes a topic of the workspace."""
-    digest = sha256(f"topics|{workspace_id}".encode()).digest()
-    await db.lock(int.from_bytes(digest[:8], "big", signed=True))
+    await db.lock_name(f"topics|{workspace_id}")
 
 
 async def insert(

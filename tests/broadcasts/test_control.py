@@ -223,6 +223,22 @@ async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
     assert (await cast.vic.read(path))["progress"]["sent"] == 5
 
 
+async def test_two_broadcasts_at_once_take_no_more_than_the_quota_has_room_for(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await people(cast, 5)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(6))
+    paths = [await begun(cast, process) for _ in range(2)]
+    await stepped(process, 2)  # none of the messages has left yet
+    shown = [(await cast.vic.read(path))["progress"] for path in paths]
+    assert sum(one["queued"] for one in shown) == 6
+    await worked(process)
+    shown = [await cast.vic.read(path) for path in paths]
+    assert [one["state"] for one in shown] == ["SENT", "PAUSED"]
+    assert sum(one["progress"]["sent"] for one in shown) == 6
+    assert sum(one["progress"]["pending"] for one in shown) == 4
+
+
 async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
     cast: Cast, process: Process
 ) -> None:
