@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import TypeAlias
 
 from app.accounts import closure
 from app.audit import chain
@@ -22,14 +24,15 @@ from workers.retention import RetentionScan
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
-PAUSE_SECONDS = 0.05  # between two batches, for others that wait for SQLite's one writer
+PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
+LONGEST_PAUSE_SECONDS = 1.0  # after batches of the tasks
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
 SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
-# Each does one batch and returns whether there may be more.
-TASKS = (
+Batch: TypeAlias = Callable[[Process], Awaitable[bool]]  # whether there may be more
+TASKS: tuple[Batch, ...] = (
     circuit_breaker.probe_batch,
     refusals.undo_batch,
     chain.seal,
@@ -46,8 +49,8 @@ async def run_for_ever(process: Process) -> None:
     run_batches = (*TASKS, RetentionScan().run_batch)
     while True:
         try:
-            while any([await run_batch(process) for run_batch in run_batches]):  # noqa: ASYNC110 - work, not waiting
-                await asyncio.sleep(PAUSE_SECONDS)
+            while await _run_batches(process, run_batches):
+                pass
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 swept_at = time.monotonic()
                 await sweep(process)
@@ -57,6 +60,16 @@ async def run_for_ever(process: Process) -> None:
         except Exception:
             log.exception("maintenance failed")
         await asyncio.sleep(ROUND_SECONDS)
+
+
+async def _run_batches(process: Process, run_batches: Sequence[Batch]) -> bool:
+    """One batch of each, then a pause as long as they took: of the database, and of SQLite's one
+    writer, others have half. False, without a pause, when nothing is left."""
+    began = time.monotonic()
+    is_more = any([await run_batch(process) for run_batch in run_batches])
+    if is_more:
+        await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE_SECONDS))
+    return is_more
 
 
 async def refresh_for_ever(process: Process) -> None:

@@ -88,6 +88,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's only looks like one
 
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self in self._load.free:  # idle for longer than the server keeps it
+            self._load.free.remove(self)
+
     def send(self, began: float) -> None:
         self._began = began
         self._transport.write(self._load.take())

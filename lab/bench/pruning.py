@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import asyncpg
@@ -32,6 +33,7 @@ RUNS, SECONDS = 10_000_000, 30.0
 OLD = 0.05  # of the runs: older than they are kept
 PIECE = 100_000  # runs of one INSERT
 WANTED = 2.0  # deleted ÷ accepted, at least
+DELETING_SECONDS = 600.0  # at most, of all that is old
 LONGEST_SECONDS = 1.0  # of a single run, S7
 LIGHT = 0.1  # of the accepted rate, offered while old rows go
 EVERY_SECONDS = 0.5
@@ -146,15 +148,19 @@ def measure(deployment: Deployment, ledger: Ledger, url: str, runs: int, seconds
     until(lambda: asyncio.run(old(url)) < before, "deletion has begun", worker, every=0.2)
     before, began = asyncio.run(old(url)), time.monotonic()
     after, took = before, 0.0
-    with socket.create_connection(("127.0.0.1", deployment.port), timeout=30) as sender:
-        while any(after) and took < seconds:
+    address = ("127.0.0.1", deployment.port)
+    with (
+        ThreadPoolExecutor(1) as beside,
+        socket.create_connection(address, timeout=30) as sender,
+    ):
+        hit = beside.submit(target.hit, seconds / 3, accepted["a_second"] * LIGHT)
+        while any(after) and took < DELETING_SECONDS:
             send(sender, paths[1], int(time.monotonic() * 10))
             time.sleep(EVERY_SECONDS)
             after, took = asyncio.run(old(url)), time.monotonic() - began
     until(lambda: None not in ended(url, bob["id"]), "Bob's runs ended", worker, RUN_SECONDS, 0.5)
     delays = sorted(ended(url, bob["id"]))
-    light = target.hit(seconds / 3, accepted["a_second"] * LIGHT)
-    return report(accepted, light, before, after, took, delays[-1])
+    return report(accepted, hit.result(), before, after, took, delays[-1])
 
 
 def report(
