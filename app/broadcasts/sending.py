@@ -144,8 +144,8 @@ async def _make(
 async def _within_room(
     process: Process, db: Handle, job: Job, channel: str, due: list[Due]
 ) -> tuple[list[Due], Trouble | None]:
-    """Those for whose messages the workspace has room beside what its broadcasts have under way;
-    and why there is none for anybody. One of its broadcasts asks at a time."""
+    """The recipients for whose messages the workspace has room, beside what its broadcasts have
+    under way; and why there is none for anybody. One of its broadcasts asks at a time."""
     room = await guard.room(process, db, job.workspace_id, channel)
     if room.left is None:
         return due, None

@@ -127,7 +127,7 @@ class Handle:
         await self.use(lambda link: link.lock(numbers))
 
     async def lock_name(self, name: str) -> None:
-        """Likewise, of a name, for what has no number."""
+        """Lock a number drawn from the name, for what has none."""
         digest = sha256(name.encode()).digest()
         await self.lock(int.from_bytes(digest[:8], "big", signed=True))
 
