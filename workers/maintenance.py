@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from app.accounts import closure
 from app.audit import chain
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
 PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
-LONGEST_PAUSE_SECONDS = 1.0  # after batches of the tasks
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
 SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
+Result = TypeVar("Result")
 Batch: TypeAlias = Callable[[Process], Awaitable[bool]]  # whether there may be more
 TASKS: tuple[Batch, ...] = (
     circuit_breaker.probe_batch,
@@ -43,33 +43,31 @@ TASKS: tuple[Batch, ...] = (
 
 
 async def run_for_ever(process: Process) -> None:
-    """Ends by cancellation. A task that fails is logged, and run again a round later."""
+    """Ends by cancellation. What fails holds up nothing else, and is tried again a round later."""
     swept_at = -SWEEP_SECONDS
-    job_sweep = JobSweep()
     run_batches = (*TASKS, RetentionScan().run_batch)
+    job_sweep = JobSweep()
     while True:
-        try:
-            while await _run_batches(process, run_batches):
-                pass
-            if time.monotonic() - swept_at > SWEEP_SECONDS:
-                swept_at = time.monotonic()
-                await sweep(process)
-                await job_sweep.run(process)
-        except Unavailable as problem:
-            log.warning("maintenance postponed", extra={"error": problem.detail})
-        except Exception:
-            log.exception("maintenance failed")
-        await asyncio.sleep(ROUND_SECONDS)
+        began = time.monotonic()
+        is_more = any([await _attempt(run_batch, process) for run_batch in run_batches])
+        # As long as they took: of the database, and of SQLite's one writer, others have half.
+        pause = min(time.monotonic() - began, ROUND_SECONDS)
+        if time.monotonic() - swept_at > SWEEP_SECONDS:
+            swept_at = time.monotonic()
+            await sweep(process)
+            await _attempt(job_sweep.run, process)
+        await asyncio.sleep(pause if is_more else ROUND_SECONDS)
 
 
-async def _run_batches(process: Process, run_batches: Sequence[Batch]) -> bool:
-    """One batch of each, then a pause as long as they took: of the database, and of SQLite's one
-    writer, others have half. False, without a pause, when nothing is left."""
-    began = time.monotonic()
-    is_more = any([await run_batch(process) for run_batch in run_batches])
-    if is_more:
-        await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE_SECONDS))
-    return is_more
+async def _attempt(work: Callable[[Process], Awaitable[Result]], process: Process) -> Result | None:
+    """The result, or None of what failed, which is logged."""
+    try:
+        return await work(process)
+    except Unavailable as problem:
+        log.warning("maintenance postponed", extra={"error": problem.detail})
+    except Exception:
+        log.exception("maintenance failed")
+    return None
 
 
 async def refresh_for_ever(process: Process) -> None:
@@ -89,16 +87,25 @@ async def refresh_for_ever(process: Process) -> None:
 
 
 async def sweep(process: Process) -> None:
-    """Delete expired rows, resume parked messages, and renew subscriptions."""
+    """Resume parked messages, delete expired rows, and renew subscriptions."""
+    for work in SWEEPS:
+        await _attempt(work, process)
+
+
+async def resume_parked(process: Process) -> None:
     while await parking.resume_batch(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def delete_expired(process: Process) -> None:
     for table in expiry.KEYS:
         deleted = SWEPT_AT_ONCE
         while deleted == SWEPT_AT_ONCE:
             deleted = await _delete_expired(process.database, table)
             await asyncio.sleep(PAUSE_SECONDS)
-    await sweep_requests(process)
-    # Last, for it may wait for a provider.
+
+
+async def renew_subscriptions(process: Process) -> None:
     while await paying.renew_batch(process):  # noqa: ASYNC110 - work, not waiting
         await asyncio.sleep(PAUSE_SECONDS)
 
@@ -185,3 +192,12 @@ async def _sweep_definitions(db: Handle, after: tuple[str, str]) -> tuple[str, s
             return after  # it may have more
         after = definition
     return after
+
+
+# Last is what may wait for a provider.
+SWEEPS: tuple[Callable[[Process], Awaitable[None]], ...] = (
+    resume_parked,
+    delete_expired,
+    sweep_requests,
+    renew_subscriptions,
+)

@@ -8,8 +8,10 @@ from datetime import timedelta
 
 from app.audit import chain
 from app.billing import quotas
+from app.errors import Unavailable
 from app.process import Process
 from app.store import messages, retention, usage
+from app.store.retention import Keeping
 
 log = logging.getLogger(__name__)
 
@@ -42,22 +44,37 @@ class RetentionScan:
         return True
 
     async def _prune_next(self, process: Process) -> bool:
-        """A batch of the next workspace; True when it had something to delete."""
-        async with process.database.write() as db:
+        """A batch of the next workspace; True when it had something to delete. One of which nothing
+        can be deleted is left for the next scan, and holds up no other."""
+        async with process.database.read() as db:
             workspace = await retention.next_workspace(db, self._cursor)
-            if workspace is None:
-                self._is_running = False
-                return False
-            days = workspace.retention_days or process.settings.retention_days
-            moment = await db.now() - timedelta(days=days)
-            id = workspace.id
-            deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
-            await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
-            before = quotas.day(await db.now() - DAYS_COUNTED)
-            await usage.forget_days(db, workspace_id=id, before=before)
-        pruned = await chain.prune(process, id, moment)
-        if deleted:
-            log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})
-        if deleted < BATCH and not pruned:
-            self._cursor = id  # nothing is left of it
-        return bool(deleted or pruned)
+        if workspace is None:
+            self._is_running = False
+            return False
+        deleted, is_more = 0, False
+        try:
+            deleted, is_more = await _prune(process, workspace)
+        except Unavailable as problem:  # of one node perhaps: others are elsewhere
+            whose = {"workspace_id": workspace.id, "error": problem.detail}
+            log.warning("removal of old rows postponed", extra=whose)
+        except Exception:
+            log.exception("no old rows removed", extra={"workspace_id": workspace.id})
+        if not is_more:
+            self._cursor = workspace.id
+        return is_more or deleted > 0
+
+
+async def _prune(process: Process, workspace: Keeping) -> tuple[int, bool]:
+    """One batch: the number of rows deleted, and whether there may be more."""
+    id = workspace.id
+    days = workspace.retention_days or process.settings.retention_days
+    async with process.database.write() as db:
+        moment = await db.now() - timedelta(days=days)
+        deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
+        await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
+        before = quotas.day(await db.now() - DAYS_COUNTED)
+        await usage.forget_days(db, workspace_id=id, before=before)
+    pruned = await chain.prune(process, id, moment)
+    if deleted:
+        log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})
+    return deleted, deleted == BATCH or pruned

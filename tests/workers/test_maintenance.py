@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 
 from app.messages import create
 from app.process import Process
+from app.runtime import tasks
 from app.store import idempotency, workspaces
 from tests.cast import settle
 from workers import maintenance
@@ -29,8 +31,45 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
                 expires_at=now + timedelta(hours=-1 if number else 1),
             )
     await maintenance.sweep(process)
+    assert await kept(process) == 1
+
+
+async def failing(process: Process) -> bool:
+    raise RuntimeError("a fault of ours")
+
+
+async def endless(process: Process) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("task", [failing, endless])
+async def test_neither_a_task_that_fails_nor_one_that_never_ends_holds_up_the_sweep(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, task: maintenance.Batch
+) -> None:
+    async with process.database.write() as db:
+        await idempotency.insert(
+            db,
+            workspace_id=acme,
+            id=bytes(32),
+            asked=b"",
+            only_for=None,
+            answer=b"",
+            about=None,
+            expires_at=await db.now() - timedelta(hours=1),
+        )
+    monkeypatch.setattr(maintenance, "TASKS", (task,))
+    working = asyncio.create_task(maintenance.run_for_ever(process))
+    try:
+        async with asyncio.timeout(20):
+            while await kept(process):
+                await asyncio.sleep(0.05)
+    finally:
+        await tasks.end(working)
+
+
+async def kept(process: Process) -> int:
     async with process.database.read() as db:
-        assert await db.fetch_value("SELECT count(*) FROM idempotency_keys") == 1
+        return int(await db.fetch_value("SELECT count(*) FROM idempotency_keys"))
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

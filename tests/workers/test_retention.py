@@ -271,6 +271,22 @@ async def test_a_lot_goes_a_batch_at_a_time(
     assert set((await counts(process, cast.olivia.workspace_id)).values()) == {0}
 
 
+async def test_a_workspace_of_which_nothing_can_be_removed_holds_up_no_other(
+    cast: Cast, process: Process
+) -> None:
+    first, second = sorted((cast.olivia, cast.mallory), key=lambda who: who.workspace_id)
+    with long_ago(process):
+        await one_of_each(first, process)
+        await one_of_each(second, process)
+    async with process.database.write() as db:
+        before_all_time = "UPDATE workspaces SET retention_days = 2000000000 WHERE id = :id"
+        await db.execute(before_all_time, id=first.workspace_id)
+    before = await counts(process, first.workspace_id)
+    await went_round(process)
+    assert await counts(process, first.workspace_id) == before
+    assert await counts(process, second.workspace_id) == dict.fromkeys(GROWING, 0)
+
+
 async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process) -> None:
     scan = retention.RetentionScan()
     while await scan.run_batch(process):
