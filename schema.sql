@@ -200,6 +200,7 @@ CREATE TABLE definitions (
     cases_gate      BOOLEAN NOT NULL DEFAULT FALSE,  -- a case that fails prevents its activation
     ending          BOOLEAN NOT NULL DEFAULT FALSE,  -- ARCHIVED, and some runs have not ended
     deactivated_at  TIMESTAMPTZ,                  -- NULL while it is ACTIVE, and before it ever was
+    unwatched_since TIMESTAMPTZ,                  -- PAUSED: its dates and times since then are missed
     revision        INTEGER NOT NULL,
     created_at      TIMESTAMPTZ NOT NULL,
     updated_at      TIMESTAMPTZ NOT NULL,
@@ -208,6 +209,8 @@ CREATE TABLE definitions (
 CREATE INDEX definitions_ending ON definitions (workspace_id, id) WHERE ending;
 CREATE INDEX definitions_by_source ON definitions (workspace_id, (trigger_config ->> 'source'))
     WHERE state = 'ACTIVE';
+CREATE INDEX definitions_paused ON definitions (workspace_id, (trigger_config ->> 'source'))
+    WHERE state = 'PAUSED';
 CREATE UNIQUE INDEX definitions_by_key ON definitions (workspace_id, key)
     WHERE key IS NOT NULL AND state <> 'ARCHIVED';
 CREATE INDEX definitions_by_update ON definitions (workspace_id, updated_at, id);
@@ -354,12 +357,14 @@ CREATE TABLE segments (
     filled_up_to  TEXT NOT NULL,
     filled_at     TIMESTAMPTZ,
     rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved
-    -- A watch, which nobody sees: for the date or the schedule of a definition, whose trigger is its
-    -- filter. A schedule is due then, and has started runs for members up to filled_up_to. Dates that
-    -- came after unwatched_since and before saved_at came while the definition was not ACTIVE.
+    -- A watch, which nobody sees: for the dates and times after saved_at of a definition, whose
+    -- trigger is its filter. A schedule is due then, and has started runs for members up to
+    -- filled_up_to. One that has ended starts none: what it has not started up to then is recorded as
+    -- missed, for that reason.
     definition_id TEXT,
     due_at        TIMESTAMPTZ,
-    unwatched_since TIMESTAMPTZ,
+    missed        TEXT,                           -- late | inactive | stopped
+    ended_at      TIMESTAMPTZ,
     PRIMARY KEY (workspace_id, id)
 );
 CREATE INDEX segments_by_definition ON segments (workspace_id, definition_id)
@@ -402,14 +407,15 @@ CREATE TABLE date_occasions (
 );
 CREATE INDEX date_occasions_by_segment ON date_occasions (workspace_id, segment_id);
 
--- What started no run: a contact's date, or times of a schedule, which are of everybody. For the
--- explanation of that; kept for as long as runs are.
+-- What started no run: a contact's date, times of a schedule for a member of its segment, or an entry
+-- or exit. For the explanation of that; kept for as long as runs are.
 CREATE TABLE missed_occasions (
     workspace_id  TEXT NOT NULL,
     id            TEXT NOT NULL,
     definition_id TEXT NOT NULL,
-    contact_id    TEXT,                           -- NULL: a schedule's
-    reason        TEXT NOT NULL,                  -- late | inactive
+    contact_id    TEXT NOT NULL,
+    source        TEXT NOT NULL,                  -- of the trigger
+    reason        TEXT NOT NULL,                  -- late | inactive | stopped
     at            TIMESTAMPTZ NOT NULL,           -- the first,
     until         TIMESTAMPTZ NOT NULL,           -- and up to then every later one
     PRIMARY KEY (workspace_id, id),

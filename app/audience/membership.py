@@ -14,6 +14,7 @@ from app.database.ids import first_id
 from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
+from app.machine.program import Json
 from app.store import contacts, jobs, missed_occasions, segment_members, workspaces
 from app.store import segments as store
 from app.store.contacts import Contact
@@ -132,7 +133,7 @@ async def _dates(
 ) -> list[Due]:
     """When the dates of locked contacts come next, and those that have come since they were looked
     for, each once. A date that was waited for and has come counts, whatever its field says by
-    now."""
+    now. Those that start no run any more are recorded as missed."""
     if not watches or not rows:
         return []
     workspace = await workspaces.by_id(db, id=workspace_id)
@@ -142,21 +143,24 @@ async def _dates(
     started = {(one.contact_id, one.segment_id, one.at) for one in known}
     held = await segment_members.of_contacts(db, workspace_id=workspace_id, **of)
     awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
-    judged, dues, new, passed = [], [], [], []
+    judged, dues, new, missed = [], [], [], []
     for watch in watches:
         trigger = document.parse(watch.filter.encode())
         for row in rows:
-            at = occasions.of_date(trigger, shapes.resource(row, ()), zone)
-            is_ahead = at is not None and at > now
+            at, waited_for = _next_date(trigger, row, zone), awaited.get((row.id, watch.id))
+            is_ahead = at is not None and at > now and watch.missed is None
             judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
-            come = {at, awaited.get((row.id, watch.id))}
-            for moment in sorted(one for one in come if one is not None and one <= now):
-                if moment <= watch.saved_at or moment + occasions.grace(trigger) < now:
-                    passed.append((watch, Occasion(row.id, watch.id, moment)))
-                elif (row.id, watch.id, moment) not in started:
+            for moment in sorted(_come({at, waited_for}, watch, now)):
+                one = Occasion(row.id, watch.id, moment)
+                is_in_time = moment + occasions.grace(trigger) >= (watch.ended_at or now)
+                if (row.id, watch.id, moment) in started:
+                    continue
+                if watch.missed is None and is_in_time:
                     dues.append(Due(row.id, watch.definition_id or "", moment))
-                    new.append(Occasion(row.id, watch.id, moment))
-    await _record_missed(db, passed, awaited, workspace_id=workspace_id)
+                    new.append(one)
+                elif watch.missed == "inactive" or is_in_time or moment == waited_for:
+                    missed.append(_missed(watch, one, watch.missed or "late"))
+    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
     await keep(db, watches, judged, workspace_id=workspace_id)
     if new:
         since = now - occasions.LONGEST_GRACE
@@ -164,27 +168,19 @@ async def _dates(
     return dues
 
 
-async def _record_missed(
-    db: Handle,
-    passed: Sequence[tuple[Segment, Occasion]],
-    awaited: Mapping[tuple[str, str], datetime | None],
-    *,
-    workspace_id: str,
-) -> None:
-    """Record which of the dates that start no run would have started one: those that were waited
-    for, and those that came while the definition was not ACTIVE. `awaited`: what each contact's
-    next date was in each watch."""
-    missed = []
-    for watch, one in passed:
-        is_late = watch.saved_at < one.at == awaited.get((one.contact_id, one.segment_id))
-        since = watch.unwatched_since
-        is_unwatched = since is not None and since < one.at <= watch.saved_at
-        if is_late or (is_unwatched and watch.is_unjudged(one.contact_id)):
-            reason: MissReason = "late" if is_late else "inactive"
-            missed.append(
-                MissedOccasion(watch.definition_id or "", one.contact_id, reason, one.at, one.at)
-            )
-    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
+def _next_date(trigger: Mapping[str, Json], row: Contact, zone: str | None) -> datetime | None:
+    return occasions.of_date(trigger, shapes.resource(row, ()), zone)
+
+
+def _come(dates: set[datetime | None], watch: Segment, now: datetime) -> list[datetime]:
+    """The dates that have come while there was somebody to watch for them."""
+    until = watch.ended_at or now
+    return [one for one in dates if one is not None and watch.saved_at < one <= until]
+
+
+def _missed(watch: Segment, one: Occasion, reason: MissReason) -> MissedOccasion:
+    definition_id = watch.definition_id or ""
+    return MissedOccasion(definition_id, one.contact_id, "date", reason, one.at, one.at)
 
 
 def conditions_of(existing: Mapping[str, Segment]) -> dict[str, Condition]:

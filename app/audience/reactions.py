@@ -17,13 +17,12 @@ from app.jobs.queue import Queue
 from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
-from app.store import contact_events, definitions, runs, segment_members
+from app.store import contact_events, definitions, missed_occasions, runs, segment_members
+from app.store.missed_occasions import MissedOccasion, MissSource
 from app.vault.vault import Vault
 
 # What a trigger looks for, by its source.
-Source: TypeAlias = Literal[  # or event
-    "contact_created", "tag_added", "segment_entered", "segment_left"
-]
+Source: TypeAlias = Literal["contact_created", "tag_added"]  # or event
 Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
 
 
@@ -183,9 +182,17 @@ async def moved(db: Handle, workspace: WorkspaceContext, found: Sequence[Moved])
             for flip in flips
             if (flip.segment_id, flip.entered) == (segment_id, entered)
         ]
-        source: Source = "segment_entered" if entered else "segment_left"
-        body = {"segmentId": segment_id, "at": at}
-        await _start(db, workspace, (source, segment_id), ids, body)
+        source: MissSource = "segment_entered" if entered else "segment_left"
+        started, paused = await definitions.moved_by(
+            db, workspace_id=workspace.id, source=source, segment_id=segment_id
+        )
+        await _start_these(db, workspace, started, ids, {"segmentId": segment_id, "at": at})
+        missed = [
+            MissedOccasion(definition_id, id, source, "inactive", now, now)
+            for definition_id in paused
+            for id in ids
+        ]
+        await missed_occasions.insert_many(db, workspace_id=workspace.id, missed=missed)
 
 
 async def scheduled(

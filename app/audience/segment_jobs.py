@@ -17,10 +17,11 @@ from app.audience.reactions import WorkspaceContext
 from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.engine import Engine
-from app.database.ids import first_id
+from app.database.ids import first_id, new_id
 from app.machine import document, occasions, segment_changes
 from app.process import Process
 from app.store import (
+    contacts,
     jobs,
     missed_occasions,
     segment_fills,
@@ -62,9 +63,14 @@ async def _chunk(process: Process, job: Job) -> bool:
     async with process.database.write(follow_indexes=True) as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
+        if segment is not None and segment.definition_id is not None:
+            segment = await store.lock_watch(db, workspace_id=job.workspace_id, id=job.id)
         if segment is None or segment.state == "removing":
             return await _removed(process, db, job)
         is_more = await _judged(process, db, segment, existing, job)
+        if not is_more and segment.missed is not None and await _is_over(db, segment, job):
+            await store.remove(db, workspace_id=job.workspace_id, id=job.id)
+            is_more = True
         await _hold(db, job)
         if is_more:
             seconds = process.settings.lease_seconds
@@ -93,6 +99,15 @@ async def _next(db: Handle, job: Job, segment: Segment) -> datetime | None:
     return min((at for at in (due, again) if at is not None), default=None)
 
 
+async def _is_over(db: Handle, watch: Segment, job: Job) -> bool:
+    """Whether an ended watch has recorded all that was missed."""
+    if watch.kind == "schedule":
+        return watch.due_at is None or watch.due_at > (watch.ended_at or watch.due_at)
+    whose = {"workspace_id": job.workspace_id, "segment_id": watch.id}
+    is_judged = not await segment_members.touched(db, **whose, limit=1)
+    return is_judged and not await segment_members.due(db, **whose, limit=1)
+
+
 async def _removed(process: Process, db: Handle, job: Job) -> bool:
     """Delete a chunk of a segment that nobody sees any more, and at last itself."""
     whose = {"workspace_id": job.workspace_id, "segment_id": job.id}
@@ -118,7 +133,8 @@ async def _judged(
         return await _scheduled(process, db, segment, existing, job)
     if segment.state == "filling":
         return await _fill(process, db, segment, existing, job)
-    if not segment.rechecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
+    is_unchecked = not segment.rechecked and segment.missed is None
+    if is_unchecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
         await _recheck(db, segment, job)
         return True
     whose = {"workspace_id": job.workspace_id, "segment_id": segment.id}
@@ -214,43 +230,89 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
 async def _scheduled(
     process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
 ) -> bool:
-    """Start runs for the next members, if its time has come; whether there is more to do."""
+    """Start runs for the next members, if its time has come, or once it has ended record them as
+    missed; whether there is more to do. It is locked, so its time zone is read after that."""
     due, now = segment.due_at, await db.now()
-    if due is None or due > now:
+    if due is None or due > (segment.ended_at or now):
         return False
     trigger = document.parse(segment.filter.encode())
     whose = {"workspace_id": job.workspace_id, "id": segment.id}
     workspace = await workspaces.by_id(db, id=job.workspace_id)
     zone = workspace.timezone if workspace else None
-    oldest = now - occasions.grace(trigger)
     target = existing.get(trigger["segmentId"])
+    if target is not None and target.state != "filled":
+        return False
+    oldest = now - occasions.grace(trigger)
     # Once it has begun it goes on to its last member, however long that takes.
-    is_late = due < oldest and segment.filled_up_to == ""
-    if is_late:
-        missed = MissedOccasion(segment.definition_id or "", None, "late", due, oldest)
-        await missed_occasions.insert_many(db, workspace_id=job.workspace_id, missed=[missed])
-    if is_late or target is None:
-        following = occasions.next_after(trigger, max(due, oldest), zone)
+    if segment.missed is None and due < oldest and segment.filled_up_to == "":
+        await _pass_over(process, db, segment, job, oldest)
+        following = occasions.next_after(trigger, oldest, zone)
         await store.move_schedule(db, **whose, due_at=following, up_to="")
         return True
-    if target.state != "filled":
-        return False
-    ids = await segment_members.ids_after(
-        db,
-        workspace_id=job.workspace_id,
-        segment_id=target.id,
-        after=segment.filled_up_to,
-        limit=CHUNK,
-    )
-    if ids:
+    ids = []
+    if target is not None:
+        ids = await segment_members.ids_after(
+            db,
+            workspace_id=job.workspace_id,
+            segment_id=target.id,
+            after=segment.filled_up_to,
+            limit=CHUNK,
+        )
+    if ids and segment.missed is None:
         context = await _context(process, db, job)
         await reactions.scheduled(db, context, segment.definition_id or "", ids, due)
+    elif ids:
+        await _miss_times(db, segment, job, ids, zone)
     if len(ids) == CHUNK:
         await store.move_schedule(db, **whose, due_at=due, up_to=ids[-1])
-    else:
-        following = occasions.next_after(trigger, due, zone)
-        await store.move_schedule(db, **whose, due_at=following, up_to="")
+        return True
+    following = occasions.next_after(trigger, segment.ended_at or due, zone)
+    await store.move_schedule(db, **whose, due_at=following, up_to="")
     return True
+
+
+async def _pass_over(
+    process: Process, db: Handle, segment: Segment, job: Job, oldest: datetime
+) -> None:
+    """A schedule's times before that are too late: a watch of their own records them, and holds up
+    no later one."""
+    of, id = {"workspace_id": job.workspace_id}, new_id("seg")
+    await store.watch(
+        db,
+        **of,
+        id=id,
+        definition_id=segment.definition_id or "",
+        kind=segment.kind,
+        trigger=segment.filter,
+        since=segment.saved_at,
+        fill_to=segment.fill_to,
+        due_at=segment.due_at,
+        missed="late",
+        ended_at=oldest,
+    )
+    await jobs.wake(db, "segment", **of, ids=[id])
+    process.queue.due(db, "segment", job.workspace_id, id)
+
+
+async def _miss_times(
+    db: Handle, watch: Segment, job: Job, ids: Sequence[str], zone: str | None
+) -> None:
+    """Record an ended schedule's times as missed by members of its segment, by each from the first
+    after it was created."""
+    trigger, missed = document.parse(watch.filter.encode()), []
+    at, end, reason = watch.due_at, watch.ended_at, watch.missed
+    held = await contacts.hold(db, workspace_id=job.workspace_id, ids=ids)
+    following = at and occasions.next_after(trigger, at, zone)
+    for contact_id, created_at in sorted(held.items(), key=lambda one: one[1]):
+        if at is not None and at < created_at:
+            at = occasions.next_after(trigger, created_at, zone)
+            following = at and occasions.next_after(trigger, at, zone)
+        if at is None or end is None or reason is None or at > end:
+            break
+        until = end if following is not None and following <= end else at
+        whose = watch.definition_id or "", contact_id
+        missed.append(MissedOccasion(*whose, "schedule", reason, at, until))
+    await missed_occasions.insert_many(db, workspace_id=job.workspace_id, missed=missed)
 
 
 async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:

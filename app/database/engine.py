@@ -99,6 +99,9 @@ class Link(Protocol):
     async def clock(self) -> datetime:
         """The moment that :now means: the transaction's, or outside of one the present."""
 
+    async def present(self) -> datetime:
+        """The moment at which this is asked, also within a transaction."""
+
     async def plan(self, sql: str, values: Mapping[str, Any]) -> str: ...
 
     async def has_table(self, name: str) -> bool: ...

@@ -141,6 +141,10 @@ class Handle:
             self.moment = await self.use(lambda link: link.clock())
         return self.moment
 
+    async def present(self) -> datetime:
+        """The moment at which this is asked: `now`, and for how long the transaction waited."""
+        return await self.use(lambda link: link.present())
+
     def after_commit(self, callback: Callable[[], object]) -> None:
         """Called once COMMIT has succeeded, in order; never when that part was undone."""
         if not self._writing:

@@ -291,6 +291,10 @@ class PostgresConnection(DatabasesPostgresConnection):
             self._moment = await self.raw_connection.fetchval(f"SELECT {self._database.now}")
         return cast(datetime, self._moment)
 
+    async def present(self) -> datetime:
+        clock = self._database.now.replace("now()", "clock_timestamp()")
+        return cast(datetime, await self.raw_connection.fetchval(f"SELECT {clock}"))
+
     async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
         """Sequential scans ruled out: on a test's few rows they are cheapest whatever the index."""
         statement, ready = await self._bound(sql, [values])

@@ -187,6 +187,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def clock(self) -> datetime:
         return self._moment or self._present()
 
+    async def present(self) -> datetime:
+        return self._present()
+
     async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
         sql, values = _unrolled(sql, values)
         statement, _ = _statement(sql)

@@ -227,6 +227,7 @@ def unsaved(shape: Shape, draft: Draft, now: datetime) -> Definition:
         token=None,
         cases_gate=draft.cases_gate,
         deactivated_at=None,
+        unwatched_since=None,
         revision=0,
         created_at=now,
         updated_at=now,
@@ -276,7 +277,7 @@ async def rotate(db: Handle, workspace_id: str, row: Definition) -> Definition:
 async def archive(process: Process, db: Handle, workspace_id: str, row: Definition) -> None:
     """Its runs end and stay readable; the definition is shown no more."""
     await _end_runs(db, workspace_id, row.id)
-    await watching.stop(process, db, workspace_id, row.id)
+    await watching.forget(process, db, workspace_id, row.id)
     await definitions.archive(db, workspace_id=workspace_id, id=row.id)
 
 

@@ -7,15 +7,16 @@ passing of time reach it as they reach a segment (app/audience/segment_jobs.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from app.audience import membership
 from app.database.db import Handle, new_id
 from app.machine import document, occasions, segment_changes
 from app.machine.program import Json
 from app.process import Process
-from app.store import jobs, missed_occasions, segment_members, segments, workspaces
+from app.store import definitions, jobs, segment_members, segments, workspaces
 from app.store.definitions import Definition
-from app.store.missed_occasions import MissedOccasion
+from app.store.missed_occasions import MissReason
 
 WATCHED = ("date", "schedule")
 UNMOVING = ("graceWindow", "reentry")  # members of a trigger that say nothing of when
@@ -29,19 +30,34 @@ def watched(state: str, trigger: Mapping[str, Json]) -> Mapping[str, Json] | Non
 async def follow(
     process: Process, db: Handle, workspace_id: str, before: Definition, after: Definition
 ) -> None:
-    """The locked definition is another one: watch for what it waits for now."""
+    """The locked definition is another one: watch for what it waits for now, and have recorded what
+    is missed by that."""
     was = watched(before.state, before.trigger_config)
     now = watched(after.state, after.trigger_config)
-    if was == now:
+    is_same = _moments(before.trigger_config) == _moments(after.trigger_config)
+    if was is not None and now is not None and is_same:
+        if was != now:
+            of = {"workspace_id": workspace_id, "definition_id": after.id}
+            await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
         return
-    if was is not None and now is not None and _moments(was) == _moments(now):
-        of = {"workspace_id": workspace_id, "definition_id": after.id}
-        await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
-        return
+    since = before.unwatched_since
     if was is not None:
-        await stop(process, db, workspace_id, after.id)
-    if now is not None:
-        await _begin(process, db, workspace_id, now, before)
+        since = await _end(process, db, workspace_id, after.id)
+    elif now is not None or not is_same:
+        if since is not None:
+            trigger = before.trigger_config
+            await _watch(
+                process, db, workspace_id, after.id, trigger, since=since, missed="inactive"
+            )
+        since = max(await db.now(), since or await db.now())
+    if now is not None and since is not None:
+        await _watch(process, db, workspace_id, after.id, now, since=since)
+    is_paused = after.state == "PAUSED" and after.trigger_config["source"] in WATCHED
+    unwatched_since = since if is_paused else None
+    if unwatched_since != before.unwatched_since:
+        await definitions.set_unwatched(
+            db, workspace_id=workspace_id, id=after.id, since=unwatched_since
+        )
 
 
 def _moments(trigger: Mapping[str, Json]) -> dict[str, Json]:
@@ -49,37 +65,46 @@ def _moments(trigger: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in trigger.items() if name not in UNMOVING}
 
 
-async def stop(process: Process, db: Handle, workspace_id: str, definition_id: str) -> None:
-    """Nobody watches any more; what is left goes by the watch's job."""
+async def _end(process: Process, db: Handle, workspace_id: str, definition_id: str) -> datetime:
+    """Nobody watches from now on; that is returned, and is later than all that has been started.
+    What is due and has not been started is recorded by the watch's job, which then removes it."""
+    of = {"workspace_id": workspace_id}
+    ids = await segments.lock_watches_of(db, **of, definition_id=definition_id)
+    now = await db.present()
+    for id in ids:
+        await segments.end_watch(db, **of, id=id, ended_at=now)
+        await segment_members.set_names(db, **of, segment_id=id, names=[])
+        await jobs.wake(db, "segment", **of, ids=[id])
+        process.queue.due(db, "segment", workspace_id, id)
+    return now
+
+
+async def forget(process: Process, db: Handle, workspace_id: str, definition_id: str) -> None:
+    """The definition is deleted; what is left of its watches goes by their jobs."""
     of = {"workspace_id": workspace_id, "definition_id": definition_id}
-    for id in await segments.stop_watching(db, **of):
+    for id in await segments.forget_watches(db, **of):
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=[])
         await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
         process.queue.due(db, "segment", workspace_id, id)
 
 
-async def _begin(
+async def _watch(
     process: Process,
     db: Handle,
     workspace_id: str,
+    definition_id: str,
     trigger: Mapping[str, Json],
-    before: Definition,
+    *,
+    since: datetime,
+    missed: MissReason | None = None,
 ) -> None:
-    """Watch from now on. What came since the definition was ACTIVE before is missed, if it watched
-    for the same."""
-    definition_id = before.id
-    unwatched_since = before.deactivated_at if trigger == before.trigger_config else None
+    """Watch for what comes after that; with a reason only to record what has come by now."""
     workspace = await workspaces.by_id(db, id=workspace_id)
-    zone = workspace.timezone if workspace else None
-    at = now = await db.now()
-    due_at = None
+    now, due_at = await db.now(), None
     if trigger["source"] == "schedule":
-        due_at = occasions.next_after(trigger, now, zone)
-        at = due_at or now
-        missed = unwatched_since and occasions.next_after(trigger, unwatched_since, zone)
-        if missed is not None and missed <= now:
-            times = MissedOccasion(definition_id, None, "inactive", missed, now)
-            await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=[times])
+        due_at = occasions.next_after(trigger, since, workspace.timezone if workspace else None)
+        if missed is not None and (due_at is None or due_at > now):
+            return
     id = new_id("seg")
     await segments.watch(
         db,
@@ -88,23 +113,26 @@ async def _begin(
         definition_id=definition_id,
         kind=trigger["source"],
         trigger=document.dumps(trigger).decode(),
+        since=since,
         fill_to=await membership.fill_to(db),
         due_at=due_at,
-        unwatched_since=unwatched_since,
+        missed=missed,
+        ended_at=None if missed is None else now,
     )
-    if trigger["source"] == "date":
+    if trigger["source"] == "date" and missed is None:
         names = _names(trigger)
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=names)
-    await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=at)
+    await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=due_at or now)
     process.queue.due(db, "segment", workspace_id, id)
 
 
 async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) -> None:
     """The workspace has another time zone: dates and times of the day come at other moments. What
     is due now is left as it is."""
-    now = await db.now()
-    for watch in await segments.lock_watches(db, workspace_id=workspace_id):
-        of, due_at = {"workspace_id": workspace_id}, watch.due_at
+    of = {"workspace_id": workspace_id}
+    watches, now = await segments.lock_watches(db, **of), await db.now()
+    for watch in watches:
+        due_at = watch.due_at
         if watch.kind == "date":
             fill_to = await membership.fill_to(db)
             await segments.look_again(db, watch, **of, fill_to=fill_to)

@@ -11,31 +11,28 @@ from app.machine.fields import parse_duration
 from app.runs.explanations import Explained, Explanation
 from app.store import explaining, missed_occasions
 from app.store.explaining import PastRun
-from app.store.missed_occasions import MissReason
+from app.store.missed_occasions import MissReason, MissSource
 
 TIMED = ("date", "schedule")
 LONGEST_OCCASION = 100  # bytes of the trigger of a run that an occasion started
-# By whether it is a schedule's, which is of everybody.
-MISSED: Mapping[tuple[MissReason, bool], tuple[Explanation, str]] = {
-    ("inactive", False): (
+WHAT: Mapping[MissSource, str] = {
+    "date": "The contact's date came at {at}",
+    "schedule": "A time of the schedule came at {at}",
+    "segment_entered": "The contact entered the segment at {at}",
+    "segment_left": "The contact left the segment at {at}",
+}
+WHY: Mapping[MissReason, tuple[Explanation, str]] = {
+    "inactive": (
         Explanation.MISSED_INACTIVE,
-        "The contact's date came at {at} while the definition was not ACTIVE, so it started no"
-        " run.",
+        " while the definition was not ACTIVE, so it started no run",
     ),
-    ("inactive", True): (
+    "stopped": (
         Explanation.MISSED_INACTIVE,
-        "A time of the schedule came at {at} while the definition was not ACTIVE, so it started no"
-        " run for anybody, nor did a later one up to {until}.",
+        ", and before its run was started the definition was paused, or its trigger changed",
     ),
-    ("late", False): (
+    "late": (
         Explanation.MISSED_LATE,
-        "The contact's date came at {at}, and was looked at later than the graceWindow allows, so"
-        " it starts no run any more.",
-    ),
-    ("late", True): (
-        Explanation.MISSED_LATE,
-        "A time of the schedule came at {at}, and was looked at later than the graceWindow allows,"
-        " so it starts no run for anybody any more, nor does a later one up to {until}.",
+        ", and was looked at later than the graceWindow allows, so it starts no run any more",
     ),
 }
 
@@ -43,7 +40,7 @@ MISSED: Mapping[tuple[MissReason, bool], tuple[Explanation, str]] = {
 async def missed(
     db: Handle, *, workspace_id: str, definition_id: str, contact_id: str, since: datetime
 ) -> list[Explained]:
-    """The occasions of the contact and of everybody after that time which started no run."""
+    """The occasions of the contact after that time which started no run."""
     found = []
     for one in await missed_occasions.of_contact(
         db,
@@ -52,7 +49,9 @@ async def missed(
         contact_id=contact_id,
         since=since,
     ):
-        code, sentence = MISSED[one.reason, one.contact_id is None]
+        code, why = WHY[one.reason]
+        later = ", nor did a later one up to {until}" if one.until > one.at else ""
+        sentence = f"{WHAT[one.source]}{why}{later}."
         detail = sentence.format(at=document.text(one.at), until=document.text(one.until))
         found.append(Explained(one.at, code, definition_id, detail))
     return found

@@ -125,8 +125,8 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         "webhook_request",
     ),
     Explanation.MISSED_INACTIVE: Meaning(
-        "The contact's date, or a time of the schedule, came while the definition was not ACTIVE,"
-        " so it started no run.",
+        "The contact's date, a time of the schedule, or the contact's entry or exit came while the"
+        " definition was not ACTIVE, or before it was paused or changed, so it started no run.",
         "definition",
     ),
     Explanation.MISSED_LATE: Meaning(
@@ -245,8 +245,15 @@ up, cannot be found so; of these the newest one is shown. At most 20 runs are ex
 messages, 50 requests and 50 missed occasions: the newest.
 
 An occasion is missed when it comes while the definition is not `ACTIVE`, or when no worker looks at
-it within its `graceWindow`. A contact's date is recorded with its contact, so that another value of
-the field changes nothing of it; times of a schedule are everybody's, in the segment or not. Both
-are kept for as long as runs are. The dates and times of a pause are recorded when it ends; until
-then `not_active` says since when it is.
+it within its `graceWindow`. Whoever pauses a definition stops what is under way: a date or a time
+that has come and has not started its run by then starts none. Each is recorded with its contact, so
+that another value of the field changes nothing of it: a date with the contact that has it, times of
+a schedule with each member of its segment, from the first after the contact was created. Whether
+somebody was in the segment then is not known; those are meant who are when it is recorded. An entry
+into a segment, or an exit, is recorded as it happens, for each `PAUSED` definition that waits for
+it. All are kept for as long as runs are.
+
+What came before a pause is recorded when that begins. The dates and times of a pause are recorded
+when it ends, or when the trigger changes, by the trigger that was there until then; before that,
+`not_active` says since when it is.
 """

@@ -214,6 +214,21 @@ async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[
     return set(found)
 
 
+async def hold(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, datetime]:
+    """The contacts that are there, and since when; none is erased before the transaction ends."""
+    rows = await db.fetch_tuples(
+        """
+        SELECT id, created_at FROM contacts
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+        ORDER BY id
+        FOR KEY SHARE
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return dict(rows)
+
+
 async def with_fields(
     db: Handle, *, workspace_id: str, names: Sequence[str], values: Sequence[str]
 ) -> set[tuple[str, str]]:

@@ -33,6 +33,7 @@ class Definition:
     token: str | None  # of its webhook
     cases_gate: bool
     deactivated_at: datetime | None  # None while it is ACTIVE, and before it ever was
+    unwatched_since: datetime | None  # PAUSED: its dates and times since then are missed
     revision: int
     created_at: datetime
     updated_at: datetime
@@ -50,7 +51,7 @@ class Body:
 
 COLUMNS = """id, shape, name, state, trigger_config, body, version, secret_last4,
              CAST(COALESCE(length(signing_secret), 0) > 0 AS BOOLEAN) AS secret_set, token,
-             cases_gate, deactivated_at, revision, created_at, updated_at"""
+             cases_gate, deactivated_at, unwatched_since, revision, created_at, updated_at"""
 
 
 async def insert(
@@ -120,6 +121,19 @@ async def update(
         version=version,
         token=token,
         cases_gate=cases_gate,
+    )
+
+
+async def set_unwatched(db: Handle, *, workspace_id: str, id: str, since: datetime | None) -> None:
+    """Nobody watches for its dates or times since then."""
+    await db.execute(
+        """
+        UPDATE definitions SET unwatched_since = :since
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        since=since,
     )
 
 
@@ -374,10 +388,6 @@ async def started_by(
           AND trigger_config ->> 'source' = :source
           AND CASE trigger_config ->> 'source' WHEN 'tag_added' THEN trigger_config ->> 'tag'
                                                WHEN 'event' THEN trigger_config ->> 'name'
-                                               WHEN 'segment_entered'
-                                                    THEN trigger_config ->> 'segmentId'
-                                               WHEN 'segment_left'
-                                                    THEN trigger_config ->> 'segmentId'
                                                ELSE '' END = :key
         UNION ALL
         SELECT segment_id FROM segment_names
@@ -393,6 +403,31 @@ async def started_by(
         [id for id in ids if not id.startswith("seg_")],
         [id for id in ids if id.startswith("seg_")],
     )
+
+
+async def moved_by(
+    db: Handle, *, workspace_id: str, source: str, segment_id: str
+) -> tuple[list[str], list[str]]:
+    """The ones that an entry into the segment or an exit starts; and those that it would start,
+    were they not PAUSED."""
+    rows = await db.fetch_tuples(
+        """
+        SELECT id, state FROM definitions
+        WHERE workspace_id = :workspace_id AND state = 'ACTIVE'
+          AND trigger_config ->> 'source' = :source
+          AND trigger_config ->> 'segmentId' = :segment_id
+        UNION ALL
+        SELECT id, state FROM definitions
+        WHERE workspace_id = :workspace_id AND state = 'PAUSED'
+          AND trigger_config ->> 'source' = :source
+          AND trigger_config ->> 'segmentId' = :segment_id
+        """,
+        workspace_id=workspace_id,
+        source=source,
+        segment_id=segment_id,
+    )
+    active = sorted(id for id, state in rows if state == "ACTIVE")
+    return active, sorted(id for id, state in rows if state == "PAUSED")
 
 
 async def naming_segment(db: Handle, *, workspace_id: str, segment_id: str) -> list[str]:

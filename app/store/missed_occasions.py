@@ -1,4 +1,4 @@
-"""Occasions that started no run: a contact's date, or times of a schedule."""
+"""Occasions that started no run: a contact's date, times of a schedule, an entry into a segment."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from typing import Literal, TypeAlias
 
 from app.database.db import Handle, new_id
 
-MissReason: TypeAlias = Literal["late", "inactive"]
+MissSource: TypeAlias = Literal["date", "schedule", "segment_entered", "segment_left"]
+# It came while the definition was not ACTIVE; or before, and no run was started yet.
+MissReason: TypeAlias = Literal["late", "inactive", "stopped"]
 MOST = 50  # that are read, the newest
 
 
 @dataclass(frozen=True, slots=True)
 class MissedOccasion:
-    """The occasion `at`, and of a schedule every later one `until` then; a schedule's has no
-    contact, for it is of everybody."""
+    """The occasion `at`, and of a schedule every later one `until` then."""
 
     definition_id: str
-    contact_id: str | None
+    contact_id: str
+    source: MissSource
     reason: MissReason
     at: datetime
     until: datetime
 
 
 async def insert_many(db: Handle, *, workspace_id: str, missed: Sequence[MissedOccasion]) -> None:
-    """Record them; a contact's date that is known already is left as it is."""
+    """Record them, of contacts that are locked; what is known already is left as it is."""
     await db.execute_many(
         """
-        INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, reason, at,
-                                      until)
-        VALUES (:workspace_id, :id, :definition_id, :contact_id, :reason, :at, :until)
+        INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, source, reason,
+                                      at, until)
+        VALUES (:workspace_id, :id, :definition_id, :contact_id, :source, :reason, :at, :until)
         ON CONFLICT (workspace_id, contact_id, definition_id, at) DO NOTHING
         """,
         [
@@ -40,6 +42,7 @@ async def insert_many(db: Handle, *, workspace_id: str, missed: Sequence[MissedO
                 "id": new_id("mis"),
                 "definition_id": one.definition_id,
                 "contact_id": one.contact_id,
+                "source": one.source,
                 "reason": one.reason,
                 "at": one.at,
                 "until": one.until,
@@ -52,20 +55,13 @@ async def insert_many(db: Handle, *, workspace_id: str, missed: Sequence[MissedO
 async def of_contact(
     db: Handle, *, workspace_id: str, definition_id: str, contact_id: str, since: datetime
 ) -> list[MissedOccasion]:
-    """The contact's and everybody's after that time, newest first."""
+    """The contact's after that time, newest first."""
     return await db.fetch_all_as(
         MissedOccasion,
         """
-        SELECT definition_id, contact_id, reason, at, until FROM (
-            SELECT * FROM missed_occasions
-            WHERE workspace_id = :workspace_id AND contact_id = :contact_id
-              AND definition_id = :definition_id
-            UNION ALL
-            SELECT * FROM missed_occasions
-            WHERE workspace_id = :workspace_id AND contact_id IS NULL
-              AND definition_id = :definition_id
-        ) AS missed
-        WHERE until > :since
+        SELECT definition_id, contact_id, source, reason, at, until FROM missed_occasions
+        WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+          AND definition_id = :definition_id AND until > :since
         ORDER BY at DESC
         LIMIT :limit
         """,

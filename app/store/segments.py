@@ -11,6 +11,7 @@ from app.database.db import Handle
 from app.database.sql import columns
 from app.store import contacts, keyset
 from app.store.contacts import Contact
+from app.store.missed_occasions import MissReason
 
 State: TypeAlias = Literal["filling", "filled", "removing"]
 SegmentKind: TypeAlias = Literal["live", "frozen", "date", "schedule"]
@@ -34,7 +35,8 @@ class Segment:
     rechecked: bool
     definition_id: str | None  # that it watches for
     due_at: datetime | None  # of a schedule
-    unwatched_since: datetime | None  # nobody watched for dates from then until saved_at
+    missed: MissReason | None  # an ended watch: what it has not started is recorded so,
+    ended_at: datetime | None  # up to then
 
     def is_unjudged(self, contact_id: str) -> bool:
         """Whether the fill has still to come to the contact."""
@@ -227,29 +229,33 @@ async def watch(
     definition_id: str,
     kind: str,
     trigger: str,
+    since: datetime,
     fill_to: str,
     due_at: datetime | None,
-    unwatched_since: datetime | None,
+    missed: MissReason | None = None,
+    ended_at: datetime | None = None,
 ) -> None:
-    """A watch for a definition: dates are looked for by a fill, a schedule is due then."""
+    """A watch for what comes after that: dates are looked for by a fill, a schedule is due then."""
     await db.execute(
         """
         INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at,
                               updated_at, state, saved_at, starts, fill_to, filled_up_to,
-                              rechecked, definition_id, due_at, unwatched_since)
+                              rechecked, definition_id, due_at, missed, ended_at)
         VALUES (:workspace_id, :id, '', :kind, :trigger, 1, :now, :now,
-                CASE WHEN CAST(:kind AS TEXT) = 'date' THEN 'filling' ELSE 'filled' END, :now,
+                CASE WHEN CAST(:kind AS TEXT) = 'date' THEN 'filling' ELSE 'filled' END, :since,
                 FALSE, :fill_to, '', CAST(:kind AS TEXT) <> 'date', :definition_id, :due_at,
-                :unwatched_since)
+                :missed, :ended_at)
         """,
         workspace_id=workspace_id,
         id=id,
         kind=kind,
         trigger=trigger,
+        since=since,
         fill_to=fill_to,
         definition_id=definition_id,
         due_at=due_at,
-        unwatched_since=unwatched_since,
+        missed=missed,
+        ended_at=ended_at,
     )
 
 
@@ -259,7 +265,7 @@ async def rewatch(db: Handle, *, workspace_id: str, definition_id: str, trigger:
         """
         UPDATE segments SET filter = :trigger
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id
-          AND state <> 'removing'
+          AND state <> 'removing' AND missed IS NULL
         """,
         workspace_id=workspace_id,
         definition_id=definition_id,
@@ -267,7 +273,20 @@ async def rewatch(db: Handle, *, workspace_id: str, definition_id: str, trigger:
     )
 
 
-async def stop_watching(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
+async def end_watch(db: Handle, *, workspace_id: str, id: str, ended_at: datetime) -> None:
+    """The watch starts nothing any more."""
+    await db.execute(
+        """
+        UPDATE segments SET missed = 'stopped', ended_at = :ended_at
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        ended_at=ended_at,
+    )
+
+
+async def forget_watches(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
     """The ids of the definition's watches, which are gone for everybody."""
     return await db.fetch_values(
         """
@@ -286,6 +305,7 @@ async def watches(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[
         f"""
         SELECT {COLUMNS} FROM segments
         WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND state <> 'removing'
+          AND missed IS NULL
         """,
         workspace_id=workspace_id,
         ids=list(ids),
@@ -293,16 +313,46 @@ async def watches(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[
 
 
 async def lock_watches(db: Handle, *, workspace_id: str) -> list[Segment]:
-    """All of a workspace, which nobody moves before the transaction ends."""
+    """All of a workspace that have not ended: nobody moves them, and their jobs start nothing,
+    before the transaction ends."""
     return await db.fetch_all_as(
         Segment,
         f"""
         SELECT {COLUMNS} FROM segments
         WHERE workspace_id = :workspace_id AND definition_id IS NOT NULL AND state <> 'removing'
+          AND missed IS NULL
         ORDER BY id
-        FOR UPDATE
+        FOR NO KEY UPDATE
         """,
         workspace_id=workspace_id,
+    )
+
+
+async def lock_watches_of(db: Handle, *, workspace_id: str, definition_id: str) -> list[str]:
+    """Likewise those of a definition, of which there is one; their ids."""
+    return await db.fetch_values(
+        """
+        SELECT id FROM segments
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND state <> 'removing' AND missed IS NULL
+        FOR NO KEY UPDATE
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+    )
+
+
+async def lock_watch(db: Handle, *, workspace_id: str, id: str) -> Segment | None:
+    """The watch as it is, which nobody ends or moves before the transaction ends."""
+    return await db.fetch_one_as(
+        Segment,
+        f"""
+        SELECT {COLUMNS} FROM segments
+        WHERE workspace_id = :workspace_id AND id = :id
+        FOR NO KEY UPDATE
+        """,
+        workspace_id=workspace_id,
+        id=id,
     )
 
 
@@ -312,8 +362,7 @@ async def look_again(db: Handle, watch: Segment, *, workspace_id: str, fill_to: 
     await db.execute(
         """
         UPDATE segments
-        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = '',
-            unwatched_since = NULL
+        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = ''
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,

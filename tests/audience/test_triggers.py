@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from app.audience import segment_jobs
+from app.audience import reactions, segment_jobs
 from app.machine import document
 from app.process import Process
 from tests.cast import Cast, settle
@@ -369,6 +371,72 @@ async def test_dates_and_schedules_follow_the_workspace_to_another_time_zone(
     assert len(await people_of(cast, by_schedule)) == before + 1
 
 
+@dataclass(slots=True)
+class Midst:
+    """Something that is asked for while a schedule's chunk is under way."""
+
+    request: Callable[[], Awaitable[Any]]
+    asked: asyncio.Task[Any] | None = None
+
+    async def act(self, process: Process) -> None:
+        """Works off what is due, and waits for the answer."""
+        await settle(process)
+        assert self.asked is not None
+        assert (await self.asked).status_code == 200
+        await settle(process)
+
+    async def scheduled(self, *given: Any) -> None:
+        if self.asked is None:
+            self.asked = asyncio.ensure_future(self.request())
+            await asyncio.wait([self.asked], timeout=0.5)  # it is answered now, or waits
+        await SCHEDULED(*given)
+
+
+SCHEDULED = reactions.scheduled
+
+
+async def test_a_schedule_that_starts_runs_while_the_time_zone_changes_goes_by_the_new_one_next(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await person(cast, "ada", tags=["vip"])
+    flow_id = await flow(
+        cast, source="schedule", cron="0 9 * * *", segmentId=await segment(cast, process)
+    )
+    nine = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=1)
+    await until(process, nine)
+    tokyo = {"timezone": "Asia/Tokyo"}  # where it is nine at midnight
+    midst = Midst(lambda: cast.adam.patch("/settings/workspace", tokyo))
+    monkeypatch.setattr(reactions, "scheduled", midst.scheduled)
+    await midst.act(process)
+    assert len(await people_of(cast, flow_id)) == 1
+    async with process.database.read() as db:
+        due_at = await db.fetch_value("SELECT due_at FROM segments WHERE kind = 'schedule'")
+    assert f"{due_at.astimezone(UTC):%H:%M}" == "00:00"
+
+
+async def test_a_pause_while_a_schedule_starts_runs_leaves_each_member_a_run_or_a_missed_time(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
+    flow_id = await flow(
+        cast, source="schedule", cron="0 9 * * *", segmentId=await segment(cast, process)
+    )
+    await until(process, (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=1))
+    path = f"/workflows/{flow_id}"
+    midst = Midst(lambda: cast.ed.patch(path, {"state": "PAUSED"}))
+    monkeypatch.setattr(reactions, "scheduled", midst.scheduled)
+    await midst.act(process)
+    await cast.ed.patch(path, {"state": "ACTIVE"})
+    await settle(process)
+    async with process.database.read() as db:
+        missed = await db.fetch_values("SELECT contact_id FROM missed_occasions")
+    started = await people_of(cast, flow_id)
+    assert sorted([*started, *missed]) == sorted(ids)
+    assert started
+    assert missed
+
+
 async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Process) -> None:
     id = await segment(cast, process)
     await flow(cast, source="schedule", rrule="FREQ=DAILY;BYHOUR=9", segmentId=id)
@@ -385,23 +453,32 @@ async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Proc
 
 
 @pytest.mark.parametrize(
-    ("trigger", "pointer"),
+    ("source", "member", "value", "sentence"),
     [
-        ({"source": "date", "field": "plan"}, "/trigger/field"),
-        ({"source": "date", "field": "metadata.x", "offset": "a week"}, "/trigger/offset"),
-        ({"source": "date", "field": "metadata.x", "time": "9"}, "/trigger/time"),
-        ({"source": "date", "field": "metadata.x", "timezone": "Rome"}, "/trigger/timezone"),
-        ({"source": "date", "field": "metadata.x", "graceWindow": "P9D"}, "/trigger/graceWindow"),
-        ({"source": "date", "field": "metadata.x", "graceWindow": "PT0S"}, "/trigger/graceWindow"),
-        ({"source": "schedule", "cron": "0 0 30 2 *"}, "/trigger/cron"),
-        ({"source": "schedule", "cron": "* * * * *"}, "/trigger/cron"),
-        ({"source": "schedule", "rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"}, "/trigger/rrule"),
-        ({"source": "schedule", "rrule": "FREQ=MINUTELY"}, "/trigger/rrule"),
+        ("date", "field", "plan", "Must be createdAt or metadata.<name>."),
+        ("date", "offset", "a week", "Must be a duration of at most ten years"),
+        ("date", "time", "9", ""),
+        ("date", "timezone", "Rome", "Must be contact, workspace, or a time zone such as"),
+        ("date", "graceWindow", "P9D", ""),
+        ("date", "graceWindow", "PT0S", "Must be a minute or more"),
+        ("schedule", "cron", "0 0 30 2 *", "This never comes"),
+        ("schedule", "cron", "* * * * *", "A schedule may come at most once an hour."),
+        ("schedule", "cron", "0 25 * * *", "25 is no hour; they are from 0 to 23."),
+        ("schedule", "rrule", "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "This never comes"),
+        ("schedule", "rrule", "FREQ=MINUTELY", "FREQ must be one of"),
+        ("schedule", "rrule", "FREQ=DAILY;INTERVAL=0", "INTERVAL must be a number from 1"),
+        ("schedule", "colour", "red", ""),
     ],
 )
 async def test_what_never_comes_or_cannot_be_is_refused_at_its_place(
-    cast: Cast, trigger: Any, pointer: str
+    cast: Cast, source: str, member: str, value: str, sentence: str
 ) -> None:
+    given = {"field": "metadata.x"} if source == "date" else {}
+    trigger = {"source": source, **given, member: value}
     response = await cast.ed.post("/workflows", {"name": "Odd", "trigger": trigger})
     assert response.status_code == 422
-    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+    [error] = response.json()["errors"]
+    assert error["pointer"] == f"/trigger/{member}"
+    assert sentence in error["message"]
+    assert error["message"].endswith(".")
+    assert (await cast.vic.read("/workflows"))["data"] == []

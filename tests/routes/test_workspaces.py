@@ -384,7 +384,7 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await segment_members.touch(db, **mine, contact_ids=[contact_id], segment_ids=[segment_id])
         date = segment_members.Occasion(contact_id, segment_id, await db.now())
         await segment_members.remember(db, **mine, occasions=[date], since=date.at)
-        missed = MissedOccasion("wfl_1", contact_id, "late", date.at, date.at)
+        missed = MissedOccasion("wfl_1", contact_id, "date", "late", date.at, date.at)
         await missed_occasions.insert_many(db, **mine, missed=[missed])
         domain = f"{who.workspace_id[3:]}.example"
         await sign_in_domains.put(db, **mine, domain=domain, role="viewer", claimed_by=who.user_id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.audience import segment_jobs
 from app.machine import document
 from app.runs.explanations import Explanation
 from tests.cast import settle
@@ -39,11 +40,20 @@ async def at(scene: Scene, moment: datetime) -> None:
         await settle(scene.process)
 
 
-async def turned(scene: Scene, state: str) -> None:
+async def changed(scene: Scene, **patch: Any) -> None:
     assert scene.definition is not None
-    patch = await scene.cast.ed.patch(f"/workflows/{scene.definition['id']}", {"state": state})
-    assert patch.status_code == 200, patch.text
+    answer = await scene.cast.ed.patch(f"/workflows/{scene.definition['id']}", patch)
+    assert answer.status_code == 200, answer.text
     await settle(scene.process)
+
+
+async def turned(scene: Scene, state: str) -> None:
+    await changed(scene, state=state)
+
+
+async def missed_by(scene: Scene) -> list[tuple[str, str]]:
+    """The code and the moment of what Ada's explanation says, the oldest first."""
+    return sorted((one["code"], one["at"]) for one in await scene.explained())
 
 
 async def passed_in_a_pause(scene: Scene, source: str) -> datetime:
@@ -106,16 +116,99 @@ async def test_a_date_that_was_moved_in_a_pause_was_not_missed(scene: Scene) -> 
     assert [one["code"] for one in await scene.explained()] == ["no_event"]
 
 
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_what_a_pause_finds_due_is_missed_and_says_so_at_once(
+    scene: Scene, source: str
+) -> None:
+    """It has come, and no worker has looked at it yet."""
+    when = await watched(scene, source)
+    set_clock(scene.process, when + timedelta(minutes=1))
+    await turned(scene, "PAUSED")
+    entry = await scene.entry(Explanation.MISSED_INACTIVE)
+    assert entry["at"] == document.text(when)
+    assert entry["sentence"].endswith(
+        f"came at {document.text(when)}, and before its run was started the definition was paused,"
+        " or its trigger changed."
+    )
+    await turned(scene, "ACTIVE")
+    await at(scene, when + HOUR)
+    assert await missed_by(scene) == [("missed_inactive", document.text(when))]
+    assert (await scene.cast.vic.read("/runs"))["data"] == []
+    async with scene.process.database.read() as db:
+        left = await db.fetch_values("SELECT missed FROM segments WHERE missed IS NOT NULL")
+    assert left == []
+
+
+async def test_a_date_that_another_trigger_finds_due_is_missed(scene: Scene) -> None:
+    when = await watched(scene, "date")
+    set_clock(scene.process, when + timedelta(minutes=1))
+    await changed(scene, trigger={"offset": "P1D"})
+    assert await missed_by(scene) == [("missed_inactive", document.text(when))]
+    await at(scene, when + 25 * HOUR)
+    assert len((await scene.cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_who_is_left_when_a_schedule_is_paused_has_missed_it_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_jobs, "CHUNK", 1)
+    bob = await scene.cast.ed.made("/contacts", {"email": "bob@x.test", "tags": ["vip"]})
+    when = await watched(scene, "schedule")
+    set_clock(scene.process, when + timedelta(minutes=1))
+    async with scene.process.database.read() as db:
+        watch = await db.fetch_value("SELECT id FROM segments WHERE kind = 'schedule'")
+    [job] = [one for one in await scene.process.claim("segment", [], 9) if one.id == watch]
+    assert await segment_jobs._chunk(scene.process, job)
+    await turned(scene, "PAUSED")
+    await at(scene, when + timedelta(minutes=20))  # the claim has ended
+    await turned(scene, "ACTIVE")
+    [run] = (await scene.cast.vic.read("/runs"))["data"]
+    both = {scene.ada["id"], bob["id"]}
+    [other] = both - {run["contactId"]}
+    scene.ada = {"id": other}
+    assert await missed_by(scene) == [("missed_inactive", document.text(when))]
+    scene.ada = {"id": run["contactId"]}
+    assert "missed_inactive" not in dict(await missed_by(scene))
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_what_came_in_a_pause_is_reckoned_by_the_trigger_of_its_time(
+    scene: Scene, source: str
+) -> None:
+    """Changed in one request, and resumed in another."""
+    when = await watched(scene, source)
+    later = {"cron": f"0 {(when + HOUR).hour} * * *"}
+    await turned(scene, "PAUSED")
+    await at(scene, when + HOUR / 2)
+    await changed(scene, trigger={"date": {"offset": "PT1H"}, "schedule": later}[source])
+    missed = [("missed_inactive", document.text(when))]
+    assert [one for one in await missed_by(scene) if one[0] == "missed_inactive"] == missed
+    await at(scene, when + 2 * HOUR)
+    await turned(scene, "ACTIVE")
+    assert await missed_by(scene) == [*missed, ("missed_inactive", document.text(when + HOUR))]
+
+
 async def test_what_a_new_schedule_would_have_had_in_a_pause_was_not_missed(scene: Scene) -> None:
+    """But what the one before had."""
     when = await watched(scene, "schedule")
     await turned(scene, "PAUSED")
     await at(scene, when + 2 * HOUR)
-    assert scene.definition is not None
-    trigger = {"cron": f"0 {(when + HOUR).hour} * * *"}
-    path = f"/workflows/{scene.definition['id']}"
-    patch = await scene.cast.ed.patch(path, {"state": "ACTIVE", "trigger": trigger})
-    assert patch.status_code == 200, patch.text
-    assert [one["code"] for one in await scene.explained()] == ["no_event"]
+    await changed(scene, state="ACTIVE", trigger={"cron": f"0 {(when + HOUR).hour} * * *"})
+    assert await missed_by(scene) == [("missed_inactive", document.text(when))]
+
+
+async def test_what_passed_before_there_was_a_date_to_watch_for_was_not_missed(
+    scene: Scene,
+) -> None:
+    when = (datetime.now(UTC) + HOUR).replace(microsecond=0)
+    path = f"/contacts/{scene.ada['id']}"
+    await scene.cast.ed.patch(path, {"metadata": {"renewsAt": when.isoformat()}})
+    await scene.workflow(TAG, source="event", name="seen")
+    await turned(scene, "PAUSED")
+    await at(scene, when + HOUR)
+    await changed(scene, trigger={"source": "date", "field": "metadata.renewsAt"})
+    await turned(scene, "ACTIVE")
+    assert [code for code, _ in await missed_by(scene)] == ["no_event"]
 
 
 async def test_what_came_in_a_pause_is_said_once_whatever_the_time_zone_becomes(
@@ -137,10 +230,70 @@ async def test_what_came_in_a_pause_is_said_once_whatever_the_time_zone_becomes(
     assert [one["at"] for one in await scene.explained()] == [document.text(nine)]
 
 
-async def test_the_times_before_somebody_was_there_are_not_theirs(scene: Scene) -> None:
-    await passed_while_workers_were_down(scene, "schedule")
-    scene.ada = await scene.cast.ed.made("/contacts", {"email": "new@example.com"})
-    assert [one["code"] for one in await scene.explained()] == ["no_event"]
+async def test_what_came_in_a_pause_is_not_lost_when_the_time_zone_changes_as_it_is_looked_for(
+    scene: Scene,
+) -> None:
+    when = await watched(scene, "date")
+    await turned(scene, "PAUSED")
+    await at(scene, when + HOUR)
+    assert scene.definition is not None
+    path = f"/workflows/{scene.definition['id']}"
+    assert (await scene.cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 200
+    tokyo = {"timezone": "Asia/Tokyo"}
+    assert (await scene.cast.adam.patch("/settings/workspace", tokyo)).status_code == 200
+    await settle(scene.process)
+    assert await missed_by(scene) == [("missed_inactive", document.text(when))]
+
+
+@pytest.mark.parametrize("passed", [passed_in_a_pause, passed_while_workers_were_down])
+async def test_times_of_a_schedule_are_not_missed_by_others_than_members(
+    scene: Scene, passed: Any
+) -> None:
+    other = await scene.cast.ed.made("/contacts", {"email": "not@example.com"})
+    await passed(scene, "schedule")
+    new = await scene.cast.ed.made("/contacts", {"email": "new@example.com", "tags": ["vip"]})
+    for scene.ada in (other, new):
+        assert [one["code"] for one in await scene.explained()] == ["no_event"]
+
+
+async def test_who_comes_in_a_pause_has_missed_the_times_from_then_on(scene: Scene) -> None:
+    when = await watched(scene, "schedule")
+    await changed(scene, trigger={"cron": "0 * * * *"})
+    await turned(scene, "PAUSED")
+    await at(scene, when + HOUR / 2)
+    new = await scene.cast.ed.made("/contacts", {"email": "new@example.com", "tags": ["vip"]})
+    last = when + 3 * HOUR
+    await at(scene, last + HOUR / 2)
+    await turned(scene, "ACTIVE")
+    [ada] = [one for one in await scene.explained() if one["code"] == "missed_inactive"]
+    assert ada["at"] <= document.text(when)
+    scene.ada = new
+    [entry] = await scene.explained()
+    assert entry["at"] == document.text(when + HOUR)
+    assert f"nor did a later one up to {document.text(last)[:13]}" in entry["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("source", "what"), [("segment_entered", "entered"), ("segment_left", "left")]
+)
+async def test_who_moves_in_a_pause_has_missed_it(scene: Scene, source: str, what: str) -> None:
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await scene.cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    await settle(scene.process)
+    await scene.workflow(TAG, source=source, segmentId=segment["id"])
+    for state in ("PAUSED", "ACTIVE"):
+        await turned(scene, state)
+        await scene.cast.ed.made(f"/contacts/{scene.ada['id']}/tags", {"tags": ["vip"]})
+        await scene.cast.ed.delete(f"/contacts/{scene.ada['id']}/tags/vip")
+        await settle(scene.process)
+    found = {one["code"]: one for one in await scene.explained()}
+    assert found.keys() == {"missed_inactive", "run_completed"}
+    entry = found["missed_inactive"]
+    assert entry["sentence"] == (
+        f"The contact {what} the segment at {entry['at']} while the definition was not ACTIVE, so"
+        " it started no run."
+    )
+    [_] = (await scene.cast.vic.read("/runs"))["data"]
 
 
 async def test_a_definition_that_rests_says_since_when(scene: Scene) -> None:

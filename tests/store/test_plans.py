@@ -252,9 +252,10 @@ FILL = (
     SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), :now FROM n
     """,
     """
-    INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, reason, at, until)
+    INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, source, reason, at,
+                                  until)
     SELECT 'ws_acme', 'mis_' || i, 'wfl_' || (10001 + i % 200),
-           CASE WHEN i % 9 <> 0 THEN 'con_' || (10001 + i % 99) END, 'late', :now, :now
+           'con_' || (10001 + i % 99), 'date', 'late', :now, :now
     FROM n
     """,
     """
@@ -979,6 +980,20 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "what a tag starts": (
         lambda db: definitions.started_by(db, **ACME, source="tag_added", key="vip"),
         ["workspace_id"],
+    ),
+    "what an entry into a segment starts, or would": (
+        lambda db: definitions.moved_by(
+            db, **ACME, source="segment_entered", segment_id="seg_10001"
+        ),
+        ["workspace_id"],
+    ),
+    "the watches of a definition, locked": (
+        lambda db: segments.lock_watches_of(db, **ACME, definition_id="wfl_10003"),
+        ["workspace_id definition_id"],
+    ),
+    "members of a schedule, held": (
+        lambda db: contacts.hold(db, **ACME, ids=["con_10050", "con_10051"]),
+        ["workspace_id id"],
     ),
     "the entries of a contact": (
         lambda db: definition_entries.of_contact(

@@ -95,7 +95,7 @@ async def one_of_each(who: Person, process: Process) -> None:
     await _broadcast(who, contact["id"])
     async with process.database.write() as db:
         at = await db.now()
-        missed = MissedOccasion("wfl_1", contact["id"], "late", at, at)
+        missed = MissedOccasion("wfl_1", contact["id"], "date", "late", at, at)
         await missed_occasions.insert_many(db, workspace_id=who.workspace_id, missed=[missed])
     await worked(process)
 
