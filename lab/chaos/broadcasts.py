@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,13 +22,14 @@ from typing import Any
 import asyncpg
 import httpx2
 
-from tests import servers
-from tests.conftest import SCHEMA
-from tests.deployment import Deployment, MailServer, Part, made, owner_of, until
+from lab.chaos import killing
+from lab.chaos.killing import Workers
+from tests.deployment import Deployment, MailServer, made, owner_of, until
 from tests.receivers import Received
 
 CONTACTS = 100_000
 KILL_EVERY = 10.0
+WORKERS = 2
 DOMAINS = 53
 CHANGE_EVERY = 0.4  # seconds: the API takes 600 requests a minute
 ERASED_SHARE = 0.2  # of the changes; the others are opt-outs
@@ -44,38 +44,34 @@ SET_ASIDE = ("FAILED", "poisoned")
 
 
 @dataclass(slots=True)
-class Found:
+class Found(killing.Found):
     ends: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    kills: int = 0
     changes: int = 0
-    seconds: float = 0.0
-    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.changes} opted out or erased meanwhile\n"
+            f"ends: {dict(self.ends)}\nreasons: {dict(self.reasons)}"
+        )
 
 
 @dataclass(slots=True)
 class Drill:
     """The broadcast under way, and what was done to it."""
 
-    deployment: Deployment
+    workers: Workers
     mail: MailServer
     client: httpx2.Client
     chance: random.Random
     path: str
     contacts: dict[str, str]  # id → address
-    workers: list[Part]
     opted_out: dict[str, float] = field(default_factory=dict)  # id → when it was answered
     found: Found = field(default_factory=Found)
 
     def read(self) -> dict[str, Any]:
         shown: dict[str, Any] = self.client.get(self.path, timeout=60).json()
         return shown
-
-    def kill_one(self) -> None:
-        number = self.chance.randrange(len(self.workers))
-        self.workers[number].kill()
-        self.workers[number] = self.deployment.start("worker")
-        self.found.kills += 1
 
     def change_one(self) -> None:
         """Somebody opts out, or is erased; nothing is to leave for them after the answer."""
@@ -111,7 +107,8 @@ class Drill:
                 print(f"{now - began:5.0f} s  {shown['state']}  {ends}", flush=True)
                 report_at = now + REPORT_EVERY
             if now >= kill_at:
-                self.kill_one()
+                self.workers.kill_one()
+                self.found.kills += 1
                 kill_at = now + kill_every
             if now >= change_at:
                 self.change_one()
@@ -207,7 +204,7 @@ def judge(
     return faults
 
 
-# --- by itself ------------------------------------------------------------------------------------
+# --- the drill ------------------------------------------------------------------------------------
 
 
 def drill(
@@ -223,7 +220,9 @@ def drill(
         Deployment(directory, **urls, smtp_url=mail.url, **more) as deployment,
     ):
         deployment.web()
-        workers = [deployment.start("worker") for _ in range(2)]
+        chance = random.Random(seed)
+        workers = Workers(deployment, chance, WORKERS)
+        workers.start()
         with owner_of(deployment, "Acme") as client:
             lines = "".join(f"p{n}@d{n % DOMAINS}.test,vip\n" for n in range(contacts))
             imported = client.post(
@@ -237,8 +236,7 @@ def drill(
             id = made(client, "/templates", template)["id"]
             path = _scheduled(client, id)
             known = asyncio.run(_contacts(urls["database_url"]))
-            chance = random.Random(seed)
-            under_way = Drill(deployment, mail, client, chance, path, known, workers)
+            under_way = Drill(workers, mail, client, chance, path, known)
             under_way.run(kill_every)
             url = urls["database_url"]
             until(
@@ -281,35 +279,5 @@ async def _unsettled(url: str) -> int:
     return count
 
 
-def main(contacts: int, kill_every: float, seed: int) -> int:
-    print(f"seed {seed}", flush=True)
-    postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
-    postgres.start()
-    redis.start()
-    try:
-        url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
-        urls = {"database_url": url, "redis_url": redis.url}
-        with tempfile.TemporaryDirectory() as directory:
-            found = drill(Path(directory), urls, contacts, kill_every, seed)
-    finally:
-        redis.remove()
-        postgres.remove()
-    print(
-        f"{contacts:,} contacts in {found.seconds:.0f} s, {found.kills} workers killed,"
-        f" {found.changes} opted out or erased meanwhile\n"
-        f"ends: {dict(found.ends)}\nreasons: {dict(found.reasons)}\n{len(found.faults)} faults"
-    )
-    for line in found.faults[:50]:
-        print(line)
-    return len(found.faults) > 0
-
-
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    sys.exit(
-        main(
-            int(words[0]) if words else CONTACTS,
-            float(words[1]) if words[1:] else KILL_EVERY,
-            int(words[2]) if words[2:] else random.randrange(10**6),
-        )
-    )
+    sys.exit(killing.main(drill, CONTACTS, KILL_EVERY))

@@ -1,10 +1,13 @@
-"""Workers killed while dates and a schedule come: each occasion starts exactly one run.
+"""Workers killed while dates and schedules come: each occasion starts one run, or is missed once.
 
 python -m lab.chaos.occasions [contacts] [seconds] [seed]: one web and three worker processes, in
-production. A date of every contact and a time of a schedule for all of them come at one moment;
-from then on, every so many seconds, a worker is killed with -9 and started again until all runs
-have ended. Ends with 1 when an occasion started no run or two, or a run neither came to its end nor
-was set aside because five of its workers were killed.
+production. A date of every contact and a time of a schedule for all of them come at one moment, for
+two flows each; from then on, every so many seconds, a worker is killed with -9 and started again
+until all runs have ended. Two flows stay ACTIVE, and are given another `graceWindow` meanwhile; two
+are paused while their runs are being started, resumed, and given another date or rule. Ends with 1
+when an occasion started no run or two, or of a flow that was paused neither a run nor a record that
+it was missed; when a run neither came to its end nor was set aside because five of its workers were
+killed; or when a segment of those who have been there is not what a fresh look finds.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import asyncio
 import json
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,22 +27,34 @@ from typing import Any
 import asyncpg
 import httpx2
 
-from tests import servers
-from tests.conftest import SCHEMA
-from tests.deployment import Deployment, MailServer, Part, made, owner_of, until
+from lab.chaos import killing
+from lab.chaos.killing import Workers
+from tests.deployment import Deployment, MailServer, made, owner_of, until
 
-CONTACTS = 20_000
+CONTACTS = 10_000
 KILL_EVERY = 2.0
 WORKERS = 3
 LEASE_SECONDS = "1"  # so that another goes on soon
-LEAD = timedelta(seconds=4)  # from the activation to the occasions
+LEAD = timedelta(seconds=6)  # from the activation to the occasions
+CHANGE_EVERY = 0.5  # seconds, of the flows
 AFTERWARDS_SECONDS = 3.0  # in which somebody who is late would start a second run
 PATIENCE_SECONDS = 1_800.0
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+BEEN = {"path": "contact.tags", "op": "contains", "value": "been"}
 ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 # A run that was in the hands of five killed workers in a row is set aside, and says so.
 SET_ASIDE = ("FAILED", "poisoned")
 STEPS = [{"id": "been", "type": "add_tag", "tag": "been"}]
+KEPT = ("date", "schedule")  # flows that nobody pauses
+# How each flow is changed, one after another, once its runs are being started.
+AWAY = {"date": {"offset": "P300D"}, "schedule": {"rrule": "FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1"}}
+CHANGES: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    **{source: [{"trigger": {"graceWindow": "P2D"}}] for source in KEPT},
+    **{
+        f"paused {source}": [{"state": "PAUSED"}, {"state": "ACTIVE"}, {"trigger": AWAY[source]}]
+        for source in KEPT
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +66,70 @@ class StartedRun:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Missed:
+    definition_id: str
+    contact_id: str
+    reason: str
+
+
 STARTED = """
     SELECT definition_id, contact_id, convert_from(body, 'UTF8')::jsonb ->> 'at' AS at, status,
            reason_code AS reason
     FROM runs
     """
+MISSED = "SELECT definition_id, contact_id, reason FROM missed_occasions"
+# Members of the segment of those who have been there, and who has the tag; never the same in both.
+ASTRAY = """
+    SELECT COALESCE(m.contact_id, t.contact_id) AS id
+    FROM (SELECT contact_id FROM segment_members WHERE segment_id = $1 AND member) m
+    FULL JOIN (SELECT contact_id FROM contact_tags WHERE tag = 'been') t USING (contact_id)
+    WHERE m.contact_id IS NULL OR t.contact_id IS NULL
+    """
 
 
-async def started(url: str) -> list[StartedRun]:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    runs: Sequence[StartedRun]
+    missed: Sequence[Missed]
+
+    @property
+    def has_ended(self) -> bool:
+        return all(run.status in ENDED for run in self.runs)
+
+
+async def seen(url: str) -> Evidence:
     connection = await asyncpg.connect(url)
-    rows = await connection.fetch(STARTED)
+    async with connection.transaction(isolation="repeatable_read"):
+        runs, missed = await connection.fetch(STARTED), await connection.fetch(MISSED)
     await connection.close()
-    return [StartedRun(**dict(row)) for row in rows]
+    return Evidence(
+        [StartedRun(**dict(row)) for row in runs], [Missed(**dict(row)) for row in missed]
+    )
 
 
-def judge(
-    runs: Sequence[StartedRun], contacts: Collection[str], flows: Mapping[str, str]
-) -> list[str]:
+async def astray(url: str, segment_id: str) -> list[str]:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(ASTRAY, segment_id)
+    await connection.close()
+    return [row["id"] for row in rows]
+
+
+def judge(evidence: Evidence, contacts: Collection[str], flows: Mapping[str, str]) -> list[str]:
     """The faults. `flows` are the names of the definitions, by their ids."""
-    counted = Counter((run.definition_id, run.contact_id) for run in runs)
+    runs = Counter((run.definition_id, run.contact_id) for run in evidence.runs)
+    missed = Counter((one.definition_id, one.contact_id) for one in evidence.missed)
     faults = [
-        f"{name} started {counted[id, contact]} runs for {contact}"
+        f"{name} started {runs[id, contact]} runs for {contact}"
+        + (f", and it missed {missed[id, contact]}" if missed[id, contact] else "")
         for id, name in flows.items()
         for contact in contacts
-        if counted[id, contact] != 1
+        if runs[id, contact] + missed[id, contact] != 1 or (name in KEPT and missed[id, contact])
     ]
-    faults += [f"{at} was the occasion of {n}" for at, n in _others(runs).items()]
+    faults += [f"{at} was the occasion of {n}" for at, n in _others(evidence.runs).items()]
     faults += [
         f"{flows[run.definition_id]} is {run.status} for {run.contact_id}"
-        for run in runs
+        for run in evidence.runs
         if run.status != "COMPLETED" and (run.status, run.reason) != SET_ASIDE
     ]
     return faults
@@ -96,53 +145,66 @@ def _others(runs: Sequence[StartedRun]) -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class Found:
+class Found(killing.Found):
     runs: int = 0
-    kills: int = 0
+    missed: int = 0
     under_way: int = 0  # kills while some occasions had started their run, and others not
     set_aside: int = 0
-    seconds: float = 0.0
-    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.under_way} while runs were being started; {self.runs:,} runs,"
+            f" {self.missed:,} occasions missed by pauses; {self.set_aside} runs set aside"
+        )
 
 
 @dataclass(slots=True)
 class Drill:
-    """The occasions under way, and the workers that look for them."""
+    """The occasions under way, the workers that look for them, and what is done to the flows."""
 
-    deployment: Deployment
+    workers: Workers
+    client: httpx2.Client
     url: str
-    chance: random.Random
-    workers: list[Part]
+    flows: Mapping[str, str]
     expected: int
     found: Found = field(default_factory=Found)
+    done: Counter[str] = field(default_factory=Counter)  # changes, by flow
 
-    def kill_one(self, so_far: int) -> None:
-        number = self.chance.randrange(len(self.workers))
-        self.workers[number].kill()
-        self.workers[number] = self.deployment.start("worker")
-        self.found.kills += 1
-        self.found.under_way += 0 < so_far < self.expected
-
-    def run(self, kill_every: float) -> list[StartedRun]:
-        """Kill until all have ended, each time once something was done since; what was started."""
-        began = kill_at = time.monotonic()
+    def run(self, kill_every: float) -> None:
+        """Kill until all have ended, each time once something was done since."""
+        began = kill_at = change_at = time.monotonic()
         before = None
         while True:
-            runs = asyncio.run(started(self.url))
-            so_far = len(runs), sum(run.status in ENDED for run in runs)
-            if min(so_far) >= self.expected:
+            evidence = asyncio.run(seen(self.url))
+            so_far = len(evidence.runs) + len(evidence.missed)
+            has_come = so_far >= self.expected and evidence.has_ended
+            if has_come and self.done.total() == sum(map(len, CHANGES.values())):
                 break
             now = time.monotonic()
             if now - began > PATIENCE_SECONDS:
-                self.found.faults.append(f"not after {PATIENCE_SECONDS:.0f} s: {len(runs)} runs")
+                self.found.faults.append(f"not after {PATIENCE_SECONDS:.0f} s: {so_far}")
                 break
-            if now >= kill_at and so_far != before:
-                self.kill_one(len(runs))
-                kill_at, before = now + kill_every, so_far
+            if now >= change_at:
+                self.change(evidence)
+                change_at = now + CHANGE_EVERY
+            ended = sum(run.status in ENDED for run in evidence.runs)
+            if now >= kill_at and (so_far, ended) != before:
+                self.workers.kill_one()
+                self.found.kills += 1
+                self.found.under_way += 0 < so_far < self.expected
+                kill_at, before = now + kill_every, (so_far, ended)
             time.sleep(0.05)
         self.found.seconds = time.monotonic() - began
-        time.sleep(AFTERWARDS_SECONDS)
-        return asyncio.run(started(self.url))
+
+    def change(self, evidence: Evidence) -> None:
+        """The next change of each flow whose runs are being started, or have been."""
+        begun = {run.definition_id for run in evidence.runs}
+        for id, name in self.flows.items():
+            if id in begun and self.done[id] < len(CHANGES[name]):
+                change = CHANGES[name][self.done[id]]
+                answer = self.client.patch(f"/workflows/{id}", json=change, timeout=60)
+                assert answer.status_code == 200, answer.text
+                self.done[id] += 1
 
 
 def drill(
@@ -160,22 +222,34 @@ def drill(
         ) as deployment,
     ):
         deployment.web()
-        workers = [deployment.start("worker") for _ in range(WORKERS)]
+        workers = Workers(deployment, random.Random(seed), WORKERS)
+        workers.start()
         with owner_of(deployment, "Acme") as client:
             since = datetime.now(UTC).replace(microsecond=0)
             people = _people(client, contacts, since)
-            segment_id = _filled(client, contacts)
+            segment_id = _filled(client, VIP, contacts)
+            been = _filled(client, BEEN, 0)
             when = (datetime.now(UTC) + LEAD).replace(microsecond=0)
             flows = _activated(client, segment_id, since, when)
             time.sleep(max(0.0, (when - datetime.now(UTC)).total_seconds()))
             url, expected = urls["database_url"], len(flows) * contacts
-            under_way = Drill(deployment, url, random.Random(seed), workers, expected)
-            runs = under_way.run(kill_every)
-            found = under_way.found
-            found.runs = len(runs)
-            found.set_aside = sum((run.status, run.reason) == SET_ASIDE for run in runs)
-            found.faults += judge(runs, people, flows)
-        return found
+            under_way = Drill(workers, client, url, flows, expected)
+            under_way.run(kill_every)
+            time.sleep(AFTERWARDS_SECONDS)
+            return _judged(under_way.found, url, people, flows, been)
+
+
+def _judged(
+    found: Found, url: str, people: Collection[str], flows: Mapping[str, str], been: str
+) -> Found:
+    evidence = asyncio.run(seen(url))
+    found.runs, found.missed = len(evidence.runs), len(evidence.missed)
+    found.set_aside = sum((run.status, run.reason) == SET_ASIDE for run in evidence.runs)
+    found.faults += judge(evidence, people, flows)
+    found.faults += [
+        f"{id} is wrongly in or out of the segment" for id in asyncio.run(astray(url, been))
+    ]
+    return found
 
 
 def _people(client: httpx2.Client, contacts: int, since: datetime) -> list[str]:
@@ -192,9 +266,9 @@ def _people(client: httpx2.Client, contacts: int, since: datetime) -> list[str]:
     return [json.loads(row)["id"] for row in rows]
 
 
-def _filled(client: httpx2.Client, contacts: int) -> str:
-    """The segment of all of them."""
-    id = str(made(client, "/segments", {"name": "Vip", "filter": VIP})["id"])
+def _filled(client: httpx2.Client, filter: Mapping[str, Any], contacts: int) -> str:
+    """The segment, in which there are so many."""
+    id = str(made(client, "/segments", {"name": "S", "filter": filter})["id"])
     until(
         lambda: client.get(f"/segments/{id}").json()["count"] == contacts,
         "the segment is filled",
@@ -207,7 +281,7 @@ def _filled(client: httpx2.Client, contacts: int) -> str:
 def _activated(
     client: httpx2.Client, segment_id: str, since: datetime, when: datetime
 ) -> dict[str, str]:
-    """A flow by the date and one by a schedule, whose time is the same; id → name."""
+    """Flows by the date and by a schedule, whose time is the same; id → name."""
     ahead = int((when - since).total_seconds())
     rule = f"FREQ=HOURLY;BYMINUTE={when.minute};BYSECOND={when.second}"
     triggers: Mapping[str, Mapping[str, Any]] = {
@@ -215,45 +289,13 @@ def _activated(
         "schedule": {"rrule": rule, "segmentId": segment_id},
     }
     flows = {}
-    for source, given in triggers.items():
-        trigger = {"source": source, **given}
-        body = {"name": source, "state": "ACTIVE", "trigger": trigger, "steps": STEPS}
-        flows[str(made(client, "/workflows", body)["id"])] = source
+    for name in CHANGES:
+        source = name.removeprefix("paused ")
+        trigger = {"source": source, **triggers[source]}
+        body = {"name": name, "state": "ACTIVE", "trigger": trigger, "steps": STEPS}
+        flows[str(made(client, "/workflows", body)["id"])] = name
     return flows
 
 
-# --- by itself ------------------------------------------------------------------------------------
-
-
-def main(contacts: int, kill_every: float, seed: int) -> int:
-    print(f"seed {seed}", flush=True)
-    postgres, redis = servers.postgres_server(durable=True), servers.redis_server()
-    postgres.start()
-    redis.start()
-    try:
-        url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
-        urls = {"database_url": url, "redis_url": redis.url}
-        with tempfile.TemporaryDirectory() as directory:
-            found = drill(Path(directory), urls, contacts, kill_every, seed)
-    finally:
-        redis.remove()
-        postgres.remove()
-    print(
-        f"{contacts:,} contacts, {found.runs:,} runs in {found.seconds:.0f} s; {found.kills} kills,"
-        f" {found.under_way} while runs were being started; {found.set_aside} runs set aside;"
-        f" {len(found.faults)} faults"
-    )
-    for line in found.faults[:50]:
-        print(line)
-    return len(found.faults) > 0
-
-
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    sys.exit(
-        main(
-            int(words[0]) if words else CONTACTS,
-            float(words[1]) if words[1:] else KILL_EVERY,
-            int(words[2]) if words[2:] else random.randrange(10**6),
-        )
-    )
+    sys.exit(killing.main(drill, CONTACTS, KILL_EVERY))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import pytest
 
 from lab.chaos import broadcasts
 from lab.chaos.broadcasts import Evidence, Recipient
-from tests import servers
-from tests.conftest import SCHEMA
 from tests.receivers import Received
 
 CONTACTS = 2_000
@@ -19,19 +16,10 @@ EVERY = 2.5  # seconds: two workers die before even a fast machine has sent it a
 
 
 @pytest.mark.timeout(300)
-async def test_killed_workers_and_changing_consent_double_and_miss_nobody(tmp_path: Path) -> None:
-    if next(servers.postgres_binaries(), None) is None:
-        pytest.skip("PG_URL names a server that others use")
-    postgres, redis = servers.postgres_server(), servers.redis_server()
-    postgres.start()
-    redis.start()
-    try:
-        url = await servers.new_database(postgres.url, SCHEMA.read_text())
-        urls = {"database_url": url, "redis_url": redis.url}
-        found = await asyncio.to_thread(broadcasts.drill, tmp_path, urls, CONTACTS, EVERY, 7)
-    finally:
-        redis.remove()
-        postgres.remove()
+def test_killed_workers_and_changing_consent_double_and_miss_nobody(
+    tmp_path: Path, fast_servers: dict[str, str]
+) -> None:
+    found = broadcasts.drill(tmp_path, fast_servers, CONTACTS, EVERY, 7)
     assert found.faults == []
     assert found.ends.total() == CONTACTS
     assert found.ends["SENT"] > CONTACTS / 2
