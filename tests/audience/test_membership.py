@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,7 +28,7 @@ from tests.cast import SEND_HELLO, hook, lock_waiters, settle
 from tests.servers import set_clock
 from workers.maintenance import JobSweep
 
-CHANGES = int(os.environ.get("CHANGES", "400"))  # make -C lab fuzz-membership
+CHANGES = int(os.environ.get("CHANGES", "250"))  # make -C lab fuzz-membership
 SEEDS = range(int(os.environ.get("SEEDS", "2")))
 WAIT = {"id": "rest", "type": "wait", "duration": "PT2H"}
 
@@ -40,6 +42,7 @@ class World:
     flow_id: str
     random: random.Random
     ahead_ms: int = 0
+    seen: Counter[str] = field(default_factory=Counter)  # how many changes, jumps, deaths, …
     people: list[str] = field(default_factory=list)
     segments: list[str] = field(default_factory=list)
 
@@ -64,7 +67,7 @@ class World:
         renews = {"path": "contact.metadata.renewsAt", "op": "within_last", "value": "PT1H"}
         young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
         late = {"path": "event.properties.at", "op": "within_last", "value": "PT1H"}
-        return self.random.choice(
+        chosen: Any = self.random.choice(
             [
                 {"path": "contact.tags", "op": "contains", "value": self.random.choice("ab5")},
                 {"path": "contact.tags", "op": "contains", "value": 5},
@@ -79,12 +82,15 @@ class World:
                 young,
             ]
         )
+        self.seen["timed"] += "within" in repr(chosen)
+        return chosen
 
     # --- what happens -----------------------------------------------------------------------------
 
     async def create(self, db: Handle) -> None:
         row = await audience.create(db, self.context, self.values(), self.tags())
         self.people.append(row.id)
+        self.seen["tried"] += 1
 
     def values(self) -> dict[str, Any]:
         values: dict[str, Any] = {"email": f"{new_id('x')}@x.test"}
@@ -145,10 +151,12 @@ class World:
     async def erase(self, db: Handle) -> None:
         if self.people and self.random.random() < 0.2:
             await erasing.erase(db, self.context, self.people.pop(0))
+            self.seen["tried"] += 1
 
     async def someone(self, db: Handle) -> Contact | None:
         if not self.people:
             return None
+        self.seen["tried"] += 1
         id = self.random.choice(self.people)
         return await contacts.locked(db, workspace_id=self.workspace_id, id=id)
 
@@ -189,6 +197,7 @@ class World:
                 workspace_id=self.workspace_id,
             )
             self.segments += [saved.id] if own is None else []
+            self.seen["tried"] += 1
 
     # --- workers ----------------------------------------------------------------------------------
 
@@ -199,13 +208,14 @@ class World:
             task = asyncio.create_task(segment_jobs.work(self.process, job))
             if self.random.random() < 0.4:
                 await asyncio.sleep(self.random.random() * 0.01)
-                task.cancel()
+                self.seen["died"] += task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
 
     async def step(self) -> None:
         chosen = self.random.random()
         if chosen < 0.1:
+            self.seen["jumps"] += 1
             self.ahead_ms += self.random.choice([60_000, 1_800_000, 3_600_000])
             set_clock(self.process.database, self.ahead_ms)
         elif chosen < 0.25:
@@ -217,8 +227,10 @@ class World:
             acts += [self.tag, self.run, self.cancel, self.erase]
             acts += [self.save]
             with suppress(Problem):  # such as a subscription that no member may take back
+                tried = self.seen["tried"]
                 async with self.process.database.write() as db:
                     await self.random.choice(acts)(db)
+                self.seen["changes"] += self.seen["tried"] - tried
 
     # --- what must hold ---------------------------------------------------------------------------
 
@@ -273,12 +285,16 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
 ) -> None:
     monkeypatch.setattr(segment_jobs, "RECHECKED_AFTER", timedelta(days=9_999))  # it hides faults
     here = await world(process, acme, seed)
-    for number in range(1, CHANGES + 1):
+    for number in itertools.count(1):
         await here.step()
-        if number % 20 == 0 or number == CHANGES:
+        is_last = here.seen["changes"] == CHANGES
+        if number % 20 == 0 or is_last:
             await all_done(here)
             assert await here.kept() == await here.fresh(), (seed, number)
+        if is_last:
+            break
     assert any(ids for ids, _ in (await here.kept()).values())
+    assert min(here.seen[name] for name in ("jumps", "died", "timed")) > 0
 
 
 async def all_done(here: World) -> None:

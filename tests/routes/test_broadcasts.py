@@ -81,7 +81,9 @@ async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
     new = {"name": "Summer", "templateId": await template(cast), "tag": "vip", **given}
     refused = await cast.ed.post("/broadcasts", new)
     assert refused.status_code == 422, refused.text
-    assert refused.json()["errors"][0]["pointer"] == pointer
+    error = refused.json()["errors"][0]
+    assert error["pointer"] == pointer
+    assert error["message"].endswith(".")
     assert (await cast.vic.read("/broadcasts"))["data"] == []
 
 

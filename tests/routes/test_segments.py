@@ -163,6 +163,7 @@ async def test_a_filter_that_cannot_be_is_refused_where_it_is_wrong(
     [(at, message), *_] = await refused(cast, filter)
     assert at == pointer
     assert sentence in message
+    assert message.endswith(".")
     assert (await cast.vic.read("/segments"))["data"] == []
 
 
