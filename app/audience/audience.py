@@ -28,6 +28,11 @@ class Lookup:
     key: str  # as it is compared
     field: str = ""
 
+    @property
+    def is_address(self) -> bool:
+        """Whether a contact can be made of it: an id alone creates nobody."""
+        return self.kind in ("email", "phone")
+
     def within(self, workspace_id: str) -> Who:
         return (workspace_id, self.kind, self.field, self.key)
 

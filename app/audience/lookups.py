@@ -137,7 +137,13 @@ def several(lookup: Lookup) -> Problem:
     )
 
 
-def unknown(lookup: Lookup, advice: str) -> Problem:
+def unknown(
+    lookup: Lookup, advice: str = "create it first", *, by_address: str = "", path: str | None = None
+) -> Problem:
+    """`by_address` is the other advice where an address would create the contact; `path` is where
+    the value was found."""
     kind = lookup.kind.replace("_", " ")
     what = f"the metadata field {lookup.field}" if lookup.kind == "metadata" else f"the {kind}"
-    return Problem("contact_not_found", f"No contact matches {what}; {advice}.")
+    where = f" at {path}" if path else ""
+    other = f", or {by_address}" if by_address and lookup.is_address else ""
+    return Problem("contact_not_found", f"No contact matches {what}{where}; {advice}{other}.")

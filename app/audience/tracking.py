@@ -23,7 +23,6 @@ from app.store.receipts import Receipt
 
 REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
 TRIES = 5  # somebody else may send an event with the same id, but hardly time and again
-ADDRESSES = ("email", "phone")  # an id alone creates nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +188,7 @@ def _recorded(event: ContactEvent, *, replayed: bool = False) -> Recorded:
 
 
 def _unknown(event: ReportedEvent) -> Problem:
-    is_address = event.lookup.kind in ADDRESSES
-    advice = "create it first, or send createContact: true" if is_address else "create it first"
-    return lookups.unknown(event.lookup, advice)
+    return lookups.unknown(event.lookup, by_address="send createContact: true")
 
 
 def _gone() -> Problem:

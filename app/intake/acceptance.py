@@ -75,8 +75,7 @@ class InboundEvent:
 
     @property
     def creates(self) -> bool:
-        """By an address: an id alone makes nobody."""
-        is_address = isinstance(self.lookup, Lookup) and self.lookup.kind in ("email", "phone")
+        is_address = isinstance(self.lookup, Lookup) and self.lookup.is_address
         return is_address and bool(self.trigger.get("createContact"))
 
 
@@ -328,7 +327,11 @@ class _Batch:
             if isinstance(event.lookup, Problem):
                 self.answers[event.run_id] = event.lookup
             elif event.who not in self.contacts and not event.creates:
-                self.answers[event.run_id] = _unknown_contact(event, event.lookup)
+                self.answers[event.run_id] = lookups.unknown(
+                    event.lookup,
+                    by_address="switch on createContact",
+                    path=contact_path(event.trigger),
+                )
             elif await self._is_crowded(event):
                 self.answers[event.run_id] = chains.too_wide()
             elif event.receipt is None:
@@ -466,13 +469,3 @@ class _Batch:
 
 _NOBODY = Found("")
 NO_DEFAULTS = Defaults({}, (), ())
-
-
-def _unknown_contact(event: InboundEvent, lookup: Lookup) -> Problem:
-    what, advice = f"the {lookup.kind.replace('_', ' ')}", "create it first"
-    if lookup.kind == "metadata":
-        what = f"the metadata field {lookup.field}"
-    elif lookup.kind != "contact_id":  # which alone makes nobody
-        advice = "create it first, or switch on createContact"
-    detail = f"No contact matches {what} at {contact_path(event.trigger)}; {advice}."
-    return Problem("contact_not_found", detail)

@@ -322,7 +322,7 @@ async def _contact(db: Handle, given: Asked, subject: Subject) -> Contact | None
         who = found.within(subject.workspace_id)
         known = await audience.find_all(db, [who])
         if who not in known:
-            if trigger.get("createContact") and found.kind in ("email", "phone"):
+            if trigger.get("createContact") and found.is_address:
                 return None
             raise Problem("contact_not_found", "The intake would find no contact and create none.")
         id = known[who].id

@@ -134,7 +134,7 @@ def _reported(
     at = now if new.occurred_at is None else new.occurred_at
     if at > now + AHEAD:
         raise _wrong("Must not be in the future.", *place, "occurredAt")
-    if new.create_contact and lookup.kind not in tracking.ADDRESSES:
+    if new.create_contact and not lookup.is_address:
         message = "A contact is created by an email or a phone alone; match one of those."
         raise _wrong(message, *place, "createContact")
     receipt = None

@@ -49,6 +49,24 @@ async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone
         assert await found(process, rival, lookup) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "path", "sentence"),
+    [
+        ("email", None, None, "the email; create it first, or say so."),
+        ("email", None, "a.b", "the email at a.b; create it first, or say so."),
+        ("contact_id", None, "id", "the contact id at id; create it first."),
+        ("contact_id", "crm", None, "the metadata field crm; create it first."),
+    ],
+)
+def test_whom_nothing_finds_is_named_with_what_helps(
+    kind: str, field: str | None, path: str | None, sentence: str
+) -> None:
+    """An id alone creates nobody, whatever is switched on."""
+    lookup = lookups.read(kind, "ada@example.com", None, field)
+    problem = lookups.unknown(lookup, by_address="say so", path=path)
+    assert problem.detail == f"No contact matches {sentence}"
+
+
 async def test_several_with_one_value_are_a_conflict(process: Process) -> None:
     context = WorkspaceContext(await workspace(process, "Acme"), None, process.vault)
     for name in ("ada", "bob"):
