@@ -38,16 +38,16 @@ BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Pace:
-    """How often something is done that reads past whatever has ended. While any transaction stays
-    open, whoever's, no job that has ended leaves the indexes: their beginning grows, and takes
-    longer to read by the second. So it is done more seldom then."""
+    """How often workspaces are scanned, which reads past whatever has ended. While any transaction
+    stays open, whoever's, no job that has ended leaves the indexes: their beginning grows, and
+    takes longer to read by the second. So it is done more seldom then."""
 
     _began: float = -math.inf  # by the process's clock
     _took: float = 0.0  # seconds
 
-    def begin(self, share: float) -> bool:
-        """Whether it may be done now: what takes long in at most that share of the time."""
-        slow = self._took / share if self._took > QUICK_SECONDS else 0.0
+    def begin(self) -> bool:
+        """Whether it may be done now: what takes long in at most SCAN_SHARE of the time."""
+        slow = self._took / SCAN_SHARE if self._took > QUICK_SECONDS else 0.0
         pause = min(slow, LONGEST_PAUSE_SECONDS)
         is_due = time.monotonic() - self._began > pause
         if is_due:
@@ -285,7 +285,7 @@ async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list
     )
     fair_share.horizon.found(rows[0][1] if rows else None, await db.now())
     found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
-    if len(rows) == HEAD and fair_share.scans.begin(SCAN_SHARE):
+    if len(rows) == HEAD and fair_share.scans.begin():
         found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
         fair_share.scans.end()
     return list(found)

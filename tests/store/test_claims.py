@@ -314,13 +314,13 @@ def test_what_takes_long_is_done_more_seldom(
     now = 0.0
     monkeypatch.setattr("app.store.claims.time.monotonic", lambda: now)
     pace = Pace()
-    assert pace.begin(0.2)
+    assert pace.begin()
     now = took
     pace.end()
     now = max(took, pause - 0.1)
-    assert pace.begin(0.2) is (pause <= now)
+    assert pace.begin() is (pause <= now)
     now = max(took, pause + 0.1)
-    assert pause == 0.0 or pace.begin(0.2)
+    assert pause == 0.0 or pace.begin()
 
 
 async def many(database: Database, count: int) -> None:
