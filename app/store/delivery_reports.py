@@ -8,7 +8,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import named_values
-from app.store import jobs
+from app.store import held_messages, jobs
 from app.store.held_messages import MessageAttempt
 from app.store.messages import MAY_ARRIVE, NAMED, Changed, accepting_since, judge_again
 
@@ -34,10 +34,7 @@ class Ending:
 
 async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedAttempt | None:
     """The attempt and its message, which is locked, and its job held; whoever has a claim waits, or
-    is waited for.
-
-    Read after the lock is held: what was read with it may be what was so before.
-    """
+    is waited for."""
     message_id = await db.fetch_value(
         """
         SELECT message_id FROM delivery_attempts
@@ -48,12 +45,7 @@ async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedA
     )
     if message_id is None:
         return None
-    await jobs.hold(db, "message", workspace_id=workspace_id, ids=[message_id])
-    await db.fetch_value(
-        "SELECT id FROM messages WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
-        workspace_id=workspace_id,
-        id=message_id,
-    )
+    await held_messages.hold(db, workspace_id=workspace_id, id=message_id)
     return await db.fetch_one_as(
         ReportedAttempt,
         """

@@ -162,20 +162,23 @@ async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Un
     )
 
 
-async def of_attempt(
-    db: Handle, *, workspace_id: str, id: str, attempt_id: str
-) -> CalledMessage | None:
-    """The message whose newest attempt this is, as long as nobody knows what became of it, whoever
-    has a claim: its job is held, and it is locked.
-
-    Read after the lock is held: what was read with it may be what was so before.
-    """
+async def hold(db: Handle, *, workspace_id: str, id: str) -> None:
+    """Hold the job of a message, whoever has a claim, and lock the message. What is to be known of
+    it is read afterwards: what was read with the lock may be what was so before."""
     await jobs.hold(db, "message", workspace_id=workspace_id, ids=[id])
     await db.fetch_value(
         "SELECT id FROM messages WHERE workspace_id = :workspace_id AND id = :id FOR UPDATE",
         workspace_id=workspace_id,
         id=id,
     )
+
+
+async def of_attempt(
+    db: Handle, *, workspace_id: str, id: str, attempt_id: str
+) -> CalledMessage | None:
+    """The message whose newest attempt this is, as long as nobody knows what became of it, whoever
+    has a claim: its job is held, and it is locked."""
+    await hold(db, workspace_id=workspace_id, id=id)
     return await db.fetch_one_as(
         CalledMessage,
         """

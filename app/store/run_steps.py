@@ -10,13 +10,12 @@ from app.database.db import Handle
 from app.database.sql import columns, named_values, values
 
 
-@dataclass(frozen=True, slots=True)
-class NewStep:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
     """One visit of one node, as it stands now."""
 
     node_id: str
     visit: int
-    position: int  # among all visits of the run
     kind: str
     status: str
     reason_code: str | None
@@ -24,6 +23,16 @@ class NewStep:
     port: str | None
     output: str | None  # JSON
     finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStep(Step):
+    position: int  # among all visits of the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStep(Step):
+    started_at: datetime
 
 
 async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:
@@ -39,20 +48,6 @@ async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[
         """,
         [{"workspace_id": workspace_id, "run_id": run_id, **named_values(step)} for step in steps],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RunStep:
-    node_id: str
-    visit: int
-    kind: str
-    status: str
-    reason_code: str | None
-    reason_detail: str | None
-    port: str | None
-    output: str | None  # JSON
-    started_at: datetime
-    finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
