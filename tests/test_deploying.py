@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.config.settings import VARIABLES, Settings
+from app.config.settings import Settings
+from app.config.variables import VARIABLES
 from tests.deployment import ROOT
 
 NAMES = {variable.name for variable in VARIABLES}

@@ -1,5 +1,5 @@
-"""The README tells the truth: its settings are those of config/settings.py, its tour works as
-typed, and the index of documents lists all of them."""
+"""The README tells the truth: its settings are those of config/variables.py, its tour works
+as typed, and the index of documents lists all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.config.settings import VARIABLES, Variable
+from app.config.variables import VARIABLES, Variable
 from app.process import Process
 from tests.cast import Cast, settle
 from tests.deployment import Part, until
