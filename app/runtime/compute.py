@@ -19,16 +19,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import pickle
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
@@ -38,7 +33,8 @@ from app.errors import CODES, Problem, Unavailable
 from app.machine import document, effort
 from app.machine.program import Json
 from app.runtime import compute_child, tasks
-from app.runtime.compute_child import LENGTH, TooLong
+from app.runtime.compute_child import TooLong
+from app.runtime.compute_process import ComputeProcess
 from app.runtime.metrics import Metrics
 from app.runtime.outages import Outage
 
@@ -54,12 +50,7 @@ WAITING_SECONDS = 6.0  # that the waiting jobs of one workspace may take
 ALL_WAITING_SECONDS = 60.0
 WAITING_BYTES = 8 * 1024 * 1024  # of the jobs of one workspace, and so of one
 ALL_WAITING_BYTES = 32 * 1024 * 1024
-LATE = 4.0  # times the CPU time and two seconds more, by the wall's clock, until it is killed
-START_SECONDS = 10.0
 IDLE_SECONDS = 30.0  # then the process ends
-MOST_RESIDENT = (
-    112 * 1024 * 1024
-)  # a process that has grown beyond is replaced; 81 MB of it is code
 LATER_SECONDS = 10  # until a worker tries again what found its share of the queue used up
 HELD_BYTES = 8 * 1024 * 1024  # of one workspace's results, for transactions that are begun anew
 ALL_HELD_BYTES = 32 * 1024 * 1024
@@ -67,16 +58,6 @@ MOST_JOBS = 16  # for one transaction
 MOST_MARKED = 1_000  # workspaces: then marks that have expired are deleted
 
 Result = TypeVar("Result")
-
-# Not as __main__, for pickles name the module; with what most jobs need.
-START = (
-    "import app.machine.content, app.machine.defaults, app.machine.step;"
-    f" from {compute_child.__name__} import main; main()"
-)
-ROOT = Path(__file__).parents[2]
-BUILD = compute_child.build()  # of the code that this process has loaded
-# What an interpreter needs to start, and none of the settings: no secret is in that process.
-INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHASHSEED")
 
 
 class Busy(Unavailable):
@@ -153,7 +134,7 @@ class Compute:
         self._held: dict[bytes, _Held] = {}
         self._heavy_until: dict[str, float] = {}  # by workspace
         self._serving: asyncio.Task[None] | None = None
-        self._child: _Child | None = None
+        self._child: ComputeProcess | None = None
         self._outage = Outage(
             "compute process does not start: its jobs are tried again later",
             "compute process starts again",
@@ -410,13 +391,13 @@ class Compute:
                     raise Unfinished(waiting.seconds) from None
         raise AssertionError("the last one answers or raises")
 
-    async def _fit_child(self) -> _Child:
+    async def _fit_child(self) -> ComputeProcess:
         """Raises Busy."""
         if self._child is None or not self._child.is_fit:
             await self._end_child()
             self._metrics.count("tidings_compute_processes_started")
             try:
-                self._child = await _Child.start()
+                self._child = await ComputeProcess.start()
             except Exception as error:  # noqa: BLE001 - whatever the system lacks
                 self._outage.failed(error)
                 raise Busy("The compute process cannot start; retry in some seconds.") from None
@@ -504,89 +485,3 @@ def _failure(
     error.args = args
     error.__dict__.update(state)
     return error if isinstance(error, Exception) else RuntimeError(repr(error))
-
-
-@dataclass(slots=True, eq=False)
-class _Child:
-    """A compute process."""
-
-    process: Process
-    _timer: asyncio.TimerHandle | None = field(default=None)
-    _is_killed: bool = False  # and may not have ended yet
-
-    @classmethod
-    async def start(cls) -> _Child:
-        environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        paths = [str(ROOT), *(path for path in sys.path if path)]
-        async with asyncio.timeout(START_SECONDS):
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", START),
-                stdin=PIPE,
-                stdout=PIPE,
-                env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
-                limit=compute_child.MOST_ANSWER,
-            )
-            child = cls(process)
-            try:
-                # Its first answer comes when it has started: a job's time does not run before.
-                answer = await child._exchange(pickle.dumps((compute_child.build, (), 1.0)))
-                if pickle.loads(answer) != ("returned", BUILD):  # noqa: S301 - as above
-                    raise RuntimeError("The code on disk has changed: restart this process.")
-            except BaseException:
-                child._kill()
-                raise
-        return child
-
-    @property
-    def is_fit(self) -> bool:
-        self._keep()
-        is_alive = self.process.returncode is None and not self._is_killed
-        return is_alive and self._resident() < MOST_RESIDENT
-
-    def _resident(self) -> int:
-        try:
-            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        except (OSError, IndexError, ValueError):  # not on Linux
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def used(self) -> float:
-        """Seconds of CPU time; of a system that does not say, those of the clock."""
-        try:
-            stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return monotonic()
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-    async def ask(self, request: bytes, seconds: float) -> bytes:
-        async with asyncio.timeout(LATE * seconds + 2.0):
-            return await self._exchange(request)
-
-    async def _exchange(self, request: bytes) -> bytes:
-        source, sink = self.process.stdout, self.process.stdin
-        assert source is not None and sink is not None  # noqa: S101, PT018 - both are pipes
-        sink.write(LENGTH.pack(len(request)) + request)
-        await sink.drain()
-        [length] = LENGTH.unpack(await source.readexactly(LENGTH.size))
-        return await source.readexactly(length)
-
-    def end_after(self, seconds: float) -> None:
-        self._keep()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._kill)
-
-    def _keep(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _kill(self) -> None:
-        self._is_killed = True
-        with suppress(ProcessLookupError):
-            self.process.kill()
-
-    async def end(self) -> None:
-        self._keep()
-        self._kill()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(2.0):
-                await self.process.wait()

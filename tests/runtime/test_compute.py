@@ -18,7 +18,7 @@ from app.machine import content, document, effort, template
 from app.machine.content import Message, PartError
 from app.machine.kept import Kept
 from app.machine.template import TOKENS, TemplateError
-from app.runtime import compute, compute_child
+from app.runtime import compute, compute_child, compute_process
 from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
 from app.simulation.scenes import Given
 
@@ -43,7 +43,7 @@ def rendered(workspace_id: str, source: str, seconds: float = 0.2, **facts: Any)
 @pytest.fixture
 async def computing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
     """Its process may be larger, for it imports this module."""
-    monkeypatch.setattr(compute, "MOST_RESIDENT", 256 * 1024 * 1024)
+    monkeypatch.setattr(compute_process, "MOST_RESIDENT", 256 * 1024 * 1024)
     computing = Compute()
     yield computing
     await computing.close()
@@ -255,7 +255,7 @@ async def test_a_process_that_says_nothing_is_killed(
     await computing.apart(rendered("ws_a", "x"))
     assert computing._child is not None
     silent = computing._child.process
-    monkeypatch.setattr(compute, "LATE", -15.0)  # half a second for this job
+    monkeypatch.setattr(compute_process, "LATE", -15.0)  # half a second for this job
     with pytest.raises(Busy):  # the job itself has taken no time
         await computing.apart(Job("ws_a", time.sleep, (60,), 0.1))
     assert silent.returncode is not None
@@ -267,7 +267,7 @@ async def test_what_has_used_up_its_time_when_it_is_killed_is_unfinished(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await computing.apart(rendered("ws_a", "x"))
-    monkeypatch.setattr(compute, "LATE", -15.0)
+    monkeypatch.setattr(compute_process, "LATE", -15.0)
     with pytest.raises(Unfinished):  # within one call, which no timer ends
         await computing.apart(Job("ws_a", pow, (3, 10**8), 0.1))
 
@@ -292,7 +292,7 @@ async def test_a_process_that_would_run_other_code_is_not_asked(
     computing: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
-    monkeypatch.setattr(compute, "BUILD", "another")
+    monkeypatch.setattr(compute_process, "BUILD", "another")
     with pytest.raises(Busy):
         await computing.apart(rendered("ws_a", "x"))
     [entry] = [entry for entry in caplog.records if hasattr(entry, "error")]
