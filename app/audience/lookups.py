@@ -138,7 +138,11 @@ def several(lookup: Lookup) -> Problem:
 
 
 def unknown(
-    lookup: Lookup, advice: str = "create it first", *, by_address: str = "", path: str | None = None
+    lookup: Lookup,
+    advice: str = "create it first",
+    *,
+    by_address: str = "",
+    path: str | None = None,
 ) -> Problem:
     """`by_address` is the other advice where an address would create the contact; `path` is where
     the value was found."""

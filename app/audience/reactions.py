@@ -17,7 +17,7 @@ from app.jobs.queue import Queue
 from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
-from app.store import contact_events, definitions, missed_occasions, runs, segment_members
+from app.store import contact_events, definitions, missed_occasions, new_runs, segment_members
 from app.store.missed_occasions import MissedOccasion, MissSource
 from app.vault.vault import Vault
 
@@ -50,7 +50,7 @@ async def is_crowded(db: Handle, workspace: WorkspaceContext, more: int = 1) -> 
     """Whether the chain would start too many with so many more. Its contact is locked."""
     if workspace.root is None:
         return False
-    counted = await runs.started_by_root(
+    counted = await new_runs.started_by_root(
         db, workspace_id=workspace.id, root=workspace.root, most=chains.MOST_OF_ROOT
     )
     return counted + more > chains.MOST_OF_ROOT
@@ -354,7 +354,7 @@ async def _start_these(
         workspace.crowded.extend(started)
     elif started:
         rows = [(new_id("run"), id, contact_id) for contact_id in contact_ids for id in started]
-        await runs.insert_many(
+        await new_runs.insert_many(
             db,
             workspace_id=workspace.id,
             rows=rows,

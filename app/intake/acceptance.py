@@ -34,11 +34,11 @@ from app.process import Process
 from app.runtime.batching import batched
 from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
 from app.store import acceptance as known_events
-from app.store import receipts, runs
+from app.store import new_runs, receipts, runs
 from app.store import webhook_requests as records
 from app.store.acceptance import KnownEvent
+from app.store.new_runs import NewRun
 from app.store.receipts import Receipt
-from app.store.runs import NewRun
 from app.store.webhook_requests import RequestRecord
 from app.vault.vault import Vault
 
@@ -403,7 +403,7 @@ class _Batch:
     async def _start(self) -> None:
         if not self.fresh:
             return
-        started = await runs.insert_each(
+        started = await new_runs.insert_each(
             self.db,
             [
                 NewRun(

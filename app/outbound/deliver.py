@@ -22,7 +22,7 @@ from app.net.egress import Answer, Failure, Request
 from app.outbound import chains
 from app.process import Process
 from app.runtime.backoff import jittered, retry_after
-from app.store import event_endpoints, events, jobs, runs
+from app.store import event_endpoints, events, jobs, new_runs
 from app.store.events import Endpoint, UnfinishedAttempt
 from app.store.jobs import Job
 from app.vault import standard_webhooks
@@ -105,7 +105,7 @@ async def _chain(process: Process, db: Handle, attempt: UnfinishedAttempt) -> di
     about, workspace_id = document.parse(attempt.data.encode()), attempt.workspace_id
     depth, root = about.get("depth", 0), about.get("root")
     if about.get("runId") is not None:
-        before, root = await runs.chain(db, workspace_id=workspace_id, id=about["runId"])
+        before, root = await new_runs.chain(db, workspace_id=workspace_id, id=about["runId"])
         depth = before + 1
     headers = {chains.DEPTH: str(depth)}
     if root is not None:

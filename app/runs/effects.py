@@ -38,7 +38,7 @@ from app.outbound import chains
 from app.process import Process
 from app.runs import calling
 from app.runs.outcome import StepOutcome
-from app.store import runs, throttles
+from app.store import new_runs, throttles
 from app.store.contacts import Contact
 from app.store.runs import HeldRun
 
@@ -191,7 +191,7 @@ async def _start_run(run: RunContext, effect: StartRun, outcome: Outcome) -> Non
     if await reactions.is_crowded(run.db, run.workspace):
         return outcome.note(Reason.CHAIN_TOO_WIDE)
     workspace_id, id = run.row.workspace_id, new_id("run")
-    started = await runs.insert(
+    started = await new_runs.insert(
         run.db,
         workspace_id=workspace_id,
         id=id,

@@ -15,7 +15,7 @@ from app.machine.reasons import Reason
 from app.messages import settling
 from app.outbound import chains
 from app.process import Process
-from app.store import contacts, definition_entries, jobs, runs
+from app.store import contacts, definition_entries, jobs, new_runs, runs
 
 
 async def start(
@@ -55,7 +55,7 @@ async def replay(process: Process, db: Handle, workspace_id: str, row: runs.Whol
 
 async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[str, Any]) -> str:
     id = new_id("run")
-    if not await runs.insert(db, workspace_id=workspace_id, id=id, **new):
+    if not await new_runs.insert(db, workspace_id=workspace_id, id=id, **new):
         raise Problem("conflict", "Only an ACTIVE definition accepts new runs; activate it first.")
     process.queue.due(db, "run", workspace_id, id)
     return id

@@ -37,6 +37,7 @@ from app.store import (
     invitations,
     memberships,
     messages,
+    new_runs,
     runs,
     sandbox,
     searches,
@@ -44,7 +45,7 @@ from app.store import (
     templates,
     webhook_requests,
 )
-from app.store.runs import NewRun
+from app.store.new_runs import NewRun
 from lab.bench import figures
 from tests import servers
 from tests.conftest import SCHEMA
@@ -431,7 +432,7 @@ WRITTEN: Mapping[str, Ask] = {
         )
     ),
     "a run by the intake": lookup(
-        lambda db, i: runs.insert_each(
+        lambda db, i: new_runs.insert_each(
             db, [NewRun(ACME, made("new", i), "wfl_1", 1, made("con", i), b"{}")]
         )
     ),

@@ -10,7 +10,7 @@ from app.definitions import activation
 from app.messages import create
 from app.process import Process
 from app.providers.base import Message, Receipt
-from app.store import definitions, messages, runs, workspaces
+from app.store import definitions, messages, new_runs, workspaces
 from tests.cast import HELLO, Cast, settle
 from tests.messages.test_delivery import accepts, attempts, with_provider
 
@@ -90,7 +90,7 @@ async def unfinished(process: Process, definition_id: str) -> int:
 
 async def many_runs(process: Process, workspace_id: str, definition_id: str, count: int) -> None:
     async with process.database.write() as db:
-        await runs.insert_many(
+        await new_runs.insert_many(
             db,
             workspace_id=workspace_id,
             rows=[(new_id("run"), definition_id, new_id("con")) for _ in range(count)],

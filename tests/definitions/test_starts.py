@@ -16,7 +16,7 @@ from app.definitions import activation
 from app.machine.reasons import Reason
 from app.outbound import chains
 from app.process import Process
-from app.store import contacts, runs
+from app.store import contacts, new_runs
 from tests.cast import settle
 from tests.present import present
 from tests.runs.test_runner import read, started, steps_of
@@ -220,7 +220,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str) ->
         ada = await audience.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "a@b.example"}
         )
-        await runs.insert(
+        await new_runs.insert(
             db,
             workspace_id=acme,
             id="run_0",
@@ -250,7 +250,7 @@ async def test_a_root_starts_so_many_runs_and_then_a_step_says_so(
     contact_id = await make(process, acme, "ada@example.com")
     for root in ("run_0", "run_1"):
         async with process.database.write() as db:
-            await runs.insert(
+            await new_runs.insert(
                 db,
                 workspace_id=acme,
                 id=root,

@@ -16,7 +16,7 @@ from app.store import (
     definitions,
     delivery_attempts,
     messages,
-    runs,
+    new_runs,
     workspaces,
 )
 from app.store.contacts import Contact
@@ -94,7 +94,7 @@ async def run(
 ) -> str:
     id = new_id("run")
     async with database.write() as db:
-        assert await runs.insert(
+        assert await new_runs.insert(
             db,
             workspace_id=workspace_id,
             id=id,

@@ -49,6 +49,7 @@ from app.store import (
     memberships,
     messages,
     missed_occasions,
+    new_runs,
     receipts,
     retention,
     run_steps,
@@ -65,7 +66,7 @@ from app.store import (
 )
 from app.store.directory import Place
 from app.store.jobs import Kind
-from app.store.runs import NewRun
+from app.store.new_runs import NewRun
 from tests import servers
 from tests.conftest import SCHEMA
 
@@ -583,7 +584,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id name value"],
     ),
     "runs, inserted": (
-        lambda db: runs.insert_each(
+        lambda db: new_runs.insert_each(
             db,
             [
                 NewRun("ws_acme", f"run_x{i}", f"wfl_{10_001 + i}", 1, "con_1", b"")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, new_id
+from app.database.db import Database
 from app.store import claims, jobs, runs
 from app.store.jobs import Job
 from tests.store.rows import definition, run, set_columns, workspace
@@ -42,37 +42,6 @@ async def save(
 async def wait_for(database: Database, job: Job, message_id: str) -> None:
     kind = {"kind": "delivery", "messageId": message_id}
     await save(database, job, "WAITING", state="{}", waiting_for=kind)
-
-
-# --- the beginning --------------------------------------------------------------------------------
-
-
-async def test_a_run_begins_at_the_version_of_its_definition(database: Database) -> None:
-    acme = await workspace(database)
-    workflow = await definition(database, acme)
-    id = await run(database, acme, workflow.id, "con_7")
-    row = await read(database, acme, id)
-    assert (row.version, row.status, row.contact_id) == (1, "QUEUED", "con_7")
-    assert (row.body, row.state, row.shape) == (b"{}", None, "steps")
-    assert (await claimed(database)).id == id
-
-
-@pytest.mark.parametrize("state", ["DRAFT", "PAUSED", "ARCHIVED"])
-async def test_no_run_begins_when_its_definition_is_not_active(
-    database: Database, state: str
-) -> None:
-    acme, rival = await workspace(database), await workspace(database)
-    workflow = await definition(database, acme, state=state)
-    active = await definition(database, acme)
-    id = new_id("run")
-    async with database.write() as db:
-        insert = partial(runs.insert, db, id=id, contact_id="con_1", body=b"{}")
-        assert not await insert(workspace_id=acme, definition_id=workflow.id)
-        assert not await insert(workspace_id=rival, definition_id=active.id)
-        assert await insert(workspace_id=acme, definition_id=active.id)
-        assert not await insert(workspace_id=acme, definition_id=active.id)
-        wanted = [(acme, id), (rival, id), (acme, "run_unknown")]
-        assert await runs.contacts_of(db, wanted) == {id: "con_1"}
 
 
 # --- a claim's writes -----------------------------------------------------------------------------
