@@ -27,6 +27,8 @@ TIME_OF_DAY: Schema = {
 # A week, and another one: a day may be left out altogether, as 30 December 2011 was on Samoa.
 _LOOKED_AT = range(-1, 15)
 _SECOND = timedelta(seconds=1)
+# Waits are kept to the millisecond, rounded up: beyond the last one there is nothing to round to.
+_LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?")
 
 
@@ -89,10 +91,11 @@ def read(text: str, zone: ZoneInfo) -> datetime | None:
     try:
         if _LOCAL.fullmatch(text):
             return instant(datetime.fromisoformat(text.upper()), zone)
-        moment = compare.time(text)
-        return moment and moment.astimezone(UTC)
+        found = compare.time(text)
+        moment = found and found.astimezone(UTC)
     except (ValueError, OverflowError):  # the thirtieth of February; 9999-12-31T23:59:59-12:00
         return None
+    return None if moment is None or moment > _LAST else moment
 
 
 @cache

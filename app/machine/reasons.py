@@ -162,8 +162,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.VISIT_LIMIT: "The run exceeded the limit of steps per run.",
     Reason.STEP_MISSING: "The run's current step does not exist in its definition.",
     Reason.POISONED: "The run crashed its worker several times and was quarantined.",
-    Reason.SIMULATION_LIMIT: "The simulation reached its limit of 2,000 visits, 4 MB or one second;"
-    " a real run would continue.",
+    Reason.SIMULATION_LIMIT: "The simulation reached its limit of 2,000 visits, 4 MB, one second"
+    " or the year 9990; a real run would continue.",
 }
 
 

@@ -15,7 +15,7 @@ from app.errors import FieldError, Problem
 from app.intake import lookup
 from app.machine import compare, defaults, document, effort, segment_changes
 from app.machine.content import ChannelName
-from app.machine.fields import parse_duration
+from app.machine.fields import LONGEST_DURATION, parse_duration
 from app.machine.program import Answered, Json, Program
 from app.machine.reasons import Reason
 from app.machine.reentry import Entry
@@ -30,18 +30,23 @@ YEARS = (1970, 2200)  # what is far from it, a few thousand waits would leave th
 # --- what is given --------------------------------------------------------------------------------
 
 
-def _at(text: str) -> str:
-    if parse_duration(text) is None and compare.time(text) is None:
-        raise ValueError(
-            "Must be a time or a duration since the start, such as 2026-03-01T09:00:00Z or P1D."
-        )
-    return text
-
-
 def _this_age(moment: datetime) -> datetime:
     if not YEARS[0] <= moment.year <= YEARS[1]:
         raise ValueError(f"Must be from {YEARS[0]} to {YEARS[1]}.")
     return moment
+
+
+def _at(text: str) -> str:
+    length, moment = parse_duration(text), compare.time(text)
+    if length is None and moment is None:
+        raise ValueError(
+            "Must be a time or a duration since the start, such as 2026-03-01T09:00:00Z or P1D."
+        )
+    if length is not None and length > LONGEST_DURATION:
+        raise ValueError(f"May be at most {LONGEST_DURATION.days} days.")
+    if moment is not None:
+        _this_age(moment)
+    return text
 
 
 class SimulatedEvent(Shape):

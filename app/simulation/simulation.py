@@ -62,6 +62,7 @@ from app.store.contacts import Contact
 MOST_VISITS = 2_000  # a person reads less; a run may make five times as many
 MOST_BYTES = 4 * 1024 * 1024  # of what was rendered and noted
 MOST_SECONDS = 1.0  # of CPU time
+LAST_YEAR = 9990  # of its clock, to which a step adds a year and a few days at most
 STOPPED = "STOPPED"  # where only a simulation ends: it has shown as much as it may
 
 Expected = TypeVar("Expected")
@@ -299,6 +300,7 @@ class SimulatedRun:
         return (
             len(self.passages) >= MOST_VISITS
             or self._bytes > MOST_BYTES
+            or self.now.year > LAST_YEAR
             or time.thread_time() > self._exhausted
             or effort.is_exhausted()
         )

@@ -140,6 +140,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"contact": ADA, "variants": {"rich": "a"}}, "/variants/rich"),
     ({"contact": ADA, "events": [{"at": "tomorrow", "name": "x"}]}, "/events/0/at"),
     ({"contact": ADA, "events": [{"at": "P1D"}]}, "/events/0"),
+    ({"contact": ADA, "events": [{"at": "P99999999W", "name": "x"}]}, "/events/0/at"),
+    (
+        {"contact": ADA, "events": [{"at": "9999-12-31T23:59:59-12:00", "name": "x"}]},
+        "/events/0/at",
+    ),
     ({"contact": ADA, "startAt": "9999-12-31T00:00:00Z"}, "/startAt"),
 ]
 
@@ -178,6 +183,14 @@ async def test_what_never_ends_is_shown_for_a_while(cast: Cast) -> None:
     assert answer["end"]["status"] == "STOPPED"
     assert answer["end"]["reason"]["code"] == "simulation_limit"
     assert len(answer["steps"]) == 2_000
+
+
+async def test_what_waits_for_the_end_of_the_calendar_does_not_go_beyond_it(cast: Cast) -> None:
+    steps = [{"type": "wait", "until": "9999-12-31"}, {"type": "wait", "duration": "P1D"}]
+    answer = await cast.vic.made(await draft(cast, steps), {"contact": ADA})
+    end = answer["end"]
+    assert (end["status"], end["reason"]["code"]) == ("STOPPED", "simulation_limit")
+    assert (end["at"], len(answer["steps"])) == ("9999-12-31T00:00:00.000Z", 1)
 
 
 async def test_a_simulation_becomes_a_file_that_plays_the_same(cast: Cast) -> None:

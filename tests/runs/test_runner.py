@@ -195,6 +195,22 @@ async def test_a_wait_ends_when_its_time_has_come_and_never_before(
     assert (pause.status, pause.visit) == ("COMPLETED", 1)
 
 
+async def test_a_moment_behind_the_last_millisecond_fails_the_run_that_waits_for_it(
+    process: Process, acme: str
+) -> None:
+    wait = {"type": "wait", "until": "{{trigger.at}}"}
+    last = {"email": "ada@example.com", "at": "9999-12-31T23:59:59.999Z"}
+    beyond = {"email": "bob@example.com", "at": "9999-12-31T23:59:59.9995Z"}
+    ids = [await started(process, acme, wait, event=event) for event in (last, beyond)]
+    claimed = await process.claim("run", [], 10)
+    async with asyncio.TaskGroup() as moves:  # in one transaction
+        for job in claimed:
+            moves.create_task(runner.move(process, job))
+    ada, bob = [await read(process, acme, id) for id in ids]
+    assert (ada.status, present(ada.waiting_for)["until"]) == ("WAITING", last["at"])
+    assert (bob.status, bob.reason_code) == ("FAILED", Reason.TIME_UNREADABLE)
+
+
 async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, acme: str) -> None:
     run_id = await started(process, acme, SEND_HELLO)
     [claimed] = await process.claim("run", [], 10)

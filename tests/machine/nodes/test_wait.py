@@ -78,7 +78,15 @@ def test_a_moment_that_is_past_passes_at_once_and_says_so(until: str) -> None:
     assert outcome.code == Reason.TIME_PASSED
 
 
-@pytest.mark.parametrize("until", ["{{trigger.nope}}", "soon", "9999-12-31T23:59:59-12:00"])
+@pytest.mark.parametrize(
+    "until",
+    [
+        "{{trigger.nope}}",
+        "soon",
+        "9999-12-31T23:59:59-12:00",
+        "9999-12-31T23:59:59.9995Z",
+    ],
+)
 def test_a_moment_that_nobody_can_read_ends_the_run_rather_than_sending_at_once(until: str) -> None:
     outcome = enter("wait", {"until": until})
     assert (outcome.status, outcome.code) == ("FAILED", Reason.TIME_UNREADABLE)
