@@ -865,6 +865,8 @@ CREATE TABLE provider_troubles (
     PRIMARY KEY (workspace_id, channel)
 );
 CREATE INDEX provider_troubles_by_time ON provider_troubles (ask_at) WHERE ask_at IS NOT NULL;
+CREATE INDEX provider_troubles_closed ON provider_troubles (workspace_id, channel)
+    WHERE ask_at IS NULL AND failures = 0;
 
 -- How many recipients a workspace's provider has taken or refused, and how many of them as dead, in
 -- each of the last minutes: one row for each minute of ten, used again and again.

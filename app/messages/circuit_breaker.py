@@ -39,6 +39,7 @@ ANSWERED = frozenset(
         Reason.RECIPIENT_DEFERRED,
         Reason.BOUNCED_HARD,
         Reason.BOUNCED_SOFT,
+        Reason.SUPPRESSED_STOPPED,
     }
 )
 PROBE_TIMEOUT = timedelta(seconds=30)  # then another message may probe
@@ -136,7 +137,7 @@ async def _record_success(process: Process, db: Handle, call: Call) -> None:
         return  # it was in progress when the circuit was opened
     await circuit_breakers.close(db, **call.key)
     if not await _wake(process, db, call.key, WOKEN_BY_SUCCESS):
-        await circuit_breakers.delete(db, **call.key)
+        await circuit_breakers.delete_idle(db, **call.key)
 
 
 async def _record_failure(
@@ -178,15 +179,17 @@ def _open_seconds(code: str, times: int) -> float:
 
 
 async def probe_batch(process: Process) -> bool:
-    """Wake a held back message for each circuit whose probe is due and was not sent: the message
-    that was to be the probe may have been suppressed meanwhile, or its worker lost."""
+    """Wake a held back message for each circuit whose probe is due and was not sent, or that has
+    closed while others are still held back: the message that was to be the probe, or those that
+    were woken by its success, may have been suppressed meanwhile, or their worker lost."""
     async with process.database.read() as db:
         due = await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE)
+        due += await circuit_breakers.closed(db, limit=PROBES_AT_ONCE)
     for workspace_id, channel in due:
         circuit = {"workspace_id": workspace_id, "channel": channel}
         async with process.database.write() as db:
             if not await circuit_breakers.lock_due(db, **circuit):
                 continue
             if not await _wake(process, db, circuit, 1):
-                await circuit_breakers.delete(db, **circuit)
+                await circuit_breakers.delete_idle(db, **circuit)
     return False  # the messages that were woken have not been sent yet

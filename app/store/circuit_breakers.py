@@ -130,9 +130,16 @@ async def close(db: Handle, *, workspace_id: str, channel: str) -> None:
     )
 
 
-async def delete(db: Handle, *, workspace_id: str, channel: str) -> None:
+async def delete_idle(db: Handle, *, workspace_id: str, channel: str) -> None:
+    """Unless a message is held back, claimed by somebody who may yet give it back."""
     await db.execute(
-        "DELETE FROM provider_troubles WHERE workspace_id = :workspace_id AND channel = :channel",
+        """
+        DELETE FROM provider_troubles
+        WHERE workspace_id = :workspace_id AND channel = :channel
+          AND NOT EXISTS (SELECT 1 FROM messages m
+                          WHERE m.workspace_id = :workspace_id AND m.channel = :channel
+                            AND m.held_until IS NOT NULL)
+        """,
         workspace_id=workspace_id,
         channel=channel,
     )
@@ -152,12 +159,27 @@ async def due_probes(db: Handle, *, limit: int) -> list[tuple[str, str]]:
     return [(workspace_id, channel) for workspace_id, channel in found]
 
 
+async def closed(db: Handle, *, limit: int) -> list[tuple[str, str]]:
+    """Workspaces and channels of the circuits that have closed, and still hold messages back."""
+    found = await db.fetch_tuples(
+        """
+        SELECT workspace_id, channel FROM provider_troubles
+        WHERE ask_at IS NULL AND failures = 0
+        ORDER BY workspace_id, channel
+        LIMIT :limit
+        """,
+        limit=limit,
+    )
+    return [(workspace_id, channel) for workspace_id, channel in found]
+
+
 async def lock_due(db: Handle, *, workspace_id: str, channel: str) -> bool:
-    """Lock one of `due_probes`; False when another has, or it is not due any more."""
+    """Lock one of `due_probes` or `closed`; False when another has, or it is neither any more."""
     locked = await db.fetch_value(
         """
         SELECT channel FROM provider_troubles
-        WHERE workspace_id = :workspace_id AND channel = :channel AND ask_at <= :now
+        WHERE workspace_id = :workspace_id AND channel = :channel
+          AND (ask_at <= :now OR (ask_at IS NULL AND failures = 0))
         FOR UPDATE SKIP LOCKED
         """,
         workspace_id=workspace_id,

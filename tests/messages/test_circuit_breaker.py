@@ -11,12 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families as read
 from app.database.db import Row
 from app.machine.reasons import Reason
 from app.messages import circuit_breaker, create, delivery, settling
+from app.messages.settling import Transition
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
+from app.store import held_messages, jobs
 from app.store.circuit_breakers import OpenCircuit
+from app.store.jobs import Job
 from tests import cast as cast_module
 from tests.cast import HELLO, settle
 from tests.messages.test_delivery import Provider, accepts, given_up, with_provider
+from tests.present import present
 from tests.runs.test_runner import later
 
 THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "454 Too much from you")
@@ -152,6 +156,77 @@ async def test_should_nobody_ask_a_chore_finds_somebody(process: Process, acme: 
     assert not await circuit_breaker.probe_batch(process)
     await settle(process)
     assert await statuses(process) == {"SENT": 6, "QUEUED": 4}
+
+
+async def test_should_those_that_a_success_woke_be_suppressed_a_chore_wakes_others(
+    process: Process, acme: str
+) -> None:
+    process, _, state = provided(process, THROTTLED)
+    await order(process, acme, 10)
+    while claimed := await process.claim("message", [], 1):
+        await delivery.deliver(process, claimed[0])
+    state.error = None
+    await its_time_comes(process)
+    [probe] = await process.claim("message", [], 1)
+    await delivery.deliver(process, probe)
+    woken = await process.claim("message", [], 10)
+    assert len(woken) == circuit_breaker.WOKEN_BY_SUCCESS
+    for job in woken:
+        await suppress(process, job)
+    await settle(process)
+    assert await statuses(process) == {"SENT": 1, "SUPPRESSED": 2, "QUEUED": 7}
+    await circuit_breaker.probe_batch(process)
+    await settle(process)
+    assert await statuses(process) == {"SENT": 4, "SUPPRESSED": 2, "QUEUED": 4}
+    assert await circuit(process) is None
+    await circuit_breaker.probe_batch(process)
+    assert await process.claim("message", [], 1) == []  # the others wait for a try of their own
+
+
+async def suppress(process: Process, job: Job) -> None:
+    async with process.database.write() as db:
+        assert await jobs.lock(db, [job])
+        row = present(await held_messages.locked(db, workspace_id=job.workspace_id, id=job.id))
+        unsubscribed = Transition("SUPPRESSED", Reason.SUPPRESSED_UNSUBSCRIBED)
+        await settling.settle(process, db, row, unsubscribed)
+
+
+async def test_a_circuit_is_kept_for_a_held_back_message_that_somebody_has_claimed(
+    process: Process, acme: str
+) -> None:
+    process, _, state = provided(process, THROTTLED)
+    await order(process, acme, circuit_breaker.OPEN_AFTER + 1)
+    while claimed := await process.claim("message", [], 1):
+        await delivery.deliver(process, claimed[0])
+    async with process.database.write() as db:
+        last = await db.fetch_value("SELECT max(id) FROM messages WHERE held_until IS NOT NULL")
+        await db.execute("UPDATE jobs SET wake_at = :now WHERE id = :id", id=last)
+    [other] = await process.claim("message", [], 1)
+    assert other.id == last
+    state.error = None
+    await its_time_comes(process)
+    await settle(process)
+    assert present(await circuit(process))["ask_at"] is None
+    async with process.database.write() as db:
+        await jobs.release(db, other, pause_seconds=3_600)
+    await circuit_breaker.probe_batch(process)
+    await settle(process)
+    async with process.database.read() as db:
+        status = await db.fetch_value("SELECT status FROM messages WHERE id = :id", id=last)
+    assert (status, await circuit(process)) == ("SENT", None)
+
+
+async def test_who_replied_stop_at_the_provider_has_been_answered(
+    process: Process, acme: str
+) -> None:
+    process, _, state = provided(process, THROTTLED)
+    await order(process, acme, 10)
+    while claimed := await process.claim("message", [], 1):
+        await delivery.deliver(process, claimed[0])
+    state.error = SendError("rejected", Reason.SUPPRESSED_STOPPED, "21610")
+    await its_time_comes(process)
+    await settle(process)
+    assert await statuses(process) == {"SUPPRESSED": 6, "QUEUED": 4}
 
 
 async def test_a_message_that_the_provider_does_not_like_stops_no_other(

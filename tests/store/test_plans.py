@@ -1162,6 +1162,14 @@ async def test_whose_entries_are_to_be_chained_is_known_without_a_look_at_the_ot
     assert not SORTS.search(plan), plan
 
 
+async def test_circuits_that_have_closed_are_found_without_a_look_at_the_others(
+    filled: Database,
+) -> None:
+    [plan] = await plans_of(filled, lambda db: circuit_breakers.closed(db, limit=100))
+    assert re.search(r"\bprovider_troubles_closed\b", plan), plan
+    assert not SORTS.search(plan), plan
+
+
 async def test_orphans_are_looked_for_among_the_unfinished(filled: Database) -> None:
     after = ("ws_acme", "wfl_10003", "run_10050")
     [plan] = await plans_of(filled, lambda db: admin.orphans(db, after=after))
