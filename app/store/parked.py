@@ -7,12 +7,13 @@ from app.store import jobs
 
 
 async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> None:
-    """A QUEUED message whose job is held waits until somebody sends again, and says why. That is no
-    trouble, and uses up nobody's patience."""
+    """A message whose job is held, and for which nobody is called, waits until somebody sends
+    again, and says why. That is no trouble, and uses up nobody's patience. It is QUEUED, also where
+    it was intended under this very claim: to the next it would seem to be a lost worker's."""
     await db.execute(
         """
-        UPDATE messages SET parked = TRUE, held_until = NULL, reason_code = :reason_code,
-                            reason_detail = NULL
+        UPDATE messages SET status = 'QUEUED', intended_by = NULL, parked = TRUE, held_until = NULL,
+                            reason_code = :reason_code, reason_detail = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -22,9 +23,9 @@ async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> N
     await jobs.delete(db, "message", workspace_id=workspace_id, ids=[id])
     await db.execute(
         """
-        UPDATE delivery_attempts SET trouble_since = NULL, reason_code = :reason_code,
-                                     reason_detail = NULL
-        WHERE workspace_id = :workspace_id AND message_id = :id AND status = 'QUEUED'
+        UPDATE delivery_attempts SET status = 'QUEUED', trouble_since = NULL,
+                                     reason_code = :reason_code, reason_detail = NULL
+        WHERE workspace_id = :workspace_id AND message_id = :id AND status IN ('QUEUED', 'SENDING')
         """,
         workspace_id=workspace_id,
         id=id,

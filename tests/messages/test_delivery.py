@@ -31,6 +31,7 @@ from app.store import (
     held_messages,
     jobs,
     messages,
+    parked,
     run_steps,
     runs,
 )
@@ -810,6 +811,29 @@ async def test_an_intent_whose_commit_was_not_answered_is_still_carried_out(
     assert len(provider.given) == 1
     [attempt] = await attempts(process, acme)
     assert (attempt.status, attempt.tries) == ("SENT", 1)
+
+
+async def test_an_intent_that_is_parked_when_it_is_asked_for_again_has_been_sent_to_nobody(
+    process: Process, acme: str
+) -> None:
+    """The answer of its COMMIT was lost, and sending was paused before the second look."""
+    process, provider = with_provider(process, accepts)
+    await start(process, acme)
+    [run] = await process.claim("run", [], 10)
+    await runner.move(process, run)
+    [claimed] = await process.claim("message", [], 10)
+    assert await process.batches.run(delivery.intend_some, process, claimed) is not None
+    async with process.database.write() as db:
+        await db.execute("UPDATE workspaces SET sending_paused = TRUE")
+    assert await process.batches.run(delivery.intend_some, process, claimed) is None
+    [attempt] = await attempts(process, acme)
+    assert (attempt.status, attempt.reason_code) == ("QUEUED", Reason.SENDING_PAUSED)
+    async with process.database.write() as db:
+        await db.execute("UPDATE workspaces SET sending_paused = FALSE")
+        assert await parked.wake(db, workspace_id=acme, limit=10) == 1
+    await settle(process)
+    [attempt] = await attempts(process, acme)
+    assert (attempt.status, attempt.tries, len(provider.given)) == ("SENT", 2, 1)
 
 
 async def test_an_outcome_whose_commit_was_not_answered_stands(
