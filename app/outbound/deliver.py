@@ -255,7 +255,7 @@ async def _record(
         endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id}
         succeeded = ended.status == "SUCCEEDED"
         was_failing = attempt.endpoint is not None and attempt.endpoint.failing_since is not None
-        if succeeded == was_failing:
+        if succeeded or not was_failing:  # another try may have failed since the endpoint was read
             await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
         if ended.disables is not None:
             await event_endpoints.disable(db, **endpoint, reason=ended.disables)

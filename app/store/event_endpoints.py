@@ -190,9 +190,9 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 
 
 async def set_failing(db: Handle, *, workspace_id: str, id: str, failing: bool) -> None:
-    """Since now, unless it was failing before; or not any more. No other writes are made, for all
-    that is on its way to an endpoint meets here. It is no change of a member's and no revision: the
-    tag tells it beside that."""
+    """Since now, unless it was failing before; or not any more. Nothing is written where it was so
+    before, for all that is on its way to an endpoint meets here. It is no change of a member's and
+    no revision: the tag tells it beside that."""
     await db.execute(
         """
         UPDATE event_endpoints SET failing_since = CASE WHEN :failing THEN :now END

@@ -249,6 +249,24 @@ async def test_five_days_of_failure_disable_it_and_a_success_starts_anew(
     assert row["disabled_at"] is not None
 
 
+async def test_a_success_counts_though_another_try_failed_while_it_was_made(
+    open_process: Process, acme: str
+) -> None:
+    async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        listener.respond = NOT_NOW
+        assert await post_due(open_process) == 1
+        assert (await endpoint_of(open_process, id))["failing_since"] is not None
+        await says()(asked, writer)
+
+    async with Listener(respond) as listener:
+        id, _ = await endpoint(open_process, acme, listener.url)
+        await tell(open_process, acme)
+        [first] = await open_process.claim("event_attempt", [], 1)
+        await tell(open_process, acme)
+        await deliver.post(open_process, first)
+    assert (await endpoint_of(open_process, id))["failing_since"] is None
+
+
 # --- crashes --------------------------------------------------------------------------------------
 
 
