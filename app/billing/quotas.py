@@ -191,16 +191,20 @@ async def take_message(
         return None
     workspace_id, now = message.workspace_id, await db.now()
     judged = await earned(db, workspace_id) if process.settings.production else None
-    if judged is not None:
-        if not await _may_write(db, message, judged, to):
-            return Reason.SUPPRESSED_UNVERIFIED
-        daily = daily_limit(process, workspace_id, judged, now) if is_operators else None
-        if daily and not await _take(db, daily.account, DAILY, day(now), daily.amount):
-            return Reason.SUPPRESSED_DAILY_LIMIT
+    if judged is not None and not await _may_write(db, message, judged, to):
+        return Reason.SUPPRESSED_UNVERIFIED
+    daily = None
+    if judged is not None and is_operators:
+        daily = daily_limit(process, workspace_id, judged, now)
+    if daily and not await _take(db, daily.account, DAILY, day(now), daily.amount):
+        return Reason.SUPPRESSED_DAILY_LIMIT
     monthly = effective_plan(process, message.plan).messages_per_month
-    if not await _take(db, workspace_id, MESSAGES, month(now), monthly):
-        return Reason.SUPPRESSED_QUOTA
-    return None
+    if await _take(db, workspace_id, MESSAGES, month(now), monthly):
+        return None
+    if daily:  # it is not sent, so the day gets it back
+        account = daily.account
+        await usage.add(db, workspace_id=account, meter=DAILY, amount=-1, period=day(now))
+    return Reason.SUPPRESSED_QUOTA
 
 
 async def _may_write(db: Handle, message: HeldMessage, judged: workspaces.Earned, to: str) -> bool:

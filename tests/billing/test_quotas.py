@@ -32,6 +32,7 @@ from app.store.usage import CONTACTS, DAILY, MESSAGES
 from tests import cast as company
 from tests.cast import HELLO, Cast, Person, hook, settle
 from tests.messages.test_delivery import Provider, accepts, with_provider
+from tests.present import present
 from tests.test_layers import ROOT, modules
 
 STARTER = PLANS["starter"]
@@ -486,6 +487,16 @@ async def test_a_new_workspace_sends_two_hundred_messages_a_day(newcomers: Newco
         )
     await newcomers.write("d")
     assert (await newcomers.ends())[-1] == ("SENT", None)
+
+
+async def test_what_the_month_refuses_uses_up_nothing_of_the_day(newcomers: Newcomers) -> None:
+    id, limit = newcomers.person.workspace_id, present(STARTER.messages_per_month)
+    async with newcomers.process.database.write() as db:
+        period = quotas.month(await db.now())
+        await usage.add(db, workspace_id=id, meter=MESSAGES, amount=limit, period=period)
+    await newcomers.write("a", "b")
+    assert await newcomers.ends() == [("SUPPRESSED", "suppressed_quota")] * 2
+    assert (await newcomers.sending())["sentToday"] == 0
 
 
 async def test_all_new_workspaces_of_one_person_share_one_allowance(newcomers: Newcomers) -> None:
