@@ -7,7 +7,8 @@ Recurrence rules are RFC 5545's, read by dateutil; a cron line is written as one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ from app.machine import calendar, path
 from app.machine.fields import YEAR, Place, lasting, parse_duration
 from app.machine.program import Json
 
-Rule: TypeAlias = Any  # dateutil says nothing of its types
+_Recurrence: TypeAlias = Any  # dateutil says nothing of its types
 
 DAY = timedelta(days=1)
 GRACE = "P1D"
@@ -146,11 +147,39 @@ def _next(rule: Rule, after: datetime, zone: ZoneInfo) -> datetime | None:
         begin = local.replace(year=local.year + YEARS)
     except ValueError:  # after 2055
         return None
-    for found in rule.xafter(begin):
+    for found in rule.after(begin):
         moment = calendar.instant(found.replace(year=found.year - YEARS), zone)
         if moment > after:
             return moment
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A recurrence, which dateutil goes through from its first time on; `frequency` where it may as
+    well begin later, for it counts no interval from there."""
+
+    recurrence: _Recurrence
+    frequency: str | None
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        recurrence = self.recurrence
+        if self.frequency is not None:
+            begin = _BEGINNINGS[self.frequency](datetime.combine(moment, time.min))
+            recurrence = recurrence.replace(dtstart=max(BEGIN, begin))
+        found: Iterator[datetime] = recurrence.xafter(moment)
+        return found
+
+
+# A beginning of a period some time before a day: what a rule leaves open is the same there as at
+# BEGIN, which is the first day of a year, of a month, and of a week.
+_BEGINNINGS: Mapping[str, Callable[[datetime], datetime]] = {
+    "YEARLY": lambda day: day.replace(month=1, day=1),
+    "MONTHLY": lambda day: day.replace(day=1),
+    "WEEKLY": lambda day: day - timedelta(days=14 + day.weekday()),
+    "DAILY": lambda day: day,
+    "HOURLY": lambda day: day,
+}
 
 
 @lru_cache(256)
@@ -195,9 +224,10 @@ def _read_rule(text: str) -> Rule:
     written = ";".join(f"{name}={value}" for name, value in parts.items())
     try:
         found = rrule.rrulestr(f"RRULE:{written}", dtstart=BEGIN)
+        found = found.replace(bysecond=0) if "BYSECOND" not in parts else found
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"This is no recurrence rule (RFC 5545): {error}.") from None
-    return found.replace(bysecond=0) if "BYSECOND" not in parts else found
+    return Rule(found, parts["FREQ"] if parts.get("INTERVAL", "1") == "1" else None)
 
 
 _UNTIL = re.compile(r"(20[2-5][0-9])([01][0-9][0-3][0-9]T[0-2][0-9][0-5][0-9][0-5][0-9])")
@@ -221,8 +251,8 @@ def _read_cron(line: str) -> tuple[Rule, ...]:
         raise ValueError(AT_MOST)
     same = {"dtstart": BEGIN, "bymonth": month, "byhour": hour, "byminute": minute, "bysecond": 0}
     weekdays = sorted({(one - 1) % 7 for one in weekday})  # dateutil's begin on Monday
-    by_day = rrule.rrule(rrule.DAILY, bymonthday=day, **same)
-    by_weekday = rrule.rrule(rrule.DAILY, byweekday=weekdays, **same)
+    by_day = Rule(rrule.rrule(rrule.DAILY, bymonthday=day, **same), "DAILY")
+    by_weekday = Rule(rrule.rrule(rrule.DAILY, byweekday=weekdays, **same), "DAILY")
     if texts[4].startswith("*"):
         return (by_day,)
     return (by_weekday,) if texts[2].startswith("*") else (by_day, by_weekday)

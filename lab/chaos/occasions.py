@@ -203,8 +203,9 @@ class Drill:
             if id in begun and self.done[id] < len(CHANGES[name]):
                 change = CHANGES[name][self.done[id]]
                 answer = self.client.patch(f"/workflows/{id}", json=change, timeout=60)
-                assert answer.status_code == 200, answer.text
-                self.done[id] += 1
+                # 503: a killed worker's transaction held it for too long; nothing was changed.
+                assert answer.status_code in (200, 503), answer.text
+                self.done[id] += answer.status_code == 200
 
 
 def drill(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -90,6 +92,46 @@ def test_a_schedule_goes_by_the_clock_on_the_wall(
         assert moment is not None
         moment = occasions.next_after(trigger, moment, NEW_YORK)
         assert moment == (expected and at(expected))
+
+
+PARTS = {
+    "BYMONTH": ["2", "3,9"],
+    "BYMONTHDAY": ["13", "-1", "31"],
+    "BYDAY": ["MO", "SU,WE", "FR"],
+    "BYHOUR": ["9", "0,23"],
+    "BYMINUTE": ["0", "30"],
+    "BYSETPOS": ["1", "-1"],
+    "WKST": ["SU"],
+    "UNTIL": ["20270601T000000"],
+}
+
+
+@pytest.mark.parametrize("frequency", ["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY"])
+def test_a_rule_that_is_read_from_later_on_comes_when_it_comes_from_its_beginning(
+    frequency: str,
+) -> None:
+    dice = random.Random(frequency)
+    for _ in range(60):
+        parts = {"FREQ": frequency, "INTERVAL": dice.choice(["1", "1", "1", "3"])}
+        parts |= {name: dice.choice(PARTS[name]) for name in dice.sample([*PARTS], 3)}
+        if "BYSETPOS" in parts:
+            parts["BYDAY"] = "MO,TH,SU"
+        text = ";".join(f"{name}={value}" for name, value in parts.items())
+        rule = occasions._read_rule(text)
+        asked = occasions.BEGIN + timedelta(minutes=dice.randrange(-9_999, 3 * 525_600))
+        wanted = next(rule.recurrence.xafter(asked), None)
+        assert next(rule.after(asked), None) == wanted, (text, asked)
+
+
+def test_a_schedule_of_every_hour_is_looked_up_at_once_however_late_it_is() -> None:
+    """Not by going through all of its hours since 2024."""
+    rule = {"rrule": "FREQ=HOURLY;BYMINUTE=5"}
+    for year in (2026, 2050):
+        before = time.process_time()
+        for day in range(1, 20):
+            moment = datetime(year, 11, day, 3, tzinfo=UTC)
+            assert occasions.next_after(rule, moment, "UTC") == moment + timedelta(minutes=5)
+        assert time.process_time() - before < 2
 
 
 def test_every_day_of_decades_comes_once() -> None:
