@@ -32,6 +32,8 @@ async def follow(
 ) -> None:
     """The locked definition is another one: watch for what it waits for now, and have recorded what
     is missed by that."""
+    if not {before.trigger_config["source"], after.trigger_config["source"]} & {*WATCHED}:
+        return
     was = watched(before.state, before.trigger_config)
     now = watched(after.state, after.trigger_config)
     is_same = _moments(before.trigger_config) == _moments(after.trigger_config)
@@ -40,24 +42,21 @@ async def follow(
             of = {"workspace_id": workspace_id, "definition_id": after.id}
             await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
         return
-    since = before.unwatched_since
+    whose = process, db, workspace_id, after.id
+    since = before.unwatched_since or await db.now()
     if was is not None:
-        since = await _end(process, db, workspace_id, after.id)
+        since = await _end(*whose)
     elif now is not None or not is_same:
-        if since is not None:
-            trigger = before.trigger_config
-            await _watch(
-                process, db, workspace_id, after.id, trigger, since=since, missed="inactive"
-            )
-        since = max(await db.now(), since or await db.now())
-    if now is not None and since is not None:
-        await _watch(process, db, workspace_id, after.id, now, since=since)
+        if before.unwatched_since is not None:
+            await _watch(*whose, before.trigger_config, since=since, missed="inactive")
+        since = max(since, await db.now())  # the pause may have come after this request
+    if now is not None:
+        await _watch(*whose, now, since=since)
     is_paused = after.state == "PAUSED" and after.trigger_config["source"] in WATCHED
     unwatched_since = since if is_paused else None
     if unwatched_since != before.unwatched_since:
-        await definitions.set_unwatched(
-            db, workspace_id=workspace_id, id=after.id, since=unwatched_since
-        )
+        of = {"workspace_id": workspace_id, "id": after.id}
+        await definitions.set_unwatched(db, **of, since=unwatched_since)
 
 
 def _moments(trigger: Mapping[str, Json]) -> dict[str, Json]:
