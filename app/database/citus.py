@@ -12,6 +12,8 @@ import logging
 import re
 from collections.abc import AsyncIterator
 
+import asyncpg
+
 from app.database.engine import Remark
 from app.database.opening import Connection
 
@@ -51,6 +53,12 @@ def constraint(message: str) -> str:
     """The unique constraint that a node's error names: it has the number of its shard."""
     found = re.search(r'unique constraint "(\w+?)(?:_\d{6,})?"', message)
     return found[1] if found else ""
+
+
+def is_of_lost_node(error: Exception) -> bool:
+    """Whether the coordinator says by it that a node was lost. It is an ERROR also where the node
+    was lost in the midst of COMMIT, and may have committed."""
+    return isinstance(error, asyncpg.InternalServerError | asyncpg.PostgresConnectionError)
 
 
 async def is_installed(connection: Connection) -> bool:

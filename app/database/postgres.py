@@ -437,9 +437,10 @@ class PostgresConnection(DatabasesPostgresConnection):
             await self._pool.expire_connections()
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull()
-        if stage == "commit" and _unanswered(error):
+        lost_node = self.is_sharded and citus.is_of_lost_node(error)
+        if stage == "commit" and (lost_node or _unanswered(error)):
             return CommitUnknown(OUTCOME_UNKNOWN, unanswered=silent)
-        if self._out_of_reach(error, stage):
+        if lost_node or self._out_of_reach(error, stage):
             return Unavailable(OUT_OF_REACH, unanswered=silent)
         return error
 

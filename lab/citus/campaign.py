@@ -100,7 +100,12 @@ class Campaign:
         return sum(name in names for name in received)
 
     def _seen_outside(self) -> list[str]:
-        faults = []
+        faults = [
+            f"an answer {answer.status} to workspace {one.number}"
+            for one in self.stage.workspaces
+            for answer in (*one.answers, *one.reads)
+            if answer.status >= 500 and answer.status != 503
+        ]
         for outage in self.outages:
             for one in self.stage.workspaces:
                 answers = Counter(self._during(outage, one.answers))
@@ -137,6 +142,7 @@ class Campaign:
         faults = [f"{left} runs do not end"] if left else []
         if not left:
             faults = await judged(connection, self.stage.accepted(), self.stage.mail)
+        faults += [line for part in self.stage.deployment.parts for line in _errors(part.text)]
         await connection.close()
         began = time.monotonic()
         lines, prepared = await self.stage.prepared()
@@ -148,6 +154,11 @@ class Campaign:
         if lines > before:
             faults.append(f"{lines - before} transactions were prepared on several nodes")
         return faults
+
+
+def _errors(log: str) -> list[str]:
+    """Its lines of errors, which nothing here should cause."""
+    return [line for line in log.splitlines() if '"level":"error"' in line]
 
 
 def _accepted_since(one: Workspace, moment: float) -> bool:

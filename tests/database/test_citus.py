@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from app.database import citus
 from app.database.db import Database
-from app.errors import Unavailable
+from app.errors import CommitUnknown, Unavailable
 from app.process import SCHEMA
+from app.store import jobs
 from tests import servers
 
 
@@ -73,6 +74,45 @@ async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavail
         cluster.nodes[0].start()
     assert set(answers) == {True, False}
     assert await answered(sharded, f"ws_{answers.index(False)}")
+
+
+@pytest.mark.timeout(180)
+async def test_whether_a_node_that_died_before_its_commit_was_answered_has_committed_is_unknown(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    [workspace_id] = await on_first_node(cluster, sharded)
+    try:
+        with pytest.raises(CommitUnknown):
+            await woken(sharded, workspace_id, before_commit=cluster.nodes[0].kill)
+        with pytest.raises(Unavailable):
+            await woken(sharded, workspace_id, before_commit=lambda: None)
+    finally:
+        cluster.nodes[0].start()
+
+
+async def woken(
+    database: Database, workspace_id: str, *, before_commit: Callable[[], None]
+) -> None:
+    async with database.write() as db:
+        await jobs.wake(db, "run", workspace_id=workspace_id, ids=["run_1"])
+        before_commit()
+
+
+async def on_first_node(cluster: servers.Citus, database: Database) -> list[str]:
+    """One workspace's id whose rows it has."""
+    async with database.read() as db:
+        return await db.fetch_values(
+            """
+            SELECT w.id FROM unnest(CAST(:ids AS TEXT[])) AS w (id)
+            JOIN pg_dist_placement p
+              ON p.shardid = get_shard_id_for_distribution_column('jobs', w.id)
+            JOIN pg_dist_node n ON n.groupid = p.groupid
+            WHERE n.nodeport = :port
+            LIMIT 1
+            """,
+            ids=[f"ws_{number}" for number in range(40)],
+            port=cluster.nodes[0].port,
+        )
 
 
 async def answered(database: Database, workspace_id: str) -> bool:
