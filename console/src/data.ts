@@ -1,8 +1,8 @@
 // Hooks that read from the API: one resource, a list page by page, an act, and what was typed.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
-import { Refusal } from './session'
+import { draftKey, Refusal } from './session'
 
-const asRefusal = (error: unknown) =>
+export const asRefusal = (error: unknown) =>
   error instanceof Refusal ? error : new Refusal(0, 'unexpected', error instanceof Error ? error.message : String(error))
 
 export interface Loaded<T> { value: T | null; problem: Refusal | null; busy: boolean; reload: () => Promise<void>; set: (value: T) => void }
@@ -46,7 +46,11 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
     const timer = setInterval(() => { if (!document.hidden && !isReading.current) void reload() }, pause)
     return () => clearInterval(timer)
   }, [pause, reload])
-  return { ...state, reload, set: value => setState({ value, problem: null, busy: false }) }
+  return { ...state, reload, set: value => {
+    turn.current++ // what is being read is older
+    isReading.current = false
+    setState({ value, problem: null, busy: false })
+  } }
 }
 
 export const REST_MS = 400 // without a key, until what is made of a text is made anew
@@ -62,7 +66,7 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   const [later, setLater] = useState<{ rows: T[]; next: string | null } | null>(null)
   const [busy, setBusy] = useState(false)
   const [problem, setProblem] = useState<Refusal | null>(null)
-  const first = useLoaded(() => read(), keys, () => (later ? 0 : every))
+  const first = useLoaded(() => read(), keys, () => (later || busy ? 0 : every))
   const list = useRef(0) // which of them the pages that are under way belong to
   useEffect(() => { list.current++; setLater(null); setProblem(null); setBusy(false) }, keys)
   const next = later ? later.next : first.value?.nextCursor ?? null
@@ -70,9 +74,11 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
     if (!next || busy) return
     setBusy(true)
     const asked = list.current
+    const before = first.value
     try {
       const page = await read(next)
       if (asked !== list.current) return
+      if (before) first.set(before) // it goes on where that one ended, and not a page that was read meanwhile
       setLater(old => ({ rows: [...(old?.rows ?? []), ...page.data], next: page.nextCursor }))
       setProblem(null)
     } catch (error) {
@@ -84,7 +90,7 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   return {
     rows: first.value && [...first.value.data, ...(later?.rows ?? [])],
     problem: problem ?? first.problem, busy: busy || first.busy, more: next ? more : null,
-    reload: async () => { setLater(null); await first.reload() },
+    reload: async () => { list.current++; setLater(null); setBusy(false); await first.reload() },
   }
 }
 
@@ -119,8 +125,7 @@ const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stri
 const changed = <T extends object>(now: T, before: T) =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name as keyof T]))) as Partial<T>
 
-function keep(name: string, typed: object) {
-  const key = `tidings.draft.${name}`
+function keep(key: string, typed: object) {
   try {
     if (same(typed, {})) sessionStorage.removeItem(key)
     else sessionStorage.setItem(key, JSON.stringify(typed))
@@ -136,7 +141,8 @@ type Forget<T> = (stored?: T, elsewhere?: string) => boolean
  * or under the name of the one that goes on with it; true when there is nothing of that kind.
  */
 export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, Forget<T>, boolean] {
-  const kept = sessionStorage.getItem(`tidings.draft.${name}`)
+  const key = draftKey(name) // also of the sign-in form, whose draft is forgotten once there is a workspace
+  const kept = sessionStorage.getItem(key)
   const [draft, setDraft] = useState<T>(() => ({ ...initial, ...(kept ? JSON.parse(kept) : {}) }))
   const latest = useRef(draft)
   const put = (next: T) => {
@@ -152,12 +158,12 @@ export function useDraft<T extends object>(name: string, initial: T): [T, (chang
   }, [JSON.stringify(initial)])
   const change = (changes: Partial<T>) => {
     put({ ...latest.current, ...changes })
-    keep(name, changed(latest.current, initial))
+    keep(key, changed(latest.current, initial))
   }
   const forget: Forget<T> = (stored = initial, elsewhere) => {
     const since = changed(latest.current, draft)
-    keep(name, elsewhere ? {} : since)
-    if (elsewhere) keep(elsewhere, since)
+    keep(key, elsewhere ? {} : since)
+    if (elsewhere) keep(draftKey(elsewhere), since)
     put(elsewhere ? stored : { ...stored, ...since })
     return same(since, {})
   }

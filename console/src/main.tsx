@@ -6,7 +6,7 @@ import { api, got, type Schemas } from './api'
 import { useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
-import { at, begin, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
+import { at, begin, currentWorkspace, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
 import { Later, reaching } from './later'
 import { Link, Refused, Screen } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
@@ -70,6 +70,10 @@ const NAVIGATION = [
   ['/admin', 'All workspaces', 'super-admin'],
 ] as const
 
+function decoded(part: string): string {
+  try { return decodeURIComponent(part) } catch { return part } // a % with nothing behind it
+}
+
 function matched(path: string): preact.JSX.Element {
   const parts = path.replace(/\/$/, '').split('/')
   for (const [pattern, show] of SCREENS) {
@@ -79,7 +83,7 @@ function matched(path: string): preact.JSX.Element {
     if (wanted.every((part, index) => {
       const given = parts[index] ?? ''
       if (!part.startsWith(':')) return part === given
-      params[part.slice(1)] = decodeURIComponent(given)
+      params[part.slice(1)] = decoded(given)
       return given !== ''
     })) return show(params)
   }
@@ -123,13 +127,14 @@ function Account({ me }: { me: Schemas['Me'] }) {
 function Again() {
   const dialog = useRef<HTMLDialogElement>(null)
   const [open, setOpen] = useState(false)
-  useEffect(() => whenSessionEnds(() => setOpen(true)), [])
+  useEffect(() => whenSessionEnds(setOpen), [])
   useEffect(() => { if (open) dialog.current?.showModal() }, [open])
   if (!open) return null
   return <dialog ref={dialog} aria-label="Sign in again" onCancel={event => event.preventDefault()}>
     <h2>Your session has ended</h2>
     <p>Sign in again; what you typed is still there.</p>
     <SignInForm done={() => setOpen(false)} />
+    {has('sign-on') && <p><a class="button" target="_blank" href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}>Sign in with your provider, in another tab</a></p>}
   </dialog>
 }
 

@@ -91,13 +91,15 @@ export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }
 export const called = (contact: Pick<Schemas['Contact'], 'id' | 'firstName' | 'lastName' | 'email' | 'phone'>) =>
   [contact.firstName, contact.lastName].filter(Boolean).join(' ') || contact.email || contact.phone || contact.id
 
-/** The contact that somebody means: by ID, or by the beginning of an address or a name; null for nobody. */
+/** The contact that somebody means: by ID, by an address, or by the beginning of one or of a name; null for nobody. */
 export async function meant(text: string): Promise<string | null> {
   const wanted = text.trim()
   if (!wanted || wanted.startsWith('con_')) return wanted || null
-  const { data: [one, another] } = await got(api.GET('/contacts', { params: { query: { q: wanted, limit: 2 } } }))
-  if (one && !another) return one.id
-  const message = one ? 'Several contacts begin like that: type more of it, or the ID.' : 'No contact begins like that.'
+  const { data, nextCursor } = await got(api.GET('/contacts', { params: { query: { q: wanted, limit: 200 } } }))
+  const whole = data.find(each => [each.email, each.phone].some(address => address?.toLowerCase() === wanted.toLowerCase()))
+  const only = whole ?? (data.length === 1 && nextCursor === null ? data[0] : undefined)
+  if (only) return only.id
+  const message = data.length || nextCursor ? 'Several contacts begin like that: type more of it, or the ID.' : 'No contact begins like that.'
   throw new Refusal(422, 'invalid', message, [{ pointer: '/contactId', message }])
 }
 

@@ -37,11 +37,17 @@ let token = ''
 let workspace = ''
 let asking: Promise<boolean> | null = null
 let signingIn: { promise: Promise<void>; done: () => void } | null = null
-let showSignIn: () => void = () => {}
+let showSignIn: (isWanted: boolean) => void = () => {}
 
-/** Called once by the page: what shows the sign-in form over whatever is open. */
-export const whenSessionEnds = (show: () => void) => { showSignIn = show }
+/** Called once by the page: what shows the sign-in form over whatever is open, and takes it away. */
+export const whenSessionEnds = (show: (isWanted: boolean) => void) => { showSignIn = show }
 export const isSignedIn = () => token !== ''
+export const currentWorkspace = () => workspace
+const LAST = 'tidings.workspace' // where this browser was last
+
+const DRAFTS = 'tidings.draft.'
+/** Where a draft is kept for this tab: what is typed in one workspace is of no other. */
+export const draftKey = (name: string) => `${DRAFTS}${workspace}.${name}`
 
 function keep(signed: SignedIn) {
   if (workspace && workspace !== signed.workspace.id) {
@@ -50,9 +56,13 @@ function keep(signed: SignedIn) {
   }
   token = signed.accessToken
   workspace = signed.workspace.id
+  localStorage.setItem(LAST, workspace)
   signingIn?.done()
   signingIn = null
+  showSignIn(false)
 }
+
+addEventListener('focus', () => { if (signingIn) void resume().catch(() => null) }) // whoever comes back may have signed in in another tab
 
 async function post(path: string, body: object, bearer = ''): Promise<Response> {
   const headers: Record<string, string> = { 'Content-Type': 'application/json' }
@@ -69,6 +79,15 @@ export async function begin(path: string, body: object): Promise<void> {
   const response = await post(path, body)
   if (!response.ok) throw await refusal(response)
   keep(await response.json())
+}
+
+/** Signs in to the workspace that is open, else to where this browser was last, else to the oldest. */
+export async function signIn(credentials: { email: string; password: string }): Promise<void> {
+  const last = workspace ? null : localStorage.getItem(LAST)
+  await begin('/auth/token', { ...credentials, workspaceId: workspace || last }).catch((error: Refusal) => {
+    if (!last || error.status !== 404) throw error
+    return begin('/auth/token', credentials) // it is somebody else's, or gone
+  })
 }
 
 /** Whether the browser has a session. One tab asks at a time, and the others wait for their turn. */
@@ -97,6 +116,7 @@ export async function switchTo(workspaceId: string): Promise<void> {
 export async function leave(): Promise<void> {
   await ask(new Request(at('/auth/logout'), { method: 'POST' })).catch(() => null)
   token = ''
+  for (const key of Object.keys(sessionStorage)) if (key.startsWith(DRAFTS)) sessionStorage.removeItem(key) // whoever comes next may be somebody else
   location.assign(at('/console/'))
 }
 
@@ -104,12 +124,12 @@ function signedInAgain(): Promise<void> {
   if (!signingIn) {
     let done = () => {}
     signingIn = { promise: new Promise(resolve => { done = resolve }), done }
-    showSignIn()
+    showSignIn(true)
   }
   return signingIn.promise
 }
 
-/** Acts whose answer was lost, each with its key: pressed again, such an act is done once. */
+/** Acts of which nobody knows whether they were done, each with its key: pressed again, such an act is done once. */
 const unanswered = new Map<string, string>()
 const MOST_UNANSWERED = 20
 
@@ -135,14 +155,17 @@ export async function ask(request: Request): Promise<Response> {
     const used = token
     copy.headers.set('Authorization', `Bearer ${used}`)
     if (act) copy.headers.set('Idempotency-Key', key)
-    let response: Response
+    let response: Response, answer = ''
     try {
       response = await fetch(copy)
+      if (act) answer = await response.clone().text()
     } catch (error) {
       if (request.signal.aborted) throw error
       lost(act, key)
       throw unreachable()
     }
+    // An error of the service, or of what stands before it, leaves open what was done; and so does a first try that is still running.
+    if (response.status >= 500 || (response.status === 409 && answer.includes('"idempotency_in_progress"'))) lost(act, key)
     if (response.status !== 401) return response
     if (used === token && !(await resume())) {
       token = ''

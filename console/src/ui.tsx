@@ -236,21 +236,27 @@ export function Unsaved({ forget, label = 'Go back to what is stored' }: { forge
   return <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{label}</button></p>
 }
 
-/** An act that says what it will do before it is done. Fields in it are given the refusal, and show the errors at the pointers of `known`. */
-export function Confirm({ label, title, children, known = [], act, sure = label, danger = false, primary = false, disabled = false }: {
-  label: string; title: string; children?: ComponentChildren | ((problem: Refusal | null) => ComponentChildren); known?: readonly string[]
-  act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
+/** An act that says what it will do before it is done, of what `read` finds first. Fields in it are given the refusal, and show the errors at the pointers of `known`. */
+export function Confirm({ id, label, title, children, known = [], read, act, sure = label, danger = false, primary = false, disabled = false }: {
+  id?: string; label: string; title: string; children?: ComponentChildren | ((problem: Refusal | null) => ComponentChildren); known?: readonly string[]
+  read?: () => Promise<unknown>; act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
+  const [isRead, setRead] = useState(!read)
+  const open = () => {
+    acting.clear()
+    dialog.current?.showModal()
+    if (read) void acting.run(read).then(setRead)
+  }
   return <>
-    <button type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={() => { acting.clear(); dialog.current?.showModal() }}>{label}</button>
+    <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={open}>{label}</button>
     <dialog ref={dialog} aria-label={title}>
       <h2>{title}</h2>
       {typeof children === 'function' ? children(acting.problem) : children}
       <Refused problem={acting.problem} known={known} />
       <p class="buttons">
-        <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy}
+        <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead}
           onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else dialog.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus() })}>{sure}</button>
         <button type="button" onClick={() => dialog.current?.close()}>Leave it</button>
       </p>

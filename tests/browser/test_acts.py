@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -57,6 +58,61 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service) -> None:
     confirmed(page, "Erase", "Erase for good")
     page.get_by_role("heading", level=1, name="Contacts").wait_for()
     assert service.api.get(f"/contacts/{made['id']}").status_code == 404
+
+
+def test_fields_that_fit_on_no_line_are_what_they_were_after_a_change(
+    page: Page, service: Service
+) -> None:
+    fields = {
+        "address": "1 Tea Street\nUlm",
+        "a=b": "c=d",
+        "said": '"tea"',
+        "padded": " tea ",
+        "seats": 3,
+        "big": 9007199254740993,
+        "plan": "pro",
+    }
+    body = {"email": f"{secrets.token_hex(4)}@example.com", "metadata": fields}
+    path = f"/contacts/{service.made('/contacts', body)['id']}"
+    text = page.get_by_label("Fields of your own")
+
+    def changed(old: str, new: str) -> Any:
+        opened(page, service, path)
+        page.get_by_role("button", name="Change").click()
+        before = text.input_value()
+        assert old in before
+        text.fill(before.replace(old, new))
+        page.get_by_role("button", name="Save").click()
+        expect(text).to_have_count(0)
+        return service.read(path)["metadata"]
+
+    assert changed("plan = pro", "plan = free") == {**fields, "plan": "free"}
+    assert changed(r"Street\nUlm", r"Street\nBonn")["address"] == "1 Tea Street\nBonn"
+    assert changed('"a=b" = c=d', '"e=f" = "=g "')["e=f"] == "=g "
+    left = service.read(path)["metadata"]
+    assert "a=b" not in left
+    assert (left["padded"], left["said"], left["seats"]) == (" tea ", '"tea"', 3)
+
+
+def test_a_contact_is_meant_by_a_whole_address_that_others_begin_with(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    for email in (f"{mark}@example.co", f"{mark}@example.com"):
+        service.made("/contacts", {"email": email})
+    steps = [{"type": "add_tag", "tag": "met"}]
+    flow = service.made("/workflows", {"name": "By hand", "state": "ACTIVE", "steps": steps})
+    opened(page, service, f"/flows/workflows/{flow['id']}")
+    page.get_by_role("button", name="Start a run").click()
+    start = page.get_by_role("dialog").get_by_role("button", name="Start", exact=True)
+    page.get_by_label("Contact").fill(mark)
+    start.click()
+    page.get_by_text("Several contacts begin like that").first.wait_for()
+    page.get_by_label("Contact").fill(f"{mark.upper()}@example.co")
+    start.click()
+    page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+    [run] = service.read(f"/runs?workflowId={flow['id']}")["data"]
+    assert service.read(f"/contacts/{run['contactId']}")["email"] == f"{mark}@example.co"
 
 
 def test_a_message_and_an_event_are_made_for_one_contact(
@@ -118,7 +174,14 @@ def test_contacts_are_tried_imported_searched_and_exported(
     page.get_by_role("heading", name="What would be done").wait_for()
     page.get_by_text(re.compile("^1 row")).wait_for()
     assert service.read(f"/contacts?q=imp-{mark}")["data"] == []
-    page.get_by_role("button", name="Import now").click()
+    now = page.get_by_role("button", name="Import now")
+    for unknown in ("skip", "refuse"):  # what was tried is another question now
+        page.get_by_label("Columns with other names").select_option(unknown)
+        expect(now).to_be_disabled()
+        assert page.get_by_role("heading", name=re.compile("What w")).count() == 0
+    page.get_by_role("button", name="Try it without changing anything").click()
+    page.get_by_role("heading", name="What would be done").wait_for()
+    now.click()
     page.get_by_role("heading", name="What was done").wait_for()
     opened(page, service, "/contacts")
     page.get_by_label("Search").fill(f"imp-{mark}")

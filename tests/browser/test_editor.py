@@ -6,7 +6,7 @@ import re
 import secrets
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
@@ -294,7 +294,8 @@ def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
     palette(page, "Add a tag").click()
     page.get_by_label("Tag", exact=True).fill("kept")
     page.get_by_text("kept in this tab").wait_for()
-    key = f"tidings.draft.flow.{url.rpartition('/')[2]}"
+    workspace = service.read("/settings/workspace")["id"]
+    key = f"tidings.draft.{workspace}.flow.{url.rpartition('/')[2]}"
     page.wait_for_function("key => sessionStorage[key]?.includes('kept')", arg=key)
     kept = page.evaluate("key => sessionStorage[key]", key)
     saved(page)
@@ -365,6 +366,60 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page.emulate_media(color_scheme="dark")
     assert violations(page) == []
     assert sideways(page) <= 0
+
+
+def test_what_a_new_contact_no_longer_begins_with_is_gone(page: Page, service: Service) -> None:
+    defaults = {"firstName": "A", "lastName": "B", "tags": ["new"]}
+    fields = {"seats": 3, "vip": True, "plan": "pro"}
+    trigger = {**HOOK, "createContact": True, "contactDefaults": {**defaults, "metadata": fields}}
+    url = edited(page, service, "workflows", trigger=trigger, steps=[{"type": "exit"}])
+    box(page, "trigger").click()
+    page.get_by_label("First name").fill("")
+    page.get_by_label("Tags").fill("")
+    page.get_by_label("Fields of your own").fill("seats = 3\nvip = true\ncity = Ulm")
+    saved(page)
+    found = service.read(url)["trigger"]["contactDefaults"]
+    assert {name: value for name, value in found.items() if value} == {
+        "lastName": "B",
+        "metadata": {"seats": 3, "vip": True, "city": "Ulm"},
+    }
+
+
+def test_ctrl_s_asks_before_it_saves_an_active_flow(page: Page, service: Service) -> None:
+    steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
+    body = {"state": "ACTIVE", "trigger": {"source": "manual"}, "steps": steps}
+    url = edited(page, service, "workflows", **body)
+    box(page, "tag").click()
+    page.get_by_label("Tag", exact=True).fill("b")
+    page.keyboard.press("Control+s")
+    page.keyboard.press("Control+s")
+    page.get_by_role("dialog").get_by_role("button", name="Save and go live").click()
+    page.get_by_text("as it is stored").wait_for()
+    assert service.read(url)["steps"][0]["tag"] == "b"
+
+
+def test_a_save_that_cannot_learn_what_changed_says_so(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "Failed"
+    url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
+    box(page, "tag").click()
+    page.get_by_label("Tag", exact=True).fill("mine")
+    theirs = service.api.patch(url, json={"name": "Theirs"})
+    assert theirs.status_code == 200, theirs.text
+
+    def cut(route: Route) -> None:
+        if route.request.method == "GET":
+            route.abort("connectionreset")
+        else:
+            route.fallback()
+
+    page.route(f"**{url}", cut)
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("alert").get_by_text("cannot be reached").wait_for()
+    page.unroute(f"**{url}", cut)
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("heading", name="Changed meanwhile").wait_for()
 
 
 def test_numbers_keep_their_digits(page: Page, service: Service) -> None:

@@ -107,6 +107,61 @@ def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
     assert (found["types"], found["description"]) == (["message.delivered"], "Chosen again")
 
 
+def test_a_change_of_an_endpoint_takes_back_nothing_that_somebody_else_changed(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "412"
+    mark = secrets.token_hex(4)
+    body = {"url": f"https://example.com/{mark}", "description": mark, "types": ["run.failed"]}
+    path = f"/event-endpoints/{service.made('/event-endpoints', body)['id']}"
+    opened(page, service, "/settings/endpoints")
+    own = page.locator("section", has=page.get_by_role("heading", name=mark))
+    own.get_by_role("button", name="Change").click()
+    own.get_by_label("Description").fill(f"Mine {mark}")
+    theirs = service.api.patch(path, json={"types": ["message.sent"]})
+    assert theirs.status_code == 200, theirs.text
+    own.get_by_role("button", name="Save").click()
+    own.get_by_role("alert").get_by_text("Somebody changed this meanwhile").wait_for()
+    assert service.read(path)["types"] == ["message.sent"]
+    expect(own.get_by_label("a message was sent")).to_be_checked()
+    own.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", name=f"Mine {mark}").wait_for()
+    stored = service.read(path)
+    assert (stored["types"], stored["description"]) == (["message.sent"], f"Mine {mark}")
+    service.api.delete(path)
+
+
+def test_a_change_of_a_member_gives_back_no_role_that_was_taken(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "412"
+    email = service.joined("admin")
+
+    def member() -> Any:
+        [found] = [one for one in service.read("/memberships")["data"] if one["email"] == email]
+        return found
+
+    def given(role: str) -> None:
+        answer = service.api.patch(f"/memberships/{member()['id']}", json={"role": role})
+        assert answer.status_code == 200, answer.text
+
+    opened(page, service, "/settings/members")
+    given("editor")
+    page.get_by_role("row", name=email).get_by_role("button", name="Change").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Role")).to_have_value("editor")  # not as the list had it
+    dialog.get_by_label("May send broadcasts, too").check()
+    given("viewer")
+    dialog.get_by_role("button", name="Change").click()
+    dialog.get_by_text("Somebody changed this meanwhile").wait_for()
+    assert member()["role"] == "viewer"
+    expect(dialog.get_by_label("Role")).to_have_value("viewer")
+    dialog.get_by_label("Role").select_option("editor")
+    dialog.get_by_role("button", name="Change").click()
+    dialog.wait_for(state="hidden")
+    assert (member()["role"], member()["sendsBroadcasts"]) == ("editor", True)
+
+
 def endpoint(service: Service) -> Any:
     all = service.read("/event-endpoints")["data"]
     [found] = [one for one in all if one["url"] == "https://example.com/chosen"]

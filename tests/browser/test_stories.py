@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, e
 
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, ready
 from tests.browser.test_screens import clean
+from tests.cast import any_address
 
 
 @pytest.fixture
@@ -74,6 +75,79 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     again.get_by_label("Password").fill(PASSWORD)
     again.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
+
+
+def signed_out(context: BrowserContext, service: Service) -> None:
+    """In another tab."""
+    other = context.new_page()
+    opened(other, service, "/")
+    other.get_by_role("button", name="Sign out").click()
+    other.get_by_role("heading", level=1, name="Sign in").wait_for()
+    other.close()
+
+
+def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
+    stranger: BrowserContext, service: Service
+) -> None:
+    stranger.set_extra_http_headers({"X-Forwarded-For": any_address()})
+    page = stranger.new_page()
+    email = registered(page, service)
+    opened(page, service, "/settings/account")
+    page.get_by_label("Name of a new workspace").fill("Beta")
+    page.get_by_role("button", name="Make it and go there").click()
+    page.get_by_role("heading", level=1, name="Beta").wait_for()
+    opened(page, service, "/contacts/new")
+    page.get_by_label("Email").fill("grace@example.com")
+    signed_out(stranger, service)
+    page.get_by_role("button", name="Make the contact").click()
+    again = page.get_by_role("dialog", name="Sign in again")
+    again.get_by_label("Email").fill(email)
+    again.get_by_label("Password").fill(PASSWORD)
+    again.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
+    expect(page.locator(".account option:checked")).to_have_text("Beta")
+    expect(again).to_have_count(0)
+
+
+def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
+    stranger: BrowserContext, service: Service
+) -> None:
+    stranger.set_extra_http_headers({"X-Forwarded-For": any_address()})
+    page = stranger.new_page()
+    email = registered(page, service)
+    opened(page, service, "/settings/account")
+    page.get_by_label("Name of a new workspace").fill("Beta")
+    page.get_by_role("button", name="Make it and go there").click()
+    page.get_by_role("heading", level=1, name="Beta").wait_for()
+    typed = page.get_by_label("First name")
+    opened(page, service, "/contacts/new")
+    typed.fill("Grace")
+    page.get_by_label("Workspace").select_option(label="Acme")
+    page.get_by_role("heading", level=1, name="Acme").wait_for()
+    opened(page, service, "/contacts/new")
+    expect(typed).to_have_value("")
+    page.get_by_label("Workspace").select_option(label="Beta")
+    page.get_by_role("heading", level=1, name="Beta").wait_for()
+    opened(page, service, "/contacts/new")
+    expect(typed).to_have_value("Grace")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
+    assert "Grace" not in page.evaluate("JSON.stringify(sessionStorage)")
+    assert email not in page.evaluate("JSON.stringify(sessionStorage)")
+    page.get_by_label("Email").fill(email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", level=1, name="Beta").wait_for()  # where they were last
+
+
+def test_a_broken_address_is_a_page_that_says_so(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "404"
+    opened(page, service, "/runs/%")
+    page.get_by_role("alert").first.wait_for()
+    page.get_by_role("link", name="Home").click()
+    page.get_by_role("heading", level=1, name="Demo").wait_for()
 
 
 def test_many_tabs_that_open_at_once_stay_signed_in(

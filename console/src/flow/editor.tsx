@@ -1,13 +1,13 @@
 // The flow editor: a canvas, a palette, a form for what is selected, and what the check finds while one types.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, got, raw, type Schemas } from '../api'
-import { useLoaded } from '../data'
+import { asRefusal, useLoaded } from '../data'
 import { parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { useTemplateNames, type Kind } from '../names'
 import { go } from '../router'
-import { Refusal } from '../session'
+import { draftKey, Refusal } from '../session'
 import { KINDS, SOURCES } from '../words'
 import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
@@ -51,8 +51,6 @@ const SECRET = /auth(?!or)|authori[sz]|cookie|credential|pass|pwd|secret|session
 const veiled = (kept: Kept) => JSON.stringify(kept, (name, value) => (name !== 'headers' || typeof value !== 'object' || value === null ? value
   : Object.fromEntries(Object.entries(value).map(([header, text]) => [header, SECRET.test(header) && text !== '••••' ? '' : text]))))
 
-const draftKey = (id: string) => `tidings.draft.flow.${id}`
-
 /** Leaves a version for the editor as a change that is not saved, and opens it. */
 export async function reopen(of: Kind, id: string, version: number): Promise<void> {
   const [{ value, tag }, old] = await Promise.all([readFlow(of, id), exact(`/${of}/${id}/versions/${version}`)])
@@ -68,7 +66,7 @@ export async function propose(of: Kind, id: string, trigger: object): Promise<vo
 }
 
 function leave(of: Kind, id: string, kept: Kept) {
-  sessionStorage.setItem(draftKey(id), veiled(kept))
+  sessionStorage.setItem(draftKey(`flow.${id}`), veiled(kept))
   go(`/flows/${of}/${id}/edit`)
 }
 
@@ -110,7 +108,7 @@ const MOST = 50 // findings that are listed
 // --- the screen -------------------------------------------------------------------------------------
 
 function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
-  const key = draftKey(id)
+  const key = draftKey(`flow.${id}`)
   const [kept] = useState<Kept | null>(() => {
     const found = parse(sessionStorage.getItem(key) ?? 'null') as Kept | null
     return found && same(written(found.doc), written(docOf(stored.value))) ? null : found // saved, and the page left before that was noted
@@ -169,7 +167,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       throw error
     }
   }
-  const quietly = () => void save().catch(() => null)
+  const quietly = () => void save().catch(error => setProblem(asRefusal(error)))
 
   // --- what is done to the definition ---
   const free = doc.shape === 'graph'
@@ -254,7 +252,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     const hasControl = event.ctrlKey || event.metaKey
     const pressed = event.key.toLowerCase()
     if (locked) return
-    if (hasControl && pressed === 's') { if (isChanged && base.value.state !== 'ACTIVE') quietly() }
+    if (hasControl && pressed === 's') { if (!document.querySelector('dialog[open]')) document.getElementById('save')?.click() }
     else if (isTyping) return
     else if (hasControl && pressed === 'z' && !event.shiftKey) history.undo()
     else if (hasControl && (pressed === 'y' || pressed === 'z')) history.redo()
@@ -291,8 +289,8 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     <button type="button" disabled={!history.future.length} onClick={history.redo}>Redo</button>
     {free && <button type="button" disabled={!check.positions} onClick={tidy}>Tidy up</button>}
     {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret('') }}>Go back to what is stored</button>}
-    {state === 'ACTIVE' ? <Confirm label="Save" title="Save, and go live with it?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
-      : <button type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
+    {state === 'ACTIVE' ? <Confirm id="save" label="Save" title="Save, and go live with it?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
+      : <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
     {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
   </>}>
     <FlowTabs here={here} tab="edit" flow={id} />

@@ -47,7 +47,7 @@ export function ImportFlow() {
   const set = (changes: Partial<typeof EMPTY>) => { setPlan(null); act.clear(); change(changes) }
   if (!useCan()('workflows:write')) return <Screen title="Import a flow"><p class="empty">You may look at flows, but not bring any in.</p></Screen>
   const send = async (mode: 'dry_run' | 'update', headers: Record<string, string> = {}) => {
-    const body = JSON.stringify({ file: objectOf(draft.text, FILE), mode, activate: draft.activate, ...(secret ? { signingSecret: secret } : {}) })
+    const body = JSON.stringify({ file: objectOf(draft.text, FILE), mode, activate: draft.activate, ...(secret && isSigned(draft.text) ? { signingSecret: secret } : {}) })
     return parse(await (await raw('/definitions/import', { method: 'POST', headers: { 'Content-Type': 'application/json', ...headers }, body })).text()) as Imported
   }
   const tried = () => act.run(async () => setPlan(await send('dry_run')))
@@ -71,7 +71,7 @@ export function ImportFlow() {
   return <Screen title="Import a flow" lead="A file that was exported, here or elsewhere: one flow with the templates that it sends.">
     {wasKept && <Unsaved forget={() => { setPlan(null); forget() }} label="Begin anew" />}
     <div class="form" ref={area}>
-      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => set({ text })) }} /></div>
+      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => { setSecret(''); set({ text }) }) }} /></div>
       <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={unread.length ? new Refusal(0, '', '', unread) : null} pointer={FILE} />
       {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} problem={act.problem} pointer="/signingSecret" hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
       <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} />

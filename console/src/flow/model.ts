@@ -28,10 +28,15 @@ export function docOf(stored: { name: string; casesGate: boolean; trigger: objec
   return { shape: stored.graph === undefined ? 'steps' : 'graph', name: stored.name, casesGate: stored.casesGate, trigger, steps: listed(stored.steps), graph: { ...graph, nodes, edges: listed(graph.edges) as Edge[] } }
 }
 
-/** As the API takes it. `before`: members of the trigger that are gone are taken away by null. */
+/** A merge patch: what is gone is taken away by null, within objects too. */
+const patch = (before: Json, now: Json): Json => ({
+  ...Object.fromEntries(Object.keys(before).filter(name => !(name in now)).map(name => [name, null])),
+  ...Object.fromEntries(Object.entries(now).map(([name, value]) => [name, isObject(value) && isObject(before[name]) ? patch(before[name], value) : value])),
+})
+
+/** As the API takes it; as a change of `before`, if that is given. */
 export function written(doc: Doc, before?: Doc): { name: string; casesGate: boolean; trigger: Json; steps?: Json[]; graph?: Graph } {
-  const gone = Object.fromEntries(Object.keys(before?.trigger ?? {}).filter(name => !(name in doc.trigger)).map(name => [name, null]))
-  const common = { name: doc.name, casesGate: doc.casesGate, trigger: { ...gone, ...doc.trigger } }
+  const common = { name: doc.name, casesGate: doc.casesGate, trigger: before ? patch(before.trigger, doc.trigger) : doc.trigger }
   return doc.shape === 'steps' ? { ...common, steps: doc.steps } : { ...common, graph: doc.graph }
 }
 

@@ -1,26 +1,27 @@
 // A new flow: one of the examples, with its templates, or an empty one.
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { useAct } from '../data'
 import { useCan } from '../me'
 import { go } from '../router'
+import { draftKey } from '../session'
 import { Field, Form, Refused, Screen, Section } from '../ui'
 import { parse } from '../exact'
 import { EXAMPLES, type Example } from './examples'
 
 const UNUSABLE = /"tpl_[^"]*"/g
 
-/** Makes the example's templates and, with them, its flow as a draft; its input is kept for the simulator. */
-async function make(example: Example) {
-  const ids = new Map<string, string>()
-  for (const [name, template] of Object.entries(example.templates ?? {})) ids.set(name, (await got(api.POST('/templates', { body: { ...template, name: template.name ?? `${example.name}: ${name}` } as never }))).id)
-  const definition = parse(JSON.stringify(example.definition).replace(UNUSABLE, quoted => JSON.stringify(ids.get(quoted.slice(1, -1)) ?? quoted.slice(1, -1)))) as Example['definition']
+/** Makes the example's templates, unless they are `made`, and with them its flow as a draft; its input is kept for the simulator. */
+async function make(example: Example, made: Map<unknown, string>) {
+  const templates = example.templates ?? {}
+  for (const [name, template] of Object.entries(templates)) if (!made.has(template)) made.set(template, (await got(api.POST('/templates', { body: { ...template, name: template.name ?? `${example.name}: ${name}` } as never }))).id)
+  const definition = parse(JSON.stringify(example.definition).replace(UNUSABLE, quoted => JSON.stringify(made.get(templates[quoted.slice(1, -1)]) ?? quoted.slice(1, -1)))) as Example['definition']
   const body = { name: example.name, ...definition } as never
   const kind = definition.graph ? 'automations' : 'workflows'
   const { id } = kind === 'automations' ? await got(api.POST('/automations', { body })) : await got(api.POST('/workflows', { body }))
   const { trigger, startAt, ...more } = example.input
   const kept = { trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' }
-  sessionStorage.setItem(`tidings.draft.simulate.${id}`, JSON.stringify(kept))
+  sessionStorage.setItem(draftKey(`simulate.${id}`), JSON.stringify(kept))
   go(`/flows/${kind}/${id}/edit`)
 }
 
@@ -28,6 +29,7 @@ export function NewFlow() {
   const [name, setName] = useState('')
   const [shape, setShape] = useState('workflows')
   const act = useAct(), making = useAct()
+  const made = useRef(new Map<unknown, string>())
   if (!useCan()('workflows:write')) return <Screen title="New flow"><p class="empty">You may look at flows, but not make any.</p></Screen>
   const empty = async () => {
     const trigger = { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true }
@@ -46,7 +48,7 @@ export function NewFlow() {
     </Section>
     <Section title="Examples">
       <Refused problem={making.problem} />
-      <ul class="plain examples">{EXAMPLES.map(each => <li key={each.name}><button type="button" disabled={making.busy} onClick={() => void making.run(() => make(each))}><b>{each.name}</b><span>{each.about}</span><span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span></button></li>)}</ul>
+      <ul class="plain examples">{EXAMPLES.map(each => <li key={each.name}><button type="button" disabled={making.busy} onClick={() => void making.run(() => make(each, made.current))}><b>{each.name}</b><span>{each.about}</span><span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span></button></li>)}</ul>
     </Section>
   </Screen>
 }

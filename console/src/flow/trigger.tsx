@@ -1,5 +1,6 @@
 // The form of a trigger: what starts runs, for which contact, and when.
 import { useLoaded } from '../data'
+import { linesOf, valuesOf } from '../lines'
 import type { Kind } from '../names'
 import { webhookSchema } from '../paths'
 import { SOURCES } from '../words'
@@ -76,15 +77,15 @@ function NewContact({ defaults, set, findings }: { defaults: Json; set: (default
     const next = put(defaults, [name], value === '' ? undefined : value)
     set(Object.keys(next).length ? next : undefined)
   }
-  const metadata = Object.entries((defaults.metadata ?? {}) as Json).map(([name, value]) => `${name} = ${typeof value === 'string' ? value : JSON.stringify(value)}`).join('\n')
+  const metadata = (defaults.metadata ?? {}) as Json
   return <fieldset class="group"><legend>A new contact begins with</legend>
     <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
     {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} problem={refusalOf(findings)} pointer={`/trigger/contactDefaults/${name}`} />)}
     <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} findings={findings} pointer="/trigger/contactDefaults/tags" hint="One on each line."
       read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
-    <Typed label="Fields of your own" rows={2} text={metadata} findings={findings} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
-      const pairs = text.split('\n').filter(line => line.includes('=')).map(line => { const [name = '', ...rest] = line.split('='); return [name.trim(), rest.join('=').trim()] as const }).filter(([name]) => name)
-      change('metadata', pairs.length ? Object.fromEntries(pairs) : undefined)
+    <Typed label="Fields of your own" rows={2} text={linesOf(metadata)} findings={findings} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
+      const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), metadata)
+      change('metadata', Object.keys(now).length ? now : undefined)
     }} />
   </fieldset>
 }

@@ -4,6 +4,7 @@ import { api, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Listed } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { Later, reaching } from '../later'
+import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
 import { go, useLocation } from '../router'
@@ -70,14 +71,14 @@ const KNOWN = [...FIELDS.map(name => `/${name}`), '/tags', '/metadata']
 
 const drafted = (contact: Full): Draft => ({
   ...EMPTY, ...Object.fromEntries(FIELDS.map(name => [name, contact[name] ?? ''])), tags: contact.tags.join('\n'),
-  metadata: Object.entries(contact.metadata).map(([name, value]) => `${name} = ${typeof value === 'string' ? value : JSON.stringify(value)}`).join('\n'),
+  metadata: linesOf(contact.metadata),
 })
 
-/** `name = value` on each line. A value that was a number or true stays one while it reads the same. */
-function metadata(text: string, stored: Full['metadata'] = {}): Record<string, string | number | boolean | null> {
-  const lines = text.split('\n').filter(line => line.trim()).map(line => { const [name = '', ...rest] = line.split('='); return [name.trim(), rest.join('=').trim()] as const })
-  const given = Object.fromEntries(lines.map(([name, value]) => [name, typeof stored[name] !== 'string' && JSON.stringify(stored[name]) === value ? stored[name]! : value]))
-  return { ...Object.fromEntries(Object.keys(stored).map(name => [name, null])), ...given }
+/** Only what differs from what is stored; null takes away what no line names any more. */
+function metadata(text: string, stored: Full['metadata'] = {}): Record<string, unknown> {
+  const now = valuesOf(text, stored)
+  const gone = Object.keys(stored).filter(name => !Object.hasOwn(now, name)).map(name => [name, null])
+  return Object.fromEntries([...gone, ...Object.entries(now).filter(([name, value]) => value !== stored[name])])
 }
 
 const written = (draft: Draft, stored?: Full) => ({
@@ -90,7 +91,7 @@ function ContactFields({ draft, change, act }: { draft: Draft; change: (changes:
     <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} problem={act.problem} pointer={`/${name}`}
       placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
     <Field label="Tags" rows={3} hint="One on each line." value={draft.tags} set={tags => change({ tags })} problem={act.problem} pointer="/tags" />
-    <Field label="Fields of your own" rows={3} hint="One on each line: name = value" value={draft.metadata} set={text => change({ metadata: text })} problem={act.problem} pointer="/metadata" />
+    <Field label="Fields of your own" rows={3} hint="One on each line: name = value. In double quotes, \n is a new line." value={draft.metadata} set={text => change({ metadata: text })} problem={act.problem} pointer="/metadata" />
   </>
 }
 

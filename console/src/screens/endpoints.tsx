@@ -1,9 +1,9 @@
 // Event endpoints: programs that are notified of what happens here, with what was sent to each.
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, type Act } from '../data'
+import { useAct, useDraft, useListed, useLoaded, type Act } from '../data'
 import { useCan } from '../me'
-import { Check, Confirm, Field, Form, Refused, Section, Secret, Status, Table, When } from '../ui'
+import { Check, Confirm, Field, Form, Refused, Section, Secret, Shown, Status, Table, When } from '../ui'
 
 type Stored = Schemas['Endpoint']
 type Type = NonNullable<Schemas['WritableEndpoint']['types']>[number]
@@ -63,7 +63,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
     {may && <button {...toggle('change')}>Change</button>}
     {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } as never })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
     {may && <Confirm label="Replay a day" title="Send the events of the last day again?" act={async () => { const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body: { since: new Date(Date.now() - 86_400_000).toISOString() } })); setReplayed(`${answer.replayed} events are sent again.`) }}><p>All that failed or was missed since this time yesterday is sent again.</p></Confirm>}
-    {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on.</p></Confirm>}
+    {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on, and for 24 hours with the old one too, so that the receiver can be switched over.</p></Confirm>}
     {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing is sent to it any more, and its attempts go.</p></Confirm>}
   </span>}>
     <p><code>{of.url}</code> {of.enabled ? <Status value="ACTIVE" /> : <><Status value="PAUSED" /> {of.disabledReason}</>}{of.failingSince && <> failing since <When at={of.failingSince} /></>}</p>
@@ -71,18 +71,30 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
     {replayed && <p role="status">{replayed}</p>}
     <Refused problem={act.problem} />
     {open === 'attempts' && <Attempts id={of.id} />}
-    {open === 'change' && <Change of={of} done={async () => { setOpen(''); await reload() }} />}
+    {open === 'change' && <Change id={of.id} done={async () => { setOpen(''); await reload() }} />}
   </Section>
 }
 
-function Change({ of, done }: { of: Stored; done: () => Promise<void> }) {
+function Change({ id, done }: { id: string; done: () => Promise<void> }) {
+  const path = { params: { path: { id } } }
+  const read = () => tagged(api.GET('/event-endpoints/{id}', path))
+  const stored = useLoaded(read, [id])
+  const again = async () => {
+    const now = await read()
+    stored.set(now)
+    return now.value
+  }
+  return <Shown of={stored}>{({ value, tag }) => <ChangeForm of={value} tag={tag} again={again} done={done} />}</Shown>
+}
+
+function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: () => Promise<Stored>; done: () => Promise<void> }) {
   const [draft, change, forget] = useDraft(`endpoint.${of.id}`, drafted(of))
   const act = useAct()
-  const path = { params: { path: { id: of.id } } }
   return <Form act={act} label="Save" known={KNOWN} submit={async () => {
-    const { tag } = await tagged(api.GET('/event-endpoints/{id}', path))
-    await settled(got(api.PATCH('/event-endpoints/{id}', { ...path, headers: { 'If-Match': tag }, body: written(draft) })), async () => JSON.stringify(drafted(await got(api.GET('/event-endpoints/{id}', path)))) === JSON.stringify(draft))
+    const change = got(api.PATCH('/event-endpoints/{id}', { params: { path: { id: of.id } }, headers: { 'If-Match': tag }, body: written(draft) }))
+    await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) await done()
+    else await again()
   }}><Fields draft={draft} change={change} act={act} /></Form>
 }
 

@@ -1,5 +1,5 @@
 // Home: what needs somebody first, then what happened last; in an empty workspace the first steps.
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
@@ -93,13 +93,14 @@ const EVENT = { data: { email: 'ada@example.com', name: 'Ada', plan: 'pro' } }
 function First({ done }: { done: () => Promise<void> }) {
   const act = useAct()
   const [webhook, setWebhook] = useState('')
+  const templateId = useRef('') // made once, however often the flow is refused
   const may = useCan()('workflows:write')
   if (!may) return <p class="empty">Nothing is here yet. A member who may edit flows makes the first one.</p>
   const make = async () => {
-    const template = await got(api.POST('/templates', { body: TEMPLATE as never }))
+    templateId.current ||= (await got(api.POST('/templates', { body: TEMPLATE as never }))).id
     const flow = await got(api.POST('/workflows', { body: {
       name: 'Welcome', state: 'ACTIVE', trigger: { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true, contactDefaults: { firstName: '{{trigger.data.name}}' } },
-      steps: [{ type: 'send_message', channel: 'email', templateId: template.id }],
+      steps: [{ type: 'send_message', channel: 'email', templateId: templateId.current }],
     } as never }))
     setWebhook(flow.trigger.webhookUrl ?? '')
   }

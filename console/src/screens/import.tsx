@@ -66,23 +66,24 @@ export function Import() {
   const [columns, setColumns] = useState<string[]>([])
   const [given, setGiven] = useState<Record<string, string>>({})
   const [lines, setLines] = useState<Line[] | null>(null)
-  const [tried, setTried] = useState(false)
   const act = useAct()
   const send = (dryRun: boolean) => act.run(async () => {
     if (!file) return
-    setLines([])
     const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
     for (const [name, to] of Object.entries(given)) query.set(`columns[${name}]`, to)
     const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
     const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
     const text = await response.text()
     setLines(text.split('\n').filter(Boolean).map(line => JSON.parse(line) as Line))
-    setTried(dryRun)
   })
-  const chosen = async (next: File | null) => {
-    setFile(next)
+  /** What was found is of other choices. */
+  const chose = <T,>(set: (to: T) => void) => (to: T) => {
+    set(to)
     setLines(null)
-    setTried(false)
+    act.clear()
+  }
+  const chosen = async (next: File | null) => {
+    chose(setFile)(next)
     setGiven({})
     setColumns(next && !/\.(nd)?jsonl?$/i.test(next.name) ? await columnsOf(next) : [])
   }
@@ -91,20 +92,20 @@ export function Import() {
   return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
     <div class="form">
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
-      {columns.length > 0 && <Mapping columns={columns} given={given} set={next => { setGiven(next); setTried(false) }} />}
-      <Field label="Columns with other names" value={unknown} set={setUnknown} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
+      {columns.length > 0 && <Mapping columns={columns} given={given} set={chose(setGiven)} />}
+      <Field label="Columns with other names" value={unknown} set={chose(setUnknown)} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
         hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.… and subscriptions.…" />
-      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={setStarts} />
+      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={chose(setStarts)} />
       <Refused problem={act.problem} />
       <p class="buttons">
         <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
-        <button type="button" disabled={!file || act.busy || !tried} onClick={() => void send(false)}>Import now</button>
+        <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false)}>Import now</button>
       </p>
       {act.busy && <p role="status">Reading the file …</p>}
     </div>
-    {lines && !act.busy && <Section title={tried ? 'What would be done' : 'What was done'}>
-      {last?.detail && <p class="wrong" role="alert">{last.detail}</p>}
-      {last && <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />}
+    {last && !act.busy && <Section title={last.dryRun ? 'What would be done' : 'What was done'}>
+      {last.detail && <p class="wrong" role="alert">{last.detail}</p>}
+      <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />
       {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} refused{wrong.length > MOST_ROWS && `, of which these are the first ${MOST_ROWS}`}:</p>
         <ul>{wrong.slice(0, MOST_ROWS).map(line => line.type === 'error' && <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
     </Section>}

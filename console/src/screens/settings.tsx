@@ -1,6 +1,6 @@
 // Settings: the workspace, its members, their sign-in and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { useState } from 'preact/hooks'
-import { api, download, got, tagged, type Schemas } from '../api'
+import { api, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
 import { Days, days } from '../days'
@@ -108,17 +108,23 @@ function Members() {
 }
 
 function ChangeMember({ member, done }: { member: Schemas['Membership']; done: () => Promise<void> }) {
-  const [role, setRole] = useState<string>(member.role)
-  const [sends, setSends] = useState(member.sendsBroadcasts)
+  const [stored, setStored] = useState<{ value: Schemas['Membership']; tag: string } | null>(null)
+  const [chosen, choose] = useState<Partial<Schemas['Membership']>>({}) // what is not chosen here stays as somebody else may have set it
   const path = { params: { path: { id: member.id } } }
-  return <Confirm label="Change" title={`Change what ${member.name ?? 'this member'} may do?`} act={async () => {
-    const { tag } = await tagged(api.GET('/memberships/{id}', path))
-    await got(api.PATCH('/memberships/{id}', { ...path, headers: { 'If-Match': tag }, body: { role, sendsBroadcasts: sends } as never }))
+  const read = async () => {
+    const now = await tagged(api.GET('/memberships/{id}', path))
+    setStored(now)
+    return now.value
+  }
+  const shown = { ...(stored?.value ?? member), ...chosen }
+  return <Confirm label="Change" title={`Change what ${member.name ?? 'this member'} may do?`} read={() => { choose({}); return read() }} act={async () => {
+    const change = got(api.PATCH('/memberships/{id}', { ...path, headers: { 'If-Match': stored!.tag }, body: chosen as never }))
+    await settled(change, async () => { const now = await read(); return now.role === shown.role && now.sendsBroadcasts === shown.sendsBroadcasts })
     await done()
   }}>
     <p>It holds at once, also for API keys that the member made.</p>
-    <Field label="Role" value={role} set={setRole} options={ROLES.map(each => [each, each] as const)} />
-    {role === 'editor' && <Check label="May send broadcasts, too" value={sends} set={setSends} />}
+    <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={ROLES.map(each => [each, each] as const)} />
+    {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} />}
   </Confirm>
 }
 

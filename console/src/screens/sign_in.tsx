@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { useAct, useDraft } from '../data'
-import { at, begin, has, Refusal } from '../session'
+import { at, begin, has, Refusal, signIn } from '../session'
 import { Field, Form, Link, Refused, Screen } from '../ui'
 
 export function SignInForm({ done }: { done: () => void }) {
@@ -10,7 +10,7 @@ export function SignInForm({ done }: { done: () => void }) {
   const [password, setPassword] = useState('')
   const act = useAct()
   return <Form act={act} label="Sign in" known={['/email', '/password']} submit={async () => {
-    await begin('/auth/token', { email: draft.email, password })
+    await signIn({ email: draft.email, password })
     forget()
     setPassword('')
     done()

@@ -24,7 +24,7 @@ export function SignOn() {
       { name: 'They become', show: each => each.role },
       { name: 'Claimed by', show: each => members.rows?.find(one => one.userId === each.claimedBy)?.name ?? <code>{each.claimedBy}</code> },
       { name: 'Since', show: each => <When at={each.createdAt} /> },
-      { name: 'Actions', show: each => may && <span class="actions"><ChangeRole of={each} done={list.reload} />
+      { name: 'Actions', show: each => may && <span class="actions"><ChangeRole key={each.role} of={each} done={list.reload} />
         <Confirm label="Release" danger title={`Release ${each.domain}?`} act={async () => { await got(api.DELETE('/settings/sign-in-domains/{domain}', { params: { path: { domain: each.domain } } })); await list.reload() }}>
           <p>Who signs in from there for the first time no longer joins this workspace. Members who came from there stay. Another workspace may claim it.</p></Confirm></span> },
     ]} />
