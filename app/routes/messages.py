@@ -22,7 +22,7 @@ from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, 
 from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
-from app.store import delivery_attempts, messages, suppressions
+from app.store import broadcasts, delivery_attempts, messages, suppressions
 from app.store.delivery_attempts import Attempt
 from app.store.sandbox import CapturedMessage
 from app.web import paging, reply
@@ -118,7 +118,8 @@ async def index(call: Call) -> Response:
 async def resend(call: Call) -> Response:
     """A new attempt for a message that is FAILED, BOUNCED or UNKNOWN, or that was SUPPRESSED as the
     workspace might not send it: unverified, or beyond a limit of its own. While the address is
-    suppressed for the bounce: 409; delete that suppression first."""
+    suppressed for the bounce: 409; delete that suppression first. A message of a CANCELLED
+    broadcast is not sent again: 409."""
     workspace_id, id = call.member.workspace_id, call.path("id")
     sight = account_mail.sight(call.member)
     row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
@@ -126,6 +127,8 @@ async def resend(call: Call) -> Response:
         raise Problem("not_found", "There is no such message.")
     if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)
+    if row.broadcast_id is not None:
+        await _refuse_cancelled(call, row.broadcast_id)
     attempt_id = await create.resend(
         call.process, call.db, workspace_id, id, RESENDABLE, unsent=messages.UNSENT
     )
@@ -156,6 +159,17 @@ async def _refuse_suppressed(call: Call, row: messages.WholeMessage) -> None:
             "conflict",
             f"The address is suppressed since it bounced ({held.id}): if it gets mail again,"
             f" DELETE /suppressions/{held.id}, then send the message again.",
+        )
+
+
+async def _refuse_cancelled(call: Call, broadcast_id: str) -> None:
+    """It would be suppressed, and what is known of it, such as that it may have arrived, lost."""
+    state = await broadcasts.state_of(
+        call.db, workspace_id=call.member.workspace_id, id=broadcast_id
+    )
+    if state == "CANCELLED":
+        raise Problem(
+            "conflict", f"Its broadcast ({broadcast_id}) is CANCELLED: nothing of it is sent again."
         )
 
 

@@ -131,6 +131,25 @@ async def test_a_cancelled_broadcast_ends_what_has_not_left(
         assert (await cast.adam.post(f"{path}/{act}")).status_code == 409
 
 
+async def test_what_is_unknown_stays_so_in_a_cancelled_broadcast(
+    cast: Cast, process: Process
+) -> None:
+    await people(cast, 1)
+    path = await begun(cast, process)
+    await worked(process)
+    [sent] = (await cast.ed.read("/messages"))["data"]
+    async with process.database.write() as db:
+        await db.execute("UPDATE messages SET status = 'UNKNOWN' WHERE id = :id", id=sent["id"])
+        await db.execute("UPDATE broadcasts SET state = 'SENDING'")
+    await cast.adam.made(f"{path}/cancel", None)
+    again = await cast.ed.post(f"/messages/{sent['id']}/resend")
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    assert "CANCELLED" in again.json()["detail"]
+    await worked(process)
+    shown = await cast.ed.read(f"/messages/{sent['id']}")
+    assert (shown["status"], len(shown["attempts"])) == ("UNKNOWN", 1)
+
+
 async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process) -> None:
     await people(cast, 2)
     made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
