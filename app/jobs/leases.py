@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from app.database.db import Database
 from app.errors import CommitUnknown, Unavailable
 from app.runtime import tasks
+from app.runtime.backoff import jittered
 from app.store import jobs
 from app.store.jobs import Job
 
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 ASK_AGAIN_SECONDS = 0.3
-OUTCOME_TRIES = 200  # a minute at the least
+LONGEST_PAUSE_SECONDS = 2.0  # whoever comes late finds its lease taken by another worker
 
 
 @asynccontextmanager
@@ -98,12 +99,14 @@ class Lease:
 
 
 async def until_recorded(record: Callable[[], Awaitable[None]], row_id: str) -> None:
-    """Try long to write an outcome down: what is known now nobody can find out later."""
-    for _ in range(OUTCOME_TRIES):
+    """Try to write an outcome down until the process ends: what is known now nobody can find out
+    later."""
+    pause = ASK_AGAIN_SECONDS
+    while True:
         try:
             await record()
             return
         except Unavailable:
             log.warning("outcome not recorded yet", extra={"row_id": row_id})
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
-    await record()
+            await asyncio.sleep(jittered(pause))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

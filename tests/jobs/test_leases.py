@@ -9,6 +9,7 @@ from datetime import datetime
 import pytest
 
 from app.errors import CommitUnknown, Unavailable
+from app.jobs import leases
 from app.jobs.leases import Lease
 from app.process import Process
 from app.runs import runner
@@ -114,3 +115,33 @@ async def test_it_is_asked_no_longer_than_the_lease_is_held(
     with pytest.raises(Unavailable) as refusal:
         await Lease(process.database, claimed, lease_seconds).until_known(ask)
     assert refusal.value is raised
+
+
+async def test_an_outcome_is_kept_until_the_database_is_back_however_long_it_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    def at_once(seconds: float) -> float:
+        pauses.append(seconds)
+        return 0
+
+    monkeypatch.setattr(leases, "jittered", at_once)
+    tries = iter([AWAY, LOST] * 300)
+
+    async def record() -> None:
+        for error in tries:
+            raise error
+
+    await leases.until_recorded(record, "msg_1")
+    assert len(pauses) == 600
+    assert pauses[0] < pauses[1] < max(pauses) == pauses[-1] == leases.LONGEST_PAUSE_SECONDS
+
+
+async def test_the_end_of_the_process_ends_the_tries_of_an_outcome() -> None:
+    async def record() -> None:
+        raise AWAY
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await leases.until_recorded(record, "msg_1")
