@@ -96,8 +96,11 @@ async def receive(
         if accepted is not None:
             return accepted
     is_known = event is None  # else that was tried
+    # Under the same number: a run that it made after all, and whose COMMIT was not answered, is
+    # found by that, and is not made twice.
+    id = new_id("req") if event is None else event.request.id
     return await settled(
-        lambda: _received(process, token, body, signatures, head, is_known=is_known)
+        lambda: _received(process, token, body, signatures, head, id=id, is_known=is_known)
     )
 
 
@@ -135,13 +138,14 @@ async def _received(
     signatures: Sequence[str],
     head: Head,
     *,
+    id: str,
     is_known: bool,
 ) -> Accepted:
     target = await process.batches.run(load_targets, process, token)
     _remember(token, target)
     if target is None:
         raise unknown_token()
-    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+    request = WebhookRequest(id, target.workspace.id, target.definition_id, head, body)
     try:
         if target.closed_reason is not None:
             raise unknown_token()

@@ -15,11 +15,12 @@ import pytest
 from app.audience import audience, erasing
 from app.audience.reactions import WorkspaceContext
 from app.database.db import Row, new_id
-from app.errors import Problem
-from app.intake import webhooks
+from app.errors import CommitUnknown, Problem
+from app.intake import acceptance, webhooks
 from app.intake.acceptance import Accepted
 from app.intake.webhook_requests import Head, WebhookRequest
 from app.process import Process
+from app.store import acceptance as known_events
 from app.store import expiry
 from lab.chaos.intake import Where, Which, cut_commits, cut_off
 from tests.cast import WEBHOOK, hook, workspace
@@ -389,6 +390,41 @@ async def test_every_answer_matches_the_database_when_a_commit_is_cut(
     assert became["cuts"] >= 3
     assert became["accepted"] == 3 * 12
     assert became["repeated"] == 3 * 8
+
+
+async def test_a_run_whose_commit_was_not_answered_is_found_when_a_neighbour_breaks_the_second_look(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if process.database.engine != "postgresql" or process.database.is_sharded:
+        pytest.skip("the statement for known contacts is PostgreSQL's alone")
+    token = await hook(process, acme)
+    names = ("ada", "bob")
+    for name in names:  # they are known from now on, and the webhook is remembered
+        await receive(process, token, email(name))
+    before = {row["id"] for row in await rows(process, "runs")}
+    really = known_events.accept
+    lost: list[dict[str, str]] = []
+
+    async def accept_unanswered(*given: Any, **more: Any) -> dict[str, str]:
+        started = await really(*given, **more)
+        if not lost:
+            lost.append(started)
+            raise CommitUnknown("The answer was lost.")
+        return started
+
+    async def break_(*_given: Any) -> None:
+        raise ValueError("a neighbour that no statement takes")
+
+    monkeypatch.setattr(known_events, "accept", accept_unanswered)
+    monkeypatch.setattr(acceptance, "_settled", break_)
+    answers = await asyncio.gather(*(receive(process, token, email(name)) for name in names))
+    assert [len(started) for started in lost] == [2]
+    assert (
+        {one.run_id for one in answers}
+        == {row["id"] for row in await rows(process, "runs")} - before
+        == set(lost[0])
+    )
+    assert len(await rows(process, "webhook_requests")) == 4
 
 
 async def timed(asked: Awaitable[Accepted]) -> tuple[Accepted | str, float]:
