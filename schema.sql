@@ -31,7 +31,8 @@ CREATE TABLE user_identities (
     subject     TEXT NOT NULL,
     user_id     TEXT NOT NULL REFERENCES users (id),
     created_at  TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (issuer, subject)
+    PRIMARY KEY (issuer, subject),
+    UNIQUE (issuer, user_id)
 );
 CREATE INDEX user_identities_by_user ON user_identities (user_id);
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from app.accounts import registration as accounts
 from app.accounts import sign_in_domains as domains
+from app.audience import addresses
 from app.audience.addresses import BadAddress
 from app.audit import chain, trail
 from app.billing import quotas
@@ -37,7 +38,7 @@ from app.main import FOR_EVER, NotReady, database_of, open_process, web
 from app.process import SCHEMA
 from app.runtime import descriptors, logs, processes, tasks
 from app.simulation import cases
-from app.store import keys, retention, workspaces
+from app.store import keys, retention, user_identities, workspaces
 from app.store.sign_in_domains import SignInDomain
 from app.vault.vault import VaultError
 from app.web import server
@@ -268,6 +269,26 @@ def release_domain(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def release_sign_in(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Forget whom single sign-on means by an account: its address's next sign-in takes it over."""
+
+    async def main() -> int:
+        key = addresses.email(arguments.email).key
+        async with open_process(settings) as process, process.database.write() as db:
+            return await user_identities.release(db, email_key=key)
+
+    try:
+        released = asyncio.run(main())
+    except BadAddress as error:
+        raise NotReady(f"{arguments.email}: {error}") from None
+    if not released:
+        raise NotReady(
+            f"Nobody has signed in to an account of {arguments.email} by single sign-on."
+        )
+    print(f"The account of {arguments.email} belongs to nobody at the provider any more.")
+    return 0
+
+
 def _limit(text: str) -> int | None:
     if text == "none":
         return None
@@ -472,6 +493,11 @@ COMMANDS: Mapping[str, Command] = {
         release_domain,
         {"domain": {"help": "the domain, such as acme.com"}},
         "python -m app release-domain acme.com",
+    ),
+    "release-sign-in": Command(
+        release_sign_in,
+        {"email": {"help": "the account's email address"}},
+        "python -m app release-sign-in ada@acme.com",
     ),
     "mcp": Command(
         serve_assistants,

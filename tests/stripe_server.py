@@ -92,6 +92,9 @@ class StripeServer:
     def pay(self, session_id: str, *, status: str = "active") -> bytes:
         """On the page of the session; the event that tells of it."""
         session = self.sessions[session_id]
+        if session["status"] != "open":
+            raise LookupError(f"the page of this session is {session['status']}")
+        session["status"] = "complete"
         now = int(time.time())
         subscription = {
             "id": f"sub_{secrets.token_hex(8)}",
@@ -118,8 +121,8 @@ class StripeServer:
             },
         }
         self.subscriptions[subscription["id"]] = subscription
-        shown = {key: value for key, value in session.items() if key != "form"}
-        return event("checkout.session.completed", {**shown, "subscription": subscription["id"]})
+        about = {**_shown(session), "subscription": subscription["id"]}
+        return event("checkout.session.completed", about)
 
     def newest(self, table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         return list(table.values())[-1]
@@ -144,7 +147,8 @@ class StripeServer:
                 Route("/v1/prices", self._answer),
                 Route("/v1/prices/{id}", self._answer),
                 Route("/v1/customers", self._answer, methods=["POST"]),
-                Route("/v1/checkout/sessions", self._answer, methods=["POST"]),
+                Route("/v1/checkout/sessions", self._answer, methods=["GET", "POST"]),
+                Route("/v1/checkout/sessions/{id}/expire", self._answer, methods=["POST"]),
                 Route("/v1/subscriptions", self._answer),
                 Route("/v1/subscriptions/{id}", self._answer, methods=["GET", "POST", "DELETE"]),
             ]
@@ -160,8 +164,8 @@ class StripeServer:
         self.forms.append((f"{request.method} {request.url.path}", form))
         if request.method != "POST":
             return await self._done(request, form)
-        media_type = request.headers["content-type"]
-        assert media_type == "application/x-www-form-urlencoded", media_type
+        media_type = request.headers.get("content-type", "")
+        assert media_type == "application/x-www-form-urlencoded" or not form, media_type
         return await self._once(request, form)
 
     async def _once(self, request: Request, form: dict[str, str]) -> Response:
@@ -199,6 +203,10 @@ class StripeServer:
                 return JSONResponse(self._customer(form))
             case "POST", ["checkout", "sessions"]:
                 return self._session(form)
+            case "GET", ["checkout", "sessions"]:
+                return self._open_sessions(form)
+            case "POST", ["checkout", "sessions", id, "expire"]:
+                return self._expire(id)
             case "GET", ["subscriptions"]:
                 return await self._list(form)
             case method, ["subscriptions", id]:
@@ -223,12 +231,28 @@ class StripeServer:
             "id": id,
             "object": "checkout.session",
             "customer": form["customer"],
+            "status": "open",
             "url": f"{self.url}/pay/{id}",
             "expires_at": int(time.time()) + 86_400,
             "form": form,
         }
-        shown = {name: value for name, value in self.sessions[id].items() if name != "form"}
-        return JSONResponse(shown)
+        return JSONResponse(_shown(self.sessions[id]))
+
+    def _open_sessions(self, form: dict[str, str]) -> Response:
+        found = [
+            _shown(one)
+            for one in self.sessions.values()
+            if (one["customer"], one["status"]) == (form["customer"], form["status"])
+        ]
+        limit = int(form["limit"])
+        more = len(found) > limit
+        return JSONResponse({"object": "list", "has_more": more, "data": found[:limit]})
+
+    def _expire(self, id: str) -> Response:
+        if self.sessions[id]["status"] != "open":
+            return _refused(400, "Only Checkout Sessions with a status of open can be expired.")
+        self.sessions[id]["status"] = "expired"
+        return JSONResponse(_shown(self.sessions[id]))
 
     async def _list(self, form: dict[str, str]) -> Response:
         assert form["status"] == "all"
@@ -269,6 +293,10 @@ class StripeServer:
                     ("items[0][id]", item["id"]),
                     ("proration_behavior", "none"),
                 )
+
+
+def _shown(session: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in session.items() if name != "form"}
 
 
 IN_USE = "idempotency_key_in_use"  # docs.stripe.com/error-codes

@@ -10,6 +10,7 @@ import pytest
 
 from app.outbound import chains
 from app.process import Process
+from app.store import new_runs
 from tests.cast import WEBHOOK, Cast, settle
 from tests.listener import Asked, Listener, says
 
@@ -107,6 +108,31 @@ async def test_so_does_one_that_goes_round_through_the_api(
         by_hand = {"contactId": contact, "data": {}}
         run = await cast.ed.post(f"/workflows/{made['id']}/runs", by_hand, headers=headers)
         assert run.status_code == (202 if started else 422), run.text
+
+
+async def test_a_start_and_a_replay_through_the_api_count_for_their_root(
+    cast: Cast, open_process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chains, "MOST_OF_ROOT", 2)
+    made = await workflow(cast, source="event", name="ping")
+    contact = (await cast.ed.made("/contacts", ADA))["id"]
+    start, by_hand = f"/workflows/{made['id']}/runs", {"contactId": contact, "data": {}}
+    first = (await cast.ed.made(start, by_hand))["runId"]
+    headers = {chains.CHAIN: chains.chain_token(open_process.vault, cast.ed.workspace_id, first)}
+    again = f"/runs/{first}/replay"
+    for path, body, status in ((start, by_hand, 202), (again, {}, 202), (start, by_hand, 422)):
+        answer = await cast.ed.post(path, body, headers=headers)
+        assert answer.status_code == status, answer.text
+    refused = await cast.ed.post(again, {}, headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (422, "chain_too_long")
+    deep = {chains.DEPTH: str(chains.LONGEST_CHAIN + 1)}
+    assert (await cast.ed.post(again, {}, headers=deep)).status_code == 422
+    assert (await cast.ed.post(again, {})).status_code == 202
+    async with open_process.database.read() as db:
+        counted = await new_runs.started_by_root(
+            db, workspace_id=cast.ed.workspace_id, root=first, most=10
+        )
+    assert counted == 2
 
 
 @pytest.mark.parametrize("expected", [(), ("x",), ("-1",), ("1", "2"), ("99999",), ("１",)])

@@ -25,7 +25,7 @@ from app.database.migrations import sections
 from app.main import open_process
 from app.process import SCHEMA
 from app.runtime.sharing import KEPT_SECONDS
-from app.store import sign_in_domains, users, workspaces
+from app.store import sign_in_domains, user_identities, users, workspaces
 from tests import cast, servers
 from tests.deployment import PATIENCE_SECONDS, Command, Deployment, Part, answers, until
 from tests.present import present
@@ -233,6 +233,30 @@ def test_a_domain_is_released_from_the_command_line(environ: dict[str, str]) -> 
     for domain, sentence in (("acme.test", "No workspace"), ("x y", "Must be a domain")):
         code, _, errors = Command("release-domain", domain, environ=environ).ended()
         assert (code, sentence in errors, "Traceback" in errors) == (1, True, False)
+
+
+def test_an_account_is_released_from_the_command_line(environ: dict[str, str]) -> None:
+    settings = Settings.from_environ(environ)
+    asyncio.run(linked(settings))
+    wanted = [("Ada@acme.test", 0, "belongs to nobody"), ("ada@acme.test", 1, "Nobody has signed")]
+    for address, code, sentence in [*wanted, ("x y", 1, "x y: ")]:
+        ended, output, errors = Command("release-sign-in", address, environ=environ).ended()
+        assert (ended, "Traceback" in errors) == (code, False)
+        assert sentence in output + errors
+
+
+async def linked(settings: Settings) -> None:
+    await founded(settings)
+    async with open_process(settings) as process, process.database.write() as db:
+        user = await users.insert(
+            db,
+            id="usr_1",
+            email="ada@acme.test",
+            email_key="ada@acme.test",
+            name="Ada",
+            password_hash="x",
+        )
+        await user_identities.insert(db, issuer="https://idp.test", subject="1", user_id=user.id)
 
 
 async def claim(settings: Settings, workspace_id: str) -> None:

@@ -192,7 +192,7 @@ async def _enter(
         if newcomer is None:
             user = await users.locked(db, id=str(user_id))
         else:
-            user = await _found(db, newcomer.email)
+            user = await _found(db, newcomer.email, issuer)
             is_new = user is None
             user = user or await _made(process, db, claims, newcomer)
             await user_identities.insert(db, issuer=issuer, subject=claims.sub, user_id=user.id)
@@ -230,13 +230,21 @@ def _verified(claims: oidc.Claims) -> Email:
         raise Problem("forbidden", f"Your address at the provider is not valid: {error}") from None
 
 
-async def _found(db: Handle, email: Email) -> users.User | None:
+async def _found(db: Handle, email: Email, issuer: str) -> users.User | None:
+    """The account of a verified address, unless somebody else of this provider has it: an address
+    may be given to a successor, who is not to have the workspaces of whom they follow."""
     user = await users.by_email(db, email_key=email.key)
     if user is not None and user.email_verified_at is None:
         raise Problem(
             "conflict",
             "An account has your address but never verified it: verify the address with the mail"
             " that you were sent, or reset the password, and sign in here again.",
+        )
+    if user is not None and await user_identities.is_linked(db, issuer=issuer, user_id=user.id):
+        raise Problem(
+            "conflict",
+            "The account with your address belongs to another person, or another account of yours,"
+            " at the provider: ask whoever operates this service to release it.",
         )
     return user
 

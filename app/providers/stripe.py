@@ -36,6 +36,7 @@ CONNECTIONS = 20
 TRIES = 2  # under one Idempotency-Key, of what got no answer
 IN_USE_SECONDS = 1.0  # before the next, while Stripe answers another request with the key
 LIVE = ("active", "trialing", "past_due")  # of the statuses, those that are worth a plan
+OVER = ("canceled", "incomplete_expired")  # those that nothing can be paid for any more
 TELLING = ("checkout.session.", "customer.subscription.", "invoice.")
 
 # On a subscription, of a plan that is paid for until the period's end although the price is that of
@@ -154,13 +155,32 @@ class Stripe:
         return await self.subscription(customer_id, known, now)
 
     async def end(self, customer_id: str | None) -> None:
-        for one in await self._live(customer_id) if customer_id else ():
-            await self._cancel(one["id"], prorate=False)
+        """Pages to pay on come first: of a payment that is faster the subscription is found then.
+        One that waits for its first payment, or is paused, may be charged later."""
+        if customer_id is None:
+            return
+        await self._close_pages(customer_id)
+        for one in await self._subscriptions(customer_id):
+            if one["status"] not in OVER:
+                await self._cancel(one["id"], prorate=False)
+
+    async def _close_pages(self, customer_id: str) -> None:
+        path, more = "/v1/checkout/sessions", True
+        asked = {"customer": customer_id, "status": "open", "limit": "100"}
+        while more:
+            page = await self._call("GET", path, asked)
+            for session in page["data"]:
+                await self._call("POST", f"{path}/{session['id']}/expire")
+            more = page["has_more"]
 
     async def _live(self, customer_id: str | None) -> list[dict[str, Any]]:
-        asked = {"customer": str(customer_id), "status": "all", "limit": "100"}
-        found = (await self._call("GET", "/v1/subscriptions", asked))["data"]
+        found = await self._subscriptions(str(customer_id))
         return [one for one in found if one["status"] in LIVE]
+
+    async def _subscriptions(self, customer_id: str) -> list[dict[str, Any]]:
+        asked = {"customer": customer_id, "status": "all", "limit": "100"}
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/subscriptions", asked))["data"]
+        return found
 
     async def _cancel(self, id: str, *, prorate: bool) -> None:
         prorated = "true" if prorate else "false"

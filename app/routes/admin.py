@@ -25,6 +25,7 @@ from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import RunSummary, summary
 from app.routes.runs import Status as RunStatus
 from app.store import admin, health, job_sweep, jobs
+from app.store import workspaces as stored
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
 from app.web import paging, reply
@@ -287,6 +288,7 @@ async def _all(count: CountPage) -> tuple[int, bool]:
 
 async def update_workspace(call: Call) -> Response:
     """Counts from the next message on."""
+    await stored.locked(call.db, id=call.path("id"))
     row = await _found(call)
     call.match_shown(workspace(row))
     new = call.patch(WritableLimits, {"dailyLimit": row.daily_limit})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from pydantic import Field
 from starlette.responses import Response
@@ -162,7 +162,9 @@ async def replay(call: Call) -> Response:
     """A new run of the current definition from its beginning, with the same body and contact; what
     the first run sent is sent again."""
     row = await _found(call)
-    run_id = await run_control.replay(call.process, call.db, call.member.workspace_id, row)
+    run_id = await run_control.replay(
+        call.process, call.db, call.member.workspace_id, row, **_chain(call)
+    )
     await call.note("run.replayed", run_id, after={"replayOf": row.id})
     return _receipt(run_id, row.contact_id)
 
@@ -183,12 +185,28 @@ def start_of(kind: DefinitionKind) -> Handler:
             definition_id=row.id,
             contact_id=new.contact_id,
             data=new.data,
-            depth=chains.depth_of(call.request.headers.getlist(chains.DEPTH)),
+            **_chain(call),
         )
         await call.note("run.started", run_id, after={"contactId": new.contact_id})
         return _receipt(run_id, new.contact_id)
 
     return start
+
+
+class Chain(TypedDict):
+    """The chain of runs that a request comes from."""
+
+    depth: int
+    root: str | None
+
+
+def _chain(call: Call) -> Chain:
+    headers, vault = call.request.headers, call.process.vault
+    values = headers.getlist(chains.CHAIN)
+    return {
+        "depth": chains.depth_of(headers.getlist(chains.DEPTH)),
+        "root": chains.root_of(vault, call.member.workspace_id, values),
+    }
 
 
 async def _found(call: Call) -> runs.WholeRun:
@@ -267,7 +285,13 @@ routes = [
     get("/runs/{id}", show, can="runs:read", gives={200: Run}),
     post("/runs/{id}/cancel", cancel, can="runs:write", gives={200: Run}, raises=["conflict"]),
     post("/runs/{id}/retry", retry, can="runs:write", gives={202: Receipt}, raises=["conflict"]),
-    post("/runs/{id}/replay", replay, can="runs:write", gives={202: Receipt}, raises=["conflict"]),
+    post(
+        "/runs/{id}/replay",
+        replay,
+        can="runs:write",
+        gives={202: Receipt},
+        raises=("conflict", "chain_too_long"),
+    ),
     _start_route(automations.kind),
     _start_route(workflows.kind),
 ]

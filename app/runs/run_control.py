@@ -27,9 +27,9 @@ async def start(
     contact_id: str,
     data: Json,
     depth: int = 0,
+    root: str | None = None,
 ) -> str:
     """A run of what the definition is now, with `data` as its trigger; its id. Raises Problem."""
-    chains.refuse_too_deep(depth)
     if await contacts.by_id(db, workspace_id=workspace_id, id=contact_id) is None:
         raise Problem(
             "invalid",
@@ -37,10 +37,18 @@ async def start(
             errors=[FieldError("/contactId", "There is no such contact.")],
         )
     new = {"definition_id": definition_id, "contact_id": contact_id, "body": document.dumps(data)}
-    return await _begin(process, db, workspace_id, {**new, "depth": depth})
+    return await _begin(process, db, workspace_id, new, depth=depth, root=root)
 
 
-async def replay(process: Process, db: Handle, workspace_id: str, row: runs.WholeRun) -> str:
+async def replay(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    row: runs.WholeRun,
+    *,
+    depth: int = 0,
+    root: str | None = None,
+) -> str:
     """A new run of what the definition is now, with this one's body; its id. Raises Problem."""
     await _refuse_erased(db, workspace_id, row)
     again = {
@@ -48,13 +56,30 @@ async def replay(process: Process, db: Handle, workspace_id: str, row: runs.Whol
         "contact_id": row.contact_id,
         "body": row.body,
     }
-    id = await _begin(process, db, workspace_id, again)
+    id = await _begin(process, db, workspace_id, again, depth=depth, root=root)
     await definition_entries.insert_if_limited(db, workspace_id=workspace_id, run_id=id)
     return id
 
 
-async def _begin(process: Process, db: Handle, workspace_id: str, new: Mapping[str, Any]) -> str:
-    id = new_id("run")
+async def _begin(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    new: Mapping[str, Any],
+    *,
+    depth: int,
+    root: str | None,
+) -> str:
+    """An HTTP step may have asked for it: then it is one more of a chain, within its limits."""
+    chains.refuse_too_deep(depth)
+    if root is not None:
+        most = chains.MOST_OF_ROOT
+        started = await new_runs.started_by_root(
+            db, workspace_id=workspace_id, root=root, most=most
+        )
+        if started >= most:
+            raise chains.too_wide()
+    id, new = new_id("run"), {**new, "depth": depth, "root": root}
     if not await new_runs.insert(db, workspace_id=workspace_id, id=id, **new):
         raise Problem("conflict", "Only an ACTIVE definition accepts new runs; activate it first.")
     process.queue.due(db, "run", workspace_id, id)

@@ -48,8 +48,9 @@ class Earned:
     founded_at: datetime
     daily_limit: int | None  # the operator's
     owner_verified: bool  # whether one of its owners has proved an address
-    # The oldest workspace that shares an owner with it, this one included, among those that are new
-    # and pay nothing: all of them draw on the allowance of that one.
+    # The oldest workspace that shares an owner with it, this one included, of those without a limit
+    # of their own: the new ones draw on one allowance, counted there. However old and whatever it
+    # pays: were it another one once that is no longer new, the day's count would begin again.
     allowance_of: str
 
 
@@ -172,14 +173,12 @@ async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
                          JOIN memberships p ON p.user_id = o.user_id AND p.role = 'owner'
                          JOIN workspaces s ON s.id = p.workspace_id
                          WHERE o.workspace_id = w.id AND o.role = 'owner'
-                           AND s.plan = 'starter' AND s.daily_limit IS NULL
-                           AND s.deleted_at IS NULL AND s.created_at > :new_since),
+                           AND s.daily_limit IS NULL AND s.deleted_at IS NULL),
                         w.id) AS allowance_of
         FROM workspaces w
         WHERE w.id = :id
         """,
         id=id,
-        new_since=new_since,
     )
 
 
@@ -204,11 +203,10 @@ async def _earned_of_shard(db: Handle, *, id: str, new_since: datetime) -> Earne
             """
             SELECT min(s.id) FROM memberships p
             JOIN workspaces s ON s.id = p.workspace_id
-            WHERE p.user_id = ANY(:owners) AND p.role = 'owner' AND s.plan = 'starter'
-              AND s.daily_limit IS NULL AND s.deleted_at IS NULL AND s.created_at > :new_since
+            WHERE p.user_id = ANY(:owners) AND p.role = 'owner'
+              AND s.daily_limit IS NULL AND s.deleted_at IS NULL
             """,
             owners=owners,
-            new_since=new_since,
         )
     return Earned(plan, founded_at, daily_limit, verified is not None, allowance_of or id)
 

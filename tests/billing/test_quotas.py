@@ -523,6 +523,33 @@ async def test_all_new_workspaces_of_one_person_share_one_allowance(newcomers: N
 
 
 @pytest.mark.parametrize(
+    ("column", "value"), [("plan", "growth"), ("created_at", datetime(2020, 1, 1, tzinfo=UTC))]
+)
+async def test_the_day_s_count_goes_on_when_the_oldest_workspace_is_no_longer_new(
+    newcomers: Newcomers, column: str, value: object
+) -> None:
+    person, process = newcomers.person, newcomers.process
+    second = new_id("ws")
+    async with process.database.write() as db:
+        owner = await db.fetch_value("SELECT user_id FROM memberships WHERE role = 'owner'")
+        await workspaces.insert(db, id=second, name="Second", timezone="UTC")
+        await memberships.insert(
+            db, workspace_id=second, id=new_id("mem"), user_id=owner, role="owner"
+        )
+        today = quotas.day(await db.now())
+        await usage.add(db, workspace_id=person.workspace_id, meter=DAILY, amount=200, period=today)
+        await db.execute(
+            f"UPDATE workspaces SET {column} = :value WHERE id = :id",
+            value=value,
+            id=person.workspace_id,
+        )
+        taken = await quotas.take_message(
+            process, db, held_message(second), to="a@example.com", is_operators=True
+        )
+    assert taken == "suppressed_daily_limit"
+
+
+@pytest.mark.parametrize(
     ("column", "value"),
     [
         ("plan", "growth"),

@@ -261,6 +261,54 @@ async def test_what_is_not_paid_is_worth_nothing(
     )
 
 
+@pytest.mark.parametrize("status", ["incomplete", "unpaid", "paused", "past_due"])
+async def test_an_end_leaves_nothing_that_may_be_charged(
+    server: StripeServer, stripe: Stripe, status: str
+) -> None:
+    customer_id = await bought(server, stripe)
+    server.newest(server.subscriptions)["status"] = status
+    for number in range(120):  # more than one page of a list
+        await stripe.checkout(order(customer_id, "growth", f"chk_{number}"), datetime.now(UTC))
+    await stripe.end(customer_id)
+    assert server.newest(server.subscriptions)["status"] == "canceled"
+    assert {one["status"] for one in server.sessions.values()} == {"complete", "expired"}
+
+
+async def test_an_end_speaks_in_the_words_of_stripes_own_library(
+    server: StripeServer, stripe: Stripe
+) -> None:
+    customer_id = str(await stripe.customer("ws_1"))
+    client = official.StripeClient(SECRET_KEY, base_addresses={"api": server.url})
+
+    def theirs() -> list[tuple[str, dict[str, str]]]:
+        server.forms.clear()
+        found = client.v1.checkout.sessions.list(
+            params={"customer": customer_id, "status": "open", "limit": 100}
+        )
+        for session in found.data:
+            client.v1.checkout.sessions.expire(session.id)
+        client.v1.subscriptions.list(
+            params={"customer": customer_id, "status": "all", "limit": 100}
+        )
+        return [
+            (call.replace(server.newest(server.sessions)["id"], "…"), form)
+            for call, form in server.forms
+        ]
+
+    async def opened() -> None:
+        one = order(customer_id, "growth", f"chk_{len(server.sessions)}")
+        await stripe.checkout(one, datetime.now(UTC))
+
+    await opened()
+    expected = await asyncio.to_thread(theirs)
+    await opened()
+    server.forms.clear()
+    await stripe.end(customer_id)
+    id = server.newest(server.sessions)["id"]
+    assert [(call.replace(id, "…"), form) for call, form in server.forms] == expected
+    assert len(expected) == 3
+
+
 async def test_a_price_of_former_times_is_worth_the_plan_it_was_sold_as(
     server: StripeServer, stripe: Stripe
 ) -> None:

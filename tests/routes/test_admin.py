@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import get_args
@@ -313,6 +314,20 @@ async def test_an_operator_limits_what_a_workspace_sends_in_a_day(cast: Cast, ro
     assert first["changes"] == {"dailyLimit": [5_000, None]}
     assert second["changes"] == {"dailyLimit": [None, 5_000]}
     assert second["actor"]["id"] == root.user_id
+
+
+async def test_of_two_operators_who_saw_the_same_limit_one_sets_it(
+    cast: Cast, root: Person
+) -> None:
+    url = f"/admin/workspaces/{cast.olivia.workspace_id}"
+    seen = {"If-Match": (await root.get(url)).headers["etag"]}
+    answers = await asyncio.gather(
+        *(
+            root.call("PATCH", url, json={"dailyLimit": limit}, headers=seen)
+            for limit in range(1, 6)
+        )
+    )
+    assert sorted(one.status_code for one in answers) == [200] + [412] * 4
 
 
 @pytest.mark.parametrize("limit", [-1, 1_000_000_000, 1.5, "many", True])

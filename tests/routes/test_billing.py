@@ -512,6 +512,20 @@ async def test_nobody_pays_for_a_workspace_that_is_gone(
     assert row.plan == "growth"  # nobody has heard it any more
 
 
+async def test_what_may_still_be_paid_for_ends_with_the_workspace(
+    buyer: Person, server: StripeServer
+) -> None:
+    """A page that is open, and a subscription whose bank has not confirmed the first payment."""
+    await buyer.made("/billing/checkout", WANTED)
+    server.pay(server.newest(server.sessions)["id"], status="incomplete")
+    await buyer.made("/billing/checkout", {**WANTED, "plan": "scale"})
+    page = server.newest(server.sessions)
+    assert (await buyer.delete("/settings/workspace", json={"name": "Acme"})).status_code == 204
+    assert [one["status"] for one in server.subscriptions.values()] == ["canceled"]
+    with pytest.raises(LookupError, match="expired"):
+        server.pay(page["id"])
+
+
 async def test_a_workspace_whose_plan_was_ended_goes_whatever_changed_meanwhile(
     buyer: Person, server: StripeServer
 ) -> None:

@@ -22,7 +22,7 @@ from app.main import open_process
 from app.net.tls import system_trust
 from app.process import Process
 from app.providers.oidc import Provider
-from app.store import users
+from app.store import user_identities, users
 from tests import provider as providers
 from tests.cast import PASSWORD, Cast, Person, settle, started
 from tests.provider import ADA, CLIENT_ID, CLIENT_SECRET, OpenIdProvider, unsigned
@@ -117,6 +117,21 @@ async def test_an_address_that_proved_itself_here_is_linked_and_keeps_its_passwo
     assert signed_in["workspace"]["id"] == cast.ed.workspace_id
     by_password = {"email": cast.ed.email, "password": PASSWORD}
     assert (await browser.post("/auth/token", json=by_password)).status_code == 200
+
+
+async def test_an_address_that_was_given_to_somebody_else_does_not_give_the_account(
+    browser: httpx2.AsyncClient, door: Process, idp: OpenIdProvider
+) -> None:
+    first = (await sign_in(browser)).json()
+    idp.person = {**ADA, "sub": "of-her-successor"}
+    response = await sign_in(browser)
+    assert refused(response) == (409, "conflict")
+    assert "ask whoever operates this service" in response.json()["detail"]
+    async with door.database.write() as db:
+        assert await user_identities.release(db, email_key="ada@corp.example") == 1
+    assert (await sign_in(browser)).json()["user"]["id"] == first["user"]["id"]
+    idp.person = ADA
+    assert refused(await sign_in(browser)) == (409, "conflict")
 
 
 async def test_whoever_registered_somebody_else_s_address_does_not_share_their_account(
