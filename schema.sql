@@ -358,6 +358,7 @@ CREATE TABLE segments (
     filled_up_to  TEXT NOT NULL,
     filled_at     TIMESTAMPTZ,
     rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved
+    reason_code   TEXT,                           -- poisoned: its job is set aside until it is saved again
     -- A watch, which nobody sees: for the dates and times after saved_at of a definition, whose
     -- trigger is its filter. A schedule is due then, and has started runs for members up to
     -- filled_up_to. One that has ended starts none: what it has not started up to then is recorded as

@@ -7,6 +7,7 @@ claim is looked at last, in the same transaction: whoever lost it changes nothin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from app.database.db import Handle
 from app.database.engine import Engine
 from app.database.ids import first_id, new_id
 from app.machine import document, occasions, segment_changes
+from app.machine.reasons import Reason
 from app.process import Process
 from app.store import (
     contacts,
@@ -34,6 +36,8 @@ from app.store import segments as store
 from app.store.jobs import Job
 from app.store.missed_occasions import MissedOccasion
 from app.store.segments import Fitting, Segment
+
+log = logging.getLogger(__name__)
 
 CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
 FEW = 250  # and that the machine does
@@ -65,6 +69,8 @@ async def _chunk(process: Process, job: Job) -> bool:
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
         if segment is not None and segment.definition_id is not None:
             segment = await store.lock_watch(db, workspace_id=job.workspace_id, id=job.id)
+        if segment is not None and (segment.reason_code or job.claims > jobs.MAX_CLAIMS):
+            return await _set_aside(db, segment, job)
         if segment is None or segment.state == "removing":
             return await _removed(process, db, job)
         is_more = await _judged(process, db, segment, existing, job)
@@ -79,6 +85,18 @@ async def _chunk(process: Process, job: Job) -> bool:
         at = await _next(db, job, segment)
         await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
         return False
+
+
+async def _set_aside(db: Handle, segment: Segment, job: Job) -> bool:
+    """Do no more for a segment that has ended its worker several times, until it is saved again:
+    whoever wakes it finds it so."""
+    await _hold(db, job)
+    if segment.reason_code is None:
+        whose = {"workspace_id": job.workspace_id, "id": job.id}
+        await store.set_aside(db, **whose, reason_code=Reason.POISONED)
+        log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
+    await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None)
+    return False
 
 
 async def _hold(db: Handle, job: Job) -> None:

@@ -16,13 +16,14 @@ from app.audience.segments import Readable
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
-from app.machine import document
+from app.machine import document, reasons
 from app.machine.condition_schema import OPERAND
 from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.schema import ref
 from app.routes.contacts import Contact
 from app.routes.ids import ContactId, SegmentId
+from app.routes.runs import Reason
 from app.runtime.compute import Job
 from app.store import contacts, definitions, jobs, segment_members, workspaces
 from app.store import segments as store
@@ -58,7 +59,9 @@ class WritableSegment(Writable):
 
 
 class SegmentShape(Revised):
-    """`prose` is the filter in words. `count` is null until the segment has been filled."""
+    """`prose` is the filter in words. `count` is null until the segment has been filled. With a
+    `reason`, the work on it was given up, and its members may be out of date until its filter is
+    saved again."""
 
     id: SegmentId
     name: str
@@ -67,6 +70,7 @@ class SegmentShape(Revised):
     prose: str
     count: int | None
     counted_at: datetime | None
+    reason: Reason | None
     created_at: datetime
     updated_at: datetime
 
@@ -162,10 +166,12 @@ async def update(call: Call) -> Response:
     if not kept:
         readable = await _read(call, call.db, new.filter, existing, segment.id)
         filter = document.dumps(readable.raw).decode()
-    if (new.name, new.kind, filter) == (segment.name, segment.kind, segment.filter):
+    is_filled_so = (new.kind, filter) == (segment.kind, segment.filter)
+    is_filled_so = is_filled_so and segment.reason_code is None
+    if is_filled_so and new.name == segment.name:
         raise Unchanged
     _refuse_named(new.kind, segment, existing)
-    if (new.kind, filter) == (segment.kind, segment.filter):
+    if is_filled_so:
         changed = await store.rename(
             call.db, workspace_id=workspace_id, id=segment.id, name=new.name
         )
@@ -392,9 +398,9 @@ async def _counts(call: Call) -> _Counts:
 
 
 async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> Response:
-    """The ETag covers the names in its prose, and the count."""
+    """The ETag covers the names in its prose, the count and the reason."""
     shown = resource(segment, existing, await _counts(call))
-    beside = [*(_names(segment, existing) or []), str(shown["count"])]
+    beside = [*(_names(segment, existing) or []), str(shown["count"]), str(segment.reason_code)]
     return reply.ok(shown, revision=segment.revision, beside=beside)
 
 
@@ -405,7 +411,15 @@ def resource(segment: Segment, existing: Mapping[str, Segment], counts: _Counts)
         **written(segment, existing),
         "count": counts.by_id.get(segment.id, 0) if is_filled else None,
         "countedAt": counted_at if is_filled else None,
+        "reason": None if segment.reason_code is None else GIVEN_UP,
     }
+
+
+GIVEN_UP = {
+    "code": reasons.Reason.POISONED,
+    "detail": "The work on the segment ended its worker several times and was given up; save its"
+    " filter again to have it done anew.",
+}
 
 
 def written(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]:

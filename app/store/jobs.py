@@ -63,7 +63,8 @@ KINDS: Mapping[Kind, KindOfWork] = {
         "segments",
         ("workspace_id", "id"),
         "TRUE",
-        """(t.state <> 'filled' OR NOT t.rechecked OR t.due_at IS NOT NULL OR EXISTS (
+        """t.reason_code IS NULL
+        AND (t.state <> 'filled' OR NOT t.rechecked OR t.due_at IS NOT NULL OR EXISTS (
             SELECT 1 FROM segment_members m
             WHERE m.workspace_id = t.workspace_id AND m.segment_id = t.id
               AND m.next_at IS NOT NULL))""",

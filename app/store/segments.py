@@ -33,6 +33,7 @@ class Segment:
     filled_up_to: str
     filled_at: datetime | None
     rechecked: bool
+    reason_code: str | None  # why its job is set aside
     definition_id: str | None  # that it watches for
     due_at: datetime | None  # of a schedule
     missed: MissReason | None  # an ended watch: what it has not started is recorded so,
@@ -116,7 +117,8 @@ async def refill(
         UPDATE segments
         SET name = :name, kind = :kind, filter = :filter, revision = revision + 1,
             updated_at = :now, state = 'filling', saved_at = :now, starts = :starts,
-            fill_to = :fill_to, filled_up_to = '', filled_at = NULL, rechecked = FALSE
+            fill_to = :fill_to, filled_up_to = '', filled_at = NULL, rechecked = FALSE,
+            reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
@@ -136,7 +138,7 @@ async def refill_again(db: Handle, *, workspace_id: str, ids: Sequence[str], fil
         """
         UPDATE segments
         SET state = 'filling', saved_at = :now, starts = FALSE, fill_to = :fill_to,
-            filled_up_to = '', filled_at = NULL, rechecked = FALSE
+            filled_up_to = '', filled_at = NULL, rechecked = FALSE, reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
@@ -165,6 +167,19 @@ async def filled(db: Handle, segment: Segment, *, workspace_id: str, up_to: str 
     return found is not None
 
 
+async def set_aside(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> None:
+    """Nothing is done for it until it is saved again."""
+    await db.execute(
+        """
+        UPDATE segments SET reason_code = :reason_code
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        reason_code=reason_code,
+    )
+
+
 async def rechecked(db: Handle, segment: Segment, *, workspace_id: str) -> None:
     await db.execute(
         """
@@ -181,7 +196,7 @@ async def remove(db: Handle, *, workspace_id: str, id: str) -> None:
     """It is gone for everybody; its job deletes what is left of it."""
     await db.execute(
         """
-        UPDATE segments SET state = 'removing'
+        UPDATE segments SET state = 'removing', reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
@@ -290,7 +305,7 @@ async def forget_watches(db: Handle, *, workspace_id: str, definition_id: str) -
     """The ids of the definition's watches, which are gone for everybody."""
     return await db.fetch_values(
         """
-        UPDATE segments SET state = 'removing'
+        UPDATE segments SET state = 'removing', reason_code = NULL
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id
         RETURNING id
         """,
@@ -362,7 +377,8 @@ async def look_again(db: Handle, watch: Segment, *, workspace_id: str, fill_to: 
     await db.execute(
         """
         UPDATE segments
-        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = ''
+        SET state = 'filling', saved_at = :saved_at, fill_to = :fill_to, filled_up_to = '',
+            reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,

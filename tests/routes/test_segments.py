@@ -9,8 +9,11 @@ import pytest
 
 from app.audience import segments
 from app.process import Process
+from app.store import jobs
 from app.store import segments as store
 from tests.cast import Cast, settle
+from tests.runs.test_runner import later
+from workers.maintenance import JobSweep
 
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
 PRO = {"path": "contact.metadata.plan", "op": "eq", "value": "pro"}
@@ -357,6 +360,44 @@ async def test_what_is_left_of_a_deleted_segment_goes(cast: Cast, process: Proce
         for table in ("segments", "segment_members", "segment_names", "segment_touches"):
             assert await db.fetch_all(f"SELECT workspace_id FROM {table}") == []
         assert await db.fetch_all("SELECT meter FROM usage_changes WHERE meter = 'segment'") == []
+
+
+async def given_up(cast: Cast, process: Process) -> str:
+    """A segment whose every worker was lost; its path."""
+    made = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    for _ in range(jobs.MAX_CLAIMS):
+        assert [job.id for job in await process.claim("segment", [], 10)] == [made["id"]]
+        await later(process, "segment", 60)
+    await settle(process)
+    return f"/segments/{made['id']}"
+
+
+async def test_a_segment_that_ends_its_workers_is_given_up_until_it_is_saved_again(
+    cast: Cast, process: Process
+) -> None:
+    await person(cast, "ada", tags=["vip"])
+    path = await given_up(cast, process)
+    before = await cast.vic.get(path)
+    assert (before.json()["count"], before.json()["reason"]["code"]) == (None, "poisoned")
+    async with process.database.write() as db:  # something touches a member
+        acme = await db.fetch_value("SELECT workspace_id FROM segments")
+        await jobs.wake(db, "segment", workspace_id=acme, ids=[before.json()["id"]])
+    await JobSweep().run(process)
+    await settle(process)
+    assert (await cast.vic.read(path))["count"] is None
+    saved = await cast.ed.patch(path, {"filter": VIP})
+    assert (saved.status_code, saved.json()["reason"]) == (200, None)
+    assert saved.headers["etag"] != before.headers["etag"]
+    await settle(process)
+    assert (await cast.vic.read(path))["count"] == 1
+
+
+async def test_a_segment_that_was_given_up_can_be_deleted(cast: Cast, process: Process) -> None:
+    path = await given_up(cast, process)
+    assert (await cast.ed.delete(path)).status_code == 204
+    await settle(process)
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM segments") == 0
 
 
 async def test_a_page_of_members_goes_on_where_the_last_one_ended(
