@@ -36,6 +36,7 @@ LOOKS: Mapping[str, str] = {
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
     "store/job_sweep._strays_of_shards": "maintenance: once a minute",
     "store/circuit_breakers.due_probes": "maintenance: once a second",
+    "store/circuit_breakers.closed": "maintenance: once a second",
     "store/parked.in_vain": "maintenance: once a minute",
     "store/expiry.expired": "maintenance: once a minute for each table",
     "store/retention.next_workspace": "maintenance: at most once a second",
