@@ -14,13 +14,29 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from app.messages.settling import RETRY_SECONDS
+from app.store.claims import WHOLE_SECONDS
 from tests import servers
-from tests.deployment import A_CALL_EVERY, Deployment, MailServer, Part, made, owner_of, until
+from tests.deployment import (
+    A_CALL_EVERY,
+    PATIENCE_SECONDS,
+    Deployment,
+    MailServer,
+    Part,
+    made,
+    owner_of,
+    until,
+)
 from tests.listener import Asked, Listener, says
 from tests.proxy import Proxy
 from tests.test_story import post, say, trigger
 
-LEASE_SECONDS = 1
+# A worker that was busy for two thirds of it before it calls does not call: its message is tried
+# again after RETRY_SECONDS, once on a busy machine. With one second that came twice and thrice.
+LEASE_SECONDS = 2
+# Of a run three jobs come one after the other: it begins, its message is sent, it ends. Each may be
+# claimed by the worker that is killed, and its hint lost with it.
+ENDS_SECONDS = PATIENCE_SECONDS + 3 * (LEASE_SECONDS + WHOLE_SECONDS) + 1.2 * RETRY_SECONDS[0]
 
 # claim → [tag, send] → claim → intent → outcome → claim → [rename, end]
 COMMITS = 7
@@ -187,6 +203,7 @@ def ended(
     until(
         lambda: run()["finishedAt"] or not while_(),
         f"{receipt['runId']} ended",
+        seconds=ENDS_SECONDS,
         every=A_CALL_EVERY,
     )
     return run()

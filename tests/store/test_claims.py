@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app.database.db import Database, explain, new_id
 from app.store import claims, jobs
-from app.store.claims import HEAD, SCANNED, FairShare, Pace
+from app.store.claims import (
+    BEGINNING,
+    HEAD,
+    MARGIN,
+    SCANNED,
+    WHOLE_SECONDS,
+    FairShare,
+    Horizon,
+    Pace,
+)
 from app.store.jobs import KINDS, Kind
 from tests.store.test_jobs import (
     INSERT_JOB,
@@ -287,6 +296,22 @@ async def test_what_is_due_long_since_is_looked_for_now_and_then(
     assert ids(await claim(database, 9, fair_share=fair_share)) == fresh
     monkeypatch.setattr(claims, "WHOLE_SECONDS", 0)
     assert ids(await claim(database, 9, fair_share=fair_share)) == late
+
+
+def test_nothing_puts_off_a_look_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long one takes: a job whose hint was lost may wait for the next."""
+    clock, now = 0.0, datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    monkeypatch.setattr("app.store.claims.time.monotonic", lambda: clock)
+    horizon = Horizon()
+    assert horizon.look() == BEGINNING
+    clock = 9.0
+    horizon.found(None, now)
+    assert horizon.look() == BEGINNING
+    horizon.found(None, now)
+    clock += WHOLE_SECONDS - 0.1
+    assert horizon.look() == now - MARGIN
+    clock += 0.2
+    assert horizon.look() == BEGINNING
 
 
 async def test_a_look_begins_where_the_oldest_job_was(database: Database) -> None:
