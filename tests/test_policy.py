@@ -180,6 +180,7 @@ POLICY: Mapping[str, str] = {
     "GET /messages": "viewer",
     "POST /messages": "editor",
     "POST /messages/{id}/resend": "editor",
+    "POST /messages/{id}/resolve": "editor",
     "POST /messages/test-email": "editor",
     "GET /messages/delivery-attempts": "viewer",
     "GET /messages/delivery-attempts/{id}": "viewer",

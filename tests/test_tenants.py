@@ -128,6 +128,7 @@ WANTS: Mapping[str, Any] = {
     "POST /contacts/{id}/tags": {"tags": ["new"]},
     "POST /contacts/{id}/events": {"name": "seen"},
     "PUT /contacts/{id}/topics/{topicId}": YES,
+    "POST /messages/{id}/resolve": {"arrived": True},
     "POST /event-endpoints/{id}/replay": {"since": "2026-01-31T09:30:00Z"},
     "POST /automations/{id}/runs": {"contactId": "con"},
     "POST /workflows/{id}/runs": {"contactId": "con"},

@@ -52,6 +52,10 @@ class Reason(StrEnum):
     WORKER_LOST = "worker_lost"
     RESTORED = "restored"
 
+    # Nobody could, until a member looked.
+    FOUND_ARRIVED = "found_arrived"
+    FOUND_LOST = "found_lost"
+
     # Another system did not do what a step asked of it.
     HTTP_STATUS = "http_status"
     HTTP_INVALID = "http_invalid"
@@ -131,6 +135,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.OUTCOME_UNKNOWN: "The provider may or may not have accepted the message.",
     Reason.WORKER_LOST: "A worker was lost while handing the message to the provider.",
     Reason.RESTORED: "It was due in a restored backup, and may have been done since.",
+    Reason.FOUND_ARRIVED: "A member looked, and found that the message arrived.",
+    Reason.FOUND_LOST: "A member looked, and found that the message did not arrive.",
     Reason.HTTP_STATUS: "The server did not answer with a success status.",
     Reason.HTTP_INVALID: "The step's templates did not render to a valid request.",
     Reason.HTTP_REFUSED: "The address is not on the public internet, so nothing was sent; the"

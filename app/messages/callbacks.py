@@ -1,17 +1,13 @@
 """Provider callbacks: delivery reports and incoming messages.
 
 The token in the URL determines whose credentials must have signed. Callbacks may be repeated, late
-or out of order: each counts once, and the status of an attempt only rises, from accepted to
-delivered, bounced or complained. So any report resolves an UNKNOWN, and a late `sent` changes
-nothing.
+or out of order: each counts once, and moves an attempt as reports.py says.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import partial
 
 from app.audience import addresses
 from app.consent import consent, keywords
@@ -19,15 +15,14 @@ from app.consent.consent import Suppression
 from app.database.db import Handle
 from app.errors import Problem
 from app.machine import document
-from app.machine.reasons import Reason
-from app.messages import providers, settling
+from app.messages import providers, reports
 from app.messages.providers import Account
 from app.process import Process
 from app.providers import kind_of
 from app.providers.callbacks import Became, Callback, Inbound, Notice, Report, Unsigned
 from app.providers.inbox import Captured, Inbox
 from app.providers.kinds import Answer, Callbacks
-from app.store import callbacks, delivery_reports, runs, workspaces
+from app.store import callbacks, delivery_reports, workspaces
 from app.store.delivery_reports import ReportedAttempt
 
 log = logging.getLogger(__name__)
@@ -95,14 +90,6 @@ def _read(account: Account, request: Callback, now: datetime) -> Notice:
 
 # --- what became of a message ---------------------------------------------------------------------
 
-# How far an attempt has come; it never goes back. Of two ends of one rank the first stays.
-RANKS: Mapping[str, int] = {"SENT": 1, "FAILED": 2, "DELIVERED": 2, "BOUNCED": 3, "COMPLAINED": 5}
-HARD_RANK = 4
-
-
-def _rank(status: str, code: str | None) -> int:
-    return HARD_RANK if code == Reason.BOUNCED_HARD else RANKS.get(status, 0)
-
 
 async def report(process: Process, account: Account, notice: Report) -> None:
     """Record a report of the account's provider, once its signature holds."""
@@ -119,60 +106,12 @@ async def report(process: Process, account: Account, notice: Report) -> None:
                 extra={"workspace_id": workspace_id, "message_id": row.id},
             )
             return
-        await _remember(db, row, notice)
-        status, code = notice.became.status, notice.became.code
-        if status is not None and _rank(status, code) > _rank(row.status, row.reason_code):
+        became, detail = notice.became, notice.detail
+        await reports.remember(db, row, became, detail, notice.provider_message_id)
+        if reports.rises(row, became):
             # The contact before the run, as everywhere.
             await _heed(process, db, row, notice)
-            await _move(process, db, row, notice, status)
-
-
-async def _remember(db: Handle, row: ReportedAttempt, report: Report) -> None:
-    """In the attempt's history, whatever it changes."""
-    event = {
-        "at": document.text(await db.now()),
-        "status": report.became.status or row.status,
-        "code": report.became.code,
-        "detail": _detail(row, report),
-    }
-    await delivery_reports.remember(
-        db,
-        workspace_id=row.workspace_id,
-        attempt_id=row.attempt_id,
-        provider_message_id=report.provider_message_id,
-        events=[*row.events, event][-settling.KEPT_EVENTS :],
-    )
-
-
-def _detail(row: ReportedAttempt, report: Report) -> str | None:
-    """A provider's words may name an address, which is not written down again once it is erased."""
-    return report.detail if row.to_address is not None else None
-
-
-async def _move(
-    process: Process, db: Handle, row: ReportedAttempt, report: Report, status: str
-) -> None:
-    code = report.became.code
-    ending = delivery_reports.Ending(status, code, _detail(row, report) if code else None)
-    await delivery_reports.move_attempt(
-        db, workspace_id=row.workspace_id, attempt_id=row.attempt_id, ending=ending
-    )
-    await settling.tell(db, row, settling.Transition(status, code))
-    db.after_commit(partial(_tell_end, process, row, status))
-    if not row.is_newest:
-        return
-    await delivery_reports.move_message(db, workspace_id=row.workspace_id, id=row.id, ending=ending)
-    await settling.settle_recipient(db, row, status, code)
-    if row.run_id is not None and row.status not in settling.ENDED:
-        where = {"workspace_id": row.workspace_id, "id": row.run_id}
-        await runs.wake(db, **where, awaited_id=row.id)
-        process.queue.due(db, "run", row.workspace_id, row.run_id)
-
-
-def _tell_end(process: Process, row: ReportedAttempt, status: str) -> None:
-    process.metrics.count("tidings_message_outcomes", channel=row.channel, status=status)
-    whose = {"workspace_id": row.workspace_id, "message_id": row.id}
-    log.info("message reported", extra={**whose, "status": status})
+            await reports.move(process, db, row, became, detail)
 
 
 async def _heed(process: Process, db: Handle, row: ReportedAttempt, report: Report) -> None:

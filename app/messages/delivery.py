@@ -408,7 +408,8 @@ async def _record_late(
     process: Process, db: Handle, sending: Sending, result: Receipt | SendError
 ) -> CalledMessage | None:
     """Record an outcome that comes late, which is true all the same: an attempt given up as UNKNOWN
-    is SENT, or FAILED, or SUPPRESSED; and it counts for the circuit breaker all the same.
+    is SENT, or FAILED, or SUPPRESSED, whatever a member has found meanwhile; and it counts for the
+    circuit breaker all the same.
 
     Not when it was recorded by a COMMIT whose answer was lost, nor after a newer attempt; and a run
     that went on meanwhile has gone on, so what was given up is not tried again.
@@ -421,7 +422,7 @@ async def _record_late(
         log.info("a late outcome changed nothing", extra=context)
         return None
     transition = settling.transition_of(result, row, await db.now())
-    if transition.status == "QUEUED" and row.status == "UNKNOWN":
+    if transition.status == "QUEUED" and row.status != "SENDING":
         transition = Transition("FAILED", transition.code, transition.detail)
     await settling.settle(process, db, row, transition, sending.channel)
     return row

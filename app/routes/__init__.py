@@ -125,6 +125,7 @@ POST   /messages/test-email                               messages:write
 GET    /messages/{id}                                     messages:read
 POST   /messages/{id}/previews                            messages:read
 POST   /messages/{id}/resend                              messages:write
+POST   /messages/{id}/resolve                             messages:write
 GET    /metrics                                           PUBLIC
 GET    /openapi.json                                      PUBLIC
 POST   /preview                                           PUBLIC

@@ -17,7 +17,7 @@ from app.audience import subscriptions
 from app.errors import Problem
 from app.machine import document
 from app.machine.program import Json
-from app.messages import composing, create
+from app.messages import composing, create, reports
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
 from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
@@ -26,7 +26,7 @@ from app.store import broadcasts, delivery_attempts, messages, suppressions
 from app.store.delivery_attempts import Attempt
 from app.store.sandbox import CapturedMessage
 from app.web import paging, reply
-from app.web.body import Shape
+from app.web.body import Name, Shape
 from app.web.paging import Paging
 from app.web.reply import Page
 from app.web.routing import Call, get, post
@@ -78,6 +78,14 @@ class Message(MessageSummary):
     attempts: list[AttemptId]
 
 
+class MessageResolution(Shape):
+    """What somebody found who looked, in the provider's log or by asking the recipient. `note` says
+    where, and is kept in the attempt's history."""
+
+    arrived: bool
+    note: Name | None = None
+
+
 class AttemptEvent(Shape):
     """One change of an attempt's status. `missing`: paths in its content that had no value."""
 
@@ -120,11 +128,8 @@ async def resend(call: Call) -> Response:
     workspace might not send it: unverified, or beyond a limit of its own. While the address is
     suppressed for the bounce: 409; delete that suppression first. A message of a CANCELLED
     broadcast is not sent again: 409."""
-    workspace_id, id = call.member.workspace_id, call.path("id")
-    sight = account_mail.sight(call.member)
-    row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
-    if row is None:
-        raise Problem("not_found", "There is no such message.")
+    workspace_id, row = call.member.workspace_id, await _found(call)
+    id = row.id
     if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)
     if row.broadcast_id is not None:
@@ -141,6 +146,43 @@ async def resend(call: Call) -> Response:
     noted = {"channel": row.channel, "templateId": row.template_id, "attempt": attempt_id}
     await call.note("message.resent", id, after=noted)
     return queued(id, attempt_id)
+
+
+async def resolve(call: Call) -> Response:
+    """Record what somebody found about a message that is UNKNOWN: it is SENT if it arrived, else
+    FAILED, and can be sent again. A later report of its provider counts more. Saying the same again
+    changes nothing."""
+    given, row = call.read(MessageResolution), await _found(call)
+    found = reports.ARRIVED if given.arrived else reports.LOST
+    what = "arrived" if given.arrived else "did not arrive"
+    words = f"{call.member.name} found that it {what}"
+    resolved = await reports.resolve(
+        call.process,
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=row.id,
+        found=found,
+        detail=f"{words}: {given.note}" if given.note else f"{words}.",
+    )
+    if resolved is None:
+        raise Problem("conflict", "Only a message that is UNKNOWN can be resolved; read it again.")
+    if resolved:
+        noted = {"channel": row.channel, "templateId": row.template_id, "status": found.status}
+        await call.note("message.resolved", row.id, {"status": row.status}, noted)
+    return await show(call)
+
+
+async def _found(call: Call) -> messages.WholeMessage:
+    """The message of the path, if the caller may read it."""
+    row = await messages.by_id(
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=call.path("id"),
+        **account_mail.sight(call.member),
+    )
+    if row is None:
+        raise Problem("not_found", "There is no such message.")
+    return row
 
 
 async def _refuse_suppressed(call: Call, row: messages.WholeMessage) -> None:
@@ -180,12 +222,10 @@ def queued(message_id: str, attempt_id: str, **more: Json) -> Response:
 
 
 async def show(call: Call) -> Response:
-    workspace_id, id = call.member.workspace_id, call.path("id")
-    sight = account_mail.sight(call.member)
-    row = await messages.by_id(call.db, workspace_id=workspace_id, id=id, **sight)
-    if row is None:
-        raise Problem("not_found", "There is no such message.")
-    attempts = await delivery_attempts.of_message(call.db, workspace_id=workspace_id, message_id=id)
+    row = await _found(call)
+    attempts = await delivery_attempts.of_message(
+        call.db, workspace_id=call.member.workspace_id, message_id=row.id
+    )
     return reply.ok(message(readable(call, row), attempts))
 
 
@@ -286,6 +326,14 @@ routes = [
         resend,
         can="messages:write",
         gives={202: MessageQueued},
+        raises=("conflict",),
+    ),
+    post(
+        "/messages/{id}/resolve",
+        resolve,
+        can="messages:write",
+        takes=MessageResolution,
+        gives={200: Message},
         raises=("conflict",),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Reports of providers on what became of attempts after they were sent."""
+"""Reports of providers, and of members who looked, on what became of attempts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReportedAttempt(MessageAttempt):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A status that a provider reported, with its reason."""
+    """A status that was reported, with its reason."""
 
     status: str
     reason_code: str | None
@@ -94,17 +94,20 @@ async def move_attempt(
     workspace_id: str,
     attempt_id: str,
     ending: Ending,
+    by_provider: bool,
 ) -> None:
-    """Whatever a provider tells of, it had accepted."""
+    """Whatever a provider tells of, it had accepted. When that was, nobody else can know."""
     await db.execute(
         """
         UPDATE delivery_attempts
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            sent_at = COALESCE(sent_at, :now), finished_at = COALESCE(finished_at, :now)
+            sent_at = CASE WHEN :by_provider THEN COALESCE(sent_at, :now) ELSE sent_at END,
+            finished_at = COALESCE(finished_at, :now)
         WHERE workspace_id = :workspace_id AND id = :attempt_id
         """,
         workspace_id=workspace_id,
         attempt_id=attempt_id,
+        by_provider=by_provider,
         **named_values(ending),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.store import jobs
+from app.store.messages import FOUND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +177,12 @@ async def hold(db: Handle, *, workspace_id: str, id: str) -> None:
 async def of_attempt(
     db: Handle, *, workspace_id: str, id: str, attempt_id: str
 ) -> CalledMessage | None:
-    """The message whose newest attempt this is, as long as nobody knows what became of it, whoever
-    has a claim: its job is held, and it is locked."""
+    """The message whose newest attempt this is, as long as no provider has said what became of it,
+    whoever has a claim: its job is held, and it is locked."""
     await hold(db, workspace_id=workspace_id, id=id)
     return await db.fetch_one_as(
         CalledMessage,
-        """
+        f"""
         SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel, m.status,
                m.account_mail,
                m.created_at, a.id AS attempt_id, a.provider, a.tries, a.events, a.trouble_code,
@@ -190,7 +191,7 @@ async def of_attempt(
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         LEFT JOIN provider_troubles t ON t.workspace_id = :workspace_id AND t.channel = m.channel
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id
-          AND m.status IN ('SENDING', 'UNKNOWN')
+          AND (m.status IN ('SENDING', 'UNKNOWN') OR m.reason_code IN {FOUND})
           AND a.number = (SELECT max(newest.number) FROM delivery_attempts newest
                           WHERE newest.workspace_id = :workspace_id AND newest.message_id = m.id)
         """,

@@ -10,17 +10,20 @@ from typing import Any
 from app.database.db import Handle
 from app.database.sql import columns
 from app.machine import segment_changes
+from app.machine.reasons import Reason
 from app.store import jobs, keyset, segment_members
 
 ACCEPTING = timedelta(minutes=10)  # RFC 5321 §4.5.3.2.6: what the end of data may take
 
+# The reasons of what was UNKNOWN until a member looked.
+FOUND = f"('{Reason.FOUND_ARRIVED}', '{Reason.FOUND_LOST}')"
 # Of a row of messages: whether one of its attempts, be it an older one, became UNKNOWN no longer
-# ago than a provider takes to accept what it has been given. COALESCE keeps a planner from walking
-# all that are UNKNOWN.
-MAY_ARRIVE = """EXISTS (
+# ago than a provider takes to accept what it has been given, whatever a member has found since.
+# COALESCE keeps a planner from walking all that are UNKNOWN.
+MAY_ARRIVE = f"""EXISTS (
               SELECT 1 FROM delivery_attempts unsure
               WHERE unsure.workspace_id = :workspace_id AND unsure.message_id = messages.id
-                AND COALESCE(unsure.status = 'UNKNOWN', FALSE)
+                AND COALESCE(unsure.status = 'UNKNOWN' OR unsure.reason_code IN {FOUND}, FALSE)
                 AND unsure.finished_at > :accepting_since)"""
 
 

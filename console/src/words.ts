@@ -1,6 +1,8 @@
 // What to do about a reason, for the codes where there is something to do.
 import type { Schemas } from './api'
 
+const LOOK = 'Look in the provider’s own log, and record on the message’s page what you found; there it can also be sent again.'
+
 export const ADVICE: Record<string, string> = {
   suppressed_unsubscribed: 'Only the contact can opt in again.',
   suppressed_bounced: 'Correct the address, or lift the suppression on the contact if it works again. What is sent from then on arrives.',
@@ -24,9 +26,10 @@ export const ADVICE: Record<string, string> = {
   sending_paused: 'Settings, Workspace resumes it.',
   broadcast_paused: 'Resume the broadcast.',
   bounced_hard: 'Ask the person for another address.',
-  outcome_unknown: 'Look in the provider’s own log. If the message did not arrive, send it again.',
-  worker_lost: 'Look in the provider’s own log. If the message did not arrive, send it again.',
-  restored: 'Look in the provider’s own log. If the message did not arrive, send it again.',
+  outcome_unknown: LOOK,
+  worker_lost: LOOK,
+  restored: LOOK,
+  found_lost: 'Send it again if it is still wanted.',
   data_too_large: 'Hand over less data in the flow, activate it, and replay the run.',
   http_status: 'Look at the answer in the step’s record, and mend the request or the server.',
   http_invalid: 'Mend the step’s templates, activate the flow, and replay the run.',
@@ -76,7 +79,7 @@ export const MEANING: Record<string, string> = {
   BOUNCED: 'It came back: the address does not take it.',
   COMPLAINED: 'The recipient called it spam.',
   SUPPRESSED: 'It was not sent, because it must not be. The reason says why.',
-  UNKNOWN: 'It is not known whether it arrived, so it is not sent again by itself. Look in the provider’s log, then decide.',
+  UNKNOWN: 'It is not known whether it arrived, so it is not sent again by itself. Look in the provider’s log, then record what you found.',
 }
 
 export const KINDS: Record<string, string> = {

@@ -328,21 +328,52 @@ def test_a_graph_is_deleted_and_steps_are_not(
     assert page.get_by_role("button", name="Delete").count() == 0
 
 
-def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
-    page: Page, service: Service
-) -> None:
+def unknown(service: Service) -> str:
+    """A message of which nobody knows whether it arrived."""
     template = service.read("/templates")["data"][-1]["id"]
     contact = service.made("/contacts", {"email": f"uma-{secrets.token_hex(4)}@example.com"})
     service.made("/sandbox/faults", {"kind": "accept_then_drop", "count": 1})
     body = {"channel": "email", "contactId": contact["id"], "templateId": template}
-    id = service.made("/messages", body)["messageId"]
+    id: str = service.made("/messages", body)["messageId"]
     service.until(lambda: service.read(f"/messages/{id}")["status"] == "UNKNOWN")
+    return id
+
+
+def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
+    page: Page, service: Service
+) -> None:
+    id = unknown(service)
     opened(page, service, "/")
     page.get_by_role("link", name=re.compile("unknown outcome")).click()
     page.locator(f"a[href$='{id}']").click()
-    confirmed(page, "It did not arrive: send again", "Send again")
+    confirmed(page, "It did not arrive", "Record it")
     service.until(lambda: service.read(f"/messages/{id}")["status"] in ("SENT", "DELIVERED"))
     page.locator(".verdict", has_text=re.compile("Sent|Delivered")).wait_for()
+    assert len(service.read(f"/messages/{id}")["attempts"]) == 2
+
+
+def test_what_somebody_found_about_a_message_is_recorded_and_home_asks_no_more(
+    page: Page, service: Service
+) -> None:
+    arrived, lost = unknown(service), unknown(service)
+    opened(page, service, f"/messages/{arrived}")
+    page.get_by_role("button", name="It arrived").click()
+    page.locator("dialog[open]").get_by_label("Where you saw it").fill("the server's log")
+    page.get_by_role("button", name="Record it").click()
+    page.locator(".verdict", has_text="Sent").wait_for()
+    page.get_by_text(re.compile("found that it arrived: the server's log")).first.wait_for()
+    opened(page, service, f"/messages/{lost}")
+    page.get_by_role("button", name="It did not arrive").click()
+    page.locator("dialog[open]").get_by_label("Send it again now").uncheck()
+    page.locator("dialog[open]").get_by_role("button", name="Record it").click()
+    page.locator(".verdict", has_text="Failed").wait_for()
+    page.get_by_role("button", name="Send again").wait_for()
+    found = [service.read(f"/messages/{id}")["reason"]["code"] for id in (arrived, lost)]
+    assert found == ["found_arrived", "found_lost"]
+    assert service.read("/messages?status=UNKNOWN")["data"] == []
+    opened(page, service, "/")
+    page.get_by_role("heading", name="Needs you").wait_for()
+    assert page.get_by_role("link", name=re.compile("unknown outcome")).count() == 0
 
 
 def test_settings_are_kept_and_secrets_shown_once(

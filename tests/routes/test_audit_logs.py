@@ -167,6 +167,7 @@ ALONE = {
     "POST /event-endpoints/{id}/attempts/{attemptId}/replay",  # test_event_endpoints.py
     "POST /definitions/import",  # test_definition_files.py
     "POST /messages/{id}/resend",  # tests/routes/test_messages.py
+    "POST /messages/{id}/resolve",
     "POST /admin/workspaces/{id}/suspend",
     "POST /admin/workspaces/{id}/resume",
     "PATCH /billing/plan",  # tests/routes/test_billing.py

@@ -165,6 +165,70 @@ async def test_what_failed_is_sent_again_by_hand_under_a_new_number(
     assert (await cast.mallory.post(f"{MESSAGES}/{failed}/resend")).status_code == 404
 
 
+async def unknown(cast: Cast, process: Process) -> tuple[str, str]:
+    """A contact, and the message of its run of which nobody knows whether it arrived."""
+    await cast.ed.made("/sandbox/faults", {"kind": "accept_then_drop"})
+    token = await hook(process, cast.ed.workspace_id)
+    event = {"email": "ada@example.com", "word": "tea"}
+    receipt = (await cast.client.post(f"/v1/webhooks/in/{token}", json=event)).json()
+    await settle(process)
+    [message] = (await cast.vic.read(f"{MESSAGES}?status=UNKNOWN"))["data"]
+    assert message["runId"] == receipt["runId"]
+    return receipt["contactId"], message["id"]
+
+
+@pytest.mark.parametrize(
+    ("arrived", "status", "code", "words"),
+    [
+        (True, "SENT", "found_arrived", "Ed found that it arrived: the log of the server"),
+        (False, "FAILED", "found_lost", "Ed found that it did not arrive: the log of the server"),
+    ],
+)
+async def test_what_somebody_found_resolves_what_was_unknown(
+    cast: Cast, process: Process, arrived: bool, status: str, code: str, words: str
+) -> None:
+    contact, id = await unknown(cast, process)
+    found = {"arrived": arrived, "note": "the log of the server"}
+    resolved = await cast.ed.made(f"{MESSAGES}/{id}/resolve", found)
+    assert (resolved["status"], resolved["reason"]) == (status, {"code": code, "detail": words})
+    assert resolved["resendable"] is not arrived
+    assert resolved == await cast.vic.read(f"{MESSAGES}/{id}")
+    [attempt] = (await cast.vic.read(f"{ATTEMPTS}?messageId={id}"))["data"]
+    assert (attempt["status"], attempt["sentAt"]) == (status, None)
+    assert [one["status"] for one in attempt["events"]] == ["SENDING", "UNKNOWN", status]
+    assert attempt["events"][-1]["detail"] == words
+    assert (await cast.vic.read(f"{MESSAGES}?status=UNKNOWN"))["data"] == []
+    explained = (await cast.vic.read(f"/contacts/{contact}/explain"))["data"]
+    assert (words, code) in [(one["sentence"], one["reason"]) for one in explained]
+
+
+async def test_a_finding_counts_once_and_only_for_what_is_unknown(
+    cast: Cast, process: Process
+) -> None:
+    _, id = await unknown(cast, process)
+    path = f"{MESSAGES}/{id}/resolve"
+    assert refused(await cast.vic.post(path, {"arrived": True})) == (403, "forbidden")
+    assert refused(await cast.mallory.post(path, {"arrived": True})) == (404, "not_found")
+    assert errors(await cast.ed.post(path, {"arrived": True, "note": ""})).keys() == {"/note"}
+    assert errors(await cast.ed.post(path, {})).keys() == {"/arrived"}
+    once = await cast.ed.made(path, {"arrived": False})
+    assert once["reason"]["detail"] == "Ed found that it did not arrive."
+    assert await cast.adam.made(path, {"arrived": False, "note": "Too late"}) == once
+    assert refused(await cast.ed.post(path, {"arrived": True})) == (409, "conflict")
+    assert await audited(process, "message.resolved") == [id]
+    [entry] = (await cast.olivia.read("/audit-logs?action=message.resolved"))["data"]
+    assert entry["actor"]["name"] == "Ed"
+    assert entry["changes"] == {
+        "status": ["UNKNOWN", "FAILED"],
+        "channel": [None, "email"],
+    }
+    again = await cast.ed.made(f"{MESSAGES}/{id}/resend", None)
+    await settle(process)
+    resent = await cast.vic.read(f"{MESSAGES}/{id}")
+    assert (resent["status"], resent["attempts"][-1]) == ("SENT", again["deliveryAttemptId"])
+    assert refused(await cast.ed.post(path, {"arrived": True})) == (409, "conflict")
+
+
 @pytest.mark.parametrize(
     ("reason", "is_resendable"), [("suppressed_quota", True), ("suppressed_bounced", False)]
 )

@@ -7,7 +7,7 @@ import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
 import { useLocation } from '../router'
 import { MEANING } from '../words'
-import { Choice, Confirm, Facts, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
+import { Check, Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
 import { Preview } from '../preview'
 import { Why } from './runs'
 
@@ -37,22 +37,42 @@ export function Messages() {
   </Screen>
 }
 
-/** Sends a message again, after saying what that means for this status. */
-function Resend({ message, done }: { message: Pick<Schemas['Message'], 'id' | 'status' | 'resendable'>; done: () => Promise<void> }) {
+type Known = Pick<Schemas['Message'], 'id' | 'status' | 'resendable'>
+
+/** What a member can do about a message that did not arrive, or of which nobody knows whether it did. */
+function Acts({ message, done }: { message: Known; done: () => Promise<void> }) {
   const may = useCan()('messages:write')
-  if (!may || !message.resendable) return null
-  const isUnknown = message.status === 'UNKNOWN'
-  return <Confirm label={isUnknown ? 'It did not arrive: send again' : 'Send again'} title="Send this message again?" sure="Send again"
-    act={async () => { await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } })); await done() }}>
-    {isUnknown ? <p>Do this only if the provider’s log shows that it did not arrive: otherwise the contact gets it twice. If it did arrive, leave it: nothing is sent by itself.</p>
-      : <p>A new attempt is made with the same content, to the contact’s address of now.</p>}
+  if (!may) return null
+  if (message.status === 'UNKNOWN') return <><Found message={message} arrived done={done} /> <Found message={message} arrived={false} done={done} /></>
+  if (!message.resendable) return null
+  return <Confirm label="Send again" title="Send this message again?" sure="Send again" act={async () => { await resend(message.id); await done() }}>
+    <p>A new attempt is made with the same content, to the contact’s address of now.</p>
   </Confirm>
+}
+
+const resend = (id: string) => got(api.POST('/messages/{id}/resend', { params: { path: { id } } }))
+
+/** Records what somebody found who looked; with what did not arrive it may be sent again. */
+function Found({ message, arrived, done }: { message: Known; arrived: boolean; done: () => Promise<void> }) {
+  const [note, setNote] = useState('')
+  const [again, setAgain] = useState(true)
+  const act = async () => {
+    await got(api.POST('/messages/{id}/resolve', { params: { path: { id: message.id } }, body: { arrived, note: note.trim() || null } }))
+    if (!arrived && again) await resend(message.id)
+    await done()
+  }
+  const label = arrived ? 'It arrived' : 'It did not arrive'
+  return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record it" known={['/note']} act={act}>{problem => <>
+    <p>{arrived ? 'The message counts as sent from then on, and nobody is asked about it any more.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
+    <Field label="Where you saw it" value={note} set={setNote} problem={problem} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
+    {!arrived && <Check label="Send it again now" value={again} set={setAgain} />}
+  </>}</Confirm>
 }
 
 export function Message({ id }: { id: string }) {
   const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], each => (MOVING.includes(each.status) ? 1500 : 0))
   const names = useContactNames([message.value?.contactId ?? null])
-  return <Screen title="Message" lead={<code>{id}</code>} actions={message.value && <Resend message={message.value} done={message.reload} />}>
+  return <Screen title="Message" lead={<code>{id}</code>} actions={message.value && <Acts message={message.value} done={message.reload} />}>
     <Shown of={message}>{value => <>
       <p class="verdict" aria-live="polite"><Status value={value.status} /> {MEANING[value.status]}</p>
       <Why reason={value.status === 'UNKNOWN' ? { detail: value.reason?.detail ?? null } : value.reason} />
@@ -97,6 +117,6 @@ export function MessageCard({ id, known }: { id: string; known: string }) {
     <p><Status value={value.status} /> {value.channel} to {value.to ?? 'an address not known yet'}: <Link to={`/messages/${id}`}>{value.content?.subject ?? 'the message'}</Link></p>
     <Why reason={value.reason ?? { detail: MEANING[value.status] ?? null }} />
     <details><summary>{value.attempts.length === 1 ? 'One attempt' : `${value.attempts.length} attempts`}</summary><Attempts id={id} status={value.status} /></details>
-    <Resend message={value} done={message.reload} />
+    <p class="buttons"><Acts message={value} done={message.reload} /></p>
   </>}</Shown></div>
 }
