@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
-import { flaw } from './exact'
+import { flaw, isNumber } from './exact'
 import { href, narrow, useLocation } from './router'
 import { Refusal } from './session'
 
@@ -148,8 +148,9 @@ export function Choice({ label, name, value, options, any = 'any', growing }: { 
   </label><More of={growing} label={label} /></>
 }
 
-/** A text filter, which narrows the list shortly after the last key. */
-export function Search({ label, name, value, placeholder, list }: { label: string; name: string; value: string; placeholder?: string; list?: string }) {
+/** A text filter, which narrows the list shortly after the last key. `wrong` says what in it narrows nothing. */
+export function Search({ label, name, value, placeholder, list, wrong = '' }: { label: string; name: string; value: string; placeholder?: string; list?: string; wrong?: string }) {
+  const id = useId()
   const [text, setText] = useState(value)
   const timer = useRef(0)
   const meant = useRef(value)
@@ -166,8 +167,9 @@ export function Search({ label, name, value, placeholder, list }: { label: strin
       narrow({ [name]: meant.current })
     }, 250)
   }
-  return <label>{label}<input type="search" value={text} placeholder={placeholder} list={list} autocomplete="off" spellcheck={false}
-    onInput={event => typed(event.currentTarget.value)} /></label>
+  return <><label>{label}<input type="search" value={text} placeholder={placeholder} list={list} autocomplete="off" spellcheck={false}
+    aria-invalid={!!wrong} aria-describedby={wrong ? id : undefined} onInput={event => typed(event.currentTarget.value)} /></label>
+    {wrong && <span class="wrong" id={id} role="status">{wrong}</span>}</>
 }
 
 // --- forms ------------------------------------------------------------------------------------------
@@ -279,8 +281,8 @@ const MOST = 200 // of one object or list: a body may have a hundred thousand
 /** A value as a tree. With `pick`, a click on a value hands over its path. */
 export function Json({ value, path = '', name, pick, open = true }: { value: unknown; path?: string; name?: string; pick?: ((path: string, value: unknown) => void) | undefined; open?: boolean }) {
   const label = name === undefined ? null : <span class="key">{name}: </span>
-  if (value === null || typeof value !== 'object') {
-    const text = <span class={`value ${typeof value}`}>{JSON.stringify(value) ?? 'nothing'}</span>
+  if (value === null || typeof value !== 'object' || isNumber(value)) {
+    const text = <span class={`value ${isNumber(value) ? 'number' : typeof value}`}>{JSON.stringify(value) ?? 'nothing'}</span>
     return <div class="leaf">{label}{pick ? <button type="button" class="pick" title={path} onClick={() => pick(path, value)}>{text}</button> : text}</div>
   }
   const isList = Array.isArray(value)

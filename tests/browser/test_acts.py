@@ -275,6 +275,21 @@ def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     service.until(lambda: service.read(f"/templates/{id}")["version"] == 2)
 
 
+def test_the_body_of_a_request_keeps_the_digits_of_its_numbers(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
+    hook = service.read(f"/workflows/{ids['flow']}")["trigger"]["webhookUrl"]
+    body = '{"id": 12345678901234567890, "price": 1.10, "few": 3}'
+    refused = service.api.post(hook, content=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    [newest, *_] = service.read(f"/workflows/{ids['flow']}/webhook-requests")["data"]
+    opened(page, service, f"/requests/{newest['id']}")
+    for digits in ("12345678901234567890", "1.10", "3"):
+        expect(page.get_by_role("button", name=digits, exact=True)).to_have_count(1)
+    page.get_by_role("button", name="12345678901234567890").click()
+    expect(page.locator(".picked code")).to_have_text("id")
+
+
 def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Service) -> None:
     contact = service.made("/contacts", {"email": f"mo-{secrets.token_hex(4)}@example.com"})
     steps = [{"type": "add_tag", "tag": "met"}]

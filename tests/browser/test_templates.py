@@ -124,6 +124,26 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
     expect(page.locator("iframe")).to_have_attribute("width", "360")
 
 
+def test_a_check_that_fails_says_why_and_can_be_made_again(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "429"
+    opened(page, service, stored(service, html="<p>Before</p>"))
+    mail = page.frame_locator("iframe")
+    mail.get_by_text("Before").wait_for()
+    problem = {"code": "rate_limited", "detail": "Too much of this workspace waits already."}
+    page.route("**/templates/check", lambda route: route.fulfill(status=429, json=problem))
+    code(page).fill("<p>After</p>")
+    note = page.get_by_text("What you type could not be checked: Too much of this workspace waits")
+    note.wait_for()
+    mail.get_by_text("Before").wait_for()
+    clean(page)
+    page.unroute("**/templates/check")
+    page.get_by_role("button", name="Check it again").click()
+    mail.get_by_text("After").wait_for()
+    expect(note).to_have_count(0)
+
+
 def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service: Service) -> None:
     opened(page, service, stored(service, html="<p>Hi</p>"))
     code(page).focus()

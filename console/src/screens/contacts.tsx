@@ -19,7 +19,7 @@ type Happening = Schemas['Happening']
 export function Contacts() {
   const { query } = useLocation()
   const of = (name: string) => query.get(name) ?? ''
-  const fields = pairs(of('fields'))
+  const { fields, others } = pairs(of('fields'))
   const plain = { q: of('q').length < SHORTEST ? '' : of('q'), tag: of('tag'), email: of('email'), phone: of('phone'), ...days(query) }
   const given = Object.fromEntries(Object.entries(plain).filter(([, value]) => value))
   const filters = { ...given, ...(fields.length ? { metadata: Object.fromEntries(fields) } : {}) }
@@ -36,7 +36,8 @@ export function Contacts() {
     <Filters names={['email', 'phone', 'fields', ...CHANGED]} more={<>
       <Search label="Email" name="email" value={of('email')} placeholder="the whole address" />
       <Search label="Phone" name="phone" value={of('phone')} placeholder="the whole number" />
-      <Search label="Fields of your own" name="fields" value={of('fields')} placeholder="plan = pro, city = Ulm" />
+      <Search label="Fields of your own" name="fields" value={of('fields')} placeholder="plan = pro, city = Ulm"
+        wrong={others.length ? `Nobody is looked for by “${others.join('”, “')}”: write a name and a value, such as plan = pro.` : ''} />
       <Days of={CHANGED} />
     </>}>
       <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name begins with" />
@@ -56,8 +57,11 @@ export function Contacts() {
 
 const SHORTEST = 2 // letters that can be searched for
 
-/** `name = value, name = value`; a comma in a value is one as long as no other pair follows. */
-const pairs = (text: string) => text.split(/,(?=[^,=]+=)/).map(each => /^([^=]+)=(.+)$/.exec(each)).flatMap(found => (found ? [[found[1]!.trim(), found[2]!.trim()] as [string, string]] : []))
+/** `name = value, name = value`; a comma in a value is one as long as no other pair follows. And what is no such pair. */
+function pairs(text: string): { fields: [string, string][]; others: string[] } {
+  const parts = text.split(/,(?=[^,=]+=)/).map(each => each.trim()).filter(Boolean).map(each => ({ each, found: /^([^=]*[^=\s])\s*=\s*(.+)$/.exec(each) }))
+  return { fields: parts.flatMap(({ found }) => (found ? [[found[1]!, found[2]!] as [string, string]] : [])), others: parts.flatMap(({ each, found }) => (found ? [] : [each])) }
+}
 
 const Tags = ({ of }: { of: readonly string[] }) => <>{of.map(tag => <span key={tag} class="tag">{tag}</span>)}</>
 

@@ -145,7 +145,8 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
       <Paths last={box.last} /></div>
-      <div>{sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value || checked.problem !== null} /> : <p class="hint">The preview appears once nothing is missing.</p>}
+      <div>{checked.problem && <p class="note">What you type could not be checked: {checked.problem.message}{sound.current && ' The preview shows the text as it was before.'} <button type="button" class="small" onClick={() => void checked.reload()}>Check it again</button></p>}
+      {sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
       {stored && <Used id={stored.id} />}</div>
     </div>
   </Screen>
