@@ -17,7 +17,7 @@ from app.process import Process
 from app.web import body
 from app.web.auth import PUBLIC
 from app.web.call import Call, Content
-from app.web.reply import Revised
+from app.web.reply import Page, Revised
 from app.web.throttle import Throttle
 
 Transaction: TypeAlias = Literal["read", "write"] | None
@@ -85,9 +85,10 @@ class Endpoint:
         return self.takes is None and self.method != "GET" and self.can != PUBLIC
 
     def judges_tag(self, shown: Endpoint | None) -> bool:
-        """Whether it changes what `shown`, the GET of its path, answers with a tag."""
+        """Whether it changes what `shown`, the GET of its path, answers with a tag. The tag of a
+        list is that of a page of it, and not of what is changed there."""
         changes = self.method in ("PUT", "PATCH", "DELETE")
-        return changes and shown is not None and shown.has_tag(200)
+        return changes and shown is not None and shown.has_tag(200) and not shown.is_list
 
     def has_tag(self, status: int) -> bool:
         """Whether that answer has an entity tag. What is drawn of a resource changes with its
@@ -101,7 +102,13 @@ class Endpoint:
     def is_tagged(self) -> bool:
         """Whether what it answers has an entity tag, even without a revision to make it of."""
         content = self.gives.get(200)
-        return self.method == "GET" and "{id}" in self.path and isinstance(content, type)
+        shows = self.method == "GET" and isinstance(content, type)
+        return shows and ("{id}" in self.path or self.is_list)
+
+    @property
+    def is_list(self) -> bool:
+        content = self.gives.get(200)
+        return isinstance(content, type) and issubclass(content, Page)
 
     @property
     def takes_key(self) -> bool:

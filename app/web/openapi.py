@@ -35,7 +35,8 @@ A webhook comes in, one run starts for the right contact, and a message goes out
 the permission that it needs.
 
 **Lists** are paged, newest first: `limit` sets the page size, and `cursor` takes the `nextCursor`
-of the previous page, with the same filters.
+of the previous page, with the same filters. A page has an `ETag`: ask again with it in
+`If-None-Match`, and while nothing on it has changed the answer is 304, without a body.
 
 **Changes** are merge patches (RFC 7396): absent members are unchanged, null removes. A resource
 with an `ETag` supports `If-None-Match` on reads (304 if nothing has changed) and `If-Match` on

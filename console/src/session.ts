@@ -145,6 +145,22 @@ function lost(act: string, key: string) {
   for (const oldest of [...unanswered.keys()].slice(0, -MOST_UNANSWERED)) unanswered.delete(oldest)
 }
 
+/** What was read last at an address, in memory alone: whoever looks again asks only whether it has changed. */
+const seen = new Map<string, { tag: string; text: string }>()
+const MOST_SEEN = 20
+const LONGEST_SEEN = 500_000 // characters
+
+async function remembered(url: string, response: Response, before: { tag: string; text: string } | undefined): Promise<Response> {
+  if (response.status === 304 && before) return new Response(before.text, { headers: { 'Content-Type': 'application/json', ETag: before.tag } })
+  const tag = response.headers.get('ETag')
+  if (response.status !== 200 || !tag || response.headers.get('Content-Type') !== 'application/json') return response
+  const text = await response.text()
+  seen.delete(url)
+  if (text.length <= LONGEST_SEEN) seen.set(url, { tag, text })
+  for (const oldest of [...seen.keys()].slice(0, -MOST_SEEN)) seen.delete(oldest)
+  return new Response(text, { headers: response.headers })
+}
+
 /** Asks the API. When the session is over, waits until somebody has signed in again, then repeats. */
 export async function ask(request: Request): Promise<Response> {
   const act = await actOf(request)
@@ -155,10 +171,13 @@ export async function ask(request: Request): Promise<Response> {
     const used = token
     copy.headers.set('Authorization', `Bearer ${used}`)
     if (act) copy.headers.set('Idempotency-Key', key)
+    const before = request.method === 'GET' ? seen.get(request.url) : undefined
+    if (before) copy.headers.set('If-None-Match', before.tag)
     let response: Response, answer = ''
     try {
       response = await fetch(copy)
       if (act) answer = await response.clone().text()
+      if (request.method === 'GET') response = await remembered(request.url, response, before)
     } catch (error) {
       if (request.signal.aborted) throw error
       lost(act, key)

@@ -355,3 +355,17 @@ def test_the_history_of_a_contact_says_who_changed_what(
     item = page.locator(".timeline > li", has_text="Changed by Olivia")
     item.get_by_text('lastName: null → "Clarke"').wait_for()
     assert watch.found == []
+
+
+def test_a_list_that_looks_again_is_sent_only_what_has_changed(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
+    opened(page, service, "/runs")
+    for _ in range(2):
+        with page.expect_response(lambda one: "/runs?" in one.url and one.status == 304):
+            pass  # the next look
+    rows = page.locator("tbody tr")
+    assert rows.count() > 0  # and what it shows stays
+    body = {"contactId": ids["contact"], "data": {}}
+    run = service.made(f"/workflows/{ids['flow']}/runs", body)["runId"]
+    page.locator(f"a[href$='{run}']").first.wait_for()

@@ -244,6 +244,44 @@ async def test_a_change_is_made_to_the_revision_that_is_meant(path: str, cast: C
             tag = done.headers.get("etag", tag)
 
 
+def listed() -> list[str]:
+    every = [*ROUTES, *SANDBOX_ROUTES]
+    found = [one for one in every if one.is_list and one.can != ADMIN and "{" not in one.path]
+    return [one.path for one in found]
+
+
+@pytest.mark.parametrize("path", listed())
+async def test_a_list_is_not_sent_again_while_it_is_the_same(path: str, cast: Cast) -> None:
+    read = await cast.olivia.get(path)
+    held = {"If-None-Match": read.headers["etag"]}
+    again = await cast.olivia.get(path, headers=held)
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == read.headers["etag"]
+    assert again.headers["cache-control"] == "no-store"
+    other = await cast.olivia.get(path, headers={"If-None-Match": '"0"'})
+    assert (other.status_code, other.content) == (200, read.content)
+
+
+async def test_a_page_of_a_list_has_another_tag_once_anything_on_it_changes(cast: Cast) -> None:
+    made = [await cast.ed.made("/contacts", {"email": f"{one}@x.test"}) for one in "abc"]
+    page = "/contacts?limit=2"
+    read = await cast.vic.get(page)
+    held = {"If-None-Match": read.headers["etag"]}
+    assert read.json()["nextCursor"] is not None
+    assert (await cast.vic.get(page, headers=held)).status_code == 304
+    assert (await cast.vic.get("/contacts?limit=1", headers=held)).status_code == 200
+    await cast.ed.patch(f"/contacts/{made[0]['id']}", {"firstName": "Not on the page"})
+    assert (await cast.vic.get(page, headers=held)).status_code == 304
+    await cast.ed.patch(f"/contacts/{made[2]['id']}", {"firstName": "Cyd"})
+    changed = await cast.vic.get(page, headers=held)
+    assert (changed.status_code, changed.headers["etag"] == read.headers["etag"]) == (200, False)
+    held = {"If-None-Match": changed.headers["etag"]}
+    await cast.ed.made("/contacts", {"email": "d@x.test"})
+    assert (await cast.vic.get(page, headers=held)).status_code == 200
+    rival = await cast.mallory.get(page, headers=held)
+    assert (rival.status_code, rival.json()["data"]) == (200, [])
+
+
 def untagged() -> list[Endpoint]:
     """What acts without a transaction of ours, on what has no tag."""
     every = [*ROUTES, *SANDBOX_ROUTES]

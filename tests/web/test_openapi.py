@@ -278,6 +278,9 @@ def test_revisions_are_told_where_there_are_some() -> None:
     assert [one["name"] for one in shown["parameters"]] == ["id", "If-None-Match"]
     removed = only(SHOWN, delete("/things/{id}", remove, can=MEMBER, gives={204: None}))
     assert [one["name"] for one in removed["parameters"]] == ["id", "If-Match", "If-None-Match"]
+    listed = only(get("/things", show, can=MEMBER, gives={200: Page[Thing]}))
+    assert "304" in listed["responses"]
+    assert "If-None-Match" in [one["name"] for one in listed["parameters"]]
     made = only(post("/things", create, can=MEMBER, takes=WritableThing, gives={201: Thing}))
     assert {"ETag", "Location", "Idempotency-Replayed"} <= made["responses"]["201"][
         "headers"
