@@ -58,10 +58,6 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /messages/test-email contactId": {**TEST_EMAIL, "contactId": "con"},
     "POST /messages/test-email templateId": {"to": "ada@example.com", "templateId": "tpl"},
     "POST /templates/{id}/preview contactId": {"contactId": "con"},
-    "POST /templates/previews contactId": {
-        "template": {"name": "T", "channel": "email", "content": HELLO},
-        "contactId": "con",
-    },
     "POST /templates/preview contactId": {
         "template": {"name": "T", "channel": "email", "content": HELLO},
         "contactId": "con",
@@ -78,7 +74,6 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
     "POST /segments/preview contactId": {"filter": {"event": "seen"}, "contactId": "con"},
     "POST /templates topicId": {**NEWS, "topicId": "top"},
     "POST /templates/preview topicId": {"template": {**NEWS, "topicId": "top"}},
-    "POST /templates/previews topicId": {"template": {**NEWS, "topicId": "top"}},
     "PATCH /templates/{id} topicId": {"category": "marketing", "topicId": "top"},
     "POST /definitions/import topicId": {
         "file": {

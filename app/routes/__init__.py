@@ -128,8 +128,9 @@ POST   /messages/{id}/resend                              messages:write
 POST   /messages/{id}/resolve                             messages:write
 GET    /metrics                                           PUBLIC
 GET    /openapi.json                                      PUBLIC
-POST   /preview                                           PUBLIC
 GET    /preview/{token}                                   PUBLIC
+POST   /preview/{token}                                   PUBLIC
+POST   /previews                                          MEMBER
 GET    /problems/{code}                                   PUBLIC
 GET    /readyz                                            PUBLIC
 GET    /runs                                              runs:read
@@ -178,7 +179,6 @@ GET    /templates                                         templates:read
 POST   /templates                                         templates:write
 POST   /templates/check                                   templates:read
 POST   /templates/preview                                 templates:read
-POST   /templates/previews                                templates:read
 GET    /templates/{id}                                    templates:read
 PATCH  /templates/{id}                                    templates:write
 DELETE /templates/{id}                                    templates:write
@@ -308,7 +308,7 @@ ROUTES = [
     *topic_answers.routes,
     *broadcasts.routes,
     *broadcast_acts.routes,
-    *previews.routes,  # whose paths those of templates would hide
+    *previews.routes,
     *templates.routes,
     *simulations.routes,
     *automations.routes,

@@ -7,30 +7,31 @@ origin of this service and, unless they are asked for, remote images, which tell
 from __future__ import annotations
 
 import base64
-import zlib
 from datetime import timedelta
-from typing import Any
-from urllib.parse import parse_qsl
+from hashlib import sha256
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, Response
 
 from app.accounts import account_mail
-from app.errors import FieldError, Problem
+from app.errors import Problem
 from app.machine import document
 from app.process import Process
-from app.routes import templates
 from app.store import messages, sessions
 from app.vault.vault import VaultError, digest
 from app.web import reply
 from app.web.body import Shape
-from app.web.routing import PUBLIC, STRANGERS_BYTES, Call, get, post
+from app.web.routing import MEMBER, PUBLIC, Call, get, post
 from app.web.throttle import Rule
 
 PURPOSE = "preview"  # that the vault encrypts for
 LIFETIME = timedelta(seconds=60)
 ONCE = Rule("preview", 1, int(LIFETIME.total_seconds()))  # each token, which then is over anyway
-LONGEST_TICKET = STRANGERS_BYTES - 1_024  # of a body, with the name of its field
+LARGEST = 4 * 1024 * 1024  # as a simulation's messages are, all together
+
+# A form with one field, html, as a browser writes it in plain text (HTML Standard, 4.10.22.8).
+FIELD, END = b"html=", b"\r\n"
 
 POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:{pictures};"
@@ -42,9 +43,12 @@ class MessagePreview(Shape):
     remote_images: bool = False
 
 
-class TemplatePreview(templates.UnsavedPreview):
-    """For this contact and this event; without them, for nobody in particular."""
+class HtmlPreview(Shape):
+    """HTML that is stored nowhere, by its length and its SHA-256 as it will be posted: in UTF-8,
+    with CRLF at the end of each line."""
 
+    length: Annotated[int, Field(ge=0, le=LARGEST)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     remote_images: bool = False
 
 
@@ -54,47 +58,37 @@ class PreviewLink(Shape):
     url: str
 
 
-class PreviewForm(PreviewLink):
-    """A form that is posted to `url` with this `ticket` is answered with the HTML."""
-
-    ticket: str
-
-
 class Ticket(BaseModel):
     """The contents of a token: what is to be shown, and to whom."""
 
     session_id: str | None  # None: a key asked, which reads messages anyway
     workspace_id: str
-    sight: dict[str, Any]
     ends_at: float
     remote_images: bool
-    message_id: str = ""
-    html: str | None = None  # of what is not saved anywhere
+    message_id: str | None = None
+    sight: dict[str, Any] = Field(default_factory=dict)  # of the message's reader
+    length: int = 0
+    sha256: str = ""
 
 
 async def link_message_preview(call: Call) -> Response:
     """A link to the HTML of the message, for a frame in a page of the console."""
     await call.receive_body()
     given = call.read(MessagePreview)
-    ticket = await _issued(call, message_id=call.path("id"), remote_images=given.remote_images)
+    shown = {"message_id": call.path("id"), "sight": account_mail.sight(call.member)}
+    ticket = await _issued(call, **shown, remote_images=given.remote_images)
     await _html(call.process, ticket)  # which says what is wrong with it, before a frame is empty
-    url = f"/preview/{_sealed(call.process, ticket)}"
-    return reply.created(url, {"url": url})
+    return _linked(call.process, ticket)
 
 
-async def link_template_preview(call: Call) -> Response:
-    """A ticket for the HTML of a template, saved or not, as it would be sent: a page of the console
-    posts it from a form, to be answered in a frame."""
+async def link_preview(call: Call) -> Response:
+    """A link to HTML that only the caller has, such as that of a template that is being typed: a
+    page of the console posts it there from a form (`enctype="text/plain"`, its one field `html`),
+    to be answered in a frame. Any other HTML is refused there."""
     await call.receive_body()
-    given = call.read(TemplatePreview)
-    html = (await templates.rendered_unsaved(call, given)).get("html", {})
-    if "rendered" not in html:
-        raise _wrong("/template/content/html", str(html.get("error", "It has no HTML.")))
-    ticket = await _issued(call, html=html["rendered"], remote_images=given.remote_images)
-    sealed = _sealed(call.process, ticket)
-    if len(sealed) > LONGEST_TICKET:
-        raise _wrong("/template/content/html", "This is too large for a preview; shorten it.")
-    return reply.ok({"url": "/preview", "ticket": sealed})
+    given = call.read(HtmlPreview)
+    shown = {"length": given.length, "sha256": given.sha256}
+    return _linked(call.process, await _issued(call, **shown, remote_images=given.remote_images))
 
 
 async def _issued(call: Call, **shown: Any) -> Ticket:
@@ -103,80 +97,78 @@ async def _issued(call: Call, **shown: Any) -> Ticket:
     return Ticket(
         session_id=call.member.via_id if call.member.via == "session" else None,
         workspace_id=call.member.workspace_id,
-        sight=account_mail.sight(call.member),
         ends_at=(now + LIFETIME).timestamp(),
         **shown,
     )
 
 
+def _linked(process: Process, ticket: Ticket) -> Response:
+    sealed = process.vault.encrypt(PURPOSE, ticket.model_dump_json(exclude_defaults=True).encode())
+    url = f"/preview/{base64.urlsafe_b64encode(sealed).decode()}"
+    return reply.created(url, {"url": url})
+
+
 async def show(call: Call) -> Response:
-    """The mail, once."""
-    return await _shown(call, call.path("token"))
-
-
-async def open_preview(call: Call) -> Response:
-    """The mail of the ticket, once."""
-    body = (await call.receive_body()).decode("utf-8", "replace")
-    try:
-        return await _shown(call, dict(parse_qsl(body, max_num_fields=1)).get("ticket", ""))
-    except ValueError:
-        raise _gone() from None
-
-
-async def _shown(call: Call, token: str) -> Response:
-    """To a page of ours, for anybody may have made the ticket, and what is in it."""
-    if call.request.headers.get("sec-fetch-site") == "cross-site":
+    """The message, once."""
+    ticket = await _opened(call)
+    if ticket.message_id is None:
         raise _gone()
-    ticket, number = _opened(call.process, token)
-    async with call.process.database.read() as db:
-        now = (await db.now()).timestamp()
-        whose = {"workspace_id": ticket.workspace_id, "id": ticket.session_id or ""}
-        ended = ticket.session_id is not None and await sessions.expiry(db, **whose) is None
-    verdict = await call.throttle.hit(ONCE, number)
-    if now >= ticket.ends_at or ended or not verdict.allowed:
+    return _shown(ticket, await _html(call.process, ticket))
+
+
+async def show_posted(call: Call) -> Response:
+    """The HTML that is posted, once, if the link was made for it."""
+    ticket = await _opened(call)
+    if ticket.message_id is not None:
         raise _gone()
+    call.expect_body(ticket.workspace_id, len(FIELD) + ticket.length + len(END))
+    body = await call.receive_body()
+    html = body.removeprefix(FIELD).removesuffix(END)
+    if sha256(html).hexdigest() != ticket.sha256:
+        raise _gone()
+    return _shown(ticket, html)
+
+
+def _shown(ticket: Ticket, html: str | bytes) -> Response:
     pictures = " https: http:" if ticket.remote_images else ""
     headers = {
         "Content-Security-Policy": POLICY.format(pictures=pictures),
         "Referrer-Policy": "no-referrer",
     }
-    return HTMLResponse(await _html(call.process, ticket), headers=headers)
+    return HTMLResponse(html, headers=headers)
 
 
-def _sealed(process: Process, ticket: Ticket) -> str:
-    """Packed, for most of HTML is repetition."""
-    payload = zlib.compress(ticket.model_dump_json(by_alias=True).encode())
-    return base64.urlsafe_b64encode(process.vault.encrypt(PURPOSE, payload)).decode()
-
-
-def _opened(process: Process, token: str) -> tuple[Ticket, str]:
-    """The ticket, and a number that it has in each of the spellings that base64 allows. Raises
-    Problem `not_found`."""
+async def _opened(call: Call) -> Ticket:
+    """What the link shows, to a page of ours: whoever registers can make one. Raises Problem
+    `not_found`."""
+    if call.request.headers.get("sec-fetch-site") == "cross-site":
+        raise _gone()
     try:
-        sealed = base64.urlsafe_b64decode(token)
-        payload = zlib.decompress(process.vault.decrypt(PURPOSE, sealed))
-        ticket = Ticket.model_validate_json(payload)
+        sealed = base64.urlsafe_b64decode(call.path("token"))
+        ticket = Ticket.model_validate_json(call.process.vault.decrypt(PURPOSE, sealed))
     except (VaultError, ValueError):
         raise _gone() from None
-    return ticket, digest(sealed.hex()).hex()
+    async with call.process.database.read() as db:
+        now = (await db.now()).timestamp()
+        whose = {"workspace_id": ticket.workspace_id, "id": ticket.session_id or ""}
+        ended = ticket.session_id is not None and await sessions.expiry(db, **whose) is None
+    # By its bytes: base64 allows several spellings of them.
+    verdict = await call.throttle.hit(ONCE, digest(sealed.hex()).hex())
+    if now >= ticket.ends_at or ended or not verdict.allowed:
+        raise _gone()
+    return ticket
 
 
 async def _html(process: Process, ticket: Ticket) -> str:
     """Raises Problem `not_found`."""
-    if ticket.html is not None:
-        return ticket.html
     async with process.database.read() as db:
         row = await messages.by_id(
-            db, workspace_id=ticket.workspace_id, id=ticket.message_id, **ticket.sight
+            db, workspace_id=ticket.workspace_id, id=ticket.message_id or "", **ticket.sight
         )
     content: Any = document.parse(row.content.encode()) if row and row.content else {}
     if "html" not in content:
         raise Problem("not_found", "There is no such message, or it has no HTML.")
     return str(content["html"])
-
-
-def _wrong(pointer: str, detail: str) -> Problem:
-    return Problem("invalid", detail, errors=[FieldError(pointer, detail)])
 
 
 def _gone() -> Problem:
@@ -193,27 +185,27 @@ routes = [
         gives={201: PreviewLink},
     ),
     post(
-        "/templates/previews",
-        link_template_preview,
-        can="templates:read",
+        "/previews",
+        link_preview,
+        can=MEMBER,
         tx=None,
-        takes=TemplatePreview,
-        gives={200: PreviewForm},
-    ),
-    post(
-        "/preview",
-        open_preview,
-        can=PUBLIC,
-        tx=None,
-        takes=("application/x-www-form-urlencoded",),
-        gives={200: ("text/html",)},
-        raises=["not_found"],
+        takes=HtmlPreview,
+        gives={201: PreviewLink},
     ),
     get(
         "/preview/{token}",
         show,
         can=PUBLIC,
         tx=None,
+        gives={200: ("text/html",)},
+        raises=["not_found"],
+    ),
+    post(
+        "/preview/{token}",
+        show_posted,
+        can=PUBLIC,
+        tx=None,
+        takes=("text/plain",),
         gives={200: ("text/html",)},
         raises=["not_found"],
     ),

@@ -244,12 +244,8 @@ async def check(call: Call) -> Response:
 async def preview_unsaved_template(call: Call) -> Response:
     """The same of a template that is not saved; nothing is written."""
     await call.receive_body()
-    return reply.ok(await rendered_unsaved(call, call.read(UnsavedPreview)))
-
-
-async def rendered_unsaved(call: Call, wanted: UnsavedPreview) -> Mapping[str, Mapping[str, Json]]:
-    """Each part, by name. Raises Problem `invalid`."""
-    template, workspace_id = wanted.template, call.member.workspace_id
+    wanted, workspace_id = call.read(UnsavedPreview), call.member.workspace_id
+    template = wanted.template
     job = Job(
         workspace_id, contents.checked, (template.channel, template.content, "/template/content")
     )
@@ -260,7 +256,7 @@ async def rendered_unsaved(call: Call, wanted: UnsavedPreview) -> Mapping[str, M
         await _check_topic(db, workspace_id, template, "/template")
         known = await _facts(db, workspace_id, wanted)
     what = Previewed(template.channel, template.category, content)
-    return await _previewed(call.process, workspace_id, what, known)
+    return reply.ok(await _previewed(call.process, workspace_id, what, known))
 
 
 async def _facts(db: Handle, workspace_id: str, wanted: Preview) -> Facts:

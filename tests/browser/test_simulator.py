@@ -86,7 +86,9 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     expect(page.get_by_label("The event, as JSON")).to_have_value(re.compile("Grace"))
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()
-    page.locator(".letter").get_by_text("Bye").wait_for()
+    bye = page.frame_locator(".trace iframe").get_by_text("Bye")
+    bye.wait_for()
+    assert bye.evaluate("one => getComputedStyle(one).color") == "rgb(255, 0, 0)"
     assert violations(page) == []
     clock = page.get_by_label("Virtual time")
     assert clock.get_attribute("aria-valuetext") == "the end, after 1 day"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 from typing import Any
@@ -122,6 +123,15 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
         page.locator(".part pre", has_text=shown).wait_for()
     page.get_by_role("button", name="360 px").click()
     expect(page.locator("iframe")).to_have_attribute("width", "360")
+
+
+def test_a_mail_with_large_pictures_in_it_is_shown(page: Page, service: Service) -> None:
+    """More than a stranger may post."""
+    noise = base64.b64encode(secrets.token_bytes(300_000)).decode()
+    html = f"<p>Look:\n</p><img alt='A view' src='data:image/png;base64,{noise}'>"
+    opened(page, service, stored(service, html=html))
+    page.frame_locator("iframe").get_by_text("Look:").wait_for()
+    page.frame_locator("iframe").get_by_alt_text("A view").wait_for()
 
 
 def test_a_check_that_fails_says_why_and_can_be_made_again(

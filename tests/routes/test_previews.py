@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from hashlib import sha256
+from typing import Any
 
 import httpx2
 import pytest
 
 from app.process import Process
 from app.routes import previews
+from app.web.routing import STRANGERS_BYTES
 from tests.cast import Cast, Person, settle
 from tests.routes.conftest import SignIn
 
@@ -35,9 +38,25 @@ async def sent(cast: Cast, process: Process) -> str:
     return str(made["messageId"])
 
 
-async def posted(cast: Cast, form: dict[str, str]) -> httpx2.Response:
-    """Post the form of a template's frame."""
-    return await cast.client.post(form["url"], data={"ticket": form["ticket"]})
+def form_of(html: str) -> bytes:
+    """The body of a browser's form, in plain text."""
+    return b"html=" + lines(html) + b"\r\n"
+
+
+def lines(html: str) -> bytes:
+    return html.replace("\n", "\r\n").encode()
+
+
+async def linked(person: Person, html: str, **more: Any) -> str:
+    """The path at which the HTML is shown that is posted there."""
+    form = lines(html)
+    wanted = {"length": len(form), "sha256": sha256(form).hexdigest(), **more}
+    return str((await person.made("/previews", wanted))["url"])
+
+
+async def posted(cast: Cast, url: str, body: bytes, **headers: str) -> httpx2.Response:
+    plain = {"Content-Type": "text/plain"}
+    return await cast.client.post(url, content=body, headers={**plain, **headers})
 
 
 async def shown(cast: Cast, url: str, headers: dict[str, str] | None = None) -> httpx2.Response:
@@ -85,44 +104,60 @@ async def test_remote_images_are_shown_only_when_asked_for(
     assert policy.startswith("sandbox; default-src 'none'")
 
 
-async def test_a_template_is_rendered_for_the_contact_and_the_event(
+async def test_what_is_stored_nowhere_is_posted_to_its_link_and_shown_once(
     cast: Cast, sign_in: SignIn
 ) -> None:
     ed = await signed_in(cast.ed, sign_in)
-    content = {"subject": "S", "html": "<p>{{contact.firstName}} has {{trigger.plan}}</p>"}
-    template = {"name": "T", "channel": "email", "content": content}
-    contact = await ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada"})
-    wanted = {"template": template, "contactId": contact["id"], "trigger": {"plan": "pro"}}
-    form = (await ed.post("/templates/previews", wanted)).json()
-    response = await posted(cast, form)
-    assert "Ada has pro" in response.text
-    policy = response.headers["content-security-policy"]
-    assert policy == (
+    html = f"{HOSTILE}\n<p>Grüße</p>"
+    url = await linked(ed, html)
+    response = await posted(cast, url, form_of(html))
+    assert response.status_code == 200
+    assert response.content == lines(html)
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["content-security-policy"] == (
         "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
         " frame-ancestors 'self'"
     )
-    assert (await posted(cast, form)).status_code == 404
-    remote = (await ed.post("/templates/previews", {**wanted, "remoteImages": True})).json()
-    policy = (await posted(cast, remote)).headers["content-security-policy"]
-    assert "img-src data: https: http:;" in policy
-    assert await ed.read("/templates") == {"data": [], "nextCursor": None}
+    assert (await posted(cast, url, form_of(html))).status_code == 404
+    remote = await posted(cast, await linked(ed, html, remoteImages=True), form_of(html))
+    assert "img-src data: https: http:;" in remote.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize(
-    ("content", "pointer"),
-    [
-        ({"subject": "S", "text": "T"}, "/template/content/html"),
-        ({"subject": "S", "html": "{% if %}"}, "/template/content/html"),
-        ({"html": "H"}, "/template/content/subject"),
-        ({"subject": "S", "html": secrets.token_hex(300_000)}, "/template/content/html"),
-    ],
-)
-async def test_what_cannot_be_shown_is_refused_before_there_is_a_frame(
-    cast: Cast, content: dict[str, str], pointer: str
+async def test_a_mail_with_large_pictures_in_it_is_shown(cast: Cast, sign_in: SignIn) -> None:
+    """It is more than a stranger may post elsewhere, and as large as its link says."""
+    ed = await signed_in(cast.ed, sign_in)
+    picture = f"<img src='data:image/png;base64,{secrets.token_hex(STRANGERS_BYTES)}'>"
+    response = await posted(cast, await linked(ed, picture), form_of(picture))
+    assert (response.status_code, response.content) == (200, picture.encode())
+    longer = await posted(cast, await linked(ed, picture), form_of(f"{picture}!"))
+    assert (longer.status_code, longer.json()["code"]) == (413, "body_too_large")
+    wanted = {"length": previews.LARGEST + 1, "sha256": "0" * 64}
+    assert (await ed.post("/previews", wanted)).status_code == 422
+
+
+@pytest.mark.parametrize("other", ["<p>Pay here</p>", "", "<p>Hi</p>\n"])
+async def test_a_link_shows_no_other_html_than_it_was_made_for(
+    cast: Cast, sign_in: SignIn, other: str
 ) -> None:
-    template = {"name": "T", "channel": "email", "content": content}
-    response = await cast.vic.post("/templates/previews", {"template": template})
-    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, pointer)
+    url = await linked(await signed_in(cast.ed, sign_in), "<p>Hi, and much more</p>")
+    refused = await posted(cast, url, form_of(other))
+    assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+
+
+async def test_a_link_is_for_one_kind_and_for_a_page_of_ours(
+    cast: Cast, process: Process, sign_in: SignIn
+) -> None:
+    ed = await signed_in(cast.ed, sign_in)
+    assert (await shown(cast, await linked(ed, "<p>Hi</p>"))).status_code == 404
+    link = await ed.made(f"/messages/{await sent(cast, process)}/previews", {})
+    assert (await posted(cast, link["url"], form_of("<p>Hi</p>"))).status_code == 404
+    url, form = await linked(ed, "<p>Hi</p>"), form_of("<p>Hi</p>")
+    foreign = await posted(cast, url, form, **{"Sec-Fetch-Site": "cross-site"})
+    assert foreign.status_code == 404
+    assert (await posted(cast, url, form)).status_code == 200
+    url = await linked(ed, "<p>Hi</p>")
+    assert (await ed.post("/auth/logout")).status_code == 204
+    assert (await posted(cast, url, form)).status_code == 404
 
 
 async def test_a_link_ends_with_its_session_and_after_a_minute(
@@ -148,11 +183,6 @@ async def test_a_stranger_gets_no_link_to_a_mail(cast: Cast, process: Process) -
 @pytest.mark.parametrize("token", ["x", "A" * 200, "%C3%A9"])
 async def test_what_is_no_link_shows_nothing(cast: Cast, token: str) -> None:
     assert (await shown(cast, f"/preview/{token}")).status_code == 404
-    assert (await posted(cast, {"url": "/preview", "ticket": token})).status_code == 404
-
-
-@pytest.mark.parametrize("body", [b"", b"\xff", b"ticket=", b"ticket=a&ticket=b&c=d"])
-async def test_what_is_no_form_shows_nothing(cast: Cast, body: bytes) -> None:
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = await cast.client.post("/preview", content=body, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    for body in (b"", b"\xff", form_of("<p>Hi</p>")):
+        answer = await posted(cast, f"/preview/{token}", body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

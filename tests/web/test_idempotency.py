@@ -265,7 +265,7 @@ WITHOUT_KEY = {
     "/templates/preview": "it changes nothing",
     "/templates/{id}/preview": "it changes nothing",
     "/templates/check": "it changes nothing",
-    "/templates/previews": "it changes nothing",
+    "/previews": "it changes nothing",
     "/messages/{id}/previews": "it changes nothing",
     "/automations/check": "it changes nothing",
     "/workflows/check": "it changes nothing",

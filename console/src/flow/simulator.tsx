@@ -4,18 +4,19 @@ import { api, got, raw, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { objectOf, parse } from '../exact'
 import { meant, type Kind } from '../names'
+import { Preview } from '../preview'
 import { useCan } from '../me'
 import { KINDS } from '../words'
 import { Field, Form, Json as Tree, JsonText, Status } from '../ui'
 import { Decision, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
-import { Letter } from './letter'
 import { written, type Doc, type Json } from './model'
 import { Cases, type Case } from './cases'
 
 type Trace = Schemas['Simulation']
 type Step = Trace['steps'][number]
 
+const MOST_OPEN = 5 // mails of one trace: each is a page of its own
 const MASKED = /"••••"/g // a credential that only the service knows; a simulated call needs none
 
 /** `P1DT4H` in words: how long after the start. */
@@ -59,6 +60,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
   const act = useAct()
   const top = useRef<HTMLDivElement>(null)
   const last = trace?.steps.length ?? 0
+  const mails = trace?.steps.filter(step => step.message).length ?? 0
   const shown = useMemo(() => (trace ? played(trace, frame, entry) : NOTHING), [trace, frame, entry])
   useEffect(() => play(shown), [shown])
   useEffect(() => () => play(NOTHING), [])
@@ -95,7 +97,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
         <button type="button" class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>Forward</button>
         <span class="soft">{spoken(trace, frame)}</span>
       </p>
-      <ol class="way">{trace.steps.slice(0, frame + 1).map((step, index) => <Passed key={index} step={step} start={trace.startAt} pick={pick} />)}</ol>
+      <ol class="way">{trace.steps.slice(0, frame + 1).map((step, index) => <Passed key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />)}</ol>
     </div>)}
     <details class="given" open={!trace} key={trace ? 'after' : 'before'}><summary>{trace ? 'Change what is simulated' : 'What is simulated'}</summary>
       <Form act={act} label="Simulate" submit={simulate} known={['/trigger', '/contactId', '/startAt', '/more']}>
@@ -118,7 +120,13 @@ function spoken(trace: Trace, frame: number): string {
   return `step ${frame + 1} of ${trace.steps.length}: ${step.nodeId}, ${since(trace.startAt, step.enteredAt)}`
 }
 
-function Passed({ step, start, pick }: { step: Step; start: string; pick: (id: string) => void }) {
+/** The mail in its frame, which is asked for once it is looked at. */
+function Mail({ html, isOpen }: { html: string; isOpen: boolean }) {
+  const [open, setOpen] = useState(isOpen)
+  return <details open={open} onToggle={event => setOpen(event.currentTarget.open)}><summary>The mail</summary>{open && <Preview of={{ html }} />}</details>
+}
+
+function Passed({ step, start, pick, isOpen }: { step: Step; start: string; pick: (id: string) => void; isOpen: boolean }) {
   const { message } = step
   const content = (message?.content ?? {}) as Record<string, string>
   return <li class={step.status.toLowerCase()}>
@@ -129,7 +137,7 @@ function Passed({ step, start, pick }: { step: Step; start: string; pick: (id: s
     {message && <div class="card">
       <p>To <b>{message.to ?? 'nobody'}</b> by {message.channel} <Status value={message.status} /></p>
       {content.subject && <p class="subject"><b>{content.subject}</b></p>}
-      {content.html ? <Letter html={content.html} /> : content.text && <pre tabIndex={0}>{content.text}</pre>}
+      {content.html ? <Mail html={content.html} isOpen={isOpen} /> : content.text && <pre tabIndex={0}>{content.text}</pre>}
     </div>}
     {step.changes && <ul class="plain">{Object.entries(step.changes).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}
     {step.kind === 'http_request' && step.output && <Tree value={step.output} name="record" open={false} />}

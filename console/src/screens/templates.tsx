@@ -179,7 +179,7 @@ function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
   const [wanted, setWanted] = useState<{ contactId: string | null; trigger: Record<string, unknown> | null }>({ contactId: null, trigger: null })
   const act = useAct()
   const body = { template: of.template, contactId: wanted.contactId, trigger: wanted.trigger ?? objectOf(sample(of.variables), '/trigger') }
-  const shown = useLoaded(async () => ({ body, parts: await got(api.POST('/templates/preview', { body })) }), [JSON.stringify(body)], undefined, 0)
+  const shown = useLoaded(() => got(api.POST('/templates/preview', { body })), [JSON.stringify(body)], undefined, 0)
   const show = async () => setWanted({ trigger: typed === null ? null : objectOf(typed, '/trigger'), contactId: await meant(contactId) })
   return <Section title="Preview">
     {isBehind && <p class="note">What you type has an error, which is marked; this shows the text as it was without it.</p>}
@@ -187,12 +187,12 @@ function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
       <Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} problem={act.problem ?? shown.problem} pointer="/contactId" />
       <JsonText label="The event, as JSON" rows={5} value={typed ?? sample(of.variables)} set={setTyped} problem={act.problem} pointer="/trigger" />
     </Form>
-    <Shown of={shown}>{({ body, parts }) => <>
+    <Shown of={shown}>{parts => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">
         <h3>{TITLES[name] ?? name}</h3>
         {part.error ? <p class="wrong">{part.error}</p> : name === 'html' ? <>
           <div class="views" role="group" aria-label="Width">{[360, 700].map(each => <button key={each} type="button" aria-pressed={each === width} onClick={() => setWidth(each)}>{each} px</button>)}</div>
-          <Preview of={body} width={width} />
+          <Preview of={{ html: part.rendered ?? '' }} width={width} />
         </> : <pre tabIndex={0}>{part.rendered}</pre>}
         {(part.missing?.length ?? 0) > 0 && <p class="hint">No value for {part.missing?.join(', ')}.</p>}
       </div>)}
