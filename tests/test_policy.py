@@ -68,6 +68,7 @@ POLICY: Mapping[str, str] = {
     "GET /contacts/export": "viewer",
     "GET /contacts/{id}/activity": "viewer",
     "GET /contacts/{id}/explain": "viewer",
+    "GET /contacts/{id}/segments": "viewer",
     "GET /tags": "viewer",
     "GET /broadcasts": "viewer",
     "POST /broadcasts": "editor",

@@ -88,6 +88,7 @@ DELETE /contacts/{id}                                     contacts:write
 GET    /contacts/{id}/activity                            contacts:read
 POST   /contacts/{id}/events                              contacts:write
 GET    /contacts/{id}/explain                             contacts:read
+GET    /contacts/{id}/segments                            contacts:read
 POST   /contacts/{id}/tags                                contacts:write
 DELETE /contacts/{id}/tags/{tag:path}                     contacts:write
 PUT    /contacts/{id}/topics/{topicId}                    contacts:write
@@ -241,6 +242,7 @@ from app.routes import (
     confirmations,
     console,
     contact_events,
+    contact_segments,
     contacts,
     definition_cases,
     definition_files,
@@ -304,6 +306,7 @@ ROUTES = [
     *explaining.routes,
     *tags.routes,
     *segments.routes,
+    *contact_segments.routes,
     *topics.routes,
     *topic_answers.routes,
     *broadcasts.routes,

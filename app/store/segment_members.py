@@ -9,7 +9,7 @@ from datetime import datetime
 from app.database.db import Handle, new_id
 from app.store import contacts, jobs, keyset, usage
 from app.store.contacts import Contact
-from app.store.segments import Fitting
+from app.store.segments import Fitting, SegmentKind
 
 METER = "segment"  # of usage: its members, by the segment's id as the period
 
@@ -35,6 +35,45 @@ async def of_contacts(
         workspace_id=workspace_id,
         contact_ids=list(contact_ids),
         segment_ids=list(segment_ids),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOf:
+    """A segment that a contact is in."""
+
+    id: str
+    name: str
+    kind: SegmentKind
+
+
+async def of_contact(
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_id: str,
+    filters: Mapping[str, object],
+    before: str | None,
+    limit: int,
+) -> list[MemberOf]:
+    """The segments that the contact is in, the newest first; watches, which nobody sees, and what
+    is being filled, of which that is not known yet, are left out."""
+    narrowed, values = keyset.narrowed({}, filters, before, "m.segment_id")
+    return await db.fetch_all_as(
+        MemberOf,
+        f"""
+        SELECT s.id, s.name, s.kind
+        FROM segment_members m
+        JOIN segments s ON s.workspace_id = m.workspace_id AND s.id = m.segment_id
+        WHERE m.workspace_id = :workspace_id AND m.contact_id = :contact_id AND m.member
+          AND s.definition_id IS NULL AND s.state = 'filled' {narrowed}
+        ORDER BY m.segment_id DESC
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        contact_id=contact_id,
+        limit=limit,
+        **values,
     )
 
 

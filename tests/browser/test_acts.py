@@ -115,6 +115,22 @@ def test_a_contact_is_meant_by_a_whole_address_that_others_begin_with(
     assert service.read(f"/contacts/{run['contactId']}")["email"] == f"{mark}@example.co"
 
 
+def test_a_contact_shows_the_segments_that_it_is_in(page: Page, service: Service) -> None:
+    mark = secrets.token_hex(4)
+    filter = {"path": "contact.tags", "op": "contains", "value": mark}
+    segment = service.made("/segments", {"name": f"Gold {mark}", "filter": filter})["id"]
+    id = service.made("/contacts", {"email": f"{mark}@example.com", "tags": [mark]})["id"]
+    service.until(lambda: service.read(f"/contacts/{id}/segments")["data"])
+    opened(page, service, f"/contacts/{id}")
+    link = page.get_by_role("link", name=f"Gold {mark}")
+    expect(link).to_have_attribute("href", re.compile(f"/segments/{segment}$"))
+    service.api.patch(f"/contacts/{id}", json={"tags": []})
+    expect(link).to_have_count(0)
+    service.api.patch(f"/contacts/{id}", json={"tags": [mark]})
+    link.click()
+    page.get_by_role("heading", level=1, name=f"Gold {mark}").wait_for()
+
+
 def test_a_message_and_an_event_are_made_for_one_contact(
     page: Page, service: Service, watch: Watch
 ) -> None:

@@ -196,7 +196,7 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     assert figures(page, "Who would get it now", 1) == [now["audience"][one] for one in REASONS]
     assert (now["audience"]["noAddress"], now["audience"]["suppressed"]) == (1, 1)
     page.locator(".sample").get_by_text("Hi Ada").wait_for()
-    page.locator(".sample").get_by_text("Tea for Ada").wait_for()
+    page.frame_locator(".sample iframe").get_by_text("Tea for Ada").wait_for()
     assert service.read(f"/broadcasts/{id}")["state"] == "DRAFT"
     clean(page)
     confirmed(page, "Schedule")

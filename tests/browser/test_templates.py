@@ -125,6 +125,33 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
     expect(page.locator("iframe")).to_have_attribute("width", "360")
 
 
+def test_what_whatsapp_approved_gets_its_variables(page: Page, service: Service) -> None:
+    sid = "HX" + secrets.token_hex(16)
+    opened(page, service, "/templates/new?channel=whatsapp")
+    page.get_by_label("Name", exact=True).fill("Parcel")
+    page.get_by_label("Content SID").fill(sid)
+    for number, value in enumerate(("{{contact.firstName}}", "{{trigger.parcel}}", "soon"), 1):
+        page.get_by_role("button", name="Add a variable").click()
+        page.get_by_label(f"Variable {number}", exact=True).fill(value)
+    wrong = page.get_by_label("Variable 3", exact=True)
+    wrong.fill("{{")
+    expect(wrong).to_have_attribute("aria-invalid", "true")
+    wrong.fill("soon")
+    expect(wrong).to_have_attribute("aria-invalid", "false")
+    page.locator(".part pre", has_text="(parcel)").wait_for()
+    clean(page)
+    page.get_by_role("button", name="Make the template").click()
+    page.wait_for_url(re.compile("/templates/tpl_"))
+    path = "/templates/" + page.url.rsplit("/", 1)[1]
+    given = {"1": "{{contact.firstName}}", "2": "{{trigger.parcel}}", "3": "soon"}
+    assert service.read(path)["content"] == {"contentSid": sid, "variables": given}
+    page.get_by_role("button", name="Remove variable 2").click()
+    page.get_by_label("Name of variable 2").fill("when")
+    page.get_by_role("button", name="Save").click()
+    now = {"1": "{{contact.firstName}}", "when": "soon"}
+    service.until(lambda: service.read(path)["content"]["variables"] == now)
+
+
 def test_a_mail_with_large_pictures_in_it_is_shown(page: Page, service: Service) -> None:
     """More than a stranger may post."""
     noise = base64.b64encode(secrets.token_bytes(300_000)).decode()

@@ -1026,6 +1026,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ),
         ["workspace_id contact_id"],
     ),
+    "the segments of a contact": (
+        lambda db: segment_members.of_contact(
+            db, **ACME, contact_id="con_10050", filters={}, before=None, limit=51
+        ),
+        ["workspace_id contact_id"],
+    ),
     "the next members of a segment": (
         lambda db: segment_members.ids_after(
             db, **ACME, segment_id="seg_10001", after="con_10050", limit=9

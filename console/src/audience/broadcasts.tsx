@@ -7,7 +7,7 @@ import { ContactLink, useContactNames } from '../names'
 import { go, useLocation } from '../router'
 import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Sentence, Shown, Status, Table, When, plural } from '../ui'
 import { AskWhy, Recipients, STATUSES } from './recipients'
-import { Preview } from '../preview'
+import { Preview as Mail } from '../preview'
 import { TestMail } from '../test_mail'
 
 export type Stored = Schemas['BroadcastShape']
@@ -111,7 +111,7 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
       {samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
         <p>To <ContactLink id={contactId} names={names} /></p>
         {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
-          {error ? <p class="wrong">{error}</p> : part === 'html' ? <Preview of={{ html: text ?? '' }} /> : part === 'subject' ? <p class="subject"><b>{text}</b></p> : !rendered.html && <pre tabIndex={0}>{text}</pre>}
+          {error ? <p class="wrong">{error}</p> : part === 'html' ? <Mail of={{ html: text ?? '' }} /> : part === 'subject' ? <p class="subject"><b>{text}</b></p> : !rendered.html && <pre tabIndex={0}>{text}</pre>}
           {(missing?.length ?? 0) > 0 && <p class="odd">No value for {missing?.join(', ')}.</p>}
         </div>)}
       </div>)}

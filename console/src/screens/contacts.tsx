@@ -124,10 +124,13 @@ function Change({ contact, tag, again, done }: { contact: Full; tag: string; aga
 
 // --- one contact ------------------------------------------------------------------------------------
 
+const MOST_SEGMENTS = 200 // as many as a workspace may have
+
 export function Contact({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const contact = useLoaded(() => tagged(api.GET('/contacts/{id}', path)), [id])
   const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
+  const segments = useListed(cursor => got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })), [id], 5000)
   const isAudited = useAudit()
   const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), [id, isAudited])
   const why = useLocation().query.get('why') ?? ''
@@ -154,6 +157,7 @@ export function Contact({ id }: { id: string }) {
       {open === 'change' ? <Change contact={value} tag={tag} again={again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
         ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
         ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
+        ['Segments', segments.problem ? segments.problem.message : segments.rows?.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
         ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
         ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
         ['Known since', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />],

@@ -79,11 +79,16 @@ function Existing({ id }: { id: string }) {
   return <Editor stored={template.value.value} tag={template.value.tag} again={again} />
 }
 
-/** The parts stand beside its name: no part is called so. */
+/** The parts stand beside its name: no part is called so. Variables are pairs, as JSON. */
 type Draft = { name: string; channel: string; category: string; topicId: string } & Record<string, string>
 
 const drafted = ({ name, channel, category, topicId, content }: Stored): Draft =>
-  ({ name, channel, category, topicId: topicId ?? '', ...Object.fromEntries((PARTS[channel] ?? []).map(([part]) => [part, typeof content[part] === 'string' ? content[part] : ''])) })
+  ({ name, channel, category, topicId: topicId ?? '', variables: kept(Object.entries(variablesOf(content))), ...Object.fromEntries((PARTS[channel] ?? []).map(([part]) => [part, typeof content[part] === 'string' ? content[part] : ''])) })
+
+type Pair = readonly [string, string]
+const variablesOf = (content: Stored['content'] | undefined) => (typeof content?.variables === 'object' ? content.variables : {})
+const kept = (pairs: readonly Pair[]) => (pairs.length ? JSON.stringify(pairs) : '')
+const pairsOf = (draft: Draft): Pair[] => (draft.channel === 'whatsapp' && draft.variables ? JSON.parse(draft.variables) as Pair[] : [])
 
 function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
   const { query } = useLocation()
@@ -95,13 +100,16 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const may = useCan()('templates:write')
   const parts = PARTS[draft.channel] ?? []
   const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
-  const whole = { ...stored?.content, ...Object.fromEntries(parts.map(([name]) => [name, draft[name]])) }
+  const given = pairsOf(draft).filter(([name]) => name)
+  const whole = { ...stored?.content, ...Object.fromEntries(parts.map(([name]) => [name, draft[name]])), variables: given.length ? Object.fromEntries(given) : '' }
   const template = { name: 'Not saved', channel: draft.channel, category: draft.category, content: Object.fromEntries(Object.entries(whole).filter(([, part]) => part)) } as Written
   const checked = useTyped(async (): Promise<Checked> => ({ template, ...(await got(api.POST('/templates/check', { body: { channel: template.channel, category: template.category, content: template.content } }))) }), [JSON.stringify(template)])
   const sound = useRef<Checked | null>(null)
   if (checked.value && !checked.value.findings.some(each => each.severity === 'error')) sound.current = checked.value
   const save = async () => {
-    const content = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
+    const content: Record<string, unknown> = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
+    const gone = Object.fromEntries(Object.keys(variablesOf(stored?.content)).map(name => [name, null]))
+    if (draft.channel === 'whatsapp') content.variables = given.length ? { ...gone, ...Object.fromEntries(given) } : stored ? null : undefined
     const body = { name: draft.name, category: draft.category, topicId: draft.topicId || null, content }
     if (stored && again) {
       const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
@@ -114,10 +122,12 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     }
   }
   const findings = stored || isChanged ? checked.value?.findings ?? stored?.findings ?? NONE : NONE
-  const others = findings.filter(each => !parts.some(([name, , rows]) => each.pointer === `/content/${name}` && (rows || each.severity === 'error')))
+  const isAtField = (each: Stored['findings'][number]) => parts.some(([name, , rows]) => each.pointer === `/content/${name}` && (rows || each.severity === 'error'))
+    || (each.severity === 'error' && given.some(([name]) => each.pointer === variableAt(name)))
+  const others = findings.filter(each => !isAtField(each))
   const wrong = new Refusal(0, '', '', findings.filter(each => each.severity === 'error'))
   const variables = checked.value?.variables ?? NO_VARIABLES
-  const known = ['/name', '/topicId', ...parts.map(([name]) => `/content/${name}`)]
+  const known = ['/name', '/topicId', ...parts.map(([name]) => `/content/${name}`), ...given.map(([name]) => variableAt(name))]
   /** What a refusal says of the text takes the place of what was found in it. */
   const submit = () => save().catch((error: unknown) => {
     const errors = error instanceof Refusal ? error.errors.filter(each => each.pointer.startsWith('/content')) : []
@@ -141,6 +151,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), pointer: `/content/${name}` }
           return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} problem={null} /> : <Field key={name} {...control} problem={wrong} />
         })}
+        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => change({ variables: kept(pairs) })} problem={wrong} />}
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
@@ -150,6 +161,21 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       {stored && <Used id={stored.id} />}</div>
     </div>
   </Screen>
+}
+
+const variableAt = (name: string) => `/content/variables/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
+
+/** What WhatsApp puts in the places of the template that it approved. */
+function Variables({ of, set, problem }: { of: readonly Pair[]; set: (pairs: readonly Pair[]) => void; problem: Refusal }) {
+  const at = (index: number, pair: Pair) => set(of.map((old, place) => (place === index ? pair : old)))
+  return <fieldset><legend>Variables of what WhatsApp approved</legend>
+    {of.map(([name, value], index) => <div class="columns" key={index}>
+      <Field label={`Name of variable ${index + 1}`} value={name} set={to => at(index, [to.trim(), value])} placeholder="1" />
+      <Field label={`Variable ${name || index + 1}`} value={value} set={to => at(index, [name, to])} problem={problem} pointer={variableAt(name)} placeholder="{{contact.firstName}}" />
+      <p class="buttons"><button type="button" class="small" aria-label={`Remove variable ${name || index + 1}`} onClick={() => set(of.filter((_, place) => place !== index))}>Remove</button></p>
+    </div>)}
+    <p class="buttons"><button type="button" class="small" onClick={() => set([...of, [String(of.length + 1), '']])}>Add a variable</button></p>
+  </fieldset>
 }
 
 function Topic({ draft, set, problem }: { draft: Draft; set: (topicId: string) => void; problem: Refusal | null }) {
