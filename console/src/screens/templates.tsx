@@ -86,7 +86,7 @@ const drafted = ({ name, channel, category, topicId, content }: Stored): Draft =
   ({ name, channel, category, topicId: topicId ?? '', variables: kept(Object.entries(variablesOf(content))), ...Object.fromEntries((PARTS[channel] ?? []).map(([part]) => [part, typeof content[part] === 'string' ? content[part] : ''])) })
 
 type Pair = readonly [string, string]
-const variablesOf = (content: Stored['content'] | undefined) => (typeof content?.variables === 'object' ? content.variables : {})
+const variablesOf = (content: Stored['content'] = {}) => { const given = content.variables; return typeof given === 'object' ? given : {} }
 const kept = (pairs: readonly Pair[]) => (pairs.length ? JSON.stringify(pairs) : '')
 const pairsOf = (draft: Draft): Pair[] => (draft.channel === 'whatsapp' && draft.variables ? JSON.parse(draft.variables) as Pair[] : [])
 
@@ -107,6 +107,8 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const sound = useRef<Checked | null>(null)
   if (checked.value && !checked.value.findings.some(each => each.severity === 'error')) sound.current = checked.value
   const save = async () => {
+    const twice = given.find(([name], index) => given.findIndex(other => other[0] === name) < index)
+    if (twice) throw new Refusal(422, 'invalid', `Two variables are called ${twice[0]}.`, [{ pointer: variableAt(twice[0]), message: 'Another variable has this name.' }])
     const content: Record<string, unknown> = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
     const gone = Object.fromEntries(Object.keys(variablesOf(stored?.content)).map(name => [name, null]))
     if (draft.channel === 'whatsapp') content.variables = given.length ? { ...gone, ...Object.fromEntries(given) } : stored ? null : undefined
@@ -165,16 +167,23 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
 
 const variableAt = (name: string) => `/content/variables/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
 
+/** The least number that no variable has as its name. */
+function free(pairs: readonly Pair[]): string {
+  let number = 1
+  while (pairs.some(([name]) => name === String(number))) number++
+  return String(number)
+}
+
 /** What WhatsApp puts in the places of the template that it approved. */
 function Variables({ of, set, problem }: { of: readonly Pair[]; set: (pairs: readonly Pair[]) => void; problem: Refusal }) {
   const at = (index: number, pair: Pair) => set(of.map((old, place) => (place === index ? pair : old)))
-  return <fieldset><legend>Variables of what WhatsApp approved</legend>
+  return <fieldset class="group"><legend>Variables of what WhatsApp approved</legend>
     {of.map(([name, value], index) => <div class="columns" key={index}>
       <Field label={`Name of variable ${index + 1}`} value={name} set={to => at(index, [to.trim(), value])} placeholder="1" />
       <Field label={`Variable ${name || index + 1}`} value={value} set={to => at(index, [name, to])} problem={problem} pointer={variableAt(name)} placeholder="{{contact.firstName}}" />
       <p class="buttons"><button type="button" class="small" aria-label={`Remove variable ${name || index + 1}`} onClick={() => set(of.filter((_, place) => place !== index))}>Remove</button></p>
     </div>)}
-    <p class="buttons"><button type="button" class="small" onClick={() => set([...of, [String(of.length + 1), '']])}>Add a variable</button></p>
+    <p class="buttons"><button type="button" class="small" onClick={() => set([...of, [free(of), '']])}>Add a variable</button></p>
   </fieldset>
 }
 
