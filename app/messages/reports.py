@@ -1,4 +1,4 @@
-"""What became of an attempt after its call: a provider reports it, or a member finds it out.
+"""Reports of what became of an attempt: by its provider, or by a member who looked.
 
 The status of an attempt only rises, from accepted to delivered, bounced or complained. So any
 report resolves an UNKNOWN, and a late `sent` changes nothing. A provider knows better than a

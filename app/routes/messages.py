@@ -79,8 +79,8 @@ class Message(MessageSummary):
 
 
 class MessageResolution(Shape):
-    """What somebody found who looked, in the provider's log or by asking the recipient. `note` says
-    where, and is kept in the attempt's history."""
+    """A finding of somebody who looked: in the provider's log, or by asking the recipient. `note`
+    says where, and is kept in the attempt's history."""
 
     arrived: bool
     note: Name | None = None

@@ -116,7 +116,7 @@ async def show(call: Call) -> Response:
     return _shown(ticket, await _html(call.process, ticket))
 
 
-async def show_posted(call: Call) -> Response:
+async def open_preview(call: Call) -> Response:
     """The HTML that is posted, once, if the link was made for it."""
     ticket = await _opened(call)
     if ticket.message_id is not None:
@@ -139,7 +139,7 @@ def _shown(ticket: Ticket, html: str | bytes) -> Response:
 
 
 async def _opened(call: Call) -> Ticket:
-    """What the link shows, to a page of ours: whoever registers can make one. Raises Problem
+    """Open the link, for a page of ours: whoever registers can make one. Raises Problem
     `not_found`."""
     if call.request.headers.get("sec-fetch-site") == "cross-site":
         raise _gone()
@@ -202,7 +202,7 @@ routes = [
     ),
     post(
         "/preview/{token}",
-        show_posted,
+        open_preview,
         can=PUBLIC,
         tx=None,
         takes=("text/plain",),

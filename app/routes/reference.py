@@ -104,6 +104,12 @@ EXAMPLES: Mapping[str, Any] = {
     "workspaceName": "Acme",
     "WritableSegment.kind": "live",
     "SegmentShape.kind": "live",
+    "ContactSegment.kind": "live",
+    "ContactSegment.name": "Gold",
+    "HtmlPreview": {
+        "length": 9,
+        "sha256": "9c655e84ab91015eed7670dfbb369ffdc31f6efe04ef8bad2615cab6b9e63ca6",
+    },
     "Workspace.name": "Acme",
     "OwnWorkspace.name": "Acme",
     "WritableWorkspace.name": "Acme",

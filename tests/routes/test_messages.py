@@ -180,8 +180,8 @@ async def unknown(cast: Cast, process: Process) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("arrived", "status", "code", "words"),
     [
-        (True, "SENT", "found_arrived", "Ed found that it arrived: the log of the server"),
-        (False, "FAILED", "found_lost", "Ed found that it did not arrive: the log of the server"),
+        (True, "SENT", "found_arrived", "ed found that it arrived: the log of the server"),
+        (False, "FAILED", "found_lost", "ed found that it did not arrive: the log of the server"),
     ],
 )
 async def test_what_somebody_found_resolves_what_was_unknown(
@@ -212,12 +212,12 @@ async def test_a_finding_counts_once_and_only_for_what_is_unknown(
     assert errors(await cast.ed.post(path, {"arrived": True, "note": ""})).keys() == {"/note"}
     assert errors(await cast.ed.post(path, {})).keys() == {"/arrived"}
     once = await cast.ed.made(path, {"arrived": False})
-    assert once["reason"]["detail"] == "Ed found that it did not arrive."
+    assert once["reason"]["detail"] == "ed found that it did not arrive."
     assert await cast.adam.made(path, {"arrived": False, "note": "Too late"}) == once
     assert refused(await cast.ed.post(path, {"arrived": True})) == (409, "conflict")
     assert await audited(process, "message.resolved") == [id]
     [entry] = (await cast.olivia.read("/audit-logs?action=message.resolved"))["data"]
-    assert entry["actor"]["name"] == "Ed"
+    assert entry["actor"]["name"] == "ed"
     assert entry["changes"] == {
         "status": ["UNKNOWN", "FAILED"],
         "channel": [None, "email"],

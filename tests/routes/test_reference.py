@@ -32,6 +32,8 @@ REFUSED: Mapping[str, str] = {
     "PATCH /admin/workspaces/{id}": "forbidden",
     "POST /v1/webhooks/in/{token:path}": "not_found",
     "POST /v1/callbacks/resend/{token}": "not_found",
+    # Nothing is UNKNOWN here.
+    "POST /messages/{id}/resolve": "conflict",
     # A provider of payments signs it, and there is none.
     "POST /billing/webhooks/stripe": "billing_not_configured",
     # The workspace has growth, for which nobody pays.

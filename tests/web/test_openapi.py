@@ -246,7 +246,7 @@ SHOWN = get("/things/{id}", show, can=MEMBER, gives={200: Thing})
 
 def test_parameters_come_from_the_query_s_model() -> None:
     listed = only(get("/things", index, can=MEMBER, query=Filters, gives={200: Page[Thing]}))
-    state, labels = listed["parameters"]
+    state, labels, _ = listed["parameters"]
     assert (state["name"], state["schema"]["enum"]) == ("state", ["NEW", "OLD"])
     assert (labels["style"], labels["explode"]) == ("deepObject", True)
     assert listed["description"].startswith("The newest first, and all of them.")
