@@ -68,7 +68,9 @@ async def test_a_fault_befalls_the_next_message_and_no_other(
 async def test_a_callback_that_comes_twice_counts_once(
     cast: Cast, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "app.messages.callbacks")
+    loggers = ("app.messages.callbacks", "app.messages.reports")
+    for name in loggers:
+        caplog.set_level("INFO", name)
     await cast.olivia.made("/event-endpoints", {"url": "http://localhost/hook"})
     await cast.ed.made(FAULTS, {"kind": "duplicate_callback"})
     message = await sent(cast, process)
@@ -76,7 +78,7 @@ async def test_a_callback_that_comes_twice_counts_once(
     await process.channels["email"].close()  # it calls back now at the latest
 
     def found() -> list[str]:
-        return [one.message for one in caplog.records if one.name == "app.messages.callbacks"]
+        return [one.message for one in caplog.records if one.name in loggers]
 
     assert sorted(found()) == ["callback was heard before", "message reported"]
     [id] = message["attempts"]
