@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,37 @@ def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed
     page.get_by_role("button", name=BRING).click()
     page.get_by_role("heading", level=1, name=str(file["name"])).wait_for()
     assert "ran" not in page.title().split()
+
+
+def test_a_secret_is_sent_with_no_other_file_than_its_own(
+    page: Page, service: Service, tmp_path: Path
+) -> None:
+    hook = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "email"}
+    file = service.read(f"/workflows/{flow(service, secrets.token_hex(4))}/export")
+    files = [
+        {**file, "key": None, "definition": {**file["definition"], "trigger": trigger}}
+        for trigger in ({**hook, "signed": True}, hook)
+    ]
+    opened(page, service, "/flows/import")
+    text, secret = page.get_by_label("What is in it, as JSON"), page.get_by_label("Signing secret")
+    text.fill(json.dumps(files[0]))
+    secret.fill("a secret of sixteen or more")
+    text.fill(json.dumps(files[1]))
+    expect(secret).to_have_count(0)
+    page.get_by_role("button", name=TRY).click()
+    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("button", name=BRING).click()
+    page.get_by_role("heading", level=1, name=file["name"]).wait_for()
+    path = page.url.partition("/flows")[2]
+    assert service.read(path)["trigger"]["signingSecretSet"] is False
+    opened(page, service, "/flows/import")
+    text.fill(json.dumps(files[0]))
+    secret.fill("a secret of sixteen or more")
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**files[0], "name": "Other"}))
+    page.get_by_label("File").set_input_files(other)
+    expect(text).to_have_value(re.compile("Other"))
+    expect(secret).to_have_value("")
 
 
 def test_an_old_version_is_seen_and_brought_back_by_the_editor(

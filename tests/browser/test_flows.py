@@ -16,6 +16,26 @@ def meanwhile(page: Page) -> Locator:
     return page.get_by_role("alert").filter(has_text="Changed meanwhile")
 
 
+def test_an_example_whose_flow_is_refused_makes_its_templates_once(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "403"
+    refused = {"code": "quota_exceeded", "detail": "There are too many flows."}
+    problem = {"status": 403, "content_type": "application/problem+json", "json": refused}
+    page.route("**/workflows", lambda route: route.fulfill(**problem), times=1)
+    page.route("**/automations", lambda route: route.fulfill(**problem), times=1)
+    opened(page, service, "/flows/new")
+    before = len(service.read("/templates?limit=200")["data"])
+    example = page.get_by_role("button", name=re.compile("^Abandoned cart"))
+    example.click()
+    page.get_by_text("There are too many flows.").wait_for()
+    after = len(service.read("/templates?limit=200")["data"])
+    assert after > before
+    example.click()
+    page.locator(".react-flow__node").first.wait_for()
+    assert len(service.read("/templates?limit=200")["data"]) == after
+
+
 def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     chromium: Browser, page: Page, service: Service, watch: Watch
 ) -> None:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    Route,
+    TimeoutError,
+    expect,
+)
 
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, ready
 from tests.browser.test_screens import clean
@@ -329,6 +338,34 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     page.get_by_role("link", name="New broadcast").wait_for()
     owner.close()
     viewer.close()
+
+
+def test_a_list_that_grows_while_more_of_it_is_read_loses_no_row(
+    page: Page, service: Service
+) -> None:
+    path = (
+        f"/contacts/{service.made('/contacts', {'firstName': 'Ada', 'metadata': {'a': 1}})['id']}"
+    )
+    for number in range(60):
+        service.made(f"{path}/events", {"name": f"n{number}"})
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    opened(page, service, path)
+    rows = page.locator(".timeline a b")
+    expect(rows).to_have_count(50)
+    page.route(re.compile(f"{path}/activity.*cursor="), hold)
+    page.get_by_role("button", name="Show more").click()
+    service.until(lambda: page.evaluate("1") and held)
+    service.made(f"{path}/events", {"name": "n60"})
+    with suppress(TimeoutError):  # a look at the first page, which would hold one row less
+        page.wait_for_event("response", lambda one: "/activity?" in one.url, timeout=3_000)
+    for route in held:
+        route.continue_()
+    expect(rows).to_have_count(60)
+    assert {f"n{number}" for number in range(60)} <= set(rows.all_inner_texts())
 
 
 def test_the_history_of_a_contact_says_who_changed_what(
