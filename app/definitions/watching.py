@@ -11,6 +11,7 @@ from datetime import datetime
 
 from app.audience import membership
 from app.database.db import Handle, new_id
+from app.errors import Problem
 from app.machine import document, occasions, segment_changes
 from app.machine.program import Json
 from app.process import Process
@@ -19,6 +20,7 @@ from app.store.definitions import Definition
 from app.store.missed_occasions import MissReason
 
 WATCHED = ("date", "schedule")
+MOST_ENDED = 20  # watches of a definition
 UNMOVING = ("graceWindow", "reentry")  # members of a trigger that say nothing of when
 
 
@@ -31,7 +33,7 @@ async def follow(
     process: Process, db: Handle, workspace_id: str, before: Definition, after: Definition
 ) -> None:
     """The locked definition is another one: watch for what it waits for now, and have recorded what
-    is missed by that."""
+    is missed by that. Raises Problem `conflict` when too much of that is left to be recorded."""
     if not {before.trigger_config["source"], after.trigger_config["source"]} & {*WATCHED}:
         return
     was = watched(before.state, before.trigger_config)
@@ -42,6 +44,8 @@ async def follow(
             of = {"workspace_id": workspace_id, "definition_id": after.id}
             await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
         return
+    if now is not None:
+        await _require_few_ended(db, workspace_id, after.id)
     whose = process, db, workspace_id, after.id
     since = before.unwatched_since or await db.now()
     if was is not None:
@@ -57,6 +61,15 @@ async def follow(
     if unwatched_since != before.unwatched_since:
         of = {"workspace_id": workspace_id, "id": after.id}
         await definitions.set_unwatched(db, **of, since=unwatched_since)
+
+
+async def _require_few_ended(db: Handle, workspace_id: str, definition_id: str) -> None:
+    """Each has all contacts to look through: somebody who pauses and resumes all the time would
+    have more of them than are ever done with. A pause itself is never refused."""
+    of = {"workspace_id": workspace_id, "definition_id": definition_id}
+    if await segments.ended_watches(db, **of) >= MOST_ENDED:
+        detail = "It was paused or changed very often, and what it missed is still being recorded."
+        raise Problem("conflict", f"{detail} Try again in some minutes.")
 
 
 def _moments(trigger: Mapping[str, Json]) -> dict[str, Json]:

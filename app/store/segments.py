@@ -357,6 +357,20 @@ async def lock_watches_of(db: Handle, *, workspace_id: str, definition_id: str) 
     )
 
 
+async def ended_watches(db: Handle, *, workspace_id: str, definition_id: str) -> int:
+    """How many of the definition's watches have ended and are not through."""
+    count: int = await db.fetch_value(
+        """
+        SELECT count(*) FROM segments
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND missed IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+    )
+    return count
+
+
 async def lock_watch(db: Handle, *, workspace_id: str, id: str) -> Segment | None:
     """The watch as it is, which nobody ends or moves before the transaction ends."""
     return await db.fetch_one_as(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.audience import reactions, segment_jobs
+from app.definitions import watching
 from app.machine import document
 from app.process import Process
 from tests.cast import Cast, settle
@@ -231,6 +232,20 @@ async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Proc
     await cast.ed.patch(f"/workflows/{flow_id}", {"state": "ACTIVE"})
     await settle(process)
     assert await people_of(cast, flow_id) == []
+
+
+async def test_who_pauses_and_resumes_all_the_time_waits_until_what_was_missed_is_recorded(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "MOST_ENDED", 2)
+    path = f"/workflows/{await flow(cast, source='date', field='metadata.renewsAt')}"
+    for state, status in (("PAUSED", 200), ("ACTIVE", 200), ("PAUSED", 200), ("ACTIVE", 409)):
+        answer = await cast.ed.patch(path, {"state": state})
+        assert answer.status_code == status, answer.text
+    assert "still being recorded" in answer.json()["detail"]
+    assert (await cast.vic.read(path))["state"] == "PAUSED"
+    await settle(process)
+    assert (await cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 200
 
 
 async def test_three_workers_of_which_one_dies_start_one_run_for_each(

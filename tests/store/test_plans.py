@@ -988,6 +988,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ),
         ["workspace_id"],
     ),
+    "the watches of a definition that have ended": (
+        lambda db: segments.ended_watches(db, **ACME, definition_id="wfl_10003"),
+        ["workspace_id definition_id"],
+    ),
     "the watches of a definition, locked": (
         lambda db: segments.lock_watches_of(db, **ACME, definition_id="wfl_10003"),
         ["workspace_id definition_id"],
