@@ -44,7 +44,7 @@ async def follow(
             of = {"workspace_id": workspace_id, "definition_id": after.id}
             await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
         return
-    if now is not None:
+    if now is not None or (was is None and not is_same):
         await _require_few_ended(db, workspace_id, after.id)
     whose = process, db, workspace_id, after.id
     since = before.unwatched_since or await db.now()
@@ -64,8 +64,8 @@ async def follow(
 
 
 async def _require_few_ended(db: Handle, workspace_id: str, definition_id: str) -> None:
-    """Each has all contacts to look through: somebody who pauses and resumes all the time would
-    have more of them than are ever done with. A pause itself is never refused."""
+    """Raise Problem `conflict` for who pauses and resumes all the time: each watch has all contacts
+    to look through, and they would never be done with. A pause itself is never refused."""
     of = {"workspace_id": workspace_id, "definition_id": definition_id}
     if await segments.ended_watches(db, **of) >= MOST_ENDED:
         detail = "It was paused or changed very often, and what it missed is still being recorded."

@@ -243,6 +243,8 @@ async def test_who_pauses_and_resumes_all_the_time_waits_until_what_was_missed_i
         answer = await cast.ed.patch(path, {"state": state})
         assert answer.status_code == status, answer.text
     assert "still being recorded" in answer.json()["detail"]
+    assert (await cast.ed.patch(path, {"trigger": {"offset": "P1D"}})).status_code == 409
+    assert (await cast.ed.patch(path, {"name": "Renamed"})).status_code == 200
     assert (await cast.vic.read(path))["state"] == "PAUSED"
     await settle(process)
     assert (await cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 200
