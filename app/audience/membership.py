@@ -15,7 +15,7 @@ from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
 from app.machine.program import Json
-from app.store import contacts, jobs, missed_occasions, segment_members, workspaces
+from app.store import contacts, jobs, missed_occasions, segment_members, watches, workspaces
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.missed_occasions import MissedOccasion, MissReason
@@ -94,7 +94,7 @@ async def judge(
     chosen = [existing[id] for id in segment_ids if id in existing and existing[id].kind == "live"]
     others = [id for id in segment_ids if id not in existing]
     if others:
-        chosen += await store.watches(db, workspace_id=workspace_id, ids=others)
+        chosen += await watches.by_ids(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
     return await judge_rows(db, existing, chosen, workspace_id=workspace_id, rows=rows)
 
@@ -108,8 +108,8 @@ async def judge_rows(
     rows: Sequence[Contact],
 ) -> list[Moved]:
     """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
-    watches = [one for one in chosen if one.definition_id is not None]
-    dues = await _dates(db, watches, rows, workspace_id=workspace_id)
+    dated = [one for one in chosen if one.definition_id is not None]
+    dues = await _dates(db, dated, rows, workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
         return [*dues]
@@ -129,22 +129,22 @@ async def judge_rows(
 
 
 async def _dates(
-    db: Handle, watches: Sequence[Segment], rows: Sequence[Contact], *, workspace_id: str
+    db: Handle, dated: Sequence[Segment], rows: Sequence[Contact], *, workspace_id: str
 ) -> list[Due]:
     """When the dates of locked contacts come next, and those that have come since they were looked
     for, each once. A date that was waited for and has come counts, whatever its field says by
     now. Those that start no run any more are recorded as missed."""
-    if not watches or not rows:
+    if not dated or not rows:
         return []
     workspace = await workspaces.by_id(db, id=workspace_id)
     zone, now = workspace.timezone if workspace else None, await db.now()
-    of = {"contact_ids": [row.id for row in rows], "segment_ids": [one.id for one in watches]}
+    of = {"contact_ids": [row.id for row in rows], "segment_ids": [one.id for one in dated]}
     known = await segment_members.occasions(db, workspace_id=workspace_id, **of)
     started = {(one.contact_id, one.segment_id, one.at) for one in known}
     held = await segment_members.of_contacts(db, workspace_id=workspace_id, **of)
     awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
     judged, dues, new, missed = [], [], [], []
-    for watch in watches:
+    for watch in dated:
         trigger = document.parse(watch.filter.encode())
         for row in rows:
             at, waited_for = _next_date(trigger, row, zone), awaited.get((row.id, watch.id))
@@ -161,7 +161,7 @@ async def _dates(
                 elif watch.missed == "inactive" or is_in_time or moment == waited_for:
                     missed.append(_missed(watch, one, watch.missed or "late"))
     await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
-    await keep(db, watches, judged, workspace_id=workspace_id)
+    await keep(db, dated, judged, workspace_id=workspace_id)
     if new:
         since = now - occasions.LONGEST_GRACE
         await segment_members.remember(db, workspace_id=workspace_id, occasions=new, since=since)

@@ -17,7 +17,15 @@ from app.jobs.queue import Queue
 from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
-from app.store import contact_events, definitions, missed_occasions, new_runs, segment_members
+from app.process import Process
+from app.store import (
+    contact_events,
+    definitions,
+    missed_occasions,
+    new_runs,
+    segment_members,
+    workspaces,
+)
 from app.store.missed_occasions import MissedOccasion, MissSource
 from app.vault.vault import Vault
 
@@ -44,6 +52,13 @@ class WorkspaceContext:
     refused: list[str] = field(default_factory=list, compare=False)
     crowded: list[str] = field(default_factory=list, compare=False)
     queue: Queue | None = field(default=None, compare=False)  # else the workers' loop finds them
+
+
+async def context(process: Process, db: Handle, workspace_id: str) -> WorkspaceContext:
+    """The context of what happens by itself, as time passes."""
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    country = workspace.country if workspace else None
+    return WorkspaceContext(workspace_id, country, process.vault, queue=process.queue)
 
 
 async def is_crowded(db: Handle, workspace: WorkspaceContext, more: int = 1) -> bool:

@@ -15,7 +15,7 @@ from app.errors import Problem
 from app.machine import document, occasions, segment_changes
 from app.machine.program import Json
 from app.process import Process
-from app.store import definitions, jobs, segment_members, segments, workspaces
+from app.store import definitions, jobs, segment_members, watches, workspaces
 from app.store.definitions import Definition
 from app.store.missed_occasions import MissReason
 
@@ -42,7 +42,7 @@ async def follow(
     if was is not None and now is not None and is_same:
         if was != now:
             of = {"workspace_id": workspace_id, "definition_id": after.id}
-            await segments.rewatch(db, **of, trigger=document.dumps(now).decode())
+            await watches.replace_trigger(db, **of, trigger=document.dumps(now).decode())
         return
     if now is not None or (was is None and not is_same):
         await _require_few_ended(db, workspace_id, after.id)
@@ -67,7 +67,7 @@ async def _require_few_ended(db: Handle, workspace_id: str, definition_id: str) 
     """Raise Problem `conflict` for who pauses and resumes all the time: each watch has all contacts
     to look through, and they would never be done with. A pause itself is never refused."""
     of = {"workspace_id": workspace_id, "definition_id": definition_id}
-    if await segments.ended_watches(db, **of) >= MOST_ENDED:
+    if await watches.count_ended(db, **of) >= MOST_ENDED:
         detail = "It was paused or changed very often, and what it missed is still being recorded."
         raise Problem("conflict", f"{detail} Try again in some minutes.")
 
@@ -81,10 +81,10 @@ async def _end(process: Process, db: Handle, workspace_id: str, definition_id: s
     """Nobody watches from now on; that is returned, and is later than all that has been started.
     What is due and has not been started is recorded by the watch's job, which then removes it."""
     of = {"workspace_id": workspace_id}
-    ids = await segments.lock_watches_of(db, **of, definition_id=definition_id)
+    ids = await watches.lock_of(db, **of, definition_id=definition_id)
     now = await db.present()
     for id in ids:
-        await segments.end_watch(db, **of, id=id, ended_at=now)
+        await watches.end(db, **of, id=id, ended_at=now)
         await segment_members.set_names(db, **of, segment_id=id, names=[])
         await jobs.wake(db, "segment", **of, ids=[id])
         process.queue.due(db, "segment", workspace_id, id)
@@ -94,7 +94,7 @@ async def _end(process: Process, db: Handle, workspace_id: str, definition_id: s
 async def forget(process: Process, db: Handle, workspace_id: str, definition_id: str) -> None:
     """The definition is deleted; what is left of its watches goes by their jobs."""
     of = {"workspace_id": workspace_id, "definition_id": definition_id}
-    for id in await segments.forget_watches(db, **of):
+    for id in await watches.forget(db, **of):
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=[])
         await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
         process.queue.due(db, "segment", workspace_id, id)
@@ -118,7 +118,7 @@ async def _watch(
         if missed is not None and (due_at is None or due_at > now):
             return
     id = new_id("seg")
-    await segments.watch(
+    await watches.insert(
         db,
         workspace_id=workspace_id,
         id=id,
@@ -142,16 +142,16 @@ async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) 
     """The workspace has another time zone: dates and times of the day come at other moments. What
     is due now is left as it is."""
     of = {"workspace_id": workspace_id}
-    watches, now = await segments.lock_watches(db, **of), await db.now()
-    for watch in watches:
+    now = await db.now()
+    for watch in await watches.lock(db, **of):
         due_at = watch.due_at
         if watch.kind == "date":
             fill_to = await membership.fill_to(db)
-            await segments.look_again(db, watch, **of, fill_to=fill_to)
+            await watches.look_again(db, watch, **of, fill_to=fill_to)
         elif due_at is not None and due_at > now:
             trigger = document.parse(watch.filter.encode())
             due_at = occasions.next_after(trigger, now, zone)
-            await segments.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to="")
+            await watches.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to="")
         await jobs.wake(db, "segment", **of, ids=[watch.id])
         process.queue.due(db, "segment", workspace_id, watch.id)
 

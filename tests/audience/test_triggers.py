@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import reactions, segment_jobs
+from app.audience import reactions, schedules, segment_jobs
 from app.definitions import watching
 from app.machine import document
 from app.process import Process
@@ -315,7 +315,7 @@ async def until(process: Process, moment: datetime) -> None:
 async def test_a_schedule_starts_a_run_for_each_member_each_time(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    monkeypatch.setattr(schedules, "CHUNK", 2)
     ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
     await person(cast, "not")
     id = await segment(cast, process)
@@ -340,7 +340,7 @@ async def test_a_time_of_a_schedule_that_has_begun_comes_to_its_last_member(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the workers were down in the midst of it for longer than the graceWindow."""
-    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    monkeypatch.setattr(schedules, "CHUNK", 2)
     ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
     id = await segment(cast, process)
     soon = {"graceWindow": "PT1H"}
@@ -434,7 +434,7 @@ async def test_a_schedule_that_starts_runs_while_the_time_zone_changes_goes_by_t
 async def test_a_pause_while_a_schedule_starts_runs_leaves_each_member_a_run_or_a_missed_time(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    monkeypatch.setattr(schedules, "CHUNK", 2)
     ids = [await person(cast, f"p{n}", tags=["vip"]) for n in range(5)]
     flow_id = await flow(
         cast, source="schedule", cron="0 9 * * *", segmentId=await segment(cast, process)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import segment_jobs
+from app.audience import schedules, segment_jobs
 from app.machine import document
 from app.runs.explanations import Explanation
 from tests.cast import settle
@@ -151,7 +151,7 @@ async def test_a_date_that_another_trigger_finds_due_is_missed(scene: Scene) -> 
 async def test_who_is_left_when_a_schedule_is_paused_has_missed_it_alone(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "CHUNK", 1)
+    monkeypatch.setattr(schedules, "CHUNK", 1)
     bob = await scene.cast.ed.made("/contacts", {"email": "bob@x.test", "tags": ["vip"]})
     when = await watched(scene, "schedule")
     set_clock(scene.process, when + timedelta(minutes=1))

@@ -62,6 +62,7 @@ from app.store import (
     templates,
     throttles,
     usage,
+    watches,
     webhook_requests,
 )
 from app.store.directory import Place
@@ -989,11 +990,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id"],
     ),
     "the watches of a definition that have ended": (
-        lambda db: segments.ended_watches(db, **ACME, definition_id="wfl_10003"),
+        lambda db: watches.count_ended(db, **ACME, definition_id="wfl_10003"),
         ["workspace_id definition_id"],
     ),
     "the watches of a definition, locked": (
-        lambda db: segments.lock_watches_of(db, **ACME, definition_id="wfl_10003"),
+        lambda db: watches.lock_of(db, **ACME, definition_id="wfl_10003"),
         ["workspace_id definition_id"],
     ),
     "members of a schedule, held": (
@@ -1049,7 +1050,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id contact_id"],
     ),
     "the watches that a change concerns": (
-        lambda db: segments.watches(db, **ACME, ids=["seg_10001", "seg_10002"]),
+        lambda db: watches.by_ids(db, **ACME, ids=["seg_10001", "seg_10002"]),
         ["workspace_id id"],
     ),
     "whom time moves in a segment": (
