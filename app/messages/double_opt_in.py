@@ -31,6 +31,7 @@ from app.store.topics import Topic
 REMINDER = timedelta(days=3)
 EXPIRY = timedelta(days=14)
 AGAIN = timedelta(days=1)  # until another letter may ask the same
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 PURPOSE = "double opt-in"  # that the vault signs for
 HASH, TIME = 32, 6  # bytes
@@ -99,33 +100,36 @@ async def answer(
     repeated = [
         one for one in asked if topics.state_of(row.topics, one.topic_id, one.channel) == PENDING
     ]
-    late = [one for one in repeated if await _is_late(db, workspace.id, row, one)]
+    asked_at = {one: await _asked_at(db, workspace.id, row, one) for one in asked}
+    now = await db.now()
+    late = [one for one in repeated if now - (asked_at[one] or LONG_AGO) > AGAIN]
     answered = await topics.answer(db, workspace, row, counted, given)
     await topics.record(db, workspace.id, [(row.id, late)], given)
     for one in [*late, *(one for one in asked if one not in repeated)]:
         hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
-        expires_at = await db.now() + EXPIRY
-        question = Question(workspace.id, row.id, one.topic_id, one.channel, hash, expires_at)
-        await _ask(process, db, question, known[one.topic_id])
+        question = Question(workspace.id, row.id, one.topic_id, one.channel, hash, now + EXPIRY)
+        is_reminded = now - (asked_at[one] or LONG_AGO) <= REMINDER  # by what was asked before
+        await _ask(process, db, question, known[one.topic_id], reminds=not is_reminded)
     return answered
 
 
-async def _is_late(db: Handle, workspace_id: str, row: Contact, one: Answer) -> bool:
-    """Whether who has been asked already may be asked again: a letter at a time is enough."""
-    asked_at = await suppressions.asked_at(
+async def _asked_at(db: Handle, workspace_id: str, row: Contact, one: Answer) -> datetime | None:
+    return await suppressions.asked_at(
         db,
         workspace_id=workspace_id,
         contact_id=row.id,
         channel=one.channel,
         topic_id=one.topic_id,
     )
-    return asked_at is None or await db.now() - asked_at > AGAIN
 
 
-async def _ask(process: Process, db: Handle, question: Question, topic: Topic) -> None:
-    """By a letter now, and another one later, which is not sent if they answer before."""
+async def _ask(
+    process: Process, db: Handle, question: Question, topic: Topic, *, reminds: bool
+) -> None:
+    """By a letter now, and perhaps another one later, which is not sent if they answer before."""
+    later = [await db.now() + REMINDER] if reminds else []
     data = {"topic": topic.name, "url": url_of(process, question)}
-    for send_at in (None, await db.now() + REMINDER):
+    for send_at in (None, *later):
         order = create.Order(
             workspace_id=question.workspace_id,
             channel=question.channel,

@@ -116,7 +116,9 @@ async def _opt_out(
     async with process.database.write() as db:
         if channel == EVERYTHING:
             found = [one.channel for one in await preferences.choices(process, db, link)]
-            outs = [await preferences.opt_out(process, db, link, one) for one in sorted(found)]
+            # And the link's, though the contact may no longer have the address that it went to.
+            channels = sorted({link.channel, *found})
+            outs = [await preferences.opt_out(process, db, link, one) for one in channels]
             return [one for out in outs for one in out]
         if channel not in CHANNELS:
             choice = _named(form.get("leave", ""), await _topics(call, db, link))

@@ -114,6 +114,20 @@ async def test_who_asks_again_gets_no_second_letter_on_the_same_day(
     assert len((await cast.vic.read("/sandbox/messages"))["data"]) == 2
 
 
+async def test_whoever_asks_time_and_again_is_reminded_once(cast: Cast, process: Process) -> None:
+    ada, offers, _ = await asked(cast, process)
+    for _ in range(3):
+        await answer(cast.ed, ada, offers, "unsubscribed")
+        await answer(cast.ed, ada, offers)
+    set_clock(process, datetime.now(UTC) + timedelta(days=2))
+    await answer(cast.ed, ada, offers)  # a letter that is not the same day's
+    await settle(process)
+    before = len((await cast.vic.read("/sandbox/messages"))["data"])
+    set_clock(process, datetime.now(UTC) + timedelta(days=6))
+    await settle(process)
+    assert len((await cast.vic.read("/sandbox/messages"))["data"]) == before + 1
+
+
 async def test_an_opt_out_voids_the_letter_until_it_is_asked_anew(
     cast: Cast, process: Process, client: httpx2.AsyncClient
 ) -> None:

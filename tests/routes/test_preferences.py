@@ -122,6 +122,23 @@ async def test_a_link_in_mail_to_another_address_speaks_for_that_address_alone(
     assert held["address"] == "bob@example.com"
 
 
+async def test_everything_is_also_the_address_that_the_contact_no_longer_has(
+    cast: Cast, process: Process, tmp_path: Path, client: httpx2.AsyncClient
+) -> None:
+    contact = await cast.ed.made(
+        "/contacts", {"email": "ada@example.com", "phone": "+4915112345678"}
+    )
+    wanted = {"contactId": contact["id"], "content": MARKETING}
+    [mail] = await mails(cast, process, tmp_path / "ledger", wanted)
+    path = f"/contacts/{contact['id']}"
+    assert (await cast.ed.patch(path, json={"email": None})).status_code == 200
+    left = await client.post(token_in(mail), data={"unsubscribe": "all"})
+    assert left.status_code == 200
+    held = (await cast.vic.read("/suppressions?channel=email"))["data"]
+    assert [one["address"] for one in held] == ["ada@example.com"]
+    assert (await cast.vic.read(path))["subscriptions"]["sms"] == "unsubscribed"
+
+
 async def test_a_link_outlives_the_contact(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
