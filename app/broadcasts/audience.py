@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.audience import segments, subscriptions
@@ -17,6 +17,8 @@ from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
 from app.consent.gate import FrequencyCap
 from app.database.db import Handle
+from app.errors import Problem
+from app.identity.identity import Member
 from app.machine import segment_filter
 from app.machine.fields import Place
 from app.messages import footers
@@ -33,6 +35,7 @@ CHUNK = 1_000  # contacts of one transaction of the freezing
 COUNT_WALK = 5_000  # contacts of one statement of a preview
 COUNT_SECONDS = 10.0  # that a preview may take
 FIRST = ""  # before every id
+SENDS = "broadcasts:send"
 NONE = ""  # the reason of those who can be written to
 
 
@@ -107,6 +110,42 @@ async def naming(
     ]
 
 
+async def require_sender(
+    db: Handle,
+    member: Member,
+    *,
+    template_id: str = "",
+    segment_ids: Collection[str] = (),
+) -> None:
+    """Somebody who may send broadcasts has scheduled one with the template, or to one of the
+    segments, as it was: until it has ended, or its audience is frozen, others do not change that.
+    Raises Problem `conflict`."""
+    if SENDS in member.permissions:
+        return
+    users = [
+        one.id
+        for one in await broadcasts.unfinished(db, workspace_id=member.workspace_id)
+        if one.state != "DRAFT"
+        and (
+            one.template_id == template_id
+            or (not one.is_frozen and not _segments(one).isdisjoint(segment_ids))
+        )
+    ]
+    if users:
+        raise Problem(
+            "conflict",
+            f"{users[0]} is scheduled or being sent as this is now: a change needs {SENDS}, which"
+            f" the role {member.role} does not have. Ask who scheduled it, or let it end first.",
+            usedBy=users,
+        )
+
+
+def _segments(broadcast: Written) -> set[str]:
+    """The ids of those that it names itself."""
+    named = set() if broadcast.filter is None else set(segments.stored(broadcast.filter).segments)
+    return named if broadcast.segment_id is None else named | {broadcast.segment_id}
+
+
 async def about_topic(
     db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
 ) -> list[str]:
@@ -115,11 +154,11 @@ async def about_topic(
     unfinished = await broadcasts.unfinished(db, workspace_id=workspace_id)
     ids = sorted({one.template_id for one in unfinished})
     known = await templates.named(db, workspace_id=workspace_id, ids=ids)
-    paths = [f"topics.{topic_id}.{channel}" for channel in channels]
+    asked = {(topic_id, channel) for channel in channels}
     return [
         one.id
         for one in unfinished
-        if any(path in (one.filter or "") for path in paths)
+        if (one.filter is not None and asked & segments.stored(one.filter).topics)
         or (
             one.topic_id == topic_id
             and one.template_id in known
@@ -129,9 +168,10 @@ async def about_topic(
 
 
 def _names(filter: str, segment_id: str, topic_id: str) -> bool:
+    read = segments.stored(filter)
     if topic_id:
-        return f"topics.{topic_id}" in filter
-    return segment_id in segments.stored(filter).segments
+        return any(id == topic_id for id, _ in read.topics)
+    return segment_id in read.segments
 
 
 def _tagged(tag: str) -> segment_filter.Filter:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from app.machine import compare, condition, document, effort
+from app.machine import compare, condition, document, effort, path
 from app.machine.condition import All, AnyOf, Comparison, Condition, Grammar, Not, Question
 from app.machine.content import CHANNELS
 from app.machine.document import LiteralFloat
@@ -168,6 +168,17 @@ class Filter:
     def segments(self) -> list[str]:
         """The ids of those that it names, each once."""
         return list(dict.fromkeys(one.id for one in self.mentions if one.kind == "segment"))
+
+    @property
+    def topics(self) -> set[tuple[str, str]]:
+        """The topics that it asks an answer about, each with the channel: of the paths as they are
+        read, for one may be written in several ways."""
+        found = set()
+        for one in walk(self.condition):
+            match one:
+                case Comparison(path.Path(("contact", "topics", str(id), str(channel)))):
+                    found.add((id, channel))
+        return found
 
     def names(self) -> list[str]:
         """The names of the events that it asks for, each once."""

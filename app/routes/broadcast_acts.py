@@ -145,8 +145,9 @@ async def _newest(call: Call, looked: _Looked) -> list[str]:
 
 async def schedule(call: Call) -> Response:
     """It is sent at `sendAt`, or at once. What a quota or an unverified address would hold back is
-    refused now."""
+    refused now. With If-Match, only as the caller has seen it."""
     looked = await _look(call)
+    call.match(looked.broadcast.revision)
     _refuse(looked.refusal)
 
     async def act(db: Handle) -> Response:
@@ -259,6 +260,7 @@ routes = [
         can="broadcasts:send",
         tx=None,
         concludes=True,
+        matches=True,
         gives={200: BroadcastShape},
         raises=("conflict", "quota_exceeded"),
     ),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
+from app.broadcasts import audience as audiences
 from app.definitions import activation, credentials, filing, findings, portable, trigger_node
 from app.definitions.activation import Draft
 from app.definitions.filing import KeptTemplate
@@ -152,6 +153,8 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     await filing.stand_in(db, workspace_id, shapes, call.new_id)
     kept = await filing.keep_templates(call.process, db, workspace_id, given, call.new_id)
     for one in kept:
+        if one.action == "updated":
+            await audiences.require_sender(db, call.member, template_id=one.id)
         if one.action != "unchanged":
             await call.note(f"template.{one.action}", one.id, one.before, one.after)
     filed = await definitions.filed(db, workspace_id=workspace_id, id=known.id) if known else None

@@ -278,11 +278,27 @@ class DefinitionKind:
         return {
             "id": row.id,
             **self.writable(row),
-            "trigger": _trigger(call, row),
+            "trigger": self._trigger(call, row),
             "version": row.version,
             "findings": activation.listed(warnings),
             "createdAt": row.created_at,
             "updatedAt": row.updated_at,
+        }
+
+    def _trigger(self, call: Call, row: Definition) -> dict[str, Any]:
+        """The trigger as it is read: whether there is a secret, never which. The webhook's URL is
+        a credential: who only reads does not get it."""
+        config, token = row.trigger_config, row.token
+        serves = config["source"] == "inbound_webhook" and row.state != "ARCHIVED"
+        shows = f"{self.noun}s:write" in call.member.permissions
+        return {
+            **config,
+            "contactPath": lookup.contact_path(config),
+            "signingSecretSet": row.secret_set,
+            "signingSecretLast4": row.secret_last4,
+            "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
+            if token and serves and shows
+            else None,
         }
 
     async def with_stats(self, call: Call, resource: dict[str, Any]) -> dict[str, Any]:
@@ -367,18 +383,3 @@ def _beside(shown: Mapping[str, Any]) -> Any:
     """The part that changes while nobody changes the definition, if there is any."""
     stats, found = shown["stats"], shown["findings"]
     return [stats, found] if found or any(stats.values()) else None
-
-
-def _trigger(call: Call, row: Definition) -> dict[str, Any]:
-    """The trigger as it is read: whether there is a secret, never which."""
-    config, token = row.trigger_config, row.token
-    serves = config["source"] == "inbound_webhook" and row.state != "ARCHIVED"
-    return {
-        **config,
-        "contactPath": lookup.contact_path(config),
-        "signingSecretSet": row.secret_set,
-        "signingSecretLast4": row.secret_last4,
-        "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
-        if token and serves
-        else None,
-    }

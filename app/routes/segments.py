@@ -158,7 +158,8 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """A filter is replaced as a whole. Another filter, or another kind, is filled anew."""
+    """A filter is replaced as a whole. Another filter, or another kind, is filled anew. While a
+    scheduled broadcast goes to it, only who may send broadcasts changes whom it finds."""
     segment, existing = await _locked(call)
     workspace_id, filter = call.member.workspace_id, segment.filter
     kept = {} if _gives_filter(call) else {"filter": document.parse(filter.encode())}
@@ -176,6 +177,8 @@ async def update(call: Call) -> Response:
             call.db, workspace_id=workspace_id, id=segment.id, name=new.name
         )
     else:
+        ids = [segment.id, *segments.leading_to(segment.id, existing)]
+        await audiences.require_sender(call.db, call.member, segment_ids=ids)
         changed = await store.refill(
             call.db,
             workspace_id=workspace_id,
@@ -463,6 +466,7 @@ routes = [
         takes=WritableSegment,
         query=Saving,
         gives={200: SegmentShape},
+        raises=("conflict",),
     ),
     delete(
         "/segments/{id}",

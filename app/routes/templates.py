@@ -149,6 +149,7 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
+    """While a scheduled broadcast uses it, only who may send broadcasts changes what it says."""
     row = await templates.locked(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if row is None:
         raise _unknown()
@@ -159,6 +160,8 @@ async def update(call: Call) -> Response:
         raise _invalid([("/channel", "A template keeps its channel; make another one instead.")])
     await _check_topic(call.db, call.member.workspace_id, new)
     content = _checked(call, new, row.content)
+    if (new.category, new.topic_id, content) != (row.category, row.topic_id, row.content):
+        await audiences.require_sender(call.db, call.member, template_id=row.id)
     changed = await templates.update(
         call.db,
         workspace_id=call.member.workspace_id,
@@ -405,6 +408,7 @@ routes = [
         can="templates:write",
         takes=WritableTemplate,
         gives={200: Template},
+        raises=("conflict",),
     ),
     delete(
         "/templates/{id}",

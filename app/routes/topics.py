@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import topics
+from app.audience.segments import stored
 from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
 from app.definitions import portable
@@ -130,8 +131,8 @@ async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
     if left:
         users = await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=left)
         existing = await segments.of_workspace(call.db, **of)
-        paths = [f"topics.{topic.id}.{channel}" for channel in left]
-        users += [one.id for one in existing.values() if any(path in one.filter for path in paths)]
+        asked = {(topic.id, channel) for channel in left}
+        users += [one.id for one in existing.values() if asked & stored(one.filter).topics]
         users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
         users += await _definitions_about(call.db, **of, topic_id=topic.id, channels=left)
     if users:
@@ -162,7 +163,7 @@ async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
     return [
         *await templates.naming_topic(db, **of, topic_id=id, channels=CHANNELS),
         *await definitions.mentioning(db, **of, id=id),
-        *(one.id for one in existing.values() if f"topics.{id}" in one.filter),
+        *(one.id for one in existing.values() if id in dict(stored(one.filter).topics)),
         *await audiences.naming(db, workspace_id, topic_id=id),
     ]
 

@@ -38,6 +38,7 @@ class Says(TypedDict, total=False):
     plan    the least plan of a workspace that may use it
     concludes  that a tx=None POST answers, in JSON, what Call.conclude does, and that a copy does
                not do again what was done before that
+    matches that an act, a POST, judges If-Match against what it acts on
     awaits  what the answer waits for once the transaction has ended, and may then say: the first
             one, a copy of it, and a refusal, which stays as it is
     """
@@ -48,6 +49,7 @@ class Says(TypedDict, total=False):
     raises: Sequence[str]
     plan: str
     concludes: bool
+    matches: bool
     awaits: Awaits
 
 
@@ -66,6 +68,7 @@ class Endpoint:
     raises: Sequence[str] = ()
     plan: str | None = None
     concludes: bool = False
+    matches: bool = False
     awaits: Awaits | None = None
     is_bare: bool = False
 
@@ -85,10 +88,12 @@ class Endpoint:
         return self.takes is None and self.method != "GET" and self.can != PUBLIC
 
     def judges_tag(self, shown: Endpoint | None) -> bool:
-        """Whether it changes what `shown`, the GET of its path, answers with a tag. The tag of a
-        list is that of a page of it, and not of what is changed there."""
+        """Whether it changes what `shown`, the GET of its path, answers with a tag, or acts on
+        what has one elsewhere. The tag of a list is that of a page of it, and not of what is
+        changed there."""
         changes = self.method in ("PUT", "PATCH", "DELETE")
-        return changes and shown is not None and shown.has_tag(200) and not shown.is_list
+        has_tag = shown is not None and shown.has_tag(200) and not shown.is_list
+        return self.matches or (changes and has_tag)
 
     def has_tag(self, status: int) -> bool:
         """Whether that answer has an entity tag. What is drawn of a resource changes with its

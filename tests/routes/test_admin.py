@@ -18,10 +18,10 @@ from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import Status as RunStatus
 from app.runs import runner
 from app.store import admin as store
-from app.store import jobs
+from app.store import jobs, workspaces
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
-from tests.cast import Cast, Person, hook, settle
+from tests.cast import Cast, Person, hook, lock_waiters, settle
 from tests.routes.test_settings import waits_for_an_intent
 from tests.store.test_jobs import due, kinds
 from tests.store.test_jobs import workspace as founded
@@ -316,18 +316,19 @@ async def test_an_operator_limits_what_a_workspace_sends_in_a_day(cast: Cast, ro
     assert second["actor"]["id"] == root.user_id
 
 
-async def test_of_two_operators_who_saw_the_same_limit_one_sets_it(
-    cast: Cast, root: Person
+async def test_a_limit_is_not_set_over_one_that_is_just_being_set(
+    cast: Cast, root: Person, process: Process
 ) -> None:
     url = f"/admin/workspaces/{cast.olivia.workspace_id}"
     seen = {"If-Match": (await root.get(url)).headers["etag"]}
-    answers = await asyncio.gather(
-        *(
-            root.call("PATCH", url, json={"dailyLimit": limit}, headers=seen)
-            for limit in range(1, 6)
+    async with process.database.write() as db:
+        await workspaces.set_daily_limit(db, id=cast.olivia.workspace_id, limit=7)
+        asking = asyncio.create_task(
+            root.call("PATCH", url, json={"dailyLimit": 5_000}, headers=seen)
         )
-    )
-    assert sorted(one.status_code for one in answers) == [200] + [412] * 4
+        await lock_waiters(process, 1)
+    assert (await asking).status_code == 412
+    assert (await root.read(url))["dailyLimit"] == 7
 
 
 @pytest.mark.parametrize("limit", [-1, 1_000_000_000, 1.5, "many", True])

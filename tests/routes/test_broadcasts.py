@@ -10,7 +10,7 @@ import pytest
 from app.broadcasts import audience as audiences
 from app.process import Process
 from app.store import segments, workspaces
-from tests.cast import Cast, lock_waiters, settle
+from tests.cast import Cast, Person, lock_waiters, settle
 from tests.routes.test_new_messages import in_production
 
 HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
@@ -229,6 +229,53 @@ async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast) -> 
         assert refused.json()["usedBy"] == [made["id"]]
     await cast.ed.delete(f"/broadcasts/{made['id']}")
     assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
+
+
+async def test_what_is_scheduled_is_not_changed_by_who_may_not_send(cast: Cast) -> None:
+    """A template changes what it says, and a segment, however deep in others, to whom."""
+    await person(cast, "ada")
+    gold = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    around = {"name": "Around", "filter": {"segmentId": gold["id"]}}
+    segment = await cast.ed.made("/segments", around)
+    filter = {"any": [{"segmentId": segment["id"]}, VIP]}
+    one = await broadcast(cast, segmentId=segment["id"], sendAt="2030-01-31T09:00:00Z")
+    two = await broadcast(cast, filter=filter, sendAt="2030-01-31T09:00:00Z")
+    template, target = f"/templates/{one['templateId']}", f"/segments/{gold['id']}"
+
+    async def statuses(who: Person, say: str) -> list[tuple[int, list[str] | None]]:
+        answers = [
+            await who.patch(template, {"content": {**HELLO, "subject": say}}),
+            await who.patch(target, {"filter": {**VIP, "value": say}}),
+        ]
+        return [(each.status_code, each.json().get("usedBy")) for each in answers]
+
+    for made in (one, two):
+        await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    refused = [(409, [one["id"]]), (409, [one["id"], two["id"]])]
+    assert await statuses(cast.ed, "a") == refused
+    for path in (template, target):
+        assert (await cast.ed.patch(path, {"name": "Renamed"})).status_code == 200
+    assert await statuses(cast.adam, "b") == [(200, None)] * 2
+    assert await statuses(cast.ed, "c") == refused
+    for made in (one, two):
+        await cast.ed.patch(f"/broadcasts/{made['id']}", {"perMinute": 5})  # a DRAFT again
+    assert await statuses(cast.ed, "d") == [(200, None)] * 2
+
+
+async def test_a_broadcast_is_scheduled_as_it_was_seen(cast: Cast) -> None:
+    await person(cast, "ada")
+    made = await broadcast(cast)
+    path = f"/broadcasts/{made['id']}"
+    seen = {"If-Match": (await cast.adam.get(path)).headers["etag"]}
+    changed = await cast.ed.patch(path, {"perMinute": 5})
+    stale = await cast.adam.post(f"{path}/schedule", headers=seen)
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+    assert (await cast.vic.read(path))["state"] == "DRAFT"
+    now = {"If-Match": changed.headers["etag"]}
+    scheduled = await cast.adam.post(f"{path}/schedule", headers=now)
+    assert scheduled.json()["state"] == "SCHEDULED", scheduled.text
+    again = await cast.adam.post(f"{path}/schedule", headers={"If-Match": '"1"'})
+    assert again.status_code == 412
 
 
 async def test_a_test_goes_to_one_address_and_leaves_the_broadcast_as_it_is(

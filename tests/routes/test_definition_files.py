@@ -451,6 +451,22 @@ async def test_a_template_that_the_definition_does_not_send_stays_as_it_is(cast:
     assert (kept["action"], kept["id"]) == ("unchanged", theirs["id"])
 
 
+async def test_a_file_does_not_change_what_a_scheduled_broadcast_says(cast: Cast) -> None:
+    await cast.ed.made("/contacts", {"email": "ada@x.test", "tags": ["vip"]})
+    step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {"hi": template}}
+    [made] = (await brought(cast.ed, file))["templates"]
+    new = {"name": "B", "tag": "vip", "templateId": made["id"], "sendAt": "2030-01-31T09:00:00Z"}
+    broadcast = await cast.ed.made("/broadcasts", new)
+    await cast.adam.made(f"/broadcasts/{broadcast['id']}/schedule", None)
+    other = {**file, "templates": {"hi": {**template, "content": {**HELLO, "text": "Other"}}}}
+    refused = await cast.ed.post(IMPORT, {"file": other})
+    assert (refused.status_code, refused.json().get("usedBy")) == (409, [broadcast["id"]])
+    assert (await brought(cast.ed, file))["action"] == "unchanged"
+    assert (await brought(cast.adam, other))["templates"][0]["action"] == "updated"
+
+
 async def test_a_template_that_is_changed_at_the_same_moment_is_not_overwritten(
     process: Process, cast: Cast
 ) -> None:

@@ -271,6 +271,28 @@ async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast) ->
     assert (kept.status_code, kept.json()["channels"]) == (200, ["sms", "email"])
 
 
+@pytest.mark.parametrize(
+    "path",
+    ['contact["topics"]["{}"].email', "contact.topics.{}.email", '["contact"].topics.{}["email"]'],
+)
+async def test_a_topic_is_in_use_however_its_path_is_written(cast: Cast, path: str) -> None:
+    offers = await topic(cast.ed, channels=["email", "sms"])
+    where = {"path": path.replace("{}", offers), "op": "eq", "value": "subscribed"}
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": where})
+    new = {"name": "T", "channel": "email", "category": "marketing", "content": HELLO}
+    template = await cast.ed.made("/templates", new)
+    sent = {"name": "B", "filter": where, "templateId": template["id"]}
+    broadcast = await cast.ed.made("/broadcasts", sent)
+    for refused in (
+        await cast.ed.delete(f"/topics/{offers}"),
+        await cast.ed.patch(f"/topics/{offers}", {"channels": ["sms"]}),
+    ):
+        users = [segment["id"], broadcast["id"]]
+        assert (refused.status_code, refused.json().get("usedBy")) == (409, users)
+    kept = await cast.ed.patch(f"/topics/{offers}", {"channels": ["email"]})
+    assert kept.status_code == 200, kept.text
+
+
 async def test_a_run_goes_on_when_nobody_agreed(cast: Cast, process: Process) -> None:
     offers = await topic(cast.ed)
     step = {"id": "news", "type": "send_message", "channel": "email", "content": about(offers)}

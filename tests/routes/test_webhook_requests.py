@@ -363,7 +363,7 @@ async def test_a_rotated_webhook_url_is_another_and_the_old_one_is_dead_at_once(
         rotated = await cast.ed.post(f"{mine.url}/webhook/rotate")
         assert rotated.status_code == 200
         trigger = rotated.json()
-        shown = await cast.vic.get(mine.url)
+        shown = await cast.ed.get(mine.url)
         assert shown.json()["trigger"] == trigger
         fresh = trigger["webhookUrl"].rpartition("/")[2]
         assert fresh != mine.token

@@ -216,6 +216,17 @@ async def test_activation_mints_a_url_of_thirty_characters_that_works_at_once(ca
     assert (await send(cast, active)).status_code == 202
 
 
+async def test_who_only_reads_does_not_get_the_url_that_starts_runs(cast: Cast) -> None:
+    active = await activated(cast)
+    path = f"{WORKFLOWS}/{active['id']}"
+    assert (await cast.ed.read(path))["trigger"] == active["trigger"]
+    seen = await cast.vic.get(path)
+    assert seen.json() == {**active, "trigger": {**active["trigger"], "webhookUrl": None}}
+    token = active["trigger"]["webhookUrl"].rpartition("/")[2]
+    for one in (path, f"{path}/versions/1", f"{path}/export", f"{WORKFLOWS}?limit=200"):
+        assert token not in (await cast.vic.get(one)).text
+
+
 async def test_the_url_stays_the_same_through_a_pause_that_closes_it(cast: Cast) -> None:
     active = await activated(cast)
     url = f"{WORKFLOWS}/{active['id']}"
@@ -538,7 +549,7 @@ async def test_a_url_that_answers_404_for_good_is_not_shown(
     changed = (await cast.ed.patch(url, change)).json()
     assert (await send(cast, active)).status_code == 404
     assert changed["trigger"]["webhookUrl"] is None
-    assert (await cast.vic.read(url))["trigger"]["webhookUrl"] is None
+    assert (await cast.ed.read(url))["trigger"]["webhookUrl"] is None
 
 
 # --- lists ----------------------------------------------------------------------------------------

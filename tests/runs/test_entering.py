@@ -194,7 +194,7 @@ async def test_each_event_starts_one_run_also_when_retention_has_pruned_the_earl
     process: Process, cast: Cast, policy: Any, later: Callable[[str, str], list[Ends]]
 ) -> None:
     id = await flow(cast, policy)
-    url = (await cast.vic.read(f"/workflows/{id}"))["trigger"]["webhookUrl"]
+    url = (await cast.ed.read(f"/workflows/{id}"))["trigger"]["webhookUrl"]
     path = urlsplit(url).path
 
     async def accepted() -> str:

@@ -1,5 +1,5 @@
 // Broadcasts: composed, previewed by reason, scheduled; and while they are sent, who got it and who did not.
-import { api, got, type Schemas } from '../api'
+import { api, got, tagged, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
@@ -45,7 +45,7 @@ const isMoving = ({ state }: Stored) => ['SCHEDULED', 'SENDING', 'PAUSED'].inclu
 
 export function Broadcast({ id }: { id: string }) {
   const path = { params: { path: { id } } }
-  const broadcast = useLoaded(() => got(api.GET('/broadcasts/{id}', path)), [id], value => (isMoving(value) ? 1000 : 10_000))
+  const broadcast = useLoaded(async () => { const { value, tag } = await tagged(api.GET('/broadcasts/{id}', path)); return { ...value, etag: tag } }, [id], value => (isMoving(value) ? 1000 : 10_000))
   const may = useCan()
   const value = broadcast.value
   const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
@@ -54,7 +54,7 @@ export function Broadcast({ id }: { id: string }) {
   const begins = value?.sendAt ? `It begins at ${new Date(value.sendAt).toLocaleString()}.` : 'It begins at once.'
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
     {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Change</Link>}
-    {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', path)))}>
+    {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))}>
       <p>{begins} Whoever is in the audience at that moment and can be written to gets it once. Until then it can be changed; afterwards paused and cancelled, but what has left cannot be taken back.</p></Confirm>}
     {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more leaves, but what is being handed over at this moment. Resume goes on where it stopped.</p></Confirm>}
     {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It goes on where it stopped; nobody gets it twice.</p></Confirm>}
