@@ -115,9 +115,8 @@ async def judge_rows(
         return [*dues]
     conditions = conditions_of(existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
-    pasts = await segments.pasts(db, filters, workspace_id=workspace_id, rows=rows)
     judged = []
-    for past in pasts:
+    async for past in segments.pasts(db, filters, workspace_id=workspace_id, rows=rows):
         facts = segments.facts(past, conditions)
         for segment in chosen:
             asked = conditions[segment.id]

@@ -30,6 +30,7 @@ COUNT_SECONDS = 5.0
 PAGE_SECONDS = 2.0
 SAMPLE = 5
 ERRORS = 100  # that are listed
+PASTS_AT_ONCE = 10  # contacts whose pasts are in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,29 +379,34 @@ class Past:
 
 
 async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Contact) -> Past:
-    [found] = await pasts(db, [readable], workspace_id=workspace_id, rows=[contact])
+    [found] = [
+        one async for one in pasts(db, [readable], workspace_id=workspace_id, rows=[contact])
+    ]
     return found
 
 
 async def pasts(
     db: Handle, filters: Sequence[Readable], *, workspace_id: str, rows: Sequence[Contact]
-) -> list[Past]:
-    """The pasts of contacts, as far as any of the filters asks."""
-    ids = [row.id for row in rows]
-    of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": ids}
+) -> AsyncIterator[Past]:
+    """The pasts of contacts, as far as any of the filters asks, a few in memory at a time."""
     asked = [one for each in filters for one in (each.filter, *each.others.values())]
-    parts = [type(part) for one in asked for part in segment_filter.walk(one.condition)]
+    parts = {type(part) for one in asked for part in segment_filter.walk(one.condition)}
     names = sorted({name for one in asked for name in one.names()})
-    nothing: list[list[Any]] = [[] for _ in ids]
-    tags = await contacts.tags_of(db, **of)
-    events = await segments.past_events(db, **of, names=names) if names else nothing
-    messages = await segments.past_messages(db, **of) if Got in parts else nothing
-    runs = await segments.past_runs(db, **of) if Went in parts else nothing
+    matched = sorted({name for one in asked for name in one.matched()})
+    ids = [row.id for row in rows]
+    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
     now = await db.now()
-    return [
-        Past(row.id, shapes.resource(row, tags[row.id]), now, *found)
-        for row, *found in zip(rows, events, messages, runs, strict=True)
-    ]
+    for start in range(0, len(rows), PASTS_AT_ONCE):
+        few = rows[start : start + PASTS_AT_ONCE]
+        of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": [row.id for row in few]}
+        nothing: list[list[Any]] = [[] for _ in few]
+        events = nothing
+        if names:
+            events = await segments.past_events(db, **of, names=names, matched=matched)
+        messages = await segments.past_messages(db, **of) if Got in parts else nothing
+        runs = await segments.past_runs(db, **of) if Went in parts else nothing
+        for row, *found in zip(few, events, messages, runs, strict=True):
+            yield Past(row.id, shapes.resource(row, tags[row.id]), now, *found)
 
 
 def judge(readable: Readable, past: Past) -> Verdict:

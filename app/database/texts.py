@@ -152,6 +152,10 @@ def _later(moment: str, microseconds: int) -> str:
     return moved.isoformat(timespec="microseconds")
 
 
+def _octet_length(text: str) -> int:  # SQLite's own came with 3.43
+    return len(text.encode())
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "number_order": _number_order,
     "time_order": _time_order,
@@ -159,4 +163,5 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "kind_in": _kind_in,
     "text_in": _text_in,
     "later": _later,
+    "octet_length": _octet_length,
 }

@@ -185,6 +185,11 @@ class Filter:
         found = (one.event for one in walk(self.condition) if isinstance(one, Did))
         return list(dict.fromkeys(found))
 
+    def matched(self) -> list[str]:
+        """The names of the events whose properties it reads, each once."""
+        asked = (one for one in walk(self.condition) if isinstance(one, Did))
+        return list(dict.fromkeys(one.event for one in asked if one.match is not None))
+
 
 def read(raw: Json, place: Place, kept: timedelta = LONGEST_DURATION) -> Filter | None:
     """The filter that JSON spells, or None when findings were left. Events are `kept` so long."""

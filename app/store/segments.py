@@ -388,6 +388,7 @@ def _between(
 # --- the past of one contact ----------------------------------------------------------------------
 
 MOST_OF_PAST = 10_000  # rows of each kind, the newest
+MOST_PROPERTIES = 2 * 1024 * 1024  # bytes of the events of one contact
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,17 +416,29 @@ Of: TypeAlias = Sequence[str]  # the ids of contacts
 
 
 async def past_events(
-    db: Handle, *, workspace_id: str, contact_ids: Of, names: Sequence[str]
+    db: Handle, *, workspace_id: str, contact_ids: Of, names: Sequence[str], matched: Sequence[str]
 ) -> list[list[PastEvent]]:
-    """The events of each contact, newest first."""
+    """The events of each contact, newest first: those whose names are in `matched` with their
+    properties, as many as MOST_PROPERTIES holds, the others without."""
     found = await db.fetch_each(
         """
-        SELECT name, properties, at FROM contact_events
-        WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND name = ANY(:names)
+        SELECT name, properties, at
+        FROM (SELECT id, name, at,
+                     CASE WHEN name = ANY(:matched) THEN properties ELSE '{}' END AS properties,
+                     sum(CASE WHEN name = ANY(:matched) THEN octet_length(properties) ELSE 0 END)
+                         OVER (ORDER BY id DESC) AS bytes
+              FROM (SELECT id, name, properties, at FROM contact_events
+                    WHERE workspace_id = :workspace_id AND contact_id = :contact_id
+                      AND name = ANY(:names)
+                    ORDER BY id DESC
+                    LIMIT :limit) AS newest) AS summed
+        WHERE bytes <= :most OR name <> ALL(:matched)
         ORDER BY id DESC
-        LIMIT :limit
         """,
-        [{**one, "names": list(names)} for one in _each(workspace_id, contact_ids)],
+        [
+            {**one, "names": list(names), "matched": list(matched), "most": MOST_PROPERTIES}
+            for one in _each(workspace_id, contact_ids)
+        ],
     )
     return [[PastEvent(**row) for row in rows] for rows in found]
 

@@ -160,12 +160,13 @@ def test_a_filter_says_what_it_names() -> None:
             {"message": "sent", "templateId": "tpl_1", "broadcastId": "bro_1"},
             {"not": {"run": "in", "definitionId": "wfl_1"}},
             {"event": "order", "match": LARGE},
+            {"event": "visit"},
             {"segmentId": "seg_1"},
         ]
     }
     found = filtered(raw)
     assert found.segments == ["seg_1"]
-    assert found.names() == ["order"]
+    assert (found.names(), found.matched()) == (["order", "visit"], ["order"])
     assert found.mentions[1:4] == [
         Mention("template", "tpl_1", "/filter/any/1/templateId"),
         Mention("broadcast", "bro_1", "/filter/any/1/broadcastId"),
