@@ -57,6 +57,7 @@ class OpenIdProvider:
     calls: list[str] = field(default_factory=list)
     keys: list[RSAKey] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -64,7 +65,7 @@ class OpenIdProvider:
 
     @property
     def issuer(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def new_key(self) -> None:
         """In place of those before it."""
@@ -163,9 +164,10 @@ class OpenIdProvider:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[OpenIdProvider]:
+async def serving(host: str = "127.0.0.1") -> AsyncIterator[OpenIdProvider]:
+    """`host` is what it calls itself; it listens on loopback."""
     listener, stop = server.listen("127.0.0.1", 0), asyncio.Event()
-    provider = OpenIdProvider(listener.getsockname()[1])
+    provider = OpenIdProvider(listener.getsockname()[1], host=host)
     settings = Settings.from_environ({"SECRET_KEY": "no secret of this server's is used ever"})
     task = asyncio.create_task(server.serve(provider, settings, stop, listener=listener))
     yield provider

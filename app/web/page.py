@@ -16,7 +16,7 @@ PAGE = """<!doctype html>
 <title>{title}</title>
 <link rel="icon" href="{icon}">
 <style>
-  :root {{ color-scheme: light dark }}
+  :root {{ color-scheme: light dark; background: Canvas; color: CanvasText }}
   body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 10vh auto }}
   body {{ padding: 0 1.5rem }}
   h1 {{ font-size: 2.2rem; line-height: 1.2; margin: 0 }}

@@ -135,7 +135,7 @@ function keep(key: string, typed: object) {
 type Forget<T> = (stored?: T, elsewhere?: string) => boolean
 
 /**
- * What is typed into a form: kept for this tab, so that a reload loses nothing. Not for secrets. The last says that something typed is kept.
+ * What is typed into a form: kept for this tab and workspace, so that a reload loses nothing. Not for secrets. The last says that something typed is kept.
  *
  * The third puts what is stored in the place of what its render showed, which is what a save has sent. What was typed since stays, in this form
  * or under the name of the one that goes on with it; true when there is nothing of that kind.

@@ -29,35 +29,37 @@ const setting = () => import('./screens/settings')
 const administering = () => import('./screens/admin')
 
 type Params = Record<string, string>
-const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element])[] = [
+/** Where, what, and the permission without which it is of no use. */
+const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Element, string?])[] = [
   ['/', () => <Home />],
   ['/runs', () => <Runs />],
   ['/runs/:id', ({ id = '' }) => <Run id={id} />],
   ['/contacts', () => <Contacts />],
-  ['/contacts/new', () => <NewContact />],
-  ['/contacts/import', () => <Later load={importingContacts} show={({ Import }) => <Import />} />],
+  ['/contacts/new', () => <NewContact />, 'contacts:write'],
+  ['/contacts/import', () => <Later load={importingContacts} show={({ Import }) => <Import />} />, 'contacts:write'],
   ['/contacts/:id', ({ id = '' }) => <Contact id={id} />],
   ['/messages', () => <Messages />],
   ['/messages/:id', ({ id = '' }) => <Message id={id} />],
   ['/inbox', () => <Inbox />],
   ['/flows', () => <Flows />],
-  ['/flows/new', () => <Later load={starting} show={({ NewFlow }) => <NewFlow />} />],
-  ['/flows/import', () => <Later load={importing} show={({ ImportFlow }) => <ImportFlow />} />],
+  ['/flows/new', () => <Later load={starting} show={({ NewFlow }) => <NewFlow />} />, 'workflows:write'],
+  ['/flows/import', () => <Later load={importing} show={({ ImportFlow }) => <ImportFlow />} />, 'workflows:write'],
   ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
   ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
   ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={editing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
   ['/segments', () => <Later load={reaching} show={({ Segments }) => <Segments />} />],
-  ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />],
+  ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />, 'contacts:write'],
   ['/segments/:id', ({ id = '' }) => <Later load={reaching} show={({ Segment }) => <Segment id={id} />} />],
-  ['/segments/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />],
+  ['/segments/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />, 'contacts:write'],
   ['/broadcasts', () => <Later load={reaching} show={({ Broadcasts }) => <Broadcasts />} />],
-  ['/broadcasts/new', () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />],
+  ['/broadcasts/new', () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />, 'broadcasts:write'],
   ['/broadcasts/:id', ({ id = '' }) => <Later load={reaching} show={({ Broadcast }) => <Broadcast id={id} />} />],
-  ['/broadcasts/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />],
+  ['/broadcasts/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />, 'broadcasts:write'],
   ['/events/:id', ({ id = '' }) => <Event id={id} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Later load={writing} show={({ Templates }) => <Templates />} />],
+  ['/templates/new', () => <Later load={writing} show={({ NewTemplate }) => <NewTemplate />} />, 'templates:write'],
   ['/templates/:id', ({ id = '' }) => <Later load={writing} show={({ Template }) => <Template id={id} />} />],
   ['/settings', () => <Later load={setting} show={({ Settings }) => <Settings part="workspace" />} />],
   ['/settings/:part', ({ part = '' }) => <Later load={setting} show={({ Settings }) => <Settings part={part} />} />],
@@ -74,9 +76,9 @@ function decoded(part: string): string {
   try { return decodeURIComponent(part) } catch { return part } // a % with nothing behind it
 }
 
-function matched(path: string): preact.JSX.Element {
+function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
   const parts = path.replace(/\/$/, '').split('/')
-  for (const [pattern, show] of SCREENS) {
+  for (const [pattern, show, needs] of SCREENS) {
     const wanted = pattern.replace(/\/$/, '').split('/')
     if (wanted.length !== parts.length) continue
     const params: Params = {}
@@ -85,7 +87,7 @@ function matched(path: string): preact.JSX.Element {
       if (!part.startsWith(':')) return part === given
       params[part.slice(1)] = decoded(given)
       return given !== ''
-    })) return show(params)
+    })) return !needs || can(me, needs) ? show(params) : <Screen title="Not for your role"><p class="empty">As {me.role} of this workspace you may not do this. Whoever manages its members can change your role.</p></Screen>
   }
   return <Screen title="No such page"><p>Nothing is at this address. <Link to="/">Go home</Link>.</p></Screen>
 }
@@ -104,7 +106,7 @@ function Shell() {
         <li key={to}><Link to={to} aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}>{name}</Link></li>)}</ul></nav>
       <Account me={known} />
     </aside>
-    <main id="main" ref={main} tabIndex={-1} key={path}>{matched(path)}</main>
+    <main id="main" ref={main} tabIndex={-1} key={path}>{matched(path, known)}</main>
   </MeContext.Provider>
 }
 

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class Service:
     event: str
     api: httpx2.Client
     directory: Path
+    others: list[httpx2.Client] = field(default_factory=list)  # closed with it
 
     def command(self, *arguments: str) -> None:
         """`python -m app` beside it, as its operator would."""
@@ -133,14 +134,61 @@ class Service:
         """The address of a new member of the demo's workspace, whose password is PASSWORD."""
         email = f"{role}-{secrets.token_hex(4)}@example.com"
         self.made("/memberships/invitations", {"email": email, "role": role})
-        [mail] = self.until(lambda: self.read(f"/sandbox/messages?to={email}")["data"])
-        [token] = re.findall(r"/account\S+token=([\w.~-]+)", mail["text"])
-        accepted = {"token": token, "name": role.title(), "password": PASSWORD}
+        self.accepted(self.letter("invitation", email), role.title())
+        return email
+
+    def accepted(self, link: str, name: str) -> None:
+        """By its addressee, whose account this makes if there is none."""
+        token = link.rpartition("token=")[2]
         answer = httpx2.post(
-            f"{self.url}/memberships/invitations/accept", json=accepted, verify=system_trust()
+            f"{self.url}/memberships/invitations/accept",
+            json={"token": token, "name": name, "password": PASSWORD},
+            headers={"X-Forwarded-For": any_address()},
+            verify=system_trust(),
         )
         assert answer.status_code in (200, 201), answer.text
-        return email
+
+    def registered(self, name: str, workspace: str) -> tuple[str, str]:
+        """Somebody new with a workspace of their own: their address, and their bearer."""
+        email = f"{secrets.token_hex(6)}@example.com"
+        account = {"name": name, "email": email, "password": PASSWORD, "workspaceName": workspace}
+        headers = {"X-Forwarded-For": any_address()}
+        answer = httpx2.post(
+            f"{self.url}/auth/register", json=account, headers=headers, verify=system_trust()
+        )
+        assert answer.status_code == 201, answer.text
+        return email, answer.json()["accessToken"]
+
+    def acting(self, bearer: str) -> Service:
+        """The same service, for who has this bearer."""
+        api = httpx2.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {bearer}"},
+            timeout=30,
+            verify=system_trust(),
+        )
+        self.others.append(api)
+        return replace(self, api=api)
+
+    def till(self, plan: str) -> str:
+        """The address of the page on which this plan is paid for."""
+        back = f"{self.url}/console/settings/plan"
+        asked = {"plan": plan, "successUrl": back, "cancelUrl": back}
+        return str(self.made("/billing/checkout", asked)["checkoutUrl"])
+
+    def pays(self, plan: str) -> None:
+        assert self.api.post(f"{self.till(plan)}/complete").status_code == 303
+        self.until(lambda: self.read("/billing/plan")["plan"] == plan)
+
+    def letter(self, kind: str, to: str) -> str:
+        """The link in the newest letter of this kind to this address."""
+
+        def links() -> list[str]:
+            mails = self.read(f"/sandbox/messages?to={to}")["data"]
+            pattern = rf"http\S+/account#{kind}&token=[\w.~-]+"
+            return [link for mail in mails for link in re.findall(pattern, mail["text"] or "")]
+
+        return str(self.until(links)[0])
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """What `holds` answers once it is true."""
@@ -158,13 +206,14 @@ def service(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 @contextmanager
-def running(directory: Path, tree: Path = ROOT) -> Iterator[Service]:
-    """A service of its own, until the block ends."""
-    process, output = started(directory, free_port(), tree)
+def running(directory: Path, tree: Path = ROOT, **more: str) -> Iterator[Service]:
+    """A service of its own, with these settings more, until the block ends."""
+    process, output = started(directory, free_port(), tree, **more)
     try:
         service = serving(process, output)
         yield service
-        service.api.close()
+        for client in (service.api, *service.others):
+            client.close()
     finally:
         process.terminate()
         process.wait(30)
@@ -179,9 +228,11 @@ def environment(directory: Path, tree: Path = ROOT) -> dict[str, str]:
     }
 
 
-def started(directory: Path, port: int, tree: Path = ROOT) -> tuple[subprocess.Popen[bytes], Path]:
+def started(
+    directory: Path, port: int, tree: Path = ROOT, **more: str
+) -> tuple[subprocess.Popen[bytes], Path]:
     """The service on this directory's database, and the file that it prints to."""
-    environ = {**environment(directory, tree), "PORT": str(port), "TRUSTED_HOPS": "1"}
+    environ = {**environment(directory, tree), "PORT": str(port), "TRUSTED_HOPS": "1", **more}
     output = directory / "output.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser.conftest import AXE, HOSTILE, Service, Watch, opened, ready
+from tests.browser.conftest import AXE, HOSTILE, ROOT, Service, Watch, opened, ready, signed_in
 
 WALK = Path(__file__).with_name("walk.js").read_text("utf-8")
 # What colours and the width change; the rest of a screen is the same.
@@ -44,13 +45,17 @@ SCREENS = (
     "/flows/workflows/{flow}/versions",
     "/flows/workflows/{flow}/versions?version=1",
     "/flows/workflows/{flow}/requests",
+    "/flows/automations/{drawn}",
     "/flows/automations/{drawn}/edit",
+    "/flows/automations/{drawn}/versions",
+    "/flows/automations/{drawn}/requests",
     "/flows/new",
     "/flows/import",
     "/requests/{request}",
     "/templates",
     "/templates/new",
     "/templates/{template}",
+    "/settings",
     "/settings/workspace",
     "/settings/account",
     "/settings/members",
@@ -63,7 +68,63 @@ SCREENS = (
     "/settings/audit",
     "/settings/plan",
     "/nothing/is/here",
+    "/nothing/is/%here",
 )
+ADMIN = (
+    "/admin",
+    "/admin?q=nothing-is-called-so",
+    "/admin/{workspace}",
+    "/admin/health",
+    "/admin/runs",
+    "/admin/attempts",
+    "/admin/audit",
+)
+# As they are in a workspace that was made just now.
+EMPTY = (
+    "/",
+    "/runs",
+    "/contacts",
+    "/segments",
+    "/broadcasts",
+    "/messages",
+    "/inbox",
+    "/flows",
+    "/templates",
+    "/settings/members",
+    "/settings/sign-in",
+    "/settings/keys",
+    "/settings/endpoints",
+    "/settings/suppressions",
+    "/settings/topics",
+    "/settings/audit",
+)
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
+    """The addresses that the console knows, in the order in which it looks for one."""
+    console = (ROOT / "console/src/main.tsx").read_text("utf-8")
+    table = console.partition("const SCREENS")[2].partition("\n]")[0]
+    for path in re.findall(r"^  \['(/[^']*)'", table, re.MULTILINE):
+        yield path, re.compile(re.sub(r":\w+", "[^/]+", path))
+
+
+def test_every_screen_that_there_is_is_on_the_tour() -> None:
+    known = dict(patterns())
+    assert len(known) > 30
+    toured = [path.partition("?")[0] for path in (*SCREENS, *ADMIN)]
+    first = (next((p for p, one in known.items() if one.fullmatch(path)), "") for path in toured)
+    assert known.keys() - set(first) == set()
+    for file, place in (("settings", "/settings"), ("admin", "/admin")):
+        source = (ROOT / f"console/src/screens/{file}.tsx").read_text("utf-8")
+        parts = parts_in(source.partition("const PARTS")[2].partition("\n\n")[0])
+        assert len(parts) > 3
+        assert {f"{place}/{part}" for part in parts} <= set(toured)
+
+
+def parts_in(table: str) -> list[str]:
+    """The parts of a screen, which its table names by a row or by a member."""
+    found = re.findall(r"\['([\w-]+)', '[^']+', '[\w:]*', \(\)|[{,] (\w+): \w+", table)
+    return ["".join(names) for names in found]
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +154,36 @@ def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     went(page, path.format(**ids))
+    is_fit(page, watch)
+
+
+@pytest.fixture(scope="module")
+def newcomers(chromium: Browser, service: Service) -> Iterator[tuple[Page, Watch]]:
+    """Somebody's new workspace, and who looks after all of them."""
+    email, _ = service.registered("Olivia", "Acme")
+    service.command("grant-super-admin", email)
+    context, watch = chromium.new_context(), Watch(service.url)
+    page = context.new_page()
+    watch.on(page)
+    signed_in(page, service, email)
+    yield page, watch
+    context.close()
+
+
+@pytest.mark.parametrize("path", [*EMPTY, *ADMIN])
+def test_a_screen_of_an_empty_workspace_or_of_all_is_as_clean(
+    newcomers: tuple[Page, Watch], service: Service, path: str
+) -> None:
+    page, watch = newcomers
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+    workspace = page.get_by_role("link", name="Demo")
+    if "{workspace}" in path:
+        went(page, "/admin?q=Demo")
+        path = str(workspace.first.get_attribute("href")).partition("/console")[2]
+    went(page, path)
+    if path in EMPTY[1:] and page.locator("main tbody tr").count() == 0:
+        assert page.locator("main .empty").inner_text().strip()  # which says how to fill it
     is_fit(page, watch)
 
 

@@ -22,6 +22,7 @@ def test_each_example_is_opened_changed_simulated_and_activated(
     page: Page, service: Service
 ) -> None:
     """And what the screen says of each run is what the API says."""
+    assert len(EXAMPLES) == 12
     opened(page, service, "/flows")
     for example in EXAMPLES:
         file = json.loads(example.read_text())
@@ -31,6 +32,9 @@ def test_each_example_is_opened_changed_simulated_and_activated(
         page.wait_for_url(re.compile("/edit$"))
         kind, id = page.url.split("/")[-3:-1]
         page.get_by_label("Name", exact=True).fill(f"{file['name']}, changed")
+        page.locator(".outline").get_by_role("button", name="Trigger", exact=True).click()
+        palette(page, "Add a tag").click()
+        page.get_by_label("Tag", exact=True).fill("from the screen")
         saved(page)
         page.get_by_role("button", name="Simulate", exact=True).first.click()
         page.locator(".given .primary").click()
@@ -42,7 +46,9 @@ def test_each_example_is_opened_changed_simulated_and_activated(
         checked = service.made(f"/{kind}/check", file["definition"] | {"name": "Checked"})
         boxes = "all => all.map(one => one.dataset.id)"
         drawn = page.locator(".react-flow__node").evaluate_all(boxes)
-        assert sorted(drawn) == sorted(checked["positions"]), example
+        first = trace["steps"][0]
+        assert sorted(drawn) == sorted([*checked["positions"], first["nodeId"]]), example
+        assert "from the screen" in first["changes"]["tags"][1], example
         shown = page.locator(".trace").inner_text()
         assert trace["end"]["status"].lower() in shown.lower()
         for content in (step["message"]["content"] for step in trace["steps"] if step["message"]):

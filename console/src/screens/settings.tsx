@@ -22,6 +22,14 @@ const PARTS = [
 const ROLES = ['viewer', 'editor', 'admin', 'owner'] as const
 type Role = (typeof ROLES)[number]
 
+/** The roles that one may give and take: nobody grants more than they hold. */
+function useGrantable(): readonly Role[] {
+  const { role } = useMe()
+  return ROLES.slice(0, ROLES.findIndex(each => each === role) + 1)
+}
+
+const choices = (roles: readonly Role[]) => roles.map(role => [role, role] as const)
+
 export function Settings({ part }: { part: string }) {
   const may = useCan()
   const mine = PARTS.filter(([, , needs]) => !needs || may(needs))
@@ -84,6 +92,7 @@ function OwnWorkspaces() {
 function Members() {
   const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 50 } } })), [])
   const may = useCan()('memberships:write')
+  const roles = useGrantable()
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' })
   const act = useAct()
   return <>
@@ -92,7 +101,7 @@ function Members() {
       { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
       { name: 'Role', show: each => <>{each.role}{each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}</> },
       { name: 'Status', show: each => <Status value={each.status} /> },
-      { name: 'Actions', show: each => may && <span class="actions">{each.status === 'ACTIVE' && <ChangeMember member={each} done={list.reload} />}<Confirm label={each.status === 'PENDING' ? 'Withdraw' : 'Remove'} danger title={each.status === 'PENDING' ? 'Withdraw this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Withdraw' : 'Remove'}
+      { name: 'Actions', show: each => may && roles.includes(each.role) && <span class="actions">{each.status === 'ACTIVE' && <ChangeMember member={each} roles={roles} done={list.reload} />}<Confirm label={each.status === 'PENDING' ? 'Withdraw' : 'Remove'} danger title={each.status === 'PENDING' ? 'Withdraw this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Withdraw' : 'Remove'}
         act={async () => { await got(api.DELETE('/memberships/{id}', { params: { path: { id: each.id } } })); await list.reload() }}>
         <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
     ]} />
@@ -102,12 +111,12 @@ function Members() {
       await list.reload()
     }}><div class="columns">
         <Field label="Email" type="email" required value={draft.email} set={email => set({ email })} problem={act.problem} pointer="/email" />
-        <Field label="Role" value={draft.role} set={role => set({ role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
+        <Field label="Role" value={draft.role} set={role => set({ role })} options={choices(roles)} problem={act.problem} pointer="/role" />
       </div></Form></Section>}
   </>
 }
 
-function ChangeMember({ member, done }: { member: Schemas['Membership']; done: () => Promise<void> }) {
+function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; roles: readonly Role[]; done: () => Promise<void> }) {
   const [stored, setStored] = useState<{ value: Schemas['Membership']; tag: string } | null>(null)
   const [chosen, choose] = useState<Partial<Schemas['Membership']>>({}) // what is not chosen here stays as somebody else may have set it
   const path = { params: { path: { id: member.id } } }
@@ -123,7 +132,7 @@ function ChangeMember({ member, done }: { member: Schemas['Membership']; done: (
     await done()
   }}>
     <p>It holds at once, also for API keys that the member made.</p>
-    <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={ROLES.map(each => [each, each] as const)} />
+    <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={choices(roles)} />
     {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} />}
   </Confirm>
 }
@@ -134,6 +143,7 @@ function Keys() {
   const [made, setMade] = useState('')
   const act = useAct()
   const may = useCan()('api_keys:write')
+  const roles = useGrantable()
   return <>
     {made && <Secret name="The new key" value={made} forget={() => setMade('')} />}
     <Table caption="API keys" of={list} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
@@ -147,7 +157,7 @@ function Keys() {
       await list.reload()
     }}><div class="columns">
         <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
-        <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={ROLES.map(role => [role, role] as const)} problem={act.problem} pointer="/role" />
+        <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={choices(roles)} problem={act.problem} pointer="/role" />
         <Field label="It ends" type="datetime-local" hint="By your clock; empty: never." value={draft.expiresAt} set={expiresAt => set({ expiresAt })} problem={act.problem} pointer="/expiresAt" />
       </div></Form></Section>}
   </>

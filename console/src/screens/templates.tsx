@@ -8,7 +8,7 @@ import { useCan } from '../me'
 import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
-import { Confirm, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Confirm, Facts, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
@@ -63,12 +63,9 @@ export function Templates() {
   </Screen>
 }
 
-export function Template({ id }: { id: string }) {
-  if (id === 'new') return <Editor stored={null} tag="" again={null} />
-  return <Existing id={id} />
-}
+export const NewTemplate = () => <Editor stored={null} tag="" again={null} />
 
-function Existing({ id }: { id: string }) {
+export function Template({ id }: { id: string }) {
   const template = useLoaded(() => tagged(api.GET('/templates/{id}', { params: { path: { id } } })), [id])
   if (template.value === null) return <Screen title="Template"><Shown of={template}>{() => null}</Shown></Screen>
   const again = async () => {
@@ -140,9 +137,9 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>What uses it keeps it from being deleted; the page says what does.</p></Confirm>
   </>}>
-    {wasKept && <Unsaved forget={() => forget()} />}
+    {wasKept && may && <Unsaved forget={() => forget()} />}
     <div class="beside">
-      <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={submit}>
+      {stored && !may ? <Texts of={stored} /> : <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={submit}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
         <div class="columns">
           {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
@@ -157,12 +154,19 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
-      <Paths last={box.last} /></div>
+      <Paths last={box.last} /></div>}
       <div>{checked.problem && <p class="note">What you type could not be checked: {checked.problem.message}{sound.current && ' The preview shows the text as it was before.'} <button type="button" class="small" onClick={() => void checked.reload()}>Check it again</button></p>}
       {sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
       {stored && <Used id={stored.id} />}</div>
     </div>
   </Screen>
+}
+
+/** What it says, for who may not change it. */
+function Texts({ of }: { of: Stored }) {
+  const parts = (PARTS[of.channel] ?? []).filter(([part]) => of.content[part])
+  return <div><Facts of={[['Channel', of.channel], ['Category', of.category]]} />
+    {parts.map(([part, label]) => <Section key={part} title={label}><pre tabIndex={0}>{of.content[part] as string}</pre></Section>)}</div>
 }
 
 const variableAt = (name: string) => `/content/variables/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
