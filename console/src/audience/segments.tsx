@@ -43,6 +43,7 @@ export function Segment({ id }: { id: string }) {
   </>}>
     <Shown of={segment}>{value => <>
       <p class="prose">{value.prose}</p>
+      {value.reason && <p class="note">{value.reason.detail}</p>}
       <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Kind', value.kind], ['Made', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />]]} />
       <Section title="Who is in it">
         <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>Nobody fits{value.kind === 'live' ? ' yet; who fits later is in it from then on' : ''}.</p>} columns={[
