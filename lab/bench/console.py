@@ -67,7 +67,7 @@ def shown(context: BrowserContext, url: str) -> float:
     """Seconds until the screen at this address is there."""
     page = context.new_page()
     page.goto(url)
-    page.wait_for_function("window.seen !== undefined")
+    page.wait_for_function("() => window.seen !== undefined")
     seconds = float(page.evaluate("window.seen")) / 1_000
     page.close()
     return seconds
