@@ -19,7 +19,7 @@ from app.store import contacts, jobs, missed_occasions, segment_members, watches
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.missed_occasions import MissedOccasion, MissReason
-from app.store.segment_members import Membership, Occasion
+from app.store.segment_members import Effects, Membership, Occasion
 from app.store.segments import Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
@@ -28,11 +28,12 @@ MOST_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A contact has entered a segment, or left it."""
+    """A contact has entered a segment, or left it; `awaited` if that was due by time."""
 
     contact_id: str
     segment_id: str
     entered: bool
+    awaited: bool
 
 
 # A process may make ids by a clock that is ahead of ours.
@@ -70,24 +71,35 @@ async def begin_filling(
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A date of a contact has come, for which a definition waits."""
+    """A date of a contact has come, for which a definition waits; `awaited` if that was kept before
+    it came, and not found in a change that brought it."""
 
     contact_id: str
     definition_id: str
     at: datetime
+    awaited: bool
 
 
 Moved: TypeAlias = Flip | Due
 
 
 async def judge(
-    db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_ids: Sequence[str],
+    segment_ids: Sequence[str],
+    effects: Effects,
 ) -> list[Moved]:
     """Judge locked contacts again for some segments, after a change that these name. Too many are
-    left to the segments' jobs."""
+    left to the segments' jobs, with the effects of it."""
     if len(contact_ids) * len(segment_ids) > MOST_AT_ONCE:
         await segment_members.touch(
-            db, workspace_id=workspace_id, contact_ids=contact_ids, segment_ids=segment_ids
+            db,
+            workspace_id=workspace_id,
+            contact_ids=contact_ids,
+            segment_ids=segment_ids,
+            effects=effects,
         )
         return []
     existing = await store.of_workspace(db, workspace_id=workspace_id)
@@ -155,7 +167,8 @@ async def _dates(
                 if (row.id, watch.id, moment) in started:
                     continue
                 if watch.missed is None and is_in_time:
-                    dues.append(Due(row.id, watch.definition_id or "", moment))
+                    awaited_now = moment == waited_for
+                    dues.append(Due(row.id, watch.definition_id or "", moment, awaited_now))
                     new.append(one)
                 elif watch.missed == "inactive" or is_in_time or moment == waited_for:
                     missed.append(_missed(watch, one, watch.missed or "late"))
@@ -198,7 +211,7 @@ async def keep(
         segment_ids=sorted({one.segment_id for one in judged}),
     )
     before = {(one.contact_id, one.segment_id): one for one in held}
-    changed, flips, counted = [], [], Counter[str]()
+    changed, flips, counted, now = [], [], Counter[str](), await db.now()
     by_id = {segment.id: segment for segment in chosen}
     for one in judged:
         was = before.get((one.contact_id, one.segment_id))
@@ -213,7 +226,8 @@ async def keep(
         counted[one.segment_id] += 1 if one.member else -1
         segment = by_id[one.segment_id]
         if segment.starts or not segment.is_unjudged(one.contact_id):
-            flips.append(Flip(one.contact_id, one.segment_id, one.member))
+            was_due = was is not None and was.next_at is not None and was.next_at <= now
+            flips.append(Flip(one.contact_id, one.segment_id, one.member, was_due))
     await segment_members.write(db, workspace_id=workspace_id, rows=changed)
     await segment_members.count_changes(db, workspace_id=workspace_id, amounts=counted)
     for segment_id in sorted({one.segment_id for one in changed}):

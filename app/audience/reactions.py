@@ -27,6 +27,7 @@ from app.store import (
     workspaces,
 )
 from app.store.missed_occasions import MissedOccasion, MissSource
+from app.store.segment_members import ALL_START, Effects
 from app.vault.vault import Vault
 
 # What a trigger looks for, by its source.
@@ -90,7 +91,7 @@ async def appeared(
         at = document.text(await db.now())
         await _start_these(db, workspace, started.definitions, list(made), {"at": at})
         await _start_by_tags(db, workspace, made)
-    await _judge(db, workspace, list(made), started.segments, starts=starts)
+    await _judge(db, workspace, list(made), started.segments, _effects(made, starts=starts))
 
 
 def names_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
@@ -152,7 +153,8 @@ async def changed_in(
         )
     if starts:
         await _start_by_tags(db, workspace, changed)
-    await _judge(db, workspace, list(changed), listening.segments, starts=starts)
+    effects = _effects(changed, starts=starts)
+    await _judge(db, workspace, list(changed), listening.segments, effects)
 
 
 async def ran(db: Handle, workspace: WorkspaceContext, contact_id: str, definition_id: str) -> None:
@@ -167,30 +169,46 @@ async def _judge(
     workspace: WorkspaceContext,
     contact_ids: Sequence[str],
     segment_ids: Sequence[str],
-    *,
-    starts: bool = True,
+    effects: Effects = ALL_START,
 ) -> None:
     if segment_ids:
-        flips = await membership.judge(
-            db, workspace_id=workspace.id, contact_ids=contact_ids, segment_ids=segment_ids
+        found = await membership.judge(
+            db,
+            workspace_id=workspace.id,
+            contact_ids=contact_ids,
+            segment_ids=segment_ids,
+            effects=effects,
         )
-        if starts:
-            await moved(db, workspace, flips)
+        await moved(db, workspace, found, effects)
 
 
-async def moved(db: Handle, workspace: WorkspaceContext, found: Sequence[Moved]) -> None:
+def _effects(contact_ids: Iterable[str], *, starts: bool) -> Effects:
+    return ALL_START if starts else dict.fromkeys(contact_ids, "wake")
+
+
+async def moved(
+    db: Handle, workspace: WorkspaceContext, found: Sequence[Moved], effects: Effects
+) -> None:
     """Locked contacts have entered or left segments, or their dates have come: wake the runs that
-    wait for it, start what that starts."""
+    wait for it and start what that starts, as far as `effects` says of whom. Time starts what it
+    was to start, whatever change it is found with."""
     now = await db.now()
+    of = {one: "start" if one.awaited else effects.get(one.contact_id, "start") for one in found}
     for due in found:
-        if isinstance(due, Due):
+        if isinstance(due, Due) and of[due] == "start":
             body = occasion(due.at, now)
             await _start_these(db, workspace, [due.definition_id], [due.contact_id], body)
-    flips = [flip for flip in found if isinstance(flip, Flip)]
-    if not flips:
-        return
+    flips = [flip for flip in found if isinstance(flip, Flip) and of[flip] != "none"]
+    if flips:
+        await _wake_by_segments(db, workspace, flips)
+        await _start_by_segments(db, workspace, [flip for flip in flips if of[flip] == "start"])
+
+
+async def _start_by_segments(
+    db: Handle, workspace: WorkspaceContext, flips: Sequence[Flip]
+) -> None:
+    now = await db.now()
     at = document.text(now)
-    await _wake_by_segments(db, workspace, flips)
     for segment_id, entered in sorted({(flip.segment_id, flip.entered) for flip in flips}):
         ids = [
             flip.contact_id
@@ -301,7 +319,8 @@ async def all_happened(
         body = {"name": event.name, "properties": event.properties, "at": at}
         await _start_these(db, workspace, started[event.name], [event.contact_id], body)
     ids = sorted({event.contact_id for event in events})
-    await _judge(db, workspace, ids, named)
+    quiet = set(ids) - {event.contact_id for event in reacting}
+    await _judge(db, workspace, ids, named, dict.fromkeys(quiet, "none"))
 
 
 async def _wake(

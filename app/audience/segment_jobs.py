@@ -31,6 +31,7 @@ from app.store import (
 )
 from app.store import segments as store
 from app.store.jobs import Job
+from app.store.segment_members import ALL_START, Effects
 from app.store.segments import Fitting, Segment
 
 log = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ async def _judged(
     flips = await membership.judge_rows(
         db, existing, [segment], workspace_id=job.workspace_id, rows=rows
     )
-    await _react(process, db, job, flips)
+    await _react(process, db, job, flips, segment_members.strongest(touches))
     locked = {row.id for row in rows}
     gone = set(ids) - set(
         await segment_members.existing(db, workspace_id=job.workspace_id, ids=ids)
@@ -196,7 +197,7 @@ async def _fill(
     else:
         rows = await segment_fills.rows_of(db, stretch, **whose)
         flips = await membership.judge_rows(db, existing, [segment], **whose, rows=rows)
-        await _react(process, db, job, flips)
+        await _react(process, db, job, flips, ALL_START)
     await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 
@@ -241,6 +242,9 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
     await store.rechecked(db, segment, workspace_id=job.workspace_id)
 
 
-async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:
+async def _react(
+    process: Process, db: Handle, job: Job, flips: Sequence[Moved], effects: Effects
+) -> None:
     if flips:
-        await reactions.moved(db, await reactions.context(process, db, job.workspace_id), flips)
+        context = await reactions.context(process, db, job.workspace_id)
+        await reactions.moved(db, context, flips, effects)

@@ -53,7 +53,8 @@ class Import(Query):
     )
     start_automations: bool = Field(
         False,
-        description="Start workflows and automations that are triggered by a new contact or a tag.",
+        description="Start workflows and automations that are triggered by a new contact, a tag or"
+        " a segment.",
     )
 
     consent_source: ConsentSource | None = Field(

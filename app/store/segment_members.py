@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, TypeAlias, get_args
 
 from app.database.db import Handle, new_id
 from app.store import contacts, jobs, keyset, usage
 from app.store.contacts import Contact
 from app.store.segments import Fitting, SegmentKind
+
+# Whether flows start and waiting runs wake when somebody enters a segment or leaves it, these alone
+# wake, or neither.
+Effect: TypeAlias = Literal["none", "wake", "start"]
+Effects: TypeAlias = Mapping[str, Effect]  # by contact, of those for whom it is not "start"
+ALL_START: Effects = {}
 
 METER = "segment"  # of usage: its members, by the segment's id as the period
 
@@ -303,13 +310,18 @@ async def set_names(
 
 
 async def touch(
-    db: Handle, *, workspace_id: str, contact_ids: Collection[str], segment_ids: Collection[str]
+    db: Handle,
+    *,
+    workspace_id: str,
+    contact_ids: Collection[str],
+    segment_ids: Collection[str],
+    effects: Effects = ALL_START,
 ) -> None:
     """Have contacts judged again by the segments' jobs."""
     await db.execute_many(
         """
-        INSERT INTO segment_touches (workspace_id, segment_id, id, contact_id)
-        VALUES (:workspace_id, :segment_id, :id, :contact_id)
+        INSERT INTO segment_touches (workspace_id, segment_id, id, contact_id, effect)
+        VALUES (:workspace_id, :segment_id, :id, :contact_id, :effect)
         """,
         [
             {
@@ -317,6 +329,7 @@ async def touch(
                 "segment_id": segment_id,
                 "id": new_id("stc"),
                 "contact_id": contact_id,
+                "effect": effects.get(contact_id, "start"),
             }
             for segment_id in sorted(segment_ids)
             for contact_id in sorted(contact_ids)
@@ -348,13 +361,22 @@ async def touch_named(
 class Touch:
     id: str
     contact_id: str
+    effect: Effect
+
+
+def strongest(touches: Sequence[Touch]) -> Effects:
+    """The strongest effect of each contact's."""
+    found: dict[str, Effect] = {}
+    for effect in get_args(Effect):
+        found |= {one.contact_id: effect for one in touches if one.effect == effect}
+    return found
 
 
 async def touched(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> list[Touch]:
     return await db.fetch_all_as(
         Touch,
         """
-        SELECT id, contact_id FROM segment_touches
+        SELECT id, contact_id, effect FROM segment_touches
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id
         ORDER BY id
         LIMIT :limit

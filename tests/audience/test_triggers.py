@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import reactions, schedules, segment_jobs
+from app.audience import membership, reactions, schedules, segment_jobs
 from app.definitions import watching
 from app.machine import document
 from app.process import Process
@@ -499,3 +499,87 @@ async def test_what_never_comes_or_cannot_be_is_refused_at_its_place(
     assert sentence in error["message"]
     assert error["message"].endswith(".")
     assert (await cast.vic.read("/workflows"))["data"] == []
+
+
+# --- who starts nothing ---------------------------------------------------------------------------
+
+
+async def imported(cast: Cast, *rows: str, query: str = "") -> None:
+    body = "\n".join(("email,tags,metadata.renewsAt", *rows)).encode()
+    headers = {"Content-Type": "text/csv"}
+    answer = await cast.ed.call("POST", f"/contacts/import{query}", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("at_once", [500, 0])
+async def test_an_import_starts_by_segments_only_when_it_is_asked_to_and_ends_waits_for_them(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", at_once)
+    id = await segment(cast, process)
+    enters, waits = (
+        await flow(cast, source="segment_entered", segmentId=id),
+        await waiting(cast, id),
+    )
+    ada = await person(cast, "ada")
+    await cast.ed.made(f"/workflows/{waits}/runs", {"contactId": ada})
+    await settle(process)
+    await imported(cast, "ada@x.test,vip,", "bob@x.test,vip,")
+    await settle(process)
+    assert (await cast.vic.read(f"/segments/{id}"))["count"] == 2
+    assert await people_of(cast, enters) == []
+    assert "came" in (await cast.vic.read(f"/contacts/{ada}"))["tags"]
+    await imported(cast, "eve@x.test,vip,", query="?startAutomations=true")
+    await settle(process)
+    assert len(await people_of(cast, enters)) == 1
+
+
+async def test_an_import_swallows_no_date_that_was_waited_for(cast: Cast, process: Process) -> None:
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
+    await settle(process)
+    set_clock(process.database, 25 * HOUR)
+    today = await in_days(process, 0)
+    await imported(cast, "ada@x.test,,2099-01-01T00:00:00Z", f"bob@x.test,,{today}")
+    await settle(process)
+    assert await people_of(cast, flow_id) == [ada]
+
+
+async def test_an_import_swallows_no_exit_that_time_has_brought(
+    cast: Cast, process: Process
+) -> None:
+    young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
+    id = await segment(cast, process, {"all": [young, {"not": VIP}]})
+    leaves = await flow(cast, source="segment_left", segmentId=id)
+    ada = await person(cast, "ada")
+    await settle(process)
+    set_clock(process.database, 3 * HOUR)
+    await imported(cast, "ada@x.test,vip,")
+    await settle(process)
+    assert await people_of(cast, leaves) == [ada]
+
+
+@pytest.mark.parametrize("at_once", [500, 0])
+async def test_an_old_event_moves_a_contact_and_neither_starts_nor_wakes(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", at_once)
+    id = await segment(cast, process, {"event": "paid"})
+    enters, waits = (
+        await flow(cast, source="segment_entered", segmentId=id),
+        await waiting(cast, id),
+    )
+    ada, bob = await person(cast, "ada"), await person(cast, "bob")
+    await cast.ed.made(f"/workflows/{waits}/runs", {"contactId": ada})
+    await settle(process)
+    old = {"name": "paid", "occurredAt": await in_days(process, -1)}
+    of_ada, of_bob = ({"match": {"contactId": one}} for one in (ada, bob))
+    await cast.ed.made("/events/batch", {"events": [{**old, **of_ada}, {**old, **of_bob}]})
+    await settle(process)
+    assert (await cast.vic.read(f"/segments/{id}"))["count"] == 2
+    assert await people_of(cast, enters) == []
+    assert [run["status"] for run in await runs_of(cast, waits)] == ["WAITING"]
+    eve = await person(cast, "eve")
+    await cast.ed.made("/events", {**old, "match": {"contactId": eve}, "whenOld": "react"})
+    await settle(process)
+    assert await people_of(cast, enters) == [eve]
