@@ -489,23 +489,27 @@ def kept(segment_id: str) -> Fitting:
 async def late(
     db: Handle, *, after: tuple[str, str], limit: int
 ) -> tuple[list[tuple[str, str]], tuple[str, str] | None]:
-    """The segments, of the next `limit`, whose job rests beyond what is due; and the last of the
-    next. A change that was not committed when the job looked for its next time may be so."""
+    """The segments, of the next `limit`, whose job rests beyond what is due, or is gone although
+    somebody is touched; and the last of the next. A change that was not committed when the job
+    looked for what is left may be so."""
     if db.is_sharded:
         return await _late_of_shards(db, after=after, limit=limit)
     rows = await db.fetch_tuples(
         """
         SELECT next.workspace_id, next.id,
-               CAST(EXISTS (
+               CAST(next.reason_code IS NULL AND (EXISTS (
                    SELECT 1 FROM segment_members m
                    WHERE m.workspace_id = next.workspace_id AND m.segment_id = next.id
                      AND m.next_at <= :now
-               ) AND NOT EXISTS (
+               ) OR EXISTS (
+                   SELECT 1 FROM segment_touches t
+                   WHERE t.workspace_id = next.workspace_id AND t.segment_id = next.id
+               )) AND NOT EXISTS (
                    SELECT 1 FROM jobs j
                    WHERE j.workspace_id = next.workspace_id AND j.kind = 'segment'
                      AND j.id = next.id AND (j.lease_token <> 0 OR j.wake_at <= :now)
                ) AS BOOLEAN) AS is_late
-        FROM (SELECT workspace_id, id FROM segments
+        FROM (SELECT workspace_id, id, reason_code FROM segments
               WHERE (workspace_id, id) > (:workspace_id, :id)
               ORDER BY workspace_id, id
               LIMIT :limit) AS next
@@ -538,10 +542,12 @@ async def _late_of_shards(
     late = await db.fetch_each(
         """
         SELECT s.id FROM segments s
-        WHERE s.workspace_id = :workspace_id AND s.id = :id
-          AND EXISTS (SELECT 1 FROM segment_members m
-                      WHERE m.workspace_id = :workspace_id AND m.segment_id = s.id
-                        AND m.next_at <= :now)
+        WHERE s.workspace_id = :workspace_id AND s.id = :id AND s.reason_code IS NULL
+          AND (EXISTS (SELECT 1 FROM segment_members m
+                       WHERE m.workspace_id = :workspace_id AND m.segment_id = s.id
+                         AND m.next_at <= :now)
+               OR EXISTS (SELECT 1 FROM segment_touches t
+                          WHERE t.workspace_id = :workspace_id AND t.segment_id = s.id))
           AND NOT EXISTS (SELECT 1 FROM jobs j
                           WHERE j.workspace_id = :workspace_id AND j.kind = 'segment'
                             AND j.id = s.id AND (j.lease_token <> 0 OR j.wake_at <= :now))

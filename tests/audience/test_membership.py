@@ -374,6 +374,32 @@ async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, ac
     assert [count for _, count in (await here.kept()).values()] == [0]
 
 
+async def test_a_touch_that_was_committed_once_the_job_was_gone_is_found(
+    process: Process, acme: str
+) -> None:
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET rechecked = TRUE")
+        await db.execute("DELETE FROM segment_members")  # as if the contact had been changed
+        await segment_members.touch(
+            db, workspace_id=acme, contact_ids=here.people, segment_ids=here.segments
+        )
+        await jobs.delete(db, "segment", workspace_id=acme, ids=here.segments)
+    await settle(process)
+    assert [ids for ids, _ in (await here.kept()).values()] == [set()]
+    async with process.database.read() as db:
+        late = await segment_members.late(db, after=("", ""), limit=10)
+        assert await segment_members._late_of_shards(db, after=("", ""), limit=10) == late
+        assert late == ([(acme, here.segments[0])], None)
+    await JobSweep().run(process)
+    await settle(process)
+    assert [ids for ids, _ in (await here.kept()).values()] == [set(here.people)]
+
+
 async def test_many_at_once_are_left_to_the_job(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
