@@ -357,7 +357,8 @@ CREATE TABLE segments (
     fill_to       TEXT NOT NULL,
     filled_up_to  TEXT NOT NULL,
     filled_at     TIMESTAMPTZ,
-    rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved
+    rechecked     BOOLEAN NOT NULL,               -- those who were being created when it was saved,
+    rechecked_up_to TEXT,                         -- so far up to this one
     reason_code   TEXT,                           -- poisoned: its job is set aside until it is saved again
     -- A watch, which nobody sees: for the dates and times after saved_at of a definition, whose
     -- trigger is its filter. A schedule is due then, and has started runs for members up to

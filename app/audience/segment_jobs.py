@@ -229,9 +229,10 @@ def _by_sql(
 
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
-    """Have those judged who were being created when the filter was saved."""
+    """Have the next of those judged who were being created when the filter was saved."""
     moved = await db.now() - datetime.now(UTC)
-    after = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
+    first = first_id("con", segment.saved_at - RECHECKED_FROM, moved)
+    after = first if segment.rechecked_up_to is None else segment.rechecked_up_to
     ids = await segment_members.contacts_after(
         db, workspace_id=job.workspace_id, after=after, to=segment.fill_to, limit=CHUNK
     )
@@ -239,7 +240,8 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
         await segment_members.touch(
             db, workspace_id=job.workspace_id, contact_ids=ids, segment_ids=[segment.id]
         )
-    await store.rechecked(db, segment, workspace_id=job.workspace_id)
+    up_to = ids[-1] if len(ids) == CHUNK else None
+    await store.rechecked(db, segment, workspace_id=job.workspace_id, up_to=up_to)
 
 
 async def _react(

@@ -33,6 +33,7 @@ class Segment:
     filled_up_to: str
     filled_at: datetime | None
     rechecked: bool
+    rechecked_up_to: str | None
     reason_code: str | None  # why its job is set aside
     definition_id: str | None  # that it watches for
     due_at: datetime | None  # of a schedule
@@ -118,7 +119,7 @@ async def refill(
         SET name = :name, kind = :kind, filter = :filter, revision = revision + 1,
             updated_at = :now, state = 'filling', saved_at = :now, starts = :starts,
             fill_to = :fill_to, filled_up_to = '', filled_at = NULL, rechecked = FALSE,
-            reason_code = NULL
+            rechecked_up_to = NULL, reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
@@ -138,7 +139,8 @@ async def refill_again(db: Handle, *, workspace_id: str, ids: Sequence[str], fil
         """
         UPDATE segments
         SET state = 'filling', saved_at = :now, starts = FALSE, fill_to = :fill_to,
-            filled_up_to = '', filled_at = NULL, rechecked = FALSE, reason_code = NULL
+            filled_up_to = '', filled_at = NULL, rechecked = FALSE, rechecked_up_to = NULL,
+            reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
@@ -180,15 +182,18 @@ async def set_aside(db: Handle, *, workspace_id: str, id: str, reason_code: str)
     )
 
 
-async def rechecked(db: Handle, segment: Segment, *, workspace_id: str) -> None:
+async def rechecked(db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None) -> None:
+    """The look at those who were being created has come so far, or with None to its end."""
     await db.execute(
         """
-        UPDATE segments SET rechecked = TRUE
+        UPDATE segments
+        SET rechecked = CAST(:up_to AS TEXT) IS NULL, rechecked_up_to = CAST(:up_to AS TEXT)
         WHERE workspace_id = :workspace_id AND id = :id AND saved_at = :saved_at
         """,
         workspace_id=workspace_id,
         id=segment.id,
         saved_at=segment.saved_at,
+        up_to=up_to,
     )
 
 

@@ -400,6 +400,25 @@ async def test_a_touch_that_was_committed_once_the_job_was_gone_is_found(
     assert [ids for ids, _ in (await here.kept()).values()] == [set(here.people)]
 
 
+async def test_all_who_were_being_created_are_looked_at_again(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_jobs, "CHUNK", 2)
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        for _ in range(5):
+            await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+    await settle(process)
+    async with process.database.write() as db:  # as if the fill had seen none of them
+        await db.execute("DELETE FROM segment_members")
+    set_clock(process.database, 31_000)
+    await settle(process)
+    assert [ids for ids, _ in (await here.kept()).values()] == [set(here.people)]
+    async with process.database.read() as db:
+        assert await db.fetch_values("SELECT id FROM jobs WHERE kind = 'segment'") == []
+
+
 async def test_many_at_once_are_left_to_the_job(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
