@@ -119,6 +119,7 @@ async def _make(
     limit = max(0, min(most, WINDOW - in_flight, pace.messages))
     due = await recipients.due(db, template.channel, **which, limit=limit)
     trouble = await guard.outcomes(process, db, broadcast)
+    wanted = len(due)
     if due and trouble is None:
         due, trouble = await _within_room(process, db, job, template.channel, due)
     if trouble is not None:
@@ -135,7 +136,8 @@ async def _make(
         await control.finish(db, broadcast)
         return False
     wake_at = now + BEAT
-    if not in_flight and not made and pending_at is not None:
+    has_room = len(due) == wanted
+    if not in_flight and not made and has_room and pending_at is not None:
         wake_at = max(pending_at, pace.next_at if pace.messages == 0 else now)
     await _rest(process, db, job, wake_at)
     return False
@@ -145,16 +147,16 @@ async def _within_room(
     process: Process, db: Handle, job: Job, channel: str, due: list[Due]
 ) -> tuple[list[Due], Trouble | None]:
     """The recipients for whose messages the workspace has room, beside what its broadcasts have
-    under way; and why there is none for anybody. One of its broadcasts asks at a time."""
+    under way; and why there is none for anybody. Nobody while another of its broadcasts asks."""
     room = await guard.room(process, db, job.workspace_id, channel)
     if room.left is None:
         return due, None
-    await broadcasts.lock_room(db, workspace_id=job.workspace_id)
+    if not await broadcasts.try_lock_room(db, workspace_id=job.workspace_id):
+        return [], None
     under_way = 0
-    for one in await broadcasts.unfinished(db, workspace_id=job.workspace_id):
-        if one.state == "SENDING":
-            which = {"workspace_id": job.workspace_id, "broadcast_id": one.id}
-            under_way += await recipients.in_flight(db, **which, limit=WINDOW)
+    for id in await broadcasts.sending(db, workspace_id=job.workspace_id):
+        which = {"workspace_id": job.workspace_id, "broadcast_id": id}
+        under_way += await recipients.in_flight(db, **which, limit=WINDOW)
     # Read after them: what has left meanwhile counts twice, and not never.
     room = await guard.room(process, db, job.workspace_id, channel)
     due = due if room.left is None else due[: max(0, room.left - under_way)]

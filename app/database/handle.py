@@ -128,8 +128,11 @@ class Handle:
 
     async def lock_name(self, name: str) -> None:
         """Lock a number drawn from the name, for what has none."""
-        digest = sha256(name.encode()).digest()
-        await self.lock(int.from_bytes(digest[:8], "big", signed=True))
+        await self.lock(_number(name))
+
+    async def try_lock_name(self, name: str) -> bool:
+        """Likewise, without waiting; False when another has it."""
+        return await self.use(lambda link: link.try_lock(_number(name)))
 
     async def share(self, *numbers: int) -> None:
         """Lock these numbers together with others who share them."""
@@ -285,3 +288,7 @@ class Handle:
             log.info("a rollback failed: %r", error)
             settled = False
         await self._link.release(settled=settled)
+
+
+def _number(name: str) -> int:
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "big", signed=True)

@@ -180,9 +180,21 @@ async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str
     return set(found)
 
 
-async def lock_room(db: Handle, *, workspace_id: str) -> None:
-    """Until the transaction ends no other broadcast of the workspace takes of its quotas."""
-    await db.lock_name(f"broadcasts|{workspace_id}")
+async def try_lock_room(db: Handle, *, workspace_id: str) -> bool:
+    """Until the transaction ends no other broadcast of the workspace takes of its quotas; False
+    when another does."""
+    return await db.try_lock_name(f"broadcasts|{workspace_id}")
+
+
+async def sending(db: Handle, *, workspace_id: str) -> list[str]:
+    """The ids of those whose messages are being made and sent."""
+    return await db.fetch_values(
+        """
+        SELECT id FROM broadcasts
+        WHERE workspace_id = :workspace_id AND COALESCE(state = 'SENDING', FALSE)
+        """,
+        workspace_id=workspace_id,
+    )
 
 
 async def unfinished(db: Handle, *, workspace_id: str) -> list[Broadcast]:

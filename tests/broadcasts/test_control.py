@@ -242,6 +242,23 @@ async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
     assert (await cast.vic.read(path))["progress"]["sent"] == 5
 
 
+async def test_a_broadcast_for_which_another_leaves_no_room_looks_again_later(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await people(cast, 5)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    paths = [await begun(cast, process) for _ in range(2)]
+    await stepped(process, 2)  # frozen
+    async with process.database.read() as db:
+        before = await db.now()
+    await stepped(process, 1)
+    async with process.database.read() as db:
+        wakes = await db.fetch_values("SELECT wake_at FROM jobs WHERE kind = 'broadcast'")
+    assert [(await cast.vic.read(path))["progress"]["queued"] for path in paths] == [5, 0]
+    assert len(wakes) == 2
+    assert min(wakes) >= before + sending.BEAT
+
+
 async def test_two_broadcasts_at_once_take_no_more_than_the_quota_has_room_for(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
