@@ -43,7 +43,7 @@ TASKS: tuple[Batch, ...] = (
 
 
 async def run_for_ever(process: Process) -> None:
-    """Ends by cancellation. What fails holds up nothing else, and is tried again a round later."""
+    """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
     swept_at = -SWEEP_SECONDS
     run_batches = (*TASKS, RetentionScan().run_batch)
     job_sweep = JobSweep()

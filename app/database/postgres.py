@@ -438,6 +438,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull()
         lost_node = self.is_sharded and citus.is_of_lost_node(error)
+        if lost_node:  # or a fault of the server's, which looks the same
+            log.warning("a node of the cluster did not answer", extra={"error": str(error)})
         if stage == "commit" and (lost_node or _unanswered(error)):
             return CommitUnknown(OUTCOME_UNKNOWN, unanswered=silent)
         if lost_node or self._out_of_reach(error, stage):
