@@ -25,7 +25,8 @@ async def work(
     process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
 ) -> bool:
     """Start runs for the next members, if its time has come, or once it has ended record them as
-    missed; whether there is more to do. It is locked, so its time zone is read after that."""
+    missed; whether there is more to do. The watch is locked: the workspace's time zone, by which
+    the next time is reckoned, cannot change before this is committed."""
     due, now = segment.due_at, await db.now()
     if due is None or due > (segment.ended_at or now):
         return False

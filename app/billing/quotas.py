@@ -226,7 +226,7 @@ async def _take(db: Handle, workspace_id: str, meter: str, period: str, limit: i
         return True
     if limit > NEAR and await usage.add_below(db, **which, limit=limit - NEAR):
         return True
-    if await usage.used(db, **which) >= limit:  # it only grows: nobody needs to wait for a No
+    if await usage.used(db, **which) >= limit:  # nobody needs to wait for a No
         return False
     await usage.lock(db, **which)
     return await usage.add_below(db, **which, limit=limit)

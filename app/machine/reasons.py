@@ -167,7 +167,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.REENTRY_REFUSED: "The definition does not let the contact through again now.",
     Reason.VISIT_LIMIT: "The run exceeded the limit of steps per run.",
     Reason.STEP_MISSING: "The run's current step does not exist in its definition.",
-    Reason.POISONED: "The run crashed its worker several times and was quarantined.",
+    Reason.POISONED: "The work on it crashed its worker several times and was given up.",
     Reason.SIMULATION_LIMIT: "The simulation reached its limit of 2,000 visits, 4 MB, one second"
     " or the year 9990; a real run would continue.",
 }

@@ -106,7 +106,7 @@ SECONDS: Schema = {"type": "integer", "minimum": 0}
 ANSWER_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "X-Request-Id": ("Identifies the request in our log; your own value, if you sent one.", TEXT),
     "ETag": (
-        "Changes whenever the resource does: for If-Match and If-None-Match.",
+        "Changes whenever the answer does: for If-None-Match, and of a resource for If-Match.",
         ETAG,
     ),
     "Location": ("Where the new resource is.", TEXT),
