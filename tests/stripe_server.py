@@ -77,6 +77,7 @@ class StripeServer:
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     forms: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     gates: list[tuple[asyncio.Event, asyncio.Event]] = field(default_factory=list)
+    pays_listed: bool = False  # of open sessions, as soon as they are listed
     down: bool = False
     collides: bool = False
     collisions: int = 0
@@ -244,6 +245,9 @@ class StripeServer:
             for one in self.sessions.values()
             if (one["customer"], one["status"]) == (form["customer"], form["status"])
         ]
+        if self.pays_listed:
+            for one in found:
+                self.pay(one["id"])
         limit = int(form["limit"])
         more = len(found) > limit
         return JSONResponse({"object": "list", "has_more": more, "data": found[:limit]})

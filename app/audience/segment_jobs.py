@@ -66,10 +66,10 @@ async def _chunk(process: Process, job: Job) -> bool:
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
         if segment is not None and segment.definition_id is not None:
             segment = await watches.lock_one(db, workspace_id=job.workspace_id, id=job.id)
-        if segment is not None and (segment.reason_code or job.claims > jobs.MAX_CLAIMS):
-            return await _set_aside(db, segment, job)
         if segment is None or segment.state == "removing":
             return await _removed(process, db, job)
+        if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
+            return await _set_aside(db, segment, job)
         is_more = await _judged(process, db, segment, existing, job)
         if not is_more and segment.missed is not None and await _is_over(db, segment, job):
             await store.remove(db, workspace_id=job.workspace_id, id=job.id)

@@ -236,6 +236,12 @@ class KeptTemplate:
     before: Mapping[str, Json] | None = None  # where that was changed, of what
     after: Mapping[str, Json] | None = None  # … became what
 
+    @property
+    def sends_otherwise(self) -> bool:
+        """Whether more than its name was changed."""
+        before, after = self.before or {}, self.after or {}
+        return any(before.get(one) != after.get(one) for one in {*before, *after} - {"name"})
+
 
 @dataclass(frozen=True, slots=True)
 class GivenTemplate:

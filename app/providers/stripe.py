@@ -48,6 +48,10 @@ class Missing(Silent):
     """Stripe knows nothing by this id (any more)."""
 
 
+class Refused(Silent):
+    """Stripe does not do that to what is there as it is now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """A price in Stripe's terms: amount and interval; once when there is no interval."""
@@ -169,9 +173,12 @@ class Stripe:
         asked = {"customer": customer_id, "status": "open", "limit": "100"}
         while more:
             page = await self._call("GET", path, asked)
+            expired = 0
             for session in page["data"]:
-                await self._call("POST", f"{path}/{session['id']}/expire")
-            more = page["has_more"]
+                with suppress(Refused):  # it was paid, or has expired, just now
+                    await self._call("POST", f"{path}/{session['id']}/expire")
+                    expired += 1
+            more = page["has_more"] and expired > 0
 
     async def _live(self, customer_id: str | None) -> list[dict[str, Any]]:
         found = await self._subscriptions(str(customer_id))
@@ -268,7 +275,7 @@ class Stripe:
         words = problem.get("message") or problem.get("code") or problem.get("type")
         raise _silent(
             f"{path} answers {response.status_code}: {words}",
-            Missing if response.status_code == 404 else Silent,
+            {404: Missing, 400: Refused}.get(response.status_code, Silent),
         )
 
     async def _answer(self, method: str, path: str, **sent: Any) -> httpx2.Response:

@@ -153,7 +153,7 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
     await filing.stand_in(db, workspace_id, shapes, call.new_id)
     kept = await filing.keep_templates(call.process, db, workspace_id, given, call.new_id)
     for one in kept:
-        if one.action == "updated":
+        if one.action == "updated" and one.sends_otherwise:
             await audiences.require_sender(db, call.member, template_id=one.id)
         if one.action != "unchanged":
             await call.note(f"template.{one.action}", one.id, one.before, one.after)

@@ -54,7 +54,7 @@ async def replace_trigger(
     """The definition's watch goes on by a trigger whose dates and times are the same."""
     await db.execute(
         """
-        UPDATE segments SET filter = :trigger
+        UPDATE segments SET filter = :trigger, reason_code = NULL
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id
           AND state <> 'removing' AND missed IS NULL
         """,
@@ -68,7 +68,7 @@ async def end(db: Handle, *, workspace_id: str, id: str, ended_at: datetime) -> 
     """The watch starts nothing any more."""
     await db.execute(
         """
-        UPDATE segments SET missed = 'stopped', ended_at = :ended_at
+        UPDATE segments SET missed = 'stopped', ended_at = :ended_at, reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,

@@ -526,6 +526,15 @@ async def test_what_may_still_be_paid_for_ends_with_the_workspace(
         server.pay(page["id"])
 
 
+async def test_a_page_that_is_paid_while_its_workspace_goes_ends_as_a_subscription(
+    buyer: Person, server: StripeServer
+) -> None:
+    await buyer.made("/billing/checkout", WANTED)
+    server.pays_listed = True
+    assert (await buyer.delete("/settings/workspace", json={"name": "Acme"})).status_code == 204
+    assert [one["status"] for one in server.subscriptions.values()] == ["canceled"]
+
+
 async def test_a_workspace_whose_plan_was_ended_goes_whatever_changed_meanwhile(
     buyer: Person, server: StripeServer
 ) -> None:

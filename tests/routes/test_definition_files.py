@@ -464,6 +464,8 @@ async def test_a_file_does_not_change_what_a_scheduled_broadcast_says(cast: Cast
     refused = await cast.ed.post(IMPORT, {"file": other})
     assert (refused.status_code, refused.json().get("usedBy")) == (409, [broadcast["id"]])
     assert (await brought(cast.ed, file))["action"] == "unchanged"
+    renamed = {**file, "templates": {"hi": {**template, "name": "Hello"}}}
+    assert (await brought(cast.ed, renamed))["templates"][0]["action"] == "updated"
     assert (await brought(cast.adam, other))["templates"][0]["action"] == "updated"
 
 
