@@ -34,8 +34,10 @@ async def work(
     whose = {"workspace_id": job.workspace_id, "id": segment.id}
     workspace = await workspaces.by_id(db, id=job.workspace_id)
     zone = workspace.timezone if workspace else None
-    target = existing.get(trigger["segmentId"])
-    if target is not None and target.state != "filled":
+    over = target(segment, existing)
+    # One that was set aside may never be filled: whoever is in it has missed the times.
+    is_final = segment.missed is not None and over is not None and over.reason_code is not None
+    if over is not None and over.state != "filled" and not is_final:
         return False
     oldest = now - occasions.grace(trigger)
     # Once it has begun it goes on to its last member, however long that takes.
@@ -45,11 +47,11 @@ async def work(
         await watches.move_schedule(db, **whose, due_at=following, up_to="")
         return True
     ids = []
-    if target is not None:
+    if over is not None:
         ids = await segment_members.ids_after(
             db,
             workspace_id=job.workspace_id,
-            segment_id=target.id,
+            segment_id=over.id,
             after=segment.filled_up_to,
             limit=CHUNK,
         )
@@ -64,6 +66,11 @@ async def work(
     following = occasions.next_after(trigger, segment.ended_at or due, zone)
     await watches.move_schedule(db, **whose, due_at=following, up_to="")
     return True
+
+
+def target(watch: Segment, existing: Mapping[str, Segment]) -> Segment | None:
+    """The segment whose members the schedule starts runs for."""
+    return existing.get(document.parse(watch.filter.encode())["segmentId"])
 
 
 async def _pass_over(

@@ -43,6 +43,7 @@ FEW = 250  # and that the machine does
 RECHECKED_AFTER = timedelta(seconds=30)
 RECHECKED_FROM = timedelta(seconds=60)
 FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a schedule's segment is filled
+SAVED_IN = timedelta(minutes=1)  # and whether one that was set aside has been saved
 HELD_FOR = timedelta(milliseconds=50)  # until it is tried again to lock who is held by others
 
 
@@ -79,7 +80,7 @@ async def _chunk(process: Process, job: Job) -> bool:
             seconds = process.settings.lease_seconds
             await jobs.renew(db, job, lease_seconds=seconds, has_progressed=True)
             return True
-        at = await _next(db, job, segment)
+        at = await _next(db, job, segment, existing)
         await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
         return False
 
@@ -101,12 +102,17 @@ async def _hold(db: Handle, job: Job) -> None:
         raise _Lost
 
 
-async def _next(db: Handle, job: Job, segment: Segment) -> datetime | None:
+async def _next(
+    db: Handle, job: Job, segment: Segment, existing: Mapping[str, Segment]
+) -> datetime | None:
     if segment.kind == "schedule":
         moved = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
         if moved is None or moved.due_at is None:
             return None
-        return max(moved.due_at, await db.now() + FILLED_IN)
+        target = schedules.target(moved, existing)
+        is_set_aside = target is not None and target.reason_code is not None
+        wait = SAVED_IN if is_set_aside else FILLED_IN
+        return max(moved.due_at, await db.now() + wait)
     due = await segment_members.next_due(db, workspace_id=job.workspace_id, segment_id=job.id)
     if due is not None:
         due = max(due, await db.now() + HELD_FOR)  # whom others hold is due still

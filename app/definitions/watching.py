@@ -6,7 +6,7 @@ passing of time reach it as they reach a segment (app/audience/segment_jobs.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from app.audience import membership
@@ -42,7 +42,8 @@ async def follow(
     if was is not None and now is not None and is_same:
         if was != now:
             of = {"workspace_id": workspace_id, "definition_id": after.id}
-            await watches.replace_trigger(db, **of, trigger=document.dumps(now).decode())
+            ids = await watches.replace_trigger(db, **of, trigger=document.dumps(now).decode())
+            await _wake(process, db, workspace_id, ids)
         return
     if now is not None or (was is None and not is_same):
         await _require_few_ended(db, workspace_id, after.id)
@@ -61,6 +62,12 @@ async def follow(
     if unwatched_since != before.unwatched_since:
         of = {"workspace_id": workspace_id, "id": after.id}
         await definitions.set_unwatched(db, **of, since=unwatched_since)
+
+
+async def _wake(process: Process, db: Handle, workspace_id: str, ids: Sequence[str]) -> None:
+    await jobs.wake(db, "segment", workspace_id=workspace_id, ids=ids)
+    for id in ids:
+        process.queue.due(db, "segment", workspace_id, id)
 
 
 async def _require_few_ended(db: Handle, workspace_id: str, definition_id: str) -> None:
@@ -86,8 +93,7 @@ async def _end(process: Process, db: Handle, workspace_id: str, definition_id: s
     for id in ids:
         await watches.end(db, **of, id=id, ended_at=now)
         await segment_members.set_names(db, **of, segment_id=id, names=[])
-        await jobs.wake(db, "segment", **of, ids=[id])
-        process.queue.due(db, "segment", workspace_id, id)
+        await _wake(process, db, workspace_id, [id])
     return now
 
 
@@ -96,8 +102,7 @@ async def forget(process: Process, db: Handle, workspace_id: str, definition_id:
     of = {"workspace_id": workspace_id, "definition_id": definition_id}
     for id in await watches.forget(db, **of):
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=[])
-        await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
-        process.queue.due(db, "segment", workspace_id, id)
+        await _wake(process, db, workspace_id, [id])
 
 
 async def _watch(
@@ -144,16 +149,16 @@ async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) 
     of = {"workspace_id": workspace_id}
     now = await db.now()
     for watch in await watches.lock(db, **of):
-        due_at = watch.due_at
+        due_at, up_to = watch.due_at, watch.filled_up_to
         if watch.kind == "date":
             fill_to = await membership.fill_to(db)
             await watches.look_again(db, watch, **of, fill_to=fill_to)
-        elif due_at is not None and due_at > now:
-            trigger = document.parse(watch.filter.encode())
-            due_at = occasions.next_after(trigger, now, zone)
-            await watches.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to="")
-        await jobs.wake(db, "segment", **of, ids=[watch.id])
-        process.queue.due(db, "segment", workspace_id, watch.id)
+        else:
+            if due_at is not None and due_at > now:
+                trigger = document.parse(watch.filter.encode())
+                due_at, up_to = occasions.next_after(trigger, now, zone), ""
+            await watches.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to=up_to)
+        await _wake(process, db, workspace_id, [watch.id])
 
 
 def _names(trigger: Mapping[str, Json]) -> list[str]:

@@ -50,13 +50,15 @@ async def insert(
 
 async def replace_trigger(
     db: Handle, *, workspace_id: str, definition_id: str, trigger: str
-) -> None:
-    """The definition's watch goes on by a trigger whose dates and times are the same."""
-    await db.execute(
+) -> list[str]:
+    """The definition's watch goes on by a trigger whose dates and times are the same, also if it
+    was set aside; its id."""
+    return await db.fetch_values(
         """
         UPDATE segments SET filter = :trigger, reason_code = NULL
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id
           AND state <> 'removing' AND missed IS NULL
+        RETURNING id
         """,
         workspace_id=workspace_id,
         definition_id=definition_id,
@@ -65,7 +67,7 @@ async def replace_trigger(
 
 
 async def end(db: Handle, *, workspace_id: str, id: str, ended_at: datetime) -> None:
-    """The watch starts nothing any more."""
+    """The watch starts nothing any more, and records what it has not, also if it was set aside."""
     await db.execute(
         """
         UPDATE segments SET missed = 'stopped', ended_at = :ended_at, reason_code = NULL
@@ -184,7 +186,7 @@ async def move_schedule(
     """It has started runs for members up to this one, or waits for its next time."""
     await db.execute(
         """
-        UPDATE segments SET due_at = :due_at, filled_up_to = :up_to
+        UPDATE segments SET due_at = :due_at, filled_up_to = :up_to, reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,

@@ -451,6 +451,23 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, ac
     assert [count for _, count in (await here.kept()).values()] == [1]
 
 
+async def test_a_segment_that_ends_its_worker_can_be_removed(process: Process, acme: str) -> None:
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+    await settle(process)
+    async with process.database.write() as db:
+        await store.remove(db, workspace_id=acme, id=here.segments[0])
+        await jobs.wake(db, "segment", workspace_id=acme, ids=here.segments)
+        await db.execute(
+            "UPDATE jobs SET claims = :most WHERE kind = 'segment'", most=jobs.MAX_CLAIMS
+        )
+    await settle(process)
+    async with process.database.read() as db:
+        assert await store.by_id(db, workspace_id=acme, id=here.segments[0]) is None
+
+
 async def test_a_fill_waits_for_one_whom_somebody_holds_and_for_no_lock_of_its_own(
     process: Process, acme: str
 ) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from app.audience import schedules, segment_jobs
 from app.machine import document
+from app.machine.reasons import Reason
 from app.runs.explanations import Explanation
+from app.store import jobs, segments
 from tests.cast import settle
 from tests.driving import set_clock
 from tests.runs.scene import Scene
@@ -137,6 +139,68 @@ async def test_what_a_pause_finds_due_is_missed_and_says_so_at_once(
     async with scene.process.database.read() as db:
         left = await db.fetch_values("SELECT missed FROM segments WHERE missed IS NOT NULL")
     assert left == []
+
+
+async def set_aside(scene: Scene, of: str) -> None:
+    """Its workers were ended each time: a watch's, or those of the segment of a schedule."""
+    async with scene.process.database.write() as db:
+        found = await db.fetch_all(
+            "SELECT workspace_id, id FROM segments WHERE (kind = 'live') = (:of = 'live')", of=of
+        )
+        for one in found:
+            await segments.set_aside(
+                db, workspace_id=one["workspace_id"], id=one["id"], reason_code=Reason.POISONED
+            )
+            await jobs.delete(db, "segment", workspace_id=one["workspace_id"], ids=[one["id"]])
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_a_watch_that_was_set_aside_is_ended_and_says_what_was_missed(
+    scene: Scene, source: str
+) -> None:
+    when = await watched(scene, source)
+    await set_aside(scene, "watch")
+    set_clock(scene.process, when + timedelta(minutes=1))
+    await turned(scene, "PAUSED")
+    assert ("missed_inactive", document.text(when)) in await missed_by(scene)
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_a_watch_that_was_set_aside_goes_on_by_another_grace_window(
+    scene: Scene, source: str
+) -> None:
+    when = await watched(scene, source)
+    await set_aside(scene, "watch")
+    set_clock(scene.process, when + timedelta(minutes=1))
+    await changed(scene, trigger={"graceWindow": "PT2H"})
+    assert len((await scene.cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_a_schedule_that_was_set_aside_goes_on_in_another_time_zone(scene: Scene) -> None:
+    when = await watched(scene, "schedule")
+    await set_aside(scene, "watch")
+    set_clock(scene.process, when + timedelta(minutes=1))
+    tokyo = {"timezone": "Asia/Tokyo"}
+    assert (await scene.cast.adam.patch("/settings/workspace", tokyo)).status_code == 200
+    await settle(scene.process)
+    assert len((await scene.cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_a_schedule_rests_while_its_segment_is_set_aside_and_a_pause_says_who_missed_it(
+    scene: Scene,
+) -> None:
+    when = await watched(scene, "schedule")
+    await set_aside(scene, "live")
+    async with scene.process.database.write() as db:  # amid its fill
+        await db.execute("UPDATE segments SET state = 'filling' WHERE kind = 'live'")
+    set_clock(scene.process, when + timedelta(minutes=1))
+    await settle(scene.process)
+    set_clock(scene.process, when + timedelta(minutes=1, seconds=30))
+    assert await scene.process.claim("segment", [], 9) == []
+    await turned(scene, "PAUSED")
+    assert ("missed_inactive", document.text(when)) in await missed_by(scene)
+    async with scene.process.database.read() as db:
+        assert await db.fetch_values("SELECT id FROM segments WHERE missed IS NOT NULL") == []
 
 
 async def test_a_date_that_another_trigger_finds_due_is_missed(scene: Scene) -> None:
