@@ -251,7 +251,8 @@ that another value of the field changes nothing of it: a date with the contact t
 a schedule with each member of its segment, from the first after the contact was created. Whether
 somebody was in the segment then is not known; those are meant who are when it is recorded. An entry
 into a segment, or an exit, is recorded as it happens, for each `PAUSED` definition that waits for
-it. All are kept for as long as runs are.
+it. A contact's own change in the very moment of a pause may be neither a run nor a record. All are
+kept for as long as runs are.
 
 What came before a pause is recorded when that begins. The dates and times of a pause are recorded
 when it ends, or when the trigger changes, by the trigger that was there until then; before that,
