@@ -83,6 +83,7 @@ async def show(call: Call) -> Response:
         found = await explaining_broadcasts.explain(
             call.db, broadcast, contact_id=contact_id, created_at=contact.created_at
         )
+        found = [one for one in found if query.since is None or one.at > query.since]
         return reply.ok({"contactId": contact_id, "data": [_shown(one) for one in found]})
     definition = None
     if query.definition_id is not None:

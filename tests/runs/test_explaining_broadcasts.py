@@ -81,6 +81,14 @@ async def test_a_message_of_a_broadcast_is_explained_like_any_other(scene: Scene
     assert (await scene.cast.mallory.get(url)).status_code == 404
 
 
+async def test_what_a_broadcast_did_before_since_is_left_out(scene: Scene) -> None:
+    id = await scene.broadcast()
+    [entry] = await scene.explained()
+    url = f"/contacts/{scene.ada['id']}/explain?broadcastId={id}"
+    assert (await scene.cast.vic.read(f"{url}&since={scene.ada['createdAt']}"))["data"] == [entry]
+    assert (await scene.cast.vic.read(f"{url}&since={entry['at']}"))["data"] == []
+
+
 async def test_who_was_created_after_the_freezing_is_told_so(scene: Scene) -> None:
     id = await scene.broadcast()
     late = (await scene.cast.ed.made("/contacts", {"email": "late@x.test", "tags": ["vip"]}))["id"]
