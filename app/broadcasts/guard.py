@@ -64,8 +64,13 @@ WITHOUT_ROOM: Mapping[Reason, str] = {
     Reason.CHANNEL_NOT_CONFIGURED: "No provider is configured for its channel.",
     Reason.SUPPRESSED_UNVERIFIED: "No owner of the workspace has verified their email address:"
     " POST /auth/email/verification sends them a letter for that.",
-    Reason.SUPPRESSED_DAILY_LIMIT: "It is for {wanted}, and {left} messages are left today (UTC).",
-    Reason.SUPPRESSED_QUOTA: "It is for {wanted}, and {left} messages are left this month (UTC).",
+    Reason.SUPPRESSED_DAILY_LIMIT: "No messages are left today (UTC): try again tomorrow.",
+    Reason.SUPPRESSED_QUOTA: "No messages are left this month (UTC): try again next month, or with"
+    " a higher plan.",
+}
+PERIODS: Mapping[Reason, str] = {
+    Reason.SUPPRESSED_DAILY_LIMIT: "today (UTC)",
+    Reason.SUPPRESSED_QUOTA: "this month (UTC)",
 }
 
 
@@ -73,5 +78,8 @@ def refusal(room: Room, wanted: int) -> Trouble | None:
     """Why so many messages would not all go out, whoever they are to."""
     if room.left is None or wanted <= room.left:
         return None
-    words = WITHOUT_ROOM[room.reason].format(wanted=wanted, left=max(0, room.left))
-    return Trouble(room.reason, words)
+    if room.left <= 0:
+        return Trouble(room.reason, WITHOUT_ROOM[room.reason])
+    when = PERIODS[room.reason]
+    detail = f"It is for {wanted:,} contacts; messages left {when}: {room.left:,}."
+    return Trouble(room.reason, detail)

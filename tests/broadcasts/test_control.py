@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from app.accounts import closure
+from app.billing.quotas import Room
 from app.broadcasts import guard, sending
 from app.config.plans import PLANS, Plan
+from app.machine.reasons import Reason
 from app.messages import delivery
 from app.process import Process
 from app.store.jobs import Job
@@ -219,7 +221,8 @@ async def test_what_a_quota_would_hold_back_is_refused_beforehand(
     path = f"/broadcasts/{made['id']}"
     preview = await cast.vic.made(f"{path}/preview", None)
     assert preview["refusal"]["code"] == "suppressed_quota"
-    assert "It is for 5, and 4 messages are left" in preview["refusal"]["sentence"]
+    words = "It is for 5 contacts; messages left this month (UTC): 4."
+    assert preview["refusal"]["sentence"] == words
     refused = await cast.adam.post(f"{path}/schedule")
     assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
     assert (await cast.vic.read(path))["state"] == "DRAFT"
@@ -240,6 +243,29 @@ async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
     await cast.adam.made(f"{path}/resume", None)
     await worked(process)
     assert (await cast.vic.read(path))["progress"]["sent"] == 5
+
+
+async def test_a_broadcast_paused_by_its_quota_does_not_say_that_it_is_for_one(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await people(cast, 5)
+    path = await begun(cast, process)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(3))
+    await worked(process)
+    shown = await cast.vic.read(path)
+    refused = await cast.adam.post(f"{path}/resume")
+    words = "No messages are left this month (UTC): try again next month, or with a higher plan."
+    assert (shown["reason"]["sentence"], refused.json()["detail"]) == (words, words)
+
+
+@pytest.mark.parametrize("reason", guard.PERIODS)
+def test_a_room_that_is_too_small_is_told_from_none(reason: Reason) -> None:
+    few, none = (guard.refusal(Room(left, reason), 1_000) for left in (999, -1))
+    assert few is not None
+    assert few.detail.startswith("It is for 1,000 contacts; messages left ")
+    assert few.detail.endswith(": 999.")
+    assert none is not None
+    assert none.detail.startswith("No messages are left ")
 
 
 async def test_a_broadcast_for_which_another_leaves_no_room_looks_again_later(
