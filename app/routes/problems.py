@@ -39,16 +39,17 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "Start a checkout with <code>POST /billing/checkout</code>, then repeat the request.",
     ),
     "forbidden": (
-        "You are authenticated, but your role does not allow this.",
-        "Ask an admin or owner of the workspace to do it or to change your role. A key has its own"
-        " role, which is never higher than that of the member who created it.",
+        "You may not do this: because of your role, or for another reason, which the detail says.",
+        "Do what the detail says. If your role is too low, ask an admin or owner of the workspace"
+        " to do it or to change your role. A key has its own role, which is never higher than that"
+        " of the member who created it.",
     ),
     "plan_required": (
         "The workspace's plan does not include this.",
         "An owner can change the plan; <code>GET /billing/plan</code> lists what each includes.",
     ),
     "quota_exceeded": (
-        "The workspace has used up what its plan allows.",
+        "The workspace has used up what its plan, or its daily limit while it is new, allows.",
         "Wait for the next period, delete what is not needed, or change the plan.",
     ),
     "workspace_suspended": (
@@ -62,9 +63,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         " in a slash.",
     ),
     "contact_not_found": (
-        "What was sent is valid, but no contact has the value that it names, and none is created:"
-        " a webhook's trigger may be told to, a tracked event never does.",
-        "Create the contact first, or turn on <code>createContact</code> in the trigger.",
+        "What was sent is valid, but no contact has the value that it names, and this request"
+        " creates none.",
+        "Create the contact first, or turn on <code>createContact</code>: in the trigger of a"
+        " webhook, or in the event. An ID alone creates nobody.",
     ),
     "method_not_allowed": (
         "This path does not support this method.",
@@ -81,8 +83,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "conflict": (
         "The request conflicts with the current state: for example, another resource has the same"
         " address, or a template is still in use.",
-        "Read the detail, and <code>existingId</code> if there is one; then change the request or"
-        " the conflicting resource.",
+        "Read the detail, and <code>existingId</code> or <code>usedBy</code> if there is one; then"
+        " change the request or the conflicting resource.",
     ),
     "last_owner": (
         "A workspace must have an owner, and this would leave it without one.",
@@ -123,9 +125,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         " trigger's <code>contactPath</code>, or the body.",
     ),
     "chain_too_long": (
-        "The request comes from an HTTP step of a run at the end of a chain: ten runs had started"
-        " one another before it. Nothing was started.",
-        "Look for HTTP steps that call their own workspace's webhooks, and break the loop.",
+        "The request belongs to a chain of runs that start one another, by HTTP steps or outbound"
+        " events: more than ten in a row, or more than 1,000 in all. Nothing was started.",
+        "Look for HTTP steps, and for receivers of outbound events, that lead back to their own"
+        " workspace, and break the loop.",
     ),
     "not_activatable": (
         "The workflow or automation was not activated, because it cannot run as it is.",

@@ -138,6 +138,7 @@ async def test_what_nobody_has_verified_is_refused_beforehand(cast: Cast, proces
         refused = await adam.post(f"{path}/schedule")
     assert preview["refusal"]["code"] == "suppressed_unverified"
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert "role" not in refused.json()["title"]
     assert refused.json()["detail"] == preview["refusal"]["sentence"]
     assert (await cast.vic.read(path))["state"] == "DRAFT"
 

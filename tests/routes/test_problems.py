@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from app.errors import CODES
+from app.outbound.chains import LONGEST_CHAIN, MOST_OF_ROOT
 from app.process import Process
 from app.routes.problems import TEXTS
 from tests.cast import Cast, hook
@@ -24,6 +25,25 @@ def test_a_text_says_what_it_means_and_what_to_do_in_whole_sentences(code: str) 
         assert text.endswith(".")
         assert re.sub(r"</?code>", "", text).isprintable()
         assert not re.search("[<>&]", re.sub(r"</?code>", "", text))
+
+
+def test_the_page_of_an_unknown_contact_names_both_ways_to_create_one() -> None:
+    meaning, remedy = TEXTS["contact_not_found"]
+    assert "never" not in meaning
+    assert "webhook, or in the event" in remedy
+
+
+def test_the_page_of_a_chain_names_both_limits_and_both_ways() -> None:
+    meaning, _ = TEXTS["chain_too_long"]
+    assert LONGEST_CHAIN == 10
+    for named in ("more than ten in a row", f"{MOST_OF_ROOT:,} in all", "outbound events"):
+        assert named in meaning
+
+
+def test_the_pages_of_what_one_may_not_do_name_more_than_the_role_and_the_plan() -> None:
+    assert "another reason, which the detail says" in TEXTS["forbidden"][0]
+    assert "daily limit while it is new" in TEXTS["quota_exceeded"][0]
+    assert "usedBy" in TEXTS["conflict"][1]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
