@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from app.config.variables import VARIABLES, Variable
+from app.outbound import chains
 from app.process import Process
 from tests.cast import Cast, settle
 from tests.deployment import Part, until
@@ -46,6 +47,12 @@ def test_the_index_lists_every_document_and_every_decision_once() -> None:
     assert sorted(link for link in links if not link.startswith("../")) == sorted(there)
     assert all((docs / link).exists() for link in links)
     assert "](docs/README.md)" in README
+
+
+def test_the_readme_names_both_headers_of_a_chain() -> None:
+    section = README.split("## Outbound events")[1].split("\n## ")[0].lower()
+    assert f"`{chains.DEPTH}` and" in section
+    assert f"`{chains.CHAIN}`" in section
 
 
 def blocks() -> list[str]:
