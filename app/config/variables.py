@@ -337,7 +337,8 @@ VARIABLES: tuple[Variable, ...] = (
         "EGRESS_ALLOW",
         casts.networks,
         "",
-        "Private networks (CIDRs) that HTTP steps and outbound events may reach, on any port.",
+        "Private networks (CIDRs) that HTTP steps, outbound events and workspaces' own mail servers"
+        " may reach, on any port.",
         default_in_words="none",
     ),
     Variable(

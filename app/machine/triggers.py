@@ -38,7 +38,8 @@ SOURCES: Mapping[str, Source] = {
         "Starts a run when a contact gets the tag.", {"tag": "customer"}, ("tag",), ("tag",)
     ),
     "event": Source(
-        "Starts a run when the contact does something: POST `/contacts/:id/events`.",
+        "Starts a run when the contact does something: POST `/events`, `/events/batch` or"
+        " `/contacts/:id/events`.",
         {"name": "order_placed"},
         ("name",),
         ("name",),
@@ -137,10 +138,11 @@ _TYPES: Mapping[str, Schema] = {
     "signingSecret": {"type": ["string", "null"], "maxLength": 1_024, "writeOnly": True},
     "signed": {"type": ["boolean", "null"]},
 }
+CREDENTIAL = "A credential: null for who may not change the definition."
 READ_ONLY: Mapping[str, Schema] = {
     "signingSecretSet": {"type": "boolean", "description": "Read-only."},
     "signingSecretLast4": {"type": ["string", "null"], "description": "Read-only."},
-    "webhookUrl": {"type": ["string", "null"], "description": "Read-only."},
+    "webhookUrl": {"type": ["string", "null"], "description": f"Read-only. {CREDENTIAL}"},
 }
 USUAL = "manual"  # the source where none is named
 

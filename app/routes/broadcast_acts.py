@@ -64,8 +64,9 @@ class Sample(Shape):
 class BroadcastPreview(Shape):
     """The audience that would be frozen now, to the contact, unless `isComplete` is false: then
     time ran out, and `audience` is of the `lookedAt` oldest contacts of the workspace alone.
-    `refusal` is why it could not be scheduled now: a quota, or an address that no owner has
-    verified. `samples` are rendered for the newest contacts who can be written to."""
+    `refusal` is why it could not be scheduled now: a quota, an address that no owner has verified,
+    or no provider for the channel. `samples` are rendered for the newest contacts who can be
+    written to."""
 
     audience: AudienceCounts
     is_complete: bool

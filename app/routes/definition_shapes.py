@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validato
 from app.audience import profile
 from app.definitions import trigger_node
 from app.errors import FieldError
-from app.machine import defaults, description, occasions, path, reentry, template
+from app.machine import defaults, description, occasions, path, reentry, template, triggers
 from app.machine.schema import READ_BACK, ref
 from app.routes.ids import AutomationId, WorkflowId
 from app.web.body import WRITE_ONLY, Name, Query, Shape, TimeOfDay, Writable
@@ -211,7 +211,7 @@ class Trigger(Shape):
     signed: bool | None = None
     signing_secret_set: bool
     signing_secret_last4: str | None
-    webhook_url: str | None
+    webhook_url: str | None = Field(description=triggers.CREDENTIAL)
 
 
 class Finding(Shape):

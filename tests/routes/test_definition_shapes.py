@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from app.definitions import findings
 from app.machine import description, document, triggers
 from app.machine.schema import ref, written
-from app.routes.definition_shapes import WritableTrigger
+from app.routes.definition_shapes import Trigger, WritableTrigger
 from tests.machine import samples
 from tests.machine.test_description import EXAMPLES, QUICK
 
@@ -115,6 +115,13 @@ def test_the_triggers_of_the_examples_are_valid(path: Any) -> None:
     shown = {"signingSecretSet": False, "signingSecretLast4": None, "webhookUrl": None}
     assert validator(active=True, name="TriggerData").is_valid({**trigger, **shown})
     assert not validator(active=True).is_valid({**trigger, **shown})
+
+
+def test_the_description_says_who_gets_the_url_of_a_webhook() -> None:
+    shown = Trigger.model_json_schema(by_alias=True)["properties"]["webhookUrl"]
+    read_back = triggers.READ_ONLY["webhookUrl"]
+    for described in (shown, read_back):
+        assert "null for who may not change the definition" in described["description"]
 
 
 @pytest.mark.parametrize("name", triggers.SOURCES)
