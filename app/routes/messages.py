@@ -22,7 +22,7 @@ from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, 
 from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
-from app.store import broadcasts, delivery_attempts, messages, suppressions
+from app.store import delivery_attempts, messages, suppressions
 from app.store.delivery_attempts import Attempt
 from app.store.sandbox import CapturedMessage
 from app.web import paging, reply
@@ -132,8 +132,11 @@ async def resend(call: Call) -> Response:
     id = row.id
     if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)
-    if row.broadcast_id is not None:
-        await _refuse_cancelled(call, row.broadcast_id)
+    if row.broadcast_state == "CANCELLED":  # it would be suppressed, and what is known of it lost
+        raise Problem(
+            "conflict",
+            f"Its broadcast ({row.broadcast_id}) is CANCELLED: nothing of it is sent again.",
+        )
     attempt_id = await create.resend(
         call.process, call.db, workspace_id, id, RESENDABLE, unsent=messages.UNSENT
     )
@@ -201,17 +204,6 @@ async def _refuse_suppressed(call: Call, row: messages.WholeMessage) -> None:
             "conflict",
             f"The address is suppressed since it bounced ({held.id}): if it gets mail again,"
             f" DELETE /suppressions/{held.id}, then send the message again.",
-        )
-
-
-async def _refuse_cancelled(call: Call, broadcast_id: str) -> None:
-    """It would be suppressed, and what is known of it, such as that it may have arrived, lost."""
-    state = await broadcasts.state_of(
-        call.db, workspace_id=call.member.workspace_id, id=broadcast_id
-    )
-    if state == "CANCELLED":
-        raise Problem(
-            "conflict", f"Its broadcast ({broadcast_id}) is CANCELLED: nothing of it is sent again."
         )
 
 
@@ -287,7 +279,7 @@ def summary(row: messages.Message) -> dict[str, Any]:
 
 def is_resendable(row: messages.Message) -> bool:
     is_unsent = row.status == "SUPPRESSED" and row.reason_code in messages.UNSENT
-    return is_unsent or row.status in RESENDABLE
+    return (is_unsent or row.status in RESENDABLE) and row.broadcast_state != "CANCELLED"
 
 
 def message(row: messages.WholeMessage, attempts: list[str]) -> dict[str, Any]:

@@ -449,6 +449,7 @@ class Message:
     reason_detail: str | None
     waits_until: datetime | None
     created_at: datetime
+    broadcast_state: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +457,10 @@ class WholeMessage(Message):
     content: str | None  # JSON: what was said
 
 
-COLUMNS = columns(Message, "m")
+BROADCAST_STATE = """
+    (SELECT b.state FROM broadcasts b
+     WHERE b.workspace_id = m.workspace_id AND b.id = m.broadcast_id) AS broadcast_state"""
+COLUMNS = columns(Message, "m").replace("m.broadcast_state", BROADCAST_STATE)
 
 # Not every member may read mail about accounts: `mails` are the kinds that the reader may,
 # `reader` is the user whose own are shown whatever their kind.

@@ -150,6 +150,7 @@ async def test_what_is_unknown_stays_so_in_a_cancelled_broadcast(
     await worked(process)
     shown = await cast.ed.read(f"/messages/{sent['id']}")
     assert (shown["status"], len(shown["attempts"])) == ("UNKNOWN", 1)
+    assert not shown["resendable"]
 
 
 async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process) -> None:

@@ -157,7 +157,7 @@ export function Contact({ id }: { id: string }) {
       {open === 'change' ? <Change contact={value} tag={tag} again={again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
         ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
         ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
-        ['Segments', segments.problem ? segments.problem.message : segments.rows?.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
+        ['Segments', segments.problem ? segments.problem.message : !segments.rows ? '…' : segments.rows.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
         ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
         ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
         ['Known since', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />],

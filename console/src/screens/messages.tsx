@@ -7,7 +7,7 @@ import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
 import { useLocation } from '../router'
 import { MEANING } from '../words'
-import { Check, Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
+import { Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
 import { Preview } from '../preview'
 import { Why } from './runs'
 
@@ -45,27 +45,22 @@ function Acts({ message, done }: { message: Known; done: () => Promise<void> }) 
   if (!may) return null
   if (message.status === 'UNKNOWN') return <><Found message={message} arrived done={done} /> <Found message={message} arrived={false} done={done} /></>
   if (!message.resendable) return null
-  return <Confirm label="Send again" title="Send this message again?" sure="Send again" act={async () => { await resend(message.id); await done() }}>
+  return <Confirm label="Send again" title="Send this message again?" sure="Send again" act={async () => { await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } })); await done() }}>
     <p>A new attempt is made with the same content, to the contact’s address of now.</p>
   </Confirm>
 }
 
-const resend = (id: string) => got(api.POST('/messages/{id}/resend', { params: { path: { id } } }))
-
-/** Records what somebody found who looked; with what did not arrive it may be sent again. */
+/** Records what somebody found who looked; what did not arrive can be sent again afterwards. */
 function Found({ message, arrived, done }: { message: Known; arrived: boolean; done: () => Promise<void> }) {
   const [note, setNote] = useState('')
-  const [again, setAgain] = useState(true)
   const act = async () => {
     await got(api.POST('/messages/{id}/resolve', { params: { path: { id: message.id } }, body: { arrived, note: note.trim() || null } }))
-    if (!arrived && again) await resend(message.id)
     await done()
   }
   const label = arrived ? 'It arrived' : 'It did not arrive'
   return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record it" known={['/note']} act={act}>{problem => <>
     <p>{arrived ? 'The message counts as sent from then on, and nobody is asked about it any more.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
     <Field label="Where you saw it" value={note} set={setNote} problem={problem} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
-    {!arrived && <Check label="Send it again now" value={again} set={setAgain} />}
   </>}</Confirm>
 }
 
