@@ -82,7 +82,7 @@ class DefinitionKind:
             call.process, call.db, call.member.workspace_id, row, run_cases=proofs.run
         )
         shown = await self.with_stats(call, self.resource(call, row, found))
-        return reply.ok(shown, revision=row.revision, beside=_beside(shown))
+        return reply.ok(shown, revision=row.revision, beside=self._beside(call, shown))
 
     async def create(self, call: Call) -> Response:
         row, warnings = await activation.create(
@@ -91,7 +91,7 @@ class DefinitionKind:
         shown = self.resource(call, row, warnings)
         await call.note(f"{self.noun}.created", row.id, after=shown)
         shown = await self.with_stats(call, shown)
-        at, beside = f"{self.path}/{row.id}", _beside(shown)
+        at, beside = f"{self.path}/{row.id}", self._beside(call, shown)
         return reply.created(at, shown, revision=row.revision, beside=beside)
 
     async def duplicate(self, call: Call) -> Response:
@@ -107,7 +107,7 @@ class DefinitionKind:
         shown = self.resource(call, row, found)
         await call.note(f"{self.noun}.created", row.id, after=shown)
         shown = await self.with_stats(call, shown)
-        at, beside = f"{self.path}/{row.id}", _beside(shown)
+        at, beside = f"{self.path}/{row.id}", self._beside(call, shown)
         return reply.created(at, shown, revision=row.revision, beside=beside)
 
     async def update(self, call: Call) -> Response:
@@ -123,7 +123,7 @@ class DefinitionKind:
         shown = self.resource(call, changed, warnings)
         await call.note(f"{self.noun}.updated", row.id, self.resource(call, row), shown)
         shown = await self.with_stats(call, shown)
-        return reply.ok(shown, revision=changed.revision, beside=_beside(shown))
+        return reply.ok(shown, revision=changed.revision, beside=self._beside(call, shown))
 
     async def check(self, call: Call) -> Response:
         """Returns what an activation would say of a definition that is not saved; nothing is
@@ -290,16 +290,24 @@ class DefinitionKind:
         a credential: who only reads does not get it."""
         config, token = row.trigger_config, row.token
         serves = config["source"] == "inbound_webhook" and row.state != "ARCHIVED"
-        shows = f"{self.noun}s:write" in call.member.permissions
         return {
             **config,
             "contactPath": lookup.contact_path(config),
             "signingSecretSet": row.secret_set,
             "signingSecretLast4": row.secret_last4,
             "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
-            if token and serves and shows
+            if token and serves and self._may_write(call)
             else None,
         }
+
+    def _may_write(self, call: Call) -> bool:
+        return f"{self.noun}s:write" in call.member.permissions
+
+    def _beside(self, call: Call, shown: Mapping[str, Any]) -> Any:
+        """The difference between two answers of one revision, if there is one: who is shown the
+        webhook's URL, and what changes while nobody changes the definition."""
+        stats, found, hides = shown["stats"], shown["findings"], not self._may_write(call)
+        return [stats, found, hides] if found or hides or any(stats.values()) else None
 
     async def with_stats(self, call: Call, resource: dict[str, Any]) -> dict[str, Any]:
         """The resource as it is shown: with what is not part of what is audited."""
@@ -377,9 +385,3 @@ def object_in(body: bytes) -> dict[str, Any] | None:
     except (document.TooManyValues, document.MalformedJson):
         return None
     return found if isinstance(found, dict) and not ESCAPES.search(body) else None
-
-
-def _beside(shown: Mapping[str, Any]) -> Any:
-    """The part that changes while nobody changes the definition, if there is any."""
-    stats, found = shown["stats"], shown["findings"]
-    return [stats, found] if found or any(stats.values()) else None
