@@ -77,6 +77,9 @@ async def _prune(process: Process, workspace: Keeping) -> tuple[int, bool]:
     pruned = False
     try:
         pruned = await chain.prune(process, id, moment)
+    except Unavailable as problem:
+        whose = {"workspace_id": id, "error": problem.detail}
+        log.warning("removal of old audit entries postponed", extra=whose)
     except Exception:  # of the audit trail: other rows are removed all the same
         log.exception("no old audit entries removed", extra={"workspace_id": id})
     if deleted:

@@ -16,8 +16,9 @@ from app.audit import chain, trail
 from app.audit.trail import Where
 from app.billing import quotas
 from app.database import ids, postgres
+from app.errors import Unavailable
 from app.process import Process
-from app.store import callbacks, expiry, missed_occasions, usage, users
+from app.store import audit_logs, callbacks, expiry, missed_occasions, usage, users
 from app.store import retention as store
 from app.store.missed_occasions import MissedOccasion
 from tests.broadcasts.test_sending import worked
@@ -285,6 +286,24 @@ async def test_a_workspace_of_which_nothing_can_be_removed_holds_up_no_other(
     await went_round(process)
     assert await counts(process, first.workspace_id) == before
     assert await counts(process, second.workspace_id) == dict.fromkeys(GROWING, 0)
+
+
+async def test_an_audit_trail_that_the_database_cannot_reach_is_left_for_the_next_scan(
+    cast: Cast,
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise Unavailable("The database is away.")
+
+    with long_ago(process):
+        await one_of_each(cast.olivia, process)
+    monkeypatch.setattr(audit_logs, "head_locked", away)
+    await went_round(process)
+    assert await counts(process, cast.olivia.workspace_id) == dict.fromkeys(GROWING, 0)
+    assert "removal of old audit entries postponed" in caplog.messages
+    assert [line for line in caplog.records if line.levelname == "ERROR"] == []
 
 
 async def test_a_round_is_due_once_an_hour(cast: Cast, process: Process) -> None:
