@@ -94,10 +94,12 @@ class _Looked:
 
 
 async def _look(call: Call) -> _Looked:
-    """Count the audience: in transactions of its own, for that takes a while."""
+    """Count the audience: in transactions of its own, for that takes a while. With If-Match, only
+    that of the revision it names."""
     process, workspace_id = call.process, call.member.workspace_id
     async with process.database.read() as db:
         broadcast = await found(call, db)
+        call.match(broadcast.revision)
         template = await templates.by_id(db, workspace_id=workspace_id, id=broadcast.template_id)
         if template is None:
             raise Problem("conflict", "Its template no longer exists; choose another one.")
@@ -148,7 +150,6 @@ async def schedule(call: Call) -> Response:
     """It is sent at `sendAt`, or at once. What a quota or an unverified address would hold back is
     refused now. With If-Match, only as the caller has seen it."""
     looked = await _look(call)
-    call.match(looked.broadcast.revision)
     _refuse(looked.refusal)
 
     async def act(db: Handle) -> Response:
