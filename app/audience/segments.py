@@ -235,14 +235,15 @@ def naming(id: str, existing: Mapping[str, Segment]) -> list[str]:
 
 
 def leading_to(id: str, existing: Mapping[str, Segment]) -> list[str]:
-    """Likewise, and of those that name these."""
+    """Likewise, and of those that name these: all whose members change with its filter. Who is in a
+    frozen segment does not, once that is known."""
     found: list[str] = []
     waiting = [id]
     while waiting:
         new = [one for one in naming(waiting.pop(), existing) if one not in found]
         found += new
         waiting += new
-    return found
+    return [one for one in found if not existing[one].is_settled]
 
 
 # --- their contacts -------------------------------------------------------------------------------

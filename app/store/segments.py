@@ -40,6 +40,11 @@ class Segment:
     missed: MissReason | None  # an ended watch: what it has not started is recorded so,
     ended_at: datetime | None  # up to then
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it holds for good who is in it."""
+        return self.kind == "frozen" and self.state == "filled"
+
     def is_unjudged(self, contact_id: str) -> bool:
         """Whether the fill has still to come to the contact."""
         return self.state == "filling" and self.filled_up_to < contact_id <= self.fill_to

@@ -324,6 +324,22 @@ async def test_a_frozen_segment_stays_as_it_was(cast: Cast, process: Process) ->
     assert ada not in await ids_in(cast, f"/segments/{id}/contacts")
 
 
+async def test_a_frozen_segment_stays_as_it_was_whatever_becomes_of_those_it_names(
+    cast: Cast, process: Process
+) -> None:
+    ada = await person(cast, "ada", tags=["vip"])
+    bob = await person(cast, "bob", metadata={"plan": "pro"})
+    gold = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
+    frozen = {"name": "Then", "kind": "frozen", "filter": {"segmentId": gold}}
+    then = (await cast.ed.made("/segments", frozen))["id"]
+    await settle(process)
+    new = (await cast.ed.made("/segments", {**frozen, "name": "New"}))["id"]
+    await cast.ed.patch(f"/segments/{gold}", {"filter": PRO})
+    await settle(process)
+    assert await ids_in(cast, f"/segments/{then}/contacts") == [ada]
+    assert await ids_in(cast, f"/segments/{new}/contacts") == [bob]  # it was being filled
+
+
 async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     await cast.ed.made("/segments", {"name": "Both", "filter": {"segmentId": id}})
