@@ -29,6 +29,7 @@ from app.store import segments as stored_segments
 from app.store.broadcast_recipients import Gate, Out, Window
 from app.store.broadcasts import Written
 from app.store.contacts import Contact
+from app.store.segments import Segment
 from app.store.templates import Template
 
 CHUNK = 1_000  # contacts of one transaction of the freezing
@@ -37,6 +38,11 @@ COUNT_SECONDS = 10.0  # that a preview may take
 FIRST = ""  # before every id
 SENDS = "broadcasts:send"
 NONE = ""  # the reason of those who can be written to
+BEING_FILLED = "Its frozen segment is still being filled: who is in it is not known yet; try again."
+GIVEN_UP = (
+    "The work on its frozen segment was given up: who is in it is not known. Save the segment's"
+    " filter again to have it done anew."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Audience:
     readable: Readable
     is_marketing: bool
     gate: Gate
+    unfilled: Segment | None = None  # a frozen one of which it is not known yet who is in it
 
     @property
     def channel(self) -> str:
@@ -57,20 +64,21 @@ class Audience:
 
 async def of(db: Handle, workspace_id: str, written: Written, template: Template) -> Audience:
     existing = await stored_segments.of_workspace(db, workspace_id=workspace_id)
-    frozen_id = None
+    frozen = None
     if written.segment_id is not None:
         segment = existing[written.segment_id]
         filter = segments.stored(segment.filter)
-        frozen_id = segment.id if segment.kind == "frozen" else None
+        frozen = segment if segment.kind == "frozen" else None
     elif written.filter is not None:
         filter = segments.stored(written.filter)
     else:
         filter = _tagged(written.tag or "")
     return Audience(
         workspace_id,
-        replace(segments.known(filter, existing), frozen_id=frozen_id),
+        replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
         template.category == footers.MARKETING,
         await _gate(db, workspace_id, written, template),
+        None if frozen is None or frozen.is_settled else frozen,
     )
 
 

@@ -32,10 +32,12 @@ from app.store.broadcast_recipients import Due
 from app.store.broadcasts import Broadcast
 from app.store.held_messages import UnsettledMessage
 from app.store.jobs import Job
+from app.store.segments import Segment
 from app.store.templates import Template
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
 BEAT = timedelta(milliseconds=500)  # while messages are under way
+FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a frozen segment is filled
 WINDOW = 1_000  # messages under way
 BATCH = 250  # messages made in one transaction
 # While the audience is being frozen some messages leave already, but few: it is to be done soon.
@@ -99,10 +101,23 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
         return False
     if not broadcast.is_frozen:
         audience = await audiences.of(db, job.workspace_id, broadcast, template)
+        if audience.unfilled is not None:  # somebody has saved it again
+            return await _await_filled(process, db, job, broadcast, audience.unfilled)
         broadcast = await freezing.freeze(process, db, broadcast, audience)
         if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
             return True
     return await _make(process, db, job, broadcast, template)
+
+
+async def _await_filled(
+    process: Process, db: Handle, job: Job, broadcast: Broadcast, segment: Segment
+) -> bool:
+    if segment.reason_code is not None:
+        trouble = Trouble(Reason.POISONED, audiences.GIVEN_UP)
+        await control.pause_by_itself(process, db, broadcast, trouble)
+    else:
+        await _rest(process, db, job, await db.now() + FILLED_IN)
+    return False
 
 
 # --- messages made --------------------------------------------------------------------------------

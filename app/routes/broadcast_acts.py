@@ -104,6 +104,9 @@ async def _look(call: Call) -> _Looked:
         if template is None:
             raise Problem("conflict", "Its template no longer exists; choose another one.")
         audience = await audiences.of(db, workspace_id, broadcast, template)
+    if audience.unfilled is not None:
+        is_given_up = audience.unfilled.reason_code is not None
+        raise Problem("conflict", audiences.GIVEN_UP if is_given_up else audiences.BEING_FILLED)
     counts = await audiences.count(process, audience)
     async with process.database.read() as db:
         room = await guard.room(process, db, workspace_id, template.channel)

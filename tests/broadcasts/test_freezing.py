@@ -8,12 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from app.audience import segment_jobs
 from app.process import Process
-from app.store import broadcast_recipients
+from app.store import broadcast_recipients, segments
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
-from tests.cast import Cast
-from tests.routes.test_broadcasts import broadcast, person
+from tests.cast import Cast, settle
+from tests.routes.test_broadcasts import VIP, broadcast, person
+from tests.routes.test_segments import PRO
 
 ZONES = {"ada": "Asia/Tokyo", "bob": "America/New_York", "eve": None, "ian": "UTC"}
 
@@ -69,6 +71,53 @@ async def begun_later(cast: Cast) -> str:
     path = f"/broadcasts/{made['id']}"
     assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"
     return path
+
+
+async def test_the_audience_is_frozen_once_its_frozen_segment_is_filled(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody saves the segment anew before the broadcast begins, and while it is frozen."""
+    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
+    people = [await person(cast, name, metadata={"plan": "pro"}) for name in ("ada", "bob", "eve")]
+    segment = await cast.ed.made("/segments", {"name": "Then", "filter": VIP, "kind": "frozen"})
+    await settle(process)
+    path = await begun(cast, process, segmentId=segment["id"])
+    await cast.adam.patch(f"/segments/{segment['id']}", {"filter": PRO})
+    await stepped(process, 2)
+    assert await recipients(cast, path[12:]) == []
+    [job] = await process.claim("segment", [], 1)
+    await segment_jobs.work(process, job)
+    await stepped(process, 1)
+    assert len(await recipients(cast, path[12:])) == 2
+    await cast.adam.patch(f"/segments/{segment['id']}", {"filter": VIP})
+    await stepped(process, 2)
+    assert len(await recipients(cast, path[12:])) == 2
+    await worked(process)
+    statuses = {one["contactId"]: one["status"] for one in await recipients(cast, path[12:])}
+    assert statuses == dict.fromkeys(people, "SENT")
+
+
+async def test_a_broadcast_whose_frozen_segment_was_given_up_pauses_and_goes_on_with_it(
+    cast: Cast, process: Process
+) -> None:
+    ada = await person(cast, "ada", metadata={"plan": "pro"})
+    segment = await cast.ed.made("/segments", {"name": "Then", "filter": VIP, "kind": "frozen"})
+    await settle(process)
+    path = await begun(cast, process, segmentId=segment["id"])
+    await cast.adam.patch(f"/segments/{segment['id']}", {"filter": PRO})
+    async with process.database.write() as db:
+        whose = {"workspace_id": cast.ed.workspace_id, "id": segment["id"]}
+        await segments.set_aside(db, **whose, reason_code="poisoned")
+    await stepped(process, 1)
+    paused = await cast.vic.read(path)
+    assert (paused["state"], paused["reason"]["code"]) == ("PAUSED", "poisoned")
+    assert "Save the segment's filter again" in paused["reason"]["sentence"]
+    await cast.adam.patch(f"/segments/{segment['id']}", {"filter": PRO})
+    await settle(process)
+    await cast.adam.made(f"{path}/resume", None)
+    await worked(process)
+    [one] = await recipients(cast, path[12:])
+    assert (one["contactId"], one["status"]) == (ada, "SENT")
 
 
 async def test_a_contact_who_is_erased_before_its_turn_is_counted_all_the_same(

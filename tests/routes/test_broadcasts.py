@@ -221,6 +221,28 @@ async def test_a_frozen_segment_is_who_was_in_it(cast: Cast, process: Process) -
     assert {one["contactId"]: one["status"] for one in sent} == {ada: "SENT", bob: "SENT"}
 
 
+async def test_a_broadcast_to_a_frozen_segment_is_not_scheduled_before_that_is_filled(
+    cast: Cast, process: Process
+) -> None:
+    await person(cast, "ada")
+    segment = await cast.ed.made("/segments", {"name": "Then", "filter": VIP, "kind": "frozen"})
+    path = f"/broadcasts/{(await broadcast(cast, segmentId=segment['id']))['id']}"
+    for act in ("preview", "schedule"):
+        refused = await cast.adam.post(f"{path}/{act}")
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert "still being filled" in refused.json()["detail"]
+    async with process.database.write() as db:
+        whose = {"workspace_id": cast.ed.workspace_id, "id": segment["id"]}
+        await segments.set_aside(db, **whose, reason_code="poisoned")
+    refused = await cast.adam.post(f"{path}/schedule")
+    assert refused.status_code == 409
+    assert "Save the segment's filter again" in refused.json()["detail"]
+    await cast.ed.patch(f"/segments/{segment['id']}", {"filter": VIP})
+    await settle(process)
+    scheduled = await cast.adam.made(f"{path}/schedule", None)
+    assert scheduled["audience"]["previewed"]["total"] == 1
+
+
 async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast) -> None:
     segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
     made = await broadcast(cast, segmentId=segment["id"])
