@@ -10,6 +10,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.machine import document, segment_changes
+from app.machine.nodes.send_message import MOST_ATTEMPTS
 from app.machine.program import (
     Answered,
     Changed,
@@ -25,6 +26,7 @@ from app.store import calls, contact_events, messages
 from app.store.runs import HeldRun
 
 SIGNALS = 100  # looked at in one transaction
+REMOVED = "The message was removed, as old as it was, before the run had learned its outcome."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ async def load(db: Handle, run: HeldRun) -> PendingEvents:
             at = datetime.fromisoformat(until)  # a run may be woken before
             return PendingEvents([Woken()] if at <= await db.now() else [], at)
         case {"kind": "delivery", "messageId": message_id}:
-            outcome = await _delivered(db, run.workspace_id, message_id)
-            return PendingEvents([outcome] if outcome else [])
+            end = await _delivered(db, run.workspace_id, message_id)
+            return PendingEvents([end] if end else [])
         case {"kind": "http", "callId": call_id}:
             answer = await _answered(db, run.workspace_id, call_id)
             return PendingEvents([answer] if answer else [])
@@ -81,7 +83,9 @@ def _event_of(signal: contact_events.Signal) -> Event:
 
 async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
     outcome = await messages.outcome(db, workspace_id=workspace_id, id=message_id)
-    if outcome is None or outcome.status not in settling.ENDED:
+    if outcome is None:  # removed for its age before the run was moved; nor can it be sent again
+        return Delivered("UNKNOWN", message_id, number=MOST_ATTEMPTS, detail=REMOVED)
+    if outcome.status not in settling.ENDED:
         return None
     return Delivered(
         status=settling.ENDED[outcome.status],

@@ -1,7 +1,7 @@
 """Deletion of what is too old, oldest first, a batch at a time. What is not finished stays.
 
-Ids tell their age, so that a primary key finds what is old; of a run, which may wait for months,
-the end counts. What is in no table of these stays, and docs/operating.md says why.
+Ids tell their age, so that a primary key finds what is old; of a run and of a message, which may
+wait for months, the end counts. What is in no table of these stays, and docs/operating.md says why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ NAMED_EVENT = f", contact_id, '{segment_changes.event('')}' || name AS name"
 
 # Before what they hang on: an event goes when no attempt is left.
 RULES: Mapping[str, RetentionRule] = {
-    "messages": RetentionRule("msg", "AND t.status NOT IN ('QUEUED', 'SENDING')", NAMED_MESSAGE),
+    # It may have waited for months; what its provider reports comes after it has left.
+    "messages": RetentionRule(
+        "msg",
+        """AND t.status NOT IN ('QUEUED', 'SENDING')
+          AND NOT EXISTS (SELECT 1 FROM delivery_attempts a
+                          WHERE a.workspace_id = t.workspace_id AND a.message_id = t.id
+                            AND a.finished_at >= :moment)""",
+        NAMED_MESSAGE,
+    ),
     "captured_messages": RetentionRule("cap"),
     "broadcasts": RetentionRule(
         "bro",

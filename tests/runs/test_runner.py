@@ -16,8 +16,8 @@ from app.intake import webhooks
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
-from app.runs import runner
-from app.store import contacts, messages, run_steps, runs
+from app.runs import pending_events, runner
+from app.store import contacts, jobs, messages, run_steps, runs
 from app.store.contacts import Contact
 from app.store.jobs import Kind
 from tests.cast import SEND_HELLO, hook, settle
@@ -223,6 +223,25 @@ async def test_a_send_waits_for_what_becomes_of_its_message(process: Process, ac
     assert (await read(process, acme, run_id)).status == "COMPLETED"
     [hello] = await steps_of(process, acme, run_id)
     assert orjson.loads(present(hello.output))["status"] == "SENT"
+
+
+@pytest.mark.parametrize("policy", ["continue", "resend"])
+async def test_a_run_goes_on_though_its_message_was_removed_for_its_age(
+    process: Process, acme: str, policy: str
+) -> None:
+    run_id = await started(process, acme, {**SEND_HELLO, "onUnknown": policy})
+    [claimed] = await process.claim("run", [], 10)
+    await runner.move(process, claimed)
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM messages")
+        await jobs.wake(db, "run", workspace_id=acme, ids=[run_id])
+    await settle(process)
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
+    [hello] = await steps_of(process, acme, run_id)
+    assert (hello.reason_code, hello.reason_detail) == (
+        Reason.OUTCOME_UNKNOWN,
+        pending_events.REMOVED,
+    )
 
 
 async def test_an_archived_definition_ends_its_runs_before_anything_is_sent(

@@ -17,7 +17,11 @@ from app.audit.trail import Where
 from app.billing import quotas
 from app.database import ids, postgres
 from app.errors import Unavailable
+from app.messages import callbacks as provider_callbacks
+from app.messages.providers import Account
 from app.process import Process
+from app.providers.callbacks import HARD, Report
+from app.providers.inbox import Inbox
 from app.store import audit_logs, callbacks, expiry, missed_occasions, usage, users
 from app.store import retention as store
 from app.store.missed_occasions import MissedOccasion
@@ -233,6 +237,30 @@ async def test_what_is_not_finished_stays_however_old_it_is(cast: Cast, process:
     after = await counts(process, cast.olivia.workspace_id)
     unfinished = ("runs", "run_steps", "messages", "delivery_attempts", "event_attempts", "events")
     assert {name: after[name] for name in unfinished} == {name: before[name] for name in unfinished}
+
+
+async def test_a_message_that_waited_long_is_kept_as_long_as_others_once_it_has_left(
+    cast: Cast, process: Process
+) -> None:
+    olivia, content = cast.olivia, {"subject": "S", "html": "<p>H</p>"}
+    with long_ago(process, timedelta(days=3)):
+        await olivia.patch("/settings/workspace", {"sendingPaused": True, "retentionDays": 2})
+        order = {"channel": "email", "to": "a@x.test", "content": content}
+        message = await olivia.made("/messages", order)
+        await settle(process)
+    await olivia.patch("/settings/workspace", {"sendingPaused": False})
+    await settle(process)
+    await went_round(process)
+    assert (await olivia.read(f"/messages/{message['messageId']}"))["status"] == "SENT"
+    [attempt] = (await olivia.read("/messages/delivery-attempts"))["data"]
+    account = Account(Inbox.provider, olivia.workspace_id, "")
+    report = Report("late", olivia.workspace_id, attempt["id"], None, HARD, None)
+    await provider_callbacks.report(process, account, report)
+    [suppression] = (await olivia.read("/suppressions"))["data"]
+    assert suppression["reason"] == "bounced"
+    with clock_set(process, timedelta(days=3)):
+        await went_round(process)
+    assert (await olivia.get(f"/messages/{message['messageId']}")).status_code == 404
 
 
 async def test_the_audit_trail_is_pruned_and_stays_valid(cast: Cast, process: Process) -> None:
