@@ -168,7 +168,8 @@ async def _put_off(process: Process, job: Job, wake_at: datetime) -> None:
 @dataclass(frozen=True, slots=True)
 class TryOutcome:
     """The result of a try: SUCCEEDED, FAILED, or QUEUED again until `wake_at`. `disables` is the
-    reason to disable the endpoint, if any."""
+    reason to disable the endpoint, if any; `otherwise` is the result should it not be failing since
+    then any more."""
 
     status: str
     code: str | None = None
@@ -177,6 +178,7 @@ class TryOutcome:
     excerpt: str | None = None
     wake_at: datetime | None = None
     disables: str | None = None
+    otherwise: TryOutcome | None = None
 
 
 def _outcome_of(attempt: UnfinishedAttempt, outcome: Answer | Failure, now: datetime) -> TryOutcome:
@@ -209,15 +211,19 @@ def _failed(
     failure = (code, detail, status_code, excerpt)
     if code == "gone":
         return TryOutcome("FAILED", *failure, disables="gone")
-    failing_since = None if attempt.endpoint is None else attempt.endpoint.failing_since
+    ended, made = TryOutcome("FAILED", *failure), len(attempt.tries)
+    if made < len(RETRY_SECONDS):
+        wake_at = now + timedelta(seconds=_retry_delay(made, asked, now))
+        ended = TryOutcome("QUEUED", *failure, wake_at=wake_at)
+    failing_since = _failing_since(attempt)
     if failing_since is not None and now - failing_since >= DISABLED_AFTER:
-        return TryOutcome("FAILED", *failure, disables="failing")
-    made = len(attempt.tries)
-    if made >= len(RETRY_SECONDS):
-        return TryOutcome("FAILED", *failure)
-    return TryOutcome(
-        "QUEUED", *failure, wake_at=now + timedelta(seconds=_retry_delay(made, asked, now))
-    )
+        return TryOutcome("FAILED", *failure, disables="failing", otherwise=ended)
+    return ended
+
+
+def _failing_since(attempt: UnfinishedAttempt) -> datetime | None:
+    """The beginning of its endpoint's failures, as it was read before the try."""
+    return None if attempt.endpoint is None else attempt.endpoint.failing_since
 
 
 def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
@@ -233,10 +239,20 @@ async def _record(
     ended: TryOutcome,
     tried: Mapping[str, Json] | None = None,
 ) -> None:
-    """The attempt, then its endpoint, in one transaction: everybody locks them in this order."""
+    """The attempt's job, then its endpoint, in one transaction: everybody locks them in this
+    order."""
+    endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id}
+    failing_since = _failing_since(attempt)
     async with process.database.write() as db:
         if not await jobs.lock(db, [job]):
             return
+        if ended.disables is not None and not await event_endpoints.disable(
+            db,
+            **endpoint,
+            reason=ended.disables,
+            failing_since=failing_since if ended.otherwise else None,
+        ):
+            ended = ended.otherwise or ended
         await events.settle(
             db,
             workspace_id=job.workspace_id,
@@ -252,13 +268,9 @@ async def _record(
         )
         if tried is None:
             return
-        endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id}
         succeeded = ended.status == "SUCCEEDED"
-        was_failing = attempt.endpoint is not None and attempt.endpoint.failing_since is not None
-        if succeeded or not was_failing:  # another try may have failed since the endpoint was read
+        if succeeded or failing_since is None:  # another may have failed since that was read
             await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
-        if ended.disables is not None:
-            await event_endpoints.disable(db, **endpoint, reason=ended.disables)
     if ended.wake_at is None:
         process.metrics.count("tidings_events_ended", status=ended.status)
     if ended.disables is not None:

@@ -204,16 +204,23 @@ async def set_failing(db: Handle, *, workspace_id: str, id: str, failing: bool) 
     )
 
 
-async def disable(db: Handle, *, workspace_id: str, id: str, reason: str) -> None:
-    """Unless it was disabled before, for whatever reason."""
-    await db.execute(
+async def disable(
+    db: Handle, *, workspace_id: str, id: str, reason: str, failing_since: datetime | None = None
+) -> bool:
+    """Unless it was disabled before, for whatever reason, or is not failing since this time any
+    more, if one is given: it has accepted something meanwhile."""
+    disabled = await db.fetch_value(
         """
         UPDATE event_endpoints
         SET disabled_reason = :reason, disabled_at = :now, revision = revision + 1,
             updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id AND disabled_reason IS NULL
+          AND (CAST(:failing_since AS TIMESTAMPTZ) IS NULL OR failing_since = :failing_since)
+        RETURNING id
         """,
         workspace_id=workspace_id,
         id=id,
         reason=reason,
+        failing_since=failing_since,
     )
+    return disabled is not None

@@ -267,6 +267,30 @@ async def test_a_success_counts_though_another_try_failed_while_it_was_made(
     assert (await endpoint_of(open_process, id))["failing_since"] is None
 
 
+async def test_a_try_that_fails_disables_no_endpoint_that_accepted_another_meanwhile(
+    open_process: Process, acme: str
+) -> None:
+    async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        listener.respond = says()
+        assert await post_due(open_process) == 1
+        assert (await endpoint_of(open_process, id))["failing_since"] is None
+        await NOT_NOW(asked, writer)
+
+    async with Listener(respond) as listener:
+        id, _ = await endpoint(open_process, acme, listener.url)
+        async with open_process.database.read() as db:
+            long_ago = await db.now() - deliver.DISABLED_AFTER - timedelta(days=1)
+        await set_columns(open_process.database, "event_endpoints", id, failing_since=long_ago)
+        await tell(open_process, acme)
+        [first] = await open_process.claim("event_attempt", [], 1)
+        await tell(open_process, acme)
+        await deliver.post(open_process, first)
+        assert (await endpoint_of(open_process, id))["disabled_reason"] is None
+        await later(open_process, "event_attempt", 60)
+        assert await post_due(open_process) == 1  # it is tried again, as by its schedule
+    assert {row["status"] for row in await attempts(open_process)} == {"SUCCEEDED"}
+
+
 # --- crashes --------------------------------------------------------------------------------------
 
 
