@@ -232,7 +232,8 @@ def set_limit(settings: Settings, arguments: argparse.Namespace) -> int:
     """Set how many messages a day a workspace may send through the operator's channels.
 
     The number holds until it is set again; "none" restores the default, which is 200 a day in the
-    first seven days of a workspace that does not pay, and afterwards no limit.
+    first seven days of a workspace that does not pay, shared by all such workspaces of an owner,
+    and afterwards no limit.
     """
     id, limit = arguments.workspace, _limit(arguments.limit)
 

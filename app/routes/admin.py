@@ -73,7 +73,8 @@ class AnyAuditFilters(AuditFilters):
 
 class WritableLimits(Writable):
     """`dailyLimit`: messages a day through the operator's channels, for as long as it is set; null
-    means the default, 200 in the first seven days of a workspace that does not pay."""
+    means the default, 200 in the first seven days of a workspace that does not pay, shared by all
+    such workspaces of an owner."""
 
     daily_limit: Annotated[int, Field(ge=0, le=LARGEST_LIMIT)] | None = None
 
