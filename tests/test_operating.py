@@ -9,9 +9,13 @@ from pathlib import Path
 import httpx2
 
 from app.__main__ import COMMANDS
-from app.accounts import registration as accounts
+from app.accounts import registration
+from app.commands import definition_files
+from app.config.plans import AUDIT_LOGS, PLANS
+from app.consent.gate_shapes import LONGEST_WINDOW
+from app.machine import segment_filter
 from app.process import Process
-from app.routes import ROUTES
+from app.routes import ROUTES, broadcasts, channels, new_messages, sandbox, sandbox_faults
 from app.runtime.metrics import FAMILIES
 from tests.cast import Cast
 from tests.test_policy import session
@@ -33,7 +37,7 @@ async def test_every_figure_has_a_line_that_says_what_to_do(client: httpx2.Async
 
 async def test_what_it_says_to_ask_is_answered(cast: Cast, process: Process) -> None:
     """Every GET with its query, as it stands there, by a super-admin's session."""
-    assert await accounts.grant_super_admin(process, cast.olivia.email)
+    assert await registration.grant_super_admin(process, cast.olivia.email)
     root = replace(cast.olivia, key=await session(process, cast.olivia))
     asked = [path for path in re.findall(r"GET `(/[^`]+)`", GUIDE) if ":" not in path]
     assert {"/admin/runs?status=FAILED", "/messages?status=UNKNOWN"} <= set(asked)
@@ -50,6 +54,45 @@ def test_what_it_says_to_do_can_be_done() -> None:
     named = re.findall(r"(GET|POST|PATCH) `(/[\w/:-]+)[?`]", GUIDE)
     assert len(named) > 8
     assert set(named) <= there
+
+
+def test_the_table_of_plans_is_what_they_allow() -> None:
+    for plan in PLANS.values():
+        limits = (plan.contacts, plan.messages_per_month, plan.members)
+        shown = ["any" if limit is None else f"{limit:,}" for limit in limits]
+        audit = "yes" if AUDIT_LOGS in plan.features else "no"
+        row = f"| `{plan.name}` | {' | '.join(shown)} | {audit} |"
+        assert row in GUIDE, f"paste this: {row}"
+
+
+def test_the_limits_that_the_documents_name_are_those_of_the_code() -> None:
+    """Each in the document that says what it limits."""
+    limits = {
+        "operating": [
+            f"at most {registration.MOST_OWNED} workspaces",
+            f"at most {registration.FOUNDED_A_DAY} a day",
+        ],
+        "segments": [
+            f"{segment_filter.LARGEST // 1_024} KiB of JSON",
+            f"and {segment_filter.MOST_VALUES} values in lists",
+            f"up to {segment_filter.MOST_TIMES:,} times",
+        ],
+        "channels": [f"{channels.VERIFY.amount} times an hour"],
+        "sandbox": [
+            f"at most {sandbox.MOST_WAITING} requests",
+            f"at most {sandbox_faults.MOST} wait",
+        ],
+        "definitions-as-files": [
+            f"at most {definition_files.MOST_BYTES:,} bytes",
+            f"at most {definition_files.MOST:,} definitions",
+        ],
+        "broadcasts": [f"{broadcasts.MOST:,} of a workspace's may be unfinished"],
+        "consent": [f"a minute to {LONGEST_WINDOW.days} days"],
+    }
+    for name, sentences in limits.items():
+        text = " ".join((ROOT / f"docs/{name}.md").read_text().split())
+        assert [one for one in sentences if one not in text] == [], name
+    assert channels.VERIFY.amount == new_messages.TEST_EMAIL.amount
 
 
 def test_the_readme_leads_to_it() -> None:
