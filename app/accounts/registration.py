@@ -137,7 +137,7 @@ async def _require_room(process: Process, db: Handle, user_id: str) -> None:
     if process.settings.production and founded > FOUNDED_A_DAY:
         raise Problem(
             "forbidden",
-            f"Nobody makes more than {FOUNDED_A_DAY} workspaces a day (UTC); try again tomorrow.",
+            f"You can create {FOUNDED_A_DAY} workspaces a day (UTC); try again tomorrow.",
         )
 
 

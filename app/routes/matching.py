@@ -57,5 +57,5 @@ class Match(Shape):
                 FieldError(document.pointer(*place, *inner), message[:1].upper() + message[1:])
             ]
             raise Problem(
-                "invalid", "Nobody can be found by this; see errors.", errors=errors
+                "invalid", "No contact can be looked up by this value; see errors.", errors=errors
             ) from None

@@ -93,7 +93,7 @@ async def update(call: Call) -> Response:
     topic = await _locked(call, call.db)
     new = call.patch(WritableTopic, WritableTopic.of(topic))
     if new.is_default != topic.is_default:
-        message = "A topic stays what it is; make another one instead."
+        message = "isDefault cannot be changed; create another topic."
         raise _invalid([FieldError("/isDefault", message)])
     _check(new)
     await _refuse_used(call, topic, [one for one in topic.channels if one not in new.channels])

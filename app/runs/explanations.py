@@ -248,11 +248,11 @@ An occasion is missed when it comes while the definition is not `ACTIVE`, or whe
 it within its `graceWindow`. Whoever pauses a definition stops what is under way: a date or a time
 that has come and has not started its run by then starts none. Each is recorded with its contact, so
 that another value of the field changes nothing of it: a date with the contact that has it, times of
-a schedule with each member of its segment, from the first after the contact was created. Whether
-somebody was in the segment then is not known; those are meant who are when it is recorded. An entry
-into a segment, or an exit, is recorded as it happens, for each `PAUSED` definition that waits for
-it. A contact's own change in the very moment of a pause may be neither a run nor a record. All are
-kept for as long as runs are.
+a schedule with each member of its segment, from the first after the contact was created. Who was
+in the segment at that time is not known: the record covers the contacts that are in it when it is
+made. An entry into a segment, or an exit, is recorded as it happens, for each `PAUSED` definition
+that waits for it. A contact's own change in the very moment of a pause may be neither a run nor a
+record. All are kept for as long as runs are.
 
 What came before a pause is recorded when that begins. The dates and times of a pause are recorded
 when it ends, or when the trigger changes, by the trigger that was there until then; before that,

@@ -198,7 +198,8 @@ class _Path:
             response = await call.process.compute.within(lambda: self._connected(endpoint, call))
         except Duplicate:
             raise Problem(
-                "conflict", "Something else has the same value, which must be unique; change it."
+                "conflict",
+                "Another resource already has this value, which must be unique; use another one.",
             ) from None
         except Problem as refusal:
             if endpoint.awaits is not None:
