@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
-SWEEP_SECONDS = 60.0  # between two sweeps of expired rows
+SWEEP_SECONDS = 60.0  # from the end of a sweep of expired rows to the next
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
@@ -44,19 +44,23 @@ TASKS: tuple[Batch, ...] = (
 
 async def run_for_ever(process: Process) -> None:
     """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
-    swept_at = -SWEEP_SECONDS
     run_batches = (*TASKS, RetentionScan().run_batch)
-    job_sweep = JobSweep()
     while True:
         began = time.monotonic()
         is_more = any([await _attempt(run_batch, process) for run_batch in run_batches])
         # As long as they took: of the database, and of SQLite's one writer, others have half.
         pause = min(time.monotonic() - began, ROUND_SECONDS)
-        if time.monotonic() - swept_at > SWEEP_SECONDS:
-            swept_at = time.monotonic()
-            await sweep(process)
-            await _attempt(job_sweep.run, process)
         await asyncio.sleep(pause if is_more else ROUND_SECONDS)
+
+
+async def sweep_for_ever(process: Process) -> None:
+    """Ends by cancellation. A loop of its own, because a sweep goes to the end of what it finds,
+    or waits for a provider."""
+    job_sweep = JobSweep()
+    while True:
+        await sweep(process)
+        await _attempt(job_sweep.run, process)
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def _attempt(work: Callable[[Process], Awaitable[Result]], process: Process) -> Result | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 
@@ -10,10 +13,10 @@ import pytest
 
 from app.messages import create
 from app.process import Process
-from app.runtime import tasks
 from app.store import idempotency, workspaces
 from tests.cast import settle
 from workers import maintenance
+from workers.main import work
 
 
 async def test_what_has_expired_is_swept_however_much_it_is(process: Process, acme: str) -> None:
@@ -58,13 +61,41 @@ async def test_neither_a_task_that_fails_nor_one_that_never_ends_holds_up_the_sw
             expires_at=await db.now() - timedelta(hours=1),
         )
     monkeypatch.setattr(maintenance, "TASKS", (task,))
-    working = asyncio.create_task(maintenance.run_for_ever(process))
+    async with working(process), asyncio.timeout(20):
+        while await kept(process):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_sweep_that_never_ends_holds_up_no_task(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeping, rounds = asyncio.Event(), Counter[str]()
+
+    async def sweep_endlessly(process: Process) -> None:
+        sweeping.set()
+        await asyncio.Event().wait()
+
+    async def count(process: Process) -> bool:
+        rounds["after"] += sweeping.is_set()
+        return True
+
+    monkeypatch.setattr(maintenance, "SWEEPS", (sweep_endlessly,))
+    monkeypatch.setattr(maintenance, "TASKS", (count,))
+    async with working(process), asyncio.timeout(10):
+        while rounds["after"] < 2:
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def working(process: Process) -> AsyncIterator[None]:
+    """A whole worker."""
+    stop = asyncio.Event()
+    worker = asyncio.create_task(work(process, stop))
     try:
-        async with asyncio.timeout(20):
-            while await kept(process):
-                await asyncio.sleep(0.05)
+        yield
     finally:
-        await tasks.end(working)
+        stop.set()
+        await worker
 
 
 async def kept(process: Process) -> int:
