@@ -91,7 +91,8 @@ COLUMNS = "workspace_id, kind, id, wake_at, lease_token, claims, woken"
 DUE_NOW = ":now, 0, 0, FALSE"
 OR_WAKE = """
     ON CONFLICT (workspace_id, kind, id) DO UPDATE
-    SET wake_at = CASE WHEN jobs.lease_token = 0 THEN excluded.wake_at ELSE jobs.wake_at END,
+    SET wake_at = CASE WHEN jobs.lease_token = 0 AND jobs.wake_at > excluded.wake_at
+                       THEN excluded.wake_at ELSE jobs.wake_at END,
         woken = jobs.lease_token <> 0
     """
 
@@ -118,7 +119,8 @@ async def add_later(
 
 
 async def wake(db: Handle, kind: Kind, *, workspace_id: str, ids: Sequence[str]) -> None:
-    """Due at once, whether there was one or not; a claimed one once its claim ends."""
+    """Due at once, whether there was one or not; a claimed one once its claim ends. What is due
+    already keeps its place in the line."""
     await db.execute_many(
         f"INSERT INTO jobs ({COLUMNS}) VALUES (:workspace_id, :kind, :id, {DUE_NOW}) {OR_WAKE}",
         [{"workspace_id": workspace_id, "kind": kind, "id": id} for id in sorted(ids)],

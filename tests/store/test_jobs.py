@@ -348,6 +348,16 @@ async def test_a_wake_makes_a_job_due_or_makes_one(database: Database) -> None:
     assert ids(await claim(database, 1)) == [id]
 
 
+async def test_a_wake_does_not_send_a_job_that_is_due_to_the_end_of_the_line(
+    database: Database,
+) -> None:
+    acme = await workspace(database)
+    older, newer = await due(database, acme, 2)
+    await wake(database, acme, older)
+    assert ids(await claim(database, 1)) == [older]
+    assert ids(await claim(database, 1)) == [newer]
+
+
 @pytest.mark.parametrize("minutes", [None, 5])
 async def test_a_wake_during_a_claim_is_not_lost(database: Database, minutes: int | None) -> None:
     acme = await workspace(database)
