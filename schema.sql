@@ -366,7 +366,7 @@ CREATE TABLE segments (
     -- missed, for that reason.
     definition_id TEXT,
     due_at        TIMESTAMPTZ,
-    missed        TEXT,                           -- late | inactive | stopped
+    missed        TEXT,                           -- late | inactive | stopped | restored
     ended_at      TIMESTAMPTZ,
     PRIMARY KEY (workspace_id, id)
 );
@@ -418,7 +418,7 @@ CREATE TABLE missed_occasions (
     definition_id TEXT NOT NULL,
     contact_id    TEXT NOT NULL,
     source        TEXT NOT NULL,                  -- of the trigger
-    reason        TEXT NOT NULL,                  -- late | inactive | stopped
+    reason        TEXT NOT NULL,                  -- late | inactive | stopped | restored
     at            TIMESTAMPTZ NOT NULL,           -- the first,
     until         TIMESTAMPTZ NOT NULL,           -- and up to then every later one
     PRIMARY KEY (workspace_id, id),

@@ -179,6 +179,10 @@ def after_restore(settings: Settings, _arguments: argparse.Namespace) -> int:
     parked = asyncio.run(main())
     print(f"{parked.messages} messages are now UNKNOWN and {parked.runs} runs FAILED, as restored.")
     print(f"{parked.broadcasts} broadcasts are PAUSED: resume or cancel each.")
+    print(
+        f"{parked.watches} dates and schedules begin anew, and {parked.segments} segments are"
+        " filled anew: what time has brought up to now starts no runs."
+    )
     print("They are not retried automatically; docs/operating.md says what to do with them.")
     return 0
 

@@ -3,19 +3,22 @@
 Workers went on after the backup was made, so what it lists as queued may have been sent already.
 Messages therefore become UNKNOWN, which are never resent automatically, and runs that were due
 become FAILED, for a person to retry. Broadcasts that were being sent, or were due, are PAUSED.
-Must run before any worker starts.
+Dates, schedules and segments start nothing by what came up to now. Must run before any worker
+starts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.audience import membership
 from app.broadcasts import control
+from app.definitions import watching
 from app.machine.reasons import SENTENCES, Reason
 from app.messages import settling
 from app.process import Process
 from app.store import broadcasts as stored_broadcasts
-from app.store import held_messages, jobs, restored
+from app.store import held_messages, jobs, restored, retention, segments
 
 BATCH = 500  # rows of one transaction
 
@@ -25,10 +28,13 @@ class Parked:
     runs: int
     messages: int
     broadcasts: int
+    watches: int
+    segments: int
 
 
 async def park(process: Process) -> Parked:
-    """Runs first: an unknown outcome must move none of them. Done twice, it finds nothing."""
+    """Runs first: an unknown outcome must move none of them. Done twice, it finds nothing but the
+    watches, which may always begin anew."""
     runs = given_up = 0
     parked = BATCH
     while parked:
@@ -41,16 +47,36 @@ async def park(process: Process) -> Parked:
             )
         runs += parked
     broadcasts = await _park_broadcasts(process)
+    begun, refilled = await _pass_over_times(process)
     while True:
         async with process.database.write() as db:
             due = await restored.messages_due(db, limit=BATCH)
             if due is None:
-                return Parked(runs, given_up, broadcasts)
+                return Parked(runs, given_up, broadcasts, begun, refilled)
             workspace_id, ids = due
             for row in await held_messages.taken(db, workspace_id=workspace_id, ids=ids):
                 await settling.give_up(process, db, row, Reason.RESTORED)
                 given_up += 1
             await jobs.delete(db, "message", workspace_id=workspace_id, ids=ids)
+
+
+async def _pass_over_times(process: Process) -> tuple[int, int]:
+    """Have nothing started by what time has brought since the backup: how many dates and schedules
+    begin anew by that, and how many segments are filled anew, which starts nothing."""
+    begun, refilled, after = 0, 0, ""
+    while True:
+        async with process.database.read() as db:
+            workspace = await retention.next_workspace(db, after)
+        if workspace is None:
+            return begun, refilled
+        after = workspace.id
+        async with process.database.write() as db:
+            begun += await watching.begin_anew(process, db, after)
+            ids = await restored.segments_due(db, workspace_id=after)
+            fill_to = await membership.fill_to(db)
+            await segments.refill_again(db, workspace_id=after, ids=ids, fill_to=fill_to)
+            await jobs.wake(db, "segment", workspace_id=after, ids=ids)
+        refilled += len(ids)
 
 
 async def _park_broadcasts(process: Process) -> int:

@@ -84,14 +84,20 @@ def _moments(trigger: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in trigger.items() if name not in UNMOVING}
 
 
-async def _end(process: Process, db: Handle, workspace_id: str, definition_id: str) -> datetime:
+async def _end(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    definition_id: str,
+    missed: MissReason = "stopped",
+) -> datetime:
     """Nobody watches from now on; that is returned, and is later than all that has been started.
     What is due and has not been started is recorded by the watch's job, which then removes it."""
     of = {"workspace_id": workspace_id}
     ids = await watches.lock_of(db, **of, definition_id=definition_id)
     now = await db.present()
     for id in ids:
-        await watches.end(db, **of, id=id, ended_at=now)
+        await watches.end(db, **of, id=id, missed=missed, ended_at=now)
         await segment_members.set_names(db, **of, segment_id=id, names=[])
         await _wake(process, db, workspace_id, [id])
     return now
@@ -141,6 +147,17 @@ async def _watch(
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=names)
     await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=due_at or now)
     process.queue.due(db, "segment", workspace_id, id)
+
+
+async def begin_anew(process: Process, db: Handle, workspace_id: str) -> int:
+    """The database is a backup's, which does not say what has been started since: what came up to
+    now starts nothing, and is recorded as missed. How many watches begin anew by that."""
+    found = await watches.lock(db, workspace_id=workspace_id)
+    for watch in found:
+        whose = process, db, workspace_id, watch.definition_id or ""
+        since = await _end(*whose, "restored")
+        await _watch(*whose, document.parse(watch.filter.encode()), since=since)
+    return len(found)
 
 
 async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) -> None:

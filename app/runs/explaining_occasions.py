@@ -30,6 +30,11 @@ WHY: Mapping[MissReason, tuple[Explanation, str]] = {
         Explanation.MISSED_INACTIVE,
         ", and before its run was started the definition was paused, or its trigger changed",
     ),
+    "restored": (
+        Explanation.MISSED_RESTORED,
+        ", and a backup was restored since, which does not say whether it started its run, so it"
+        " starts none",
+    ),
     "late": (
         Explanation.MISSED_LATE,
         ", and was looked at later than the graceWindow allows, so it starts no run any more",

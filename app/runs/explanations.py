@@ -36,6 +36,7 @@ class Explanation(StrEnum):
     # A date or a time of a schedule that started no run, or a late one.
     MISSED_INACTIVE = "missed_inactive"
     MISSED_LATE = "missed_late"
+    MISSED_RESTORED = "missed_restored"
     STARTED_LATE = "started_late"
 
     # A run, and where it is.
@@ -132,6 +133,11 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     Explanation.MISSED_LATE: Meaning(
         "The contact's date, or a time of the schedule, was looked at later than the graceWindow"
         " allows, so it starts no run any more.",
+        "definition",
+    ),
+    Explanation.MISSED_RESTORED: Meaning(
+        "The contact's date, or a time of the schedule, came before a backup was restored, which"
+        " does not say whether it started its run, so it starts none.",
         "definition",
     ),
     Explanation.STARTED_LATE: Meaning(
@@ -244,15 +250,16 @@ definition). A body that names nobody, or of more than 16 KiB with a refusal bef
 up, cannot be found so; of these the newest one is shown. At most 20 runs are explained, 200
 messages, 50 requests and 50 missed occasions: the newest.
 
-An occasion is missed when it comes while the definition is not `ACTIVE`, or when no worker looks at
-it within its `graceWindow`. Whoever pauses a definition stops what is under way: a date or a time
-that has come and has not started its run by then starts none. Each is recorded with its contact, so
-that another value of the field changes nothing of it: a date with the contact that has it, times of
-a schedule with each member of its segment, from the first after the contact was created. Who was
-in the segment at that time is not known: the record covers the contacts that are in it when it is
-made. An entry into a segment, or an exit, is recorded as it happens, for each `PAUSED` definition
-that waits for it. A contact's own change in the very moment of a pause may be neither a run nor a
-record. All are kept for as long as runs are.
+An occasion is missed when it comes while the definition is not `ACTIVE`, when no worker looks at it
+within its `graceWindow`, or when a backup is restored that may be older than its run: dates and
+times of a schedule are recorded then, entries and exits are not. Whoever pauses a definition stops
+what is under way: a date or a time that has come and has not started its run by then starts none.
+Each is recorded with its contact, so that another value of the field changes nothing of it: a date
+with the contact that has it, times of a schedule with each member of its segment, from the first
+after the contact was created. Who was in the segment at that time is not known: the record covers
+the contacts that are in it when it is made. An entry into a segment, or an exit, is recorded as it
+happens, for each `PAUSED` definition that waits for it. A contact's own change in the very moment
+of a pause may be neither a run nor a record. All are kept for as long as runs are.
 
 What came before a pause is recorded when that begins. The dates and times of a pause are recorded
 when it ends, or when the trigger changes, by the trigger that was there until then; before that,

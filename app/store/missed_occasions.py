@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 from app.database.db import Handle, new_id
 
 MissSource: TypeAlias = Literal["date", "schedule", "segment_entered", "segment_left"]
-# It came while the definition was not ACTIVE; or before, and no run was started yet.
-MissReason: TypeAlias = Literal["late", "inactive", "stopped"]
+# It came while the definition was not ACTIVE; or before, and no run was started yet, or a backup
+# was restored since, which does not say whether one was.
+MissReason: TypeAlias = Literal["late", "inactive", "stopped", "restored"]
 MOST = 50  # that are read, the newest
 
 

@@ -74,6 +74,27 @@ async def broadcasts_due(db: Handle, *, limit: int) -> list[tuple[str, str]]:
     return [(workspace_id, id) for workspace_id, id in rows]
 
 
+async def segments_due(db: Handle, *, workspace_id: str) -> list[str]:
+    """The live segments of the workspace that somebody would enter or leave by what the backup says
+    is due, which would start flows again. Not those that are to be filled from the beginning."""
+    return await db.fetch_values(
+        """
+        SELECT s.id FROM segments s
+        WHERE s.workspace_id = :workspace_id AND s.kind = 'live' AND s.state <> 'removing'
+          AND s.reason_code IS NULL
+          AND (s.state = 'filling' AND s.starts
+               OR NOT (s.state = 'filling' AND s.filled_up_to = '')
+               AND (EXISTS (SELECT 1 FROM segment_members m
+                            WHERE m.workspace_id = :workspace_id AND m.segment_id = s.id
+                              AND m.next_at <= :now)
+                    OR EXISTS (SELECT 1 FROM segment_touches t
+                               WHERE t.workspace_id = :workspace_id AND t.segment_id = s.id)))
+        ORDER BY s.id
+        """,
+        workspace_id=workspace_id,
+    )
+
+
 async def messages_due(db: Handle, *, limit: int) -> tuple[str, list[str]] | None:
     """One workspace's id, and the ids of its messages that would be sent, or were being sent."""
     rows = await db.fetch_tuples(

@@ -66,15 +66,18 @@ async def replace_trigger(
     )
 
 
-async def end(db: Handle, *, workspace_id: str, id: str, ended_at: datetime) -> None:
+async def end(
+    db: Handle, *, workspace_id: str, id: str, missed: MissReason, ended_at: datetime
+) -> None:
     """The watch starts nothing any more, and records what it has not, also if it was set aside."""
     await db.execute(
         """
-        UPDATE segments SET missed = 'stopped', ended_at = :ended_at, reason_code = NULL
+        UPDATE segments SET missed = :missed, ended_at = :ended_at, reason_code = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,
         id=id,
+        missed=missed,
         ended_at=ended_at,
     )
 

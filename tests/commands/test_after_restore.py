@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.commands import after_restore
+from app.messages import delivery
 from app.process import Process
 from app.runs import runner
-from tests.cast import SEND_HELLO, Cast, hook, settle
+from tests.audience.test_triggers import HOUR, VIP, flow, people_of, person, segment, until
+from tests.cast import HELLO, SEND_HELLO, Cast, hook, settle
 from tests.messages.test_delivery import intend_outside
 from tests.runs.test_runner import later
+from tests.servers import set_clock
 
 ADA, BOB = {"email": "ada@x.test"}, {"email": "bob@x.test"}
 TWO = [SEND_HELLO, {**SEND_HELLO, "id": "again"}]
@@ -77,3 +81,67 @@ async def test_whoever_knows_sends_again_and_what_waited_goes_on(
     for run_id in (waiting, due):
         assert (await cast.vic.read(f"/runs/{run_id}"))["status"] == "COMPLETED"
     assert await captured(process) == 3
+
+
+async def test_a_date_and_a_schedule_that_were_due_start_nothing_and_are_explained(
+    cast: Cast, process: Process
+) -> None:
+    nine = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=0, second=0)
+    id = await segment(cast, process)
+    day = {"metadata": {"renewsAt": f"{nine:%Y-%m-%d}"}}
+    ada = await person(cast, "ada", tags=["vip"], **day)
+    by_date = await flow(cast, source="date", field="metadata.renewsAt", time="09:00")
+    by_schedule = await flow(cast, source="schedule", cron="0 9 * * *", segmentId=id)
+    await settle(process)
+    await until(process, nine - timedelta(hours=1))
+    new = await flow(cast, source="date", field="metadata.renewsAt", time="09:00")  # not filled yet
+    await until(process, nine + timedelta(hours=3))  # the backup is restored
+    assert (await after_restore.park(process)).watches == 3
+    for _ in range(2):
+        await settle(process)
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"renewsAt": None}})
+    await cast.ed.patch(f"/contacts/{ada}", day)  # it is sent again
+    await settle(process)
+    for flow_id in (by_date, by_schedule, new):
+        assert await people_of(cast, flow_id) == []
+        explained = (await cast.vic.read(f"/contacts/{ada}/explain?definitionId={flow_id}"))["data"]
+        assert "missed_restored" in {one["code"] for one in explained}
+    tomorrow = {"metadata": {"renewsAt": f"{nine + timedelta(days=1):%Y-%m-%d}"}}
+    await cast.ed.patch(f"/contacts/{ada}", tomorrow)
+    await until(process, nine + timedelta(days=1, hours=1))
+    for _ in range(2):
+        await settle(process)
+    for flow_id in (by_date, by_schedule, new):
+        assert await people_of(cast, flow_id) == [ada]
+
+
+async def test_who_was_about_to_enter_a_segment_or_leave_it_starts_nothing_by_that(
+    cast: Cast, process: Process
+) -> None:
+    """By time, by a fill that starts flows, and by a message that has been sent."""
+    young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}
+    by_time = await segment(cast, process, young)
+    by_fill = await segment(cast, process, {"path": "contact.firstName", "op": "eq", "value": "A"})
+    by_message = await segment(cast, process, {"message": "sent"})
+    left = await flow(cast, source="segment_left", segmentId=by_time)
+    entered = [
+        await flow(cast, source="segment_entered", segmentId=id) for id in (by_fill, by_message)
+    ]
+    ada = await person(cast, "ada", tags=["vip"])
+    await cast.ed.made("/messages", {"channel": "email", "contactId": ada, "content": HELLO})
+    [message] = await process.claim("message", [], 9)
+    await delivery.deliver(process, message)
+    await cast.ed.patch(f"/segments/{by_fill}?startAutomations=true", {"filter": VIP})
+    set_clock(process.database, 3 * HOUR)
+    assert (await after_restore.park(process)).segments == 3
+    assert (await after_restore.park(process)).segments == 0
+    for _ in range(2):
+        await settle(process)
+    assert [await people_of(cast, flow_id) for flow_id in (left, *entered)] == [[], [], []]
+    counts = [
+        (await cast.vic.read(f"/segments/{id}"))["count"] for id in (by_time, by_fill, by_message)
+    ]
+    assert counts == [0, 1, 1]
+    bob = await person(cast, "bob", tags=["vip"])
+    await settle(process)
+    assert await people_of(cast, entered[0]) == [bob]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from app.commands import after_restore
 from app.machine.reasons import Reason
 from app.messages import circuit_breaker
 from app.providers.base import SendError
@@ -22,6 +23,7 @@ from app.store.usage import MESSAGES
 from tests.billing.test_quotas import use_up
 from tests.broadcasts.test_control import stepped
 from tests.cast import HELLO, SEND_HELLO, settle
+from tests.driving import set_clock
 from tests.messages.test_delivery import refuses, with_provider
 from tests.messages.test_refusals import DEAD, TAKEN, judged
 from tests.routes.test_broadcasts import broadcast
@@ -162,6 +164,16 @@ async def while_inactive(scene: Scene) -> str:
 @case(Explanation.MISSED_LATE)
 async def later_than_its_grace(scene: Scene) -> str:
     await passed_while_workers_were_down(scene, "schedule")
+    assert scene.definition is not None
+    return str(scene.definition["id"])
+
+
+@case(Explanation.MISSED_RESTORED)
+async def before_a_restore(scene: Scene) -> str:
+    when = await watched(scene, "schedule")
+    set_clock(scene.process, when + HOUR)
+    await after_restore.park(scene.process)
+    await settle(scene.process)
     assert scene.definition is not None
     return str(scene.definition["id"])
 
