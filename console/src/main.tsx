@@ -13,18 +13,18 @@ import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
-import { Inbox } from './screens/inbox'
 import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
 import { Event } from './screens/why'
 
-// Chunks of their own: who does not edit flows or templates, write to many, import, change settings, or run the service, does not load them.
+// Chunks of their own: who does not edit flows or templates, write to many, import, look at the sandbox, change settings, or run the service, does not load them.
 const editing = () => import('./flow/screens')
 const writing = () => import('./screens/templates')
 const starting = () => import('./flow/start')
 const importing = () => import('./flow/import')
 const importingContacts = () => import('./screens/import')
+const capturing = () => import('./screens/inbox')
 const setting = () => import('./screens/settings')
 const administering = () => import('./screens/admin')
 
@@ -40,7 +40,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/contacts/:id', ({ id = '' }) => <Contact id={id} />],
   ['/messages', () => <Messages />],
   ['/messages/:id', ({ id = '' }) => <Message id={id} />],
-  ['/inbox', () => <Inbox />],
+  ['/inbox', () => <Later load={capturing} show={({ Inbox }) => <Inbox />} />],
   ['/flows', () => <Flows />],
   ['/flows/new', () => <Later load={starting} show={({ NewFlow }) => <NewFlow />} />, 'workflows:write'],
   ['/flows/import', () => <Later load={importing} show={({ ImportFlow }) => <ImportFlow />} />, 'workflows:write'],
