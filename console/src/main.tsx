@@ -129,14 +129,17 @@ function Account({ me }: { me: Schemas['Me'] }) {
 function Again() {
   const dialog = useRef<HTMLDialogElement>(null)
   const [open, setOpen] = useState(false)
+  const leaving = useAct()
   useEffect(() => whenSessionEnds(setOpen), [])
   useEffect(() => { if (open) dialog.current?.showModal() }, [open])
   if (!open) return null
-  return <dialog ref={dialog} aria-label="Sign in again" onCancel={event => event.preventDefault()}>
+  return <dialog ref={dialog} aria-label="Sign in again" onCancel={event => event.preventDefault()} onClose={event => event.currentTarget.showModal()}>
     <h2>Your session has ended</h2>
     <p>Sign in again; what you typed is still there.</p>
     <SignInForm done={() => setOpen(false)} />
     {has('sign-on') && <p><a class="button" target="_blank" href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}>Sign in with your provider, in another tab</a></p>}
+    <Refused problem={leaving.problem} />
+    <p><button type="button" class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>Sign out instead</button>, and lose what you typed.</p>
   </dialog>
 }
 
