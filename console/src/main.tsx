@@ -3,10 +3,10 @@ import { render } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import './console.css'
 import { api, got, type Schemas } from './api'
-import { useAct, useListed, useLoaded } from './data'
+import { asRefusal, useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
-import { at, begin, currentWorkspace, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, Refusal } from './session'
+import { at, begin, currentWorkspace, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
 import { Later, reaching } from './later'
 import { Link, Refused, Screen } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
@@ -155,7 +155,7 @@ function App() {
       if (link) await begin('/sandbox/sign-ins', { token: link })
       setState(isSignedIn() || await resume() ? 'in' : 'out')
     } catch (error) {
-      setProblem(error as Refusal)
+      setProblem(asRefusal(error))
       setState('out')
     }
   }

@@ -96,7 +96,10 @@ export async function resume(): Promise<boolean> {
   return asking
 }
 
+const INSECURE = 'The console works over https, or on the machine on which Tidings runs. Who runs it sets BASE_URL to its https address.'
+
 async function refreshed(): Promise<boolean> {
+  if (!navigator.locks) throw new Refusal(0, 'insecure', INSECURE) // as browsers have it for plain http from elsewhere
   return await navigator.locks.request('tidings-session', async () => {
     const response = await post('/auth/refresh', {})
     if (response.status === 200) keep(await response.json())

@@ -188,6 +188,16 @@ def test_the_printed_link_signs_in_once_and_no_other_does(
 
 def in_north(service: Service) -> tuple[str, dict[str, str]]:
     """The address of Wanda, who owns North, and what is there."""
+def test_a_browser_over_plain_http_is_told_why_it_cannot_sign_in(
+    stranger: Page, service: Service
+) -> None:
+    """To pages from elsewhere that came by it, the browser gives no locks."""
+    without = "Object.defineProperty(Navigator.prototype, 'locks', {value: undefined})"
+    stranger.add_init_script(without)
+    opened(stranger, service, "/")
+    stranger.get_by_role("alert").get_by_text("The console works over https").wait_for()
+
+
     email, bearer = service.registered("Wanda", "North")
     wanda = service.acting(bearer)
     body = {"email": "nora@north.example", "firstName": "Nora"}
