@@ -121,7 +121,7 @@ function Account({ me }: { me: Schemas['Me'] }) {
       </select></label> : <p class="name">{me.workspace.name}</p>}
     <p class="soft">{me.user?.name}, {me.role}{has('sandbox') ? ' · sandbox' : ''}</p>
     <Refused problem={act.problem} />
-    <p><a href={at('/docs')}>API reference</a> <button type="button" class="plain" onClick={() => void leave()}>Sign out</button></p>
+    <p><a href={at('/docs')}>API reference</a> <button type="button" class="plain" disabled={act.busy} onClick={() => void act.run(leave)}>Sign out</button></p>
   </div>
 }
 

@@ -64,11 +64,11 @@ function keep(signed: SignedIn) {
 
 addEventListener('focus', () => { if (signingIn) void resume().catch(() => null) }) // whoever comes back may have signed in in another tab
 
-async function post(path: string, body: object, bearer = ''): Promise<Response> {
-  const headers: Record<string, string> = { 'Content-Type': 'application/json' }
+async function post(path: string, body: object | null, bearer = ''): Promise<Response> {
+  const headers: Record<string, string> = body ? { 'Content-Type': 'application/json' } : {}
   if (bearer) headers.Authorization = `Bearer ${bearer}`
   try {
-    return await fetch(at(path), { method: 'POST', headers, body: JSON.stringify({ ...body, session: 'cookie' }) })
+    return await fetch(at(path), { method: 'POST', headers, body: body && JSON.stringify({ ...body, session: 'cookie' }) })
   } catch {
     throw unreachable()
   }
@@ -116,8 +116,12 @@ export async function switchTo(workspaceId: string): Promise<void> {
   location.assign(at('/console/'))
 }
 
+/** Ends the session, unless that is over already: nobody has to sign in to sign out. */
 export async function leave(): Promise<void> {
-  await ask(new Request(at('/auth/logout'), { method: 'POST' })).catch(() => null)
+  const ended = () => post('/auth/logout', null, token)
+  let answer = await ended()
+  if (answer.status === 401 && await resume()) answer = await ended()
+  if (!answer.ok && answer.status !== 401) throw await refusal(answer)
   token = ''
   for (const key of Object.keys(sessionStorage)) if (key.startsWith(DRAFTS)) sessionStorage.removeItem(key) // whoever comes next may be somebody else
   location.assign(at('/console/'))

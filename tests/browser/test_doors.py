@@ -86,6 +86,11 @@ def test_an_account_is_made_left_and_entered_again(
     [cookie] = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
 
+    busy = {"status": 429, "code": "rate_limited", "detail": "Too many of them.", "errors": []}
+    page.route("**/auth/logout", lambda route: route.fulfill(status=429, json=busy), times=1)
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("alert").get_by_text("Too many of them.").wait_for()
+    assert page.context.cookies() != []  # nobody believes to have left who has not
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     assert page.context.cookies() == []

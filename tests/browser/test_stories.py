@@ -87,6 +87,10 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     again.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
 
+    signed_out(stranger, service)
+    page.get_by_role("button", name="Sign out").click()  # which is over, so nobody is asked
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
+
 
 def signed_out(context: BrowserContext, service: Service) -> None:
     """In another tab."""
