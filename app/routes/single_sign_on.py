@@ -24,6 +24,7 @@ COOKIE_SECONDS = int(single_sign_on.LIFETIME.total_seconds())
 
 
 LANDED = "/auth/oidc/done"
+OPEN = '<b><a href="login?returnTo=/console/">Open the console</a></b>'  # by the provider again
 CONSOLE = re.compile(r"/console(?:/[A-Za-z0-9_-]+)*/?(?:\?[A-Za-z0-9_.=&%+-]*)?")
 
 
@@ -108,11 +109,13 @@ async def finish_single_sign_on(call: Call) -> Response:
     return response
 
 
-async def show_single_sign_on(_call: Call) -> Response:
+async def show_single_sign_on(call: Call) -> Response:
     """The page on which a browser lands after single sign-on."""
+    console = (OPEN,) if call.process.settings.console else ()
     return page(
         "Your account is ready",
         "Your provider has vouched for you, and you are a member of your workspace.",
+        *console,
         "This page shows no tokens. A program gets them if it"
         " follows the same redirects and sends <code>Accept: application/json</code> to the last"
         " one.",

@@ -153,7 +153,8 @@ function App() {
     if (link) history.replaceState(null, '', location.pathname + location.search) // the token is in no history
     try {
       if (link) await begin('/sandbox/sign-ins', { token: link })
-      setState(isSignedIn() || await resume() ? 'in' : 'out')
+      if (isSignedIn() || await resume()) entered()
+      else setState('out')
     } catch (error) {
       setProblem(asRefusal(error))
       setState('out')

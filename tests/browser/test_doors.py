@@ -188,11 +188,6 @@ def test_the_printed_link_signs_in_once_and_no_other_does(
     assert watch.found == []
 
 
-# --- workspaces -----------------------------------------------------------------------------------
-
-
-def in_north(service: Service) -> tuple[str, dict[str, str]]:
-    """The address of Wanda, who owns North, and what is there."""
 def test_a_browser_over_plain_http_is_told_why_it_cannot_sign_in(
     stranger: Page, service: Service
 ) -> None:
@@ -203,6 +198,11 @@ def test_a_browser_over_plain_http_is_told_why_it_cannot_sign_in(
     stranger.get_by_role("alert").get_by_text("The console works over https").wait_for()
 
 
+# --- workspaces -----------------------------------------------------------------------------------
+
+
+def in_north(service: Service) -> tuple[str, dict[str, str]]:
+    """The address of Wanda, who owns North, and what is there."""
     email, bearer = service.registered("Wanda", "North")
     wanda = service.acting(bearer)
     body = {"email": "nora@north.example", "firstName": "Nora"}
@@ -359,6 +359,8 @@ def test_the_provider_signs_in_and_leads_back_to_the_page(
     assert len(names) == 1  # the way's own is gone, the session's is there
     opened(page, service, "/settings/sign-in")
     page.get_by_text("Members can sign in with the provider").wait_for()
+    opened(page, service, "/sign-in")  # where nothing is for who is signed in
+    expect(page).to_have_url(f"{service.url}/console/")
 
 
 def test_whom_the_provider_does_not_vouch_for_is_told_and_begins_again(
@@ -378,6 +380,8 @@ def test_whom_the_provider_does_not_vouch_for_is_told_and_begins_again(
     page.get_by_role("heading", level=1, name="Your account is ready").wait_for()
     watch.found.clear()
     is_fit(page, watch)
+    page.get_by_role("link", name="Open the console").click()
+    page.get_by_text("Ada Lovelace, owner").wait_for()
 
 
 def test_an_invitation_is_accepted_by_who_comes_from_the_provider(

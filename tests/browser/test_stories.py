@@ -122,15 +122,15 @@ def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
     expect(page.locator(".account option:checked")).to_have_text("Beta")
     expect(again).to_have_count(0)
-
-
-def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
-    stranger: BrowserContext, service: Service
     signed_out(stranger, service)
     page.get_by_role("link", name="Runs").click()
     again.get_by_role("button", name="Sign out instead").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     assert "grace" not in page.evaluate("JSON.stringify(sessionStorage)")
+
+
+def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
+    stranger: BrowserContext, service: Service
 ) -> None:
     stranger.set_extra_http_headers({"X-Forwarded-For": any_address()})
     page = stranger.new_page()

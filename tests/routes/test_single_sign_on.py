@@ -260,6 +260,7 @@ async def test_a_browser_lands_on_words_and_gets_no_tokens(
     assert (landed.status_code, landed.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert "Your account is ready" in landed.text
     assert "Accept: application/json" in landed.text
+    assert "Open the console" in landed.text
     for secret in ("accessToken", "refreshToken", "eyJ"):
         assert secret not in landed.text
     async with process.database.read() as db:
