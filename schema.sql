@@ -554,6 +554,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_by_definition ON runs (workspace_id, definition_id, id);
 CREATE INDEX runs_by_contact ON runs (workspace_id, contact_id, id);
 CREATE INDEX runs_by_status ON runs (workspace_id, status, id);
+-- A look for a run by its id must not name its condition in these words: while statistics say that
+-- none waits, it would walk all that do.
 CREATE INDEX runs_unfinished ON runs (workspace_id, definition_id, id) WHERE finished_at IS NULL;
 CREATE INDEX runs_listening ON runs (workspace_id, contact_id) WHERE waiting_for ->> 'kind' = 'event';
 -- For retention: everything else is found by its id, which contains its age.

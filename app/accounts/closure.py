@@ -53,7 +53,8 @@ async def cancel_batch(process: Process) -> bool:
         cancelled = await runs.cancel_some(
             db,
             workspace_id=workspace_id,
-            definition_id=id,
+            of="definition",
+            id=id,
             reason_code=Reason.DEFINITION_ARCHIVED,
             limit=BATCH,
         )

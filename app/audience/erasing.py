@@ -51,7 +51,8 @@ async def erase(
     cancelled = await runs.cancel_some(
         db,
         workspace_id=workspace.id,
-        contact_id=contact_id,
+        of="contact",
+        id=contact_id,
         reason_code=Reason.CONTACT_ERASED,
         limit=CANCELLED_AT_ONCE,
     )

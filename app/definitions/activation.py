@@ -286,7 +286,8 @@ async def _end_runs(db: Handle, workspace_id: str, id: str) -> None:
     await runs.cancel_some(
         db,
         workspace_id=workspace_id,
-        definition_id=id,
+        of="definition",
+        id=id,
         reason_code=Reason.DEFINITION_ARCHIVED,
         limit=CANCELLED_AT_ONCE,
     )

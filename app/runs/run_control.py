@@ -97,7 +97,7 @@ async def cancel(process: Process, db: Handle, workspace_id: str, row: runs.Whol
         whose = {"workspace_id": workspace_id, "id": row.id}
         await jobs.take(db, "run", **whose)  # so that nobody moves it
         cancelled = await runs.cancel_some(
-            db, workspace_id=workspace_id, reason_code=Reason.CANCELLED, limit=1, run_id=row.id
+            db, **whose, of="run", reason_code=Reason.CANCELLED, limit=1
         )
         if not cancelled:  # it has ended meanwhile, and the job is ours alone
             await jobs.rest(db, "run", **whose, wake_at=await db.now())

@@ -145,8 +145,14 @@ class World:
             )
 
     async def cancel(self, db: Handle) -> None:
-        where = {"workspace_id": self.workspace_id, "definition_id": self.flow_id}
-        await runs.cancel_some(db, **where, reason_code="cancelled", limit=1)
+        await runs.cancel_some(
+            db,
+            workspace_id=self.workspace_id,
+            of="definition",
+            id=self.flow_id,
+            reason_code="cancelled",
+            limit=1,
+        )
 
     async def erase(self, db: Handle) -> None:
         if self.people and self.random.random() < 0.2:

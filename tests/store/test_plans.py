@@ -861,7 +861,9 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id definition_id"],
     ),
     "the runs of a contact, cancelled": (
-        lambda db: runs.cancel_some(db, **ACME, reason_code="x", limit=9, contact_id="con_10001"),
+        lambda db: runs.cancel_some(
+            db, **ACME, of="contact", id="con_10001", reason_code="x", limit=9
+        ),
         [
             "workspace_id contact_id kind id",
             "workspace_id contact_id id",
@@ -873,7 +875,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "the runs of a definition, cancelled": (
         lambda db: runs.cancel_some(
-            db, **ACME, reason_code="x", limit=2, definition_id="wfl_10051"
+            db, **ACME, of="definition", id="wfl_10051", reason_code="x", limit=2
         ),
         [
             "workspace_id definition_id kind id",
@@ -885,7 +887,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ],
     ),
     "a run, cancelled": (
-        lambda db: runs.cancel_some(db, **ACME, reason_code="x", limit=1, run_id="run_10050"),
+        lambda db: runs.cancel_some(db, **ACME, of="run", id="run_10050", reason_code="x", limit=1),
         [
             "workspace_id id kind id",
             "workspace_id id id",
@@ -1179,6 +1181,25 @@ async def test_circuits_that_have_closed_are_found_without_a_look_at_the_others(
     [plan] = await plans_of(filled, lambda db: circuit_breakers.closed(db, limit=100))
     assert re.search(r"\bprovider_troubles_closed\b", plan), plan
     assert not SORTS.search(plan), plan
+
+
+async def test_a_run_is_not_looked_for_among_all_that_wait_though_none_did_when_last_counted(
+    filled: Database,
+) -> None:
+    async with filled.write() as db:
+        recording = RecordingHandle(db)
+        try:
+            async with db.savepoint():
+                await db.execute("UPDATE runs SET finished_at = :past", past=PAST)
+                await db.execute("ANALYZE runs")
+                await db.execute("UPDATE runs SET finished_at = NULL")
+                await runs.held(recording, **ACME, id="run_10050")
+                [(sql, values)] = recording.sent
+                plan = await explain(db, sql, **values)
+                raise Undone
+        except Undone:
+            pass
+    assert not re.search(r"\bruns_unfinished\b", plan), plan
 
 
 async def test_orphans_are_looked_for_among_the_unfinished(filled: Database) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -129,9 +129,9 @@ async def test_a_run_that_has_ended_is_not_woken(database: Database) -> None:
     assert await due(database) == 0
 
 
-@pytest.mark.parametrize("whose", ["definition_id", "contact_id"])
+@pytest.mark.parametrize("of", ["definition", "contact"])
 async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
-    database: Database, whose: str
+    database: Database, of: Literal["definition", "contact"]
 ) -> None:
     acme, rival = await workspace(database), await workspace(database)
     workflow, other = await definition(database, acme), await definition(database, acme)
@@ -147,8 +147,15 @@ async def test_unfinished_runs_are_cancelled_and_their_claims_fenced_off(
         await run(database, rival, theirs.id, "con_7"),
     ]
     async with database.write() as db:
-        because: dict[str, Any] = {"reason_code": "because", whose: mine[whose]}
-        cancel = partial(runs.cancel_some, db, workspace_id=acme, limit=1, **because)
+        cancel = partial(
+            runs.cancel_some,
+            db,
+            workspace_id=acme,
+            of=of,
+            id=mine[f"{of}_id"],
+            reason_code="because",
+            limit=1,
+        )
         assert await cancel() == 1
         assert await cancel() == 0
     async with database.write() as db:
