@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +111,16 @@ async def judge(
     if others:
         chosen += await watches.by_ids(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
-    return await judge_rows(db, existing, chosen, workspace_id=workspace_id, rows=rows)
+    judged = await judge_rows(db, existing, chosen, workspace_id=workspace_id, rows=rows)
+    return judged.moved
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The flips and dates that were found, and the contacts that were looked at."""
+
+    moved: list[Moved]
+    ids: set[str]
 
 
 async def judge_rows(
@@ -118,17 +130,20 @@ async def judge_rows(
     *,
     workspace_id: str,
     rows: Sequence[Contact],
-) -> list[Moved]:
-    """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
+    ends: float = math.inf,
+) -> Judged:
+    """The same for these segments, of all those of the workspace, and the locked contacts' rows:
+    the first of them, if at `ends` (of time.monotonic) others are left."""
     dated = [one for one in chosen if one.definition_id is not None]
     dues = await _dates(db, dated, rows, workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
-        return [*dues]
+        return Judged([*dues], {row.id for row in rows})
     conditions = conditions_of(existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
-    judged = []
+    judged, ids = [], set()
     async for past in segments.pasts(db, filters, workspace_id=workspace_id, rows=rows):
+        ids.add(past.id)
         facts = segments.facts(past, conditions)
         for segment in chosen:
             asked = conditions[segment.id]
@@ -136,7 +151,11 @@ async def judge_rows(
             next_at = segment_changes.next_flip(asked, conditions, facts)
             is_frozen = segment.kind == "frozen"
             judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
-    return [*dues, *await keep(db, chosen, judged, workspace_id=workspace_id)]
+        if time.monotonic() > ends:
+            break
+        await asyncio.sleep(0)  # a long past takes milliseconds: others are not held up by several
+    flips = await keep(db, chosen, judged, workspace_id=workspace_id)
+    return Judged([*dues, *flips], ids)
 
 
 async def _dates(

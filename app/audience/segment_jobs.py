@@ -1,19 +1,21 @@
 """The job of a segment: fill it, judge whom time or others have touched, delete it when removed.
 
-Each chunk is a transaction of its own, of at most CHUNK contacts. It locks those that nobody else
-holds, so that it holds up nobody for longer than a chunk takes, and comes to the others later. The
-claim is looked at last, in the same transaction: whoever lost it changes nothing.
+Each chunk is a transaction of its own, of at most CHUNK contacts, and fewer where these take long
+to judge. It locks those that nobody else holds, so that it holds up nobody for longer than a chunk
+takes, and comes to the others later. The claim is kept for as long as there is work, and looked at
+last, in the same transaction: whoever lost it all the same changes nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from app.audience import membership, reactions, schedules, segments
-from app.audience.membership import Moved
+from app.audience.membership import Judged, Moved
 from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.engine import Engine
@@ -30,6 +32,7 @@ from app.store import (
     watches,
 )
 from app.store import segments as store
+from app.store.contacts import Contact
 from app.store.jobs import Job
 from app.store.segment_members import ALL_START, Effects
 from app.store.segments import Fitting, Segment
@@ -37,7 +40,8 @@ from app.store.segments import Fitting, Segment
 log = logging.getLogger(__name__)
 
 CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
-FEW = 250  # and that the machine does
+FEW = 250  # and that the machine does,
+JUDGED_SECONDS = 2.0  # as far as it comes in that time
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
 # looked at once more when no such transaction can be left.
 RECHECKED_AFTER = timedelta(seconds=30)
@@ -53,11 +57,12 @@ class _Lost(Exception):
 
 async def work(process: Process, job: Job) -> None:
     """Work a claimed segment off, chunk by chunk."""
-    try:
-        while await _chunk(process, job):
-            pass
-    except _Lost:
-        return
+    async with process.lease(job):
+        try:
+            while await _chunk(process, job):
+                pass
+        except _Lost:
+            return
 
 
 async def _chunk(process: Process, job: Job) -> bool:
@@ -165,17 +170,27 @@ async def _judged(
     if not ids:
         return False
     rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
-    flips = await membership.judge_rows(
-        db, existing, [segment], workspace_id=job.workspace_id, rows=rows
-    )
-    await _react(process, db, job, flips, segment_members.strongest(touches))
-    locked = {row.id for row in rows}
+    judged = await _judge(db, segment, existing, rows, job)
+    await _react(process, db, job, judged.moved, segment_members.strongest(touches))
     gone = set(ids) - set(
         await segment_members.existing(db, workspace_id=job.workspace_id, ids=ids)
     )
-    done = [one.id for one in touches if one.contact_id in locked | gone]
+    done = [one.id for one in touches if one.contact_id in judged.ids | gone]
     await segment_members.delete_touches(db, **whose, ids=done)
-    return bool(locked)  # else all are held by others: a little later
+    return bool(rows)  # else all are held by others: a little later
+
+
+async def _judge(
+    db: Handle,
+    segment: Segment,
+    existing: Mapping[str, Segment],
+    rows: Sequence[Contact],
+    job: Job,
+) -> Judged:
+    """Judge locked contacts one by one, as far as there is time."""
+    ends = time.monotonic() + JUDGED_SECONDS
+    whose = {"workspace_id": job.workspace_id}
+    return await membership.judge_rows(db, existing, [segment], **whose, rows=rows, ends=ends)
 
 
 async def _fill(
@@ -202,8 +217,10 @@ async def _fill(
         await segment_members.count_changes(db, **whose, amounts={segment.id: more})
     else:
         rows = await segment_fills.rows_of(db, stretch, **whose)
-        flips = await membership.judge_rows(db, existing, [segment], **whose, rows=rows)
-        await _react(process, db, job, flips, ALL_START)
+        judged = await _judge(db, segment, existing, rows, job)
+        await _react(process, db, job, judged.moved, ALL_START)
+        if len(judged.ids) < len(rows):
+            stretch = replace(stretch, until=max(judged.ids), is_last=False)
     await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 

@@ -6,9 +6,10 @@ import asyncio
 import itertools
 import os
 import random
+import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +19,7 @@ from app.audience import audience, erasing, membership, segment_jobs, segments
 from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
 from app.database.db import Handle, new_id
 from app.errors import Problem
-from app.machine import document
+from app.machine import condition, document
 from app.process import Process
 from app.runs import run_control
 from app.store import contacts, jobs, runs, segment_members
@@ -290,6 +291,8 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
     process: Process, acme: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_jobs, "RECHECKED_AFTER", timedelta(days=9_999))  # it hides faults
+    if seed % 2:  # each chunk ends amid its contacts
+        monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 0)
     here = await world(process, acme, seed)
     for number in itertools.count(1):
         await here.step()
@@ -438,6 +441,66 @@ async def test_many_at_once_are_left_to_the_job(
     assert [count for _, count in (await here.kept()).values()] == [0]
     await settle(process)
     assert [count for _, count in (await here.kept()).values()] == [1]
+
+
+async def crowd(here: World, count: int) -> None:
+    """Contacts in a segment that is filled by the machine, one by one."""
+    async with here.process.database.write() as db:
+        for _ in range(count):
+            await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+        await db.execute("UPDATE segments SET starts = TRUE")
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Judge contacts as slowly as if each had done thousands of things."""
+    evaluate = condition.evaluate
+
+    def evaluated(*given: Any) -> Any:
+        time.sleep(seconds)
+        return evaluate(*given)
+
+    monkeypatch.setattr(condition, "evaluate", evaluated)
+
+
+async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 60)
+    process = replace(process, settings=replace(process.settings, lease_seconds=1))
+    here = await world(process, acme, 1)
+    await crowd(here, 40)
+    slowly(monkeypatch, 0.05)
+    [job] = await process.claim("segment", [], 1)
+    working = asyncio.create_task(segment_jobs.work(process, job))
+    await asyncio.sleep(1.5)
+    assert not working.done()
+    assert await process.claim("segment", [], 1) == []
+    await working
+    assert [count for _, count in (await here.kept()).values()] == [40]
+
+
+@pytest.mark.parametrize("touched", [False, True])
+async def test_whoever_takes_long_to_judge_is_judged_in_chunks_of_their_own(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, touched: bool
+) -> None:
+    monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 0)
+    here = await world(process, acme, 1)
+    await crowd(here, 3)
+    if touched:
+        await settle(process)
+        async with process.database.write() as db:  # as if nobody had been judged yet
+            await db.execute("DELETE FROM segment_members")
+            await db.execute("DELETE FROM usage_changes WHERE meter = 'segment'")
+            await segment_members.touch(
+                db, workspace_id=acme, contact_ids=here.people, segment_ids=here.segments
+            )
+    [job] = await process.claim("segment", [], 1)
+    found = []
+    while await segment_jobs._chunk(process, job):
+        found += [count for _, count in (await here.kept()).values()]
+    assert found[:3] == [1, 2, 3]
+    assert [*(await here.kept()).values()] == [(set(here.people), 3)]
 
 
 async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, acme: str) -> None:
