@@ -162,7 +162,8 @@ async def _within_room(
     process: Process, db: Handle, job: Job, channel: str, due: list[Due]
 ) -> tuple[list[Due], Trouble | None]:
     """The recipients for whose messages the workspace has room, beside what its broadcasts have
-    under way; and why there is none for anybody. Nobody while another of its broadcasts asks."""
+    under way and no quota has counted; and why there is none for anybody. Nobody while another of
+    its broadcasts asks."""
     room = await guard.room(process, db, job.workspace_id, channel)
     if room.left is None:
         return due, None
@@ -171,7 +172,7 @@ async def _within_room(
     under_way = 0
     for id in await broadcasts.sending(db, workspace_id=job.workspace_id):
         which = {"workspace_id": job.workspace_id, "broadcast_id": id}
-        under_way += await recipients.in_flight(db, **which, limit=WINDOW)
+        under_way += await recipients.uncounted(db, **which, limit=WINDOW)
     # Read after them: what has left meanwhile counts twice, and not never.
     room = await guard.room(process, db, job.workspace_id, channel)
     due = due if room.left is None else due[: max(0, room.left - under_way)]

@@ -302,6 +302,21 @@ async def test_two_broadcasts_at_once_take_no_more_than_the_quota_has_room_for(
     assert sum(one["progress"]["pending"] for one in shown) == 4
 
 
+async def test_what_is_tried_again_takes_no_room_twice(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "BATCH", 2)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    await people(cast, 5)
+    await cast.adam.made("/sandbox/faults", {"kind": "throttle", "count": 2})
+    path = await begun(cast, process)
+    await stepped(process, 2)
+    for job in await process.claim("message", [], 50):  # and counted, once
+        await delivery.deliver(process, job)
+    await stepped(process, 2)
+    assert (await cast.vic.read(path))["progress"]["queued"] == 5
+
+
 async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
     cast: Cast, process: Process
 ) -> None:
