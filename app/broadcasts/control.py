@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from app.audit import trail
 from app.broadcasts.audience import NONE, Counted
-from app.broadcasts.guard import Trouble
+from app.broadcasts.guard import MOST, Trouble
 from app.database.db import Handle
 from app.errors import Problem
 from app.machine.program import Json
@@ -16,8 +16,6 @@ from app.process import Process
 from app.store import broadcast_recipients as recipients
 from app.store import broadcasts, parked
 from app.store.broadcasts import Broadcast, State
-
-MOST_PARKED = 5_000  # more than a broadcast ever has under way
 
 
 def require(broadcast: Broadcast, verb: str, *states: State) -> None:
@@ -114,7 +112,7 @@ async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
         judged_from=await recipients.newest_message(db, **which),
         paced_at=now,
     )
-    await parked.wake_of_broadcast(db, **which, limit=MOST_PARKED)
+    await parked.wake_of_broadcast(db, **which, limit=MOST)
     return resumed
 
 

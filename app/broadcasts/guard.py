@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.billing import quotas
 from app.billing.quotas import Room
@@ -12,10 +12,12 @@ from app.machine.reasons import Reason
 from app.messages import providers
 from app.process import Process
 from app.store import broadcast_recipients as recipients
+from app.store import broadcasts
 from app.store.broadcasts import Broadcast
 
 JUDGED = 1_000  # messages, the newest that have left
 FEWEST = 100  # of which nothing can be judged yet
+MOST = 5_000  # messages, more than a broadcast ever has under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,16 @@ async def room(process: Process, db: Handle, workspace_id: str, channel: str) ->
     return await quotas.room_for_messages(process, db, workspace_id, is_operators=is_operators)
 
 
+async def under_way(db: Handle, workspace_id: str) -> int:
+    """How many messages the workspace's broadcasts have made that are yet to be counted."""
+    return sum(
+        [
+            await recipients.uncounted(db, workspace_id=workspace_id, broadcast_id=id, limit=MOST)
+            for id in await broadcasts.sending(db, workspace_id=workspace_id)
+        ]
+    )
+
+
 WITHOUT_ROOM: Mapping[Reason, str] = {
     Reason.CHANNEL_NOT_CONFIGURED: "No provider is configured for its channel.",
     Reason.SUPPRESSED_UNVERIFIED: "No owner of the workspace has verified their email address:"
@@ -74,12 +86,29 @@ PERIODS: Mapping[Reason, str] = {
 }
 
 
-def refusal(room: Room, wanted: int) -> Trouble | None:
-    """Why so many messages would not all go out, whoever they are to."""
+def refusal(room: Room, wanted: int, words: str = "It is for {:,} contacts") -> Trouble | None:
+    """Why so many messages would not all go out, whoever they are to; `words` are those for how
+    many they are."""
     if room.left is None or wanted <= room.left:
         return None
     if room.left <= 0:
         return Trouble(room.reason, WITHOUT_ROOM[room.reason])
     when = PERIODS[room.reason]
-    detail = f"It is for {wanted:,} contacts; messages left {when}: {room.left:,}."
+    detail = f"{words.format(wanted)}; messages left {when}: {room.left:,}."
     return Trouble(room.reason, detail)
+
+
+async def refusal_to_resume(
+    process: Process, db: Handle, broadcast: Broadcast, channel: str
+) -> Trouble | None:
+    """Why the messages that a broadcast had made before its pause would not all go out: they leave
+    at once, and what a quota suppresses is lost to it for good."""
+    workspace_id = broadcast.workspace_id
+    await broadcasts.lock_room(db, workspace_id=workspace_id)
+    which = {"workspace_id": workspace_id, "broadcast_id": broadcast.id}
+    waiting = await recipients.uncounted(db, **which, limit=MOST)
+    others = await under_way(db, workspace_id)
+    left = await room(process, db, workspace_id, channel)
+    if left.left is not None and waiting:
+        left = replace(left, left=left.left - others)
+    return refusal(left, max(1, waiting), "{:,} of its messages were made before the pause")

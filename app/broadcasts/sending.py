@@ -169,10 +169,7 @@ async def _within_room(
         return due, None
     if not await broadcasts.try_lock_room(db, workspace_id=job.workspace_id):
         return [], None
-    under_way = 0
-    for id in await broadcasts.sending(db, workspace_id=job.workspace_id):
-        which = {"workspace_id": job.workspace_id, "broadcast_id": id}
-        under_way += await recipients.uncounted(db, **which, limit=WINDOW)
+    under_way = await guard.under_way(db, job.workspace_id)
     # Read after them: what has left meanwhile counts twice, and not never.
     room = await guard.room(process, db, job.workspace_id, channel)
     due = due if room.left is None else due[: max(0, room.left - under_way)]

@@ -196,8 +196,7 @@ async def resume(call: Call) -> Response:
     template = await templates.by_id(call.db, workspace_id=row.workspace_id, id=row.template_id)
     if template is None:
         raise Problem("conflict", "Its template no longer exists: cancel the broadcast.")
-    room = await guard.room(call.process, call.db, row.workspace_id, template.channel)
-    _refuse(guard.refusal(room, 1))
+    _refuse(await guard.refusal_to_resume(call.process, call.db, row, template.channel))
     changed = await control.resume(call.db, row)
     call.process.queue.due(call.db, "broadcast", row.workspace_id, row.id)
     await call.note("broadcast.resumed", row.id, summary(row), summary(changed))

@@ -180,10 +180,18 @@ async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str
     return set(found)
 
 
+async def lock_room(db: Handle, *, workspace_id: str) -> None:
+    """Until the transaction ends no other broadcast of the workspace takes of its quotas."""
+    await db.lock_name(_room(workspace_id))
+
+
 async def try_lock_room(db: Handle, *, workspace_id: str) -> bool:
-    """Until the transaction ends no other broadcast of the workspace takes of its quotas; False
-    when another does."""
-    return await db.try_lock_name(f"broadcasts|{workspace_id}")
+    """Likewise, without waiting; False when another does."""
+    return await db.try_lock_name(_room(workspace_id))
+
+
+def _room(workspace_id: str) -> str:
+    return f"broadcasts|{workspace_id}"
 
 
 async def sending(db: Handle, *, workspace_id: str) -> list[str]:

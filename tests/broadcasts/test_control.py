@@ -246,6 +246,42 @@ async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
     assert (await cast.vic.read(path))["progress"]["sent"] == 5
 
 
+async def test_a_resume_is_refused_while_the_quota_has_no_room_for_what_was_made(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everybody = await people(cast, 5)
+    path = await begun(cast, process)
+    await stepped(process, 3)
+    await cast.adam.made(f"{path}/pause", None)
+    await settle(process)  # they are parked
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(2))
+    refused = await cast.adam.post(f"{path}/resume")
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    words = "5 of its messages were made before the pause; messages left this month (UTC): 2."
+    assert refused.json()["detail"] == words
+    assert (await cast.vic.read(path))["state"] == "PAUSED"
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    await cast.adam.made(f"{path}/resume", None)
+    await worked(process)
+    assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+
+
+async def test_a_resume_leaves_another_broadcast_what_is_under_way(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await people(cast, 3)
+    paths = [await begun(cast, process) for _ in range(2)]
+    await stepped(process, 3)
+    for path in paths:
+        await cast.adam.made(f"{path}/pause", None)
+    await settle(process)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    await cast.adam.made(f"{paths[0]}/resume", None)
+    assert (await cast.adam.post(f"{paths[1]}/resume")).status_code == 403
+    await worked(process)
+    assert [(await cast.vic.read(path))["state"] for path in paths] == ["SENT", "PAUSED"]
+
+
 async def test_a_broadcast_paused_by_its_quota_does_not_say_that_it_is_for_one(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
