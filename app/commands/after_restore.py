@@ -47,17 +47,19 @@ async def park(process: Process) -> Parked:
             )
         runs += parked
     broadcasts = await _park_broadcasts(process)
-    begun, refilled = await _pass_over_times(process)
     while True:
         async with process.database.write() as db:
             due = await restored.messages_due(db, limit=BATCH)
             if due is None:
-                return Parked(runs, given_up, broadcasts, begun, refilled)
+                break
             workspace_id, ids = due
             for row in await held_messages.taken(db, workspace_id=workspace_id, ids=ids):
                 await settling.give_up(process, db, row, Reason.RESTORED)
                 given_up += 1
             await jobs.delete(db, "message", workspace_id=workspace_id, ids=ids)
+    # Last: by what was parked contacts enter segments and leave them, which starts nothing either.
+    begun, refilled = await _pass_over_times(process)
+    return Parked(runs, given_up, broadcasts, begun, refilled)
 
 
 async def _pass_over_times(process: Process) -> tuple[int, int]:

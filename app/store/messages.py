@@ -324,14 +324,13 @@ UNSENT = (
 
 
 @dataclass(frozen=True, slots=True)
-class RequeuedMessage:
+class RequeuedMessage(Changed):
     """The parts of a message that the key of its next attempt is made of."""
 
     run_id: str | None
     node_id: str | None
     visit: int | None
     broadcast_id: str | None
-    contact_id: str | None
     channel: str
 
 
@@ -348,11 +347,11 @@ async def requeue(
     gone."""
     requeued = await db.fetch_one_as(
         RequeuedMessage,
-        """
+        f"""
         UPDATE messages SET status = 'QUEUED', reason_code = NULL, reason_detail = NULL
         WHERE workspace_id = :workspace_id AND id = :id AND account_mail IS NULL
           AND (status = ANY(:ended) OR (status = 'SUPPRESSED' AND reason_code = ANY(:unsent)))
-        RETURNING run_id, node_id, visit, broadcast_id, contact_id, channel
+        RETURNING run_id, node_id, visit, broadcast_id, channel, {NAMED}
         """,
         workspace_id=workspace_id,
         id=id,
@@ -361,6 +360,7 @@ async def requeue(
     )
     if requeued is not None:
         await jobs.wake(db, "message", workspace_id=workspace_id, ids=[id])
+        await judge_again(db, requeued, workspace_id=workspace_id)
     return requeued
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app.database.db import Handle
-from app.store import calls, jobs
+from app.machine import segment_changes
+from app.store import calls, jobs, segment_members
 
 
 async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: int) -> int:
@@ -15,7 +16,7 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
     )
     if workspace_id is None:
         return 0
-    ids = await db.fetch_values(
+    rows = await db.fetch_tuples(
         f"""
         WITH due AS MATERIALIZED (
             SELECT r.id FROM runs r
@@ -28,13 +29,14 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
             waiting_for = NULL, finished_at = :now
         FROM due
         WHERE runs.workspace_id = :workspace_id AND runs.id = due.id
-        RETURNING runs.id
+        RETURNING runs.id, runs.contact_id, runs.definition_id
         """,
         workspace_id=workspace_id,
         reason_code=reason_code,
         reason_detail=reason_detail,
         limit=limit,
     )
+    ids = [run_id for run_id, _, _ in rows]
     await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
     await db.execute(
         """
@@ -46,6 +48,8 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
         ids=ids,
     )
     await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
+    changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
+    await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
     return len(ids)
 
 

@@ -19,10 +19,10 @@ from app.audience import audience, erasing, membership, segment_jobs, segments
 from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
 from app.database.db import Handle, new_id
 from app.errors import Problem
-from app.machine import condition, document
+from app.machine import condition, document, segment_changes
 from app.process import Process
 from app.runs import run_control
-from app.store import contacts, jobs, runs, segment_members
+from app.store import contacts, jobs, messages, runs, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle
@@ -335,6 +335,33 @@ async def test_runs_and_messages_of_a_contact_move_it(process: Process, acme: st
         await here.cancel(db)
     await settle(process)
     assert [count for _, count in (await here.kept()).values()] == [1, 0, 1]
+
+
+async def test_a_message_that_is_sent_again_has_not_bounced(process: Process, acme: str) -> None:
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"message": "bounced"})
+        await here.run(db)
+    await settle(process)
+    async with process.database.write() as db:
+        of = {"workspace_id": acme}
+        id = await db.fetch_value(
+            "SELECT id FROM messages WHERE workspace_id = :workspace_id", **of
+        )
+        await db.execute(
+            "UPDATE messages SET status = 'BOUNCED' WHERE workspace_id = :workspace_id", **of
+        )
+        await segment_members.touch_named(
+            db, **of, changed={(segment_changes.MESSAGE, here.people[0])}
+        )
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [1]
+    async with process.database.write() as db:
+        assert await messages.requeue(db, **of, id=id, ended=["BOUNCED"])
+        await jobs.delete(db, "message", **of, ids=[id])  # it is not sent yet
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [0]
 
 
 async def test_of_two_changes_at_once_the_second_sees_the_first(

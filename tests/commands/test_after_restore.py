@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from app.audience import reactions
 from app.commands import after_restore
 from app.messages import delivery
 from app.process import Process
 from app.runs import runner
+from app.store import contacts
 from tests.audience.test_triggers import HOUR, VIP, flow, people_of, person, segment, until
 from tests.cast import HELLO, SEND_HELLO, Cast, hook, settle
 from tests.messages.test_delivery import intend_outside
@@ -145,3 +147,23 @@ async def test_who_was_about_to_enter_a_segment_or_leave_it_starts_nothing_by_th
     bob = await person(cast, "bob", tags=["vip"])
     await settle(process)
     assert await people_of(cast, entered[0]) == [bob]
+
+
+async def test_who_was_in_a_flow_that_a_restore_ends_is_in_it_no_more_and_nothing_starts(
+    cast: Cast, process: Process
+) -> None:
+    ada = await person(cast, "ada")
+    tagging = await flow(cast, source="manual")
+    inside = await segment(cast, process, {"run": "in", "definitionId": tagging})
+    leaves = await flow(cast, source="segment_left", segmentId=inside)
+    run = await cast.ed.made(f"/workflows/{tagging}/runs", {"contactId": ada})
+    async with process.database.write() as db:  # as its first step does
+        context = await reactions.context(process, db, cast.ed.workspace_id)
+        await contacts.locked(db, workspace_id=cast.ed.workspace_id, id=ada)
+        await reactions.ran(db, context, ada, tagging)
+    assert (await cast.vic.read(f"/segments/{inside}"))["count"] == 1
+    await after_restore.park(process)
+    await settle(process)
+    assert (await cast.vic.read(f"/runs/{run['runId']}"))["status"] == "FAILED"
+    assert (await cast.vic.read(f"/segments/{inside}"))["count"] == 0
+    assert await people_of(cast, leaves) == []

@@ -103,7 +103,7 @@ async def test_only_what_is_unknown_is_sent_again(database: Database, status: st
     async with database.write() as db:
         assert await messages.requeue(db, workspace_id=rival, id=id) is None
         again = await messages.requeue(db, workspace_id=acme, id=id)
-    assert again == RequeuedMessage("run_1", "hello", 1, None, None, "email")
+    assert again == RequeuedMessage(None, False, "run_1", "hello", 1, None, "email")
     assert (await claimed(database)).id == id
 
 
