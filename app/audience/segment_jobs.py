@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -39,6 +40,7 @@ from app.store.segments import Fitting, Segment
 
 log = logging.getLogger(__name__)
 
+SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
 CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
 FEW = 250  # and that the machine does,
 JUDGED_SECONDS = 2.0  # as far as it comes in that time
@@ -56,13 +58,23 @@ class _Lost(Exception):
 
 
 async def work(process: Process, job: Job) -> None:
-    """Work a claimed segment off, chunk by chunk."""
+    """Work on a claimed segment for a while, chunk by chunk; it is due again, if more is left."""
     async with process.lease(job):
-        try:
-            while await _chunk(process, job):
-                pass
-        except _Lost:
-            return
+        ends, goes_on = time.monotonic() + SPELL_SECONDS, True
+        with suppress(_Lost):  # whoever has the claim by now goes on
+            while goes_on and time.monotonic() < ends:
+                goes_on = await _chunk(process, job)
+            if goes_on:
+                await _give_turn(process, job)
+
+
+async def _give_turn(process: Process, job: Job) -> None:
+    """Let others have the slot: a large fill takes minutes."""
+    async with process.database.write() as db:
+        await _hold(db, job)
+        whose = {"workspace_id": job.workspace_id, "id": job.id}
+        await jobs.rest(db, "segment", **whose, wake_at=await db.now())
+        process.queue.due(db, "segment", job.workspace_id, job.id)
 
 
 async def _chunk(process: Process, job: Job) -> bool:

@@ -530,6 +530,22 @@ async def test_whoever_takes_long_to_judge_is_judged_in_chunks_of_their_own(
     assert [*(await here.kept()).values()] == [(set(here.people), 3)]
 
 
+async def test_a_fill_gives_its_slot_to_others_after_a_while(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.1)
+    monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 0)
+    here = await world(process, acme, 1)
+    await crowd(here, 4)
+    slowly(monkeypatch, 0.11)
+    for done in (1, 2):
+        [job] = await process.claim("segment", [], 1)
+        await segment_jobs.work(process, job)
+        assert [count for _, count in (await here.kept()).values()] == [done]
+    await settle(process)
+    assert [count for _, count in (await here.kept()).values()] == [4]
+
+
 async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, acme: str) -> None:
     here = await world(process, acme, 1)
     async with process.database.write() as db:
