@@ -126,7 +126,7 @@ async def move_message(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            parked = FALSE, held_until = NULL,
+            parked = FALSE, held_until = NULL, waits_until = NULL,
             address_hash = CASE WHEN {MAY_ARRIVE} THEN address_hash END, sealed = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {NAMED}

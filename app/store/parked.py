@@ -13,7 +13,7 @@ async def park(db: Handle, *, workspace_id: str, id: str, reason_code: str) -> N
     await db.execute(
         """
         UPDATE messages SET status = 'QUEUED', intended_by = NULL, parked = TRUE, held_until = NULL,
-                            reason_code = :reason_code, reason_detail = NULL
+                            waits_until = NULL, reason_code = :reason_code, reason_detail = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         """,
         workspace_id=workspace_id,

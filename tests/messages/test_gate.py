@@ -11,8 +11,10 @@ import pytest
 from app.consent.gate import SPREAD
 from app.database import handle, pipelining
 from app.machine import document
-from app.messages import delivery
+from app.messages import callbacks, delivery
+from app.messages.providers import Account
 from app.process import Process
+from app.providers.callbacks import DELIVERED, Report
 from app.store import jobs
 from tests.cast import HELLO, Cast, hook, settle
 from tests.driving import set_clock
@@ -147,6 +149,31 @@ async def test_a_message_leaves_at_its_time(cast: Cast, process: Process) -> Non
     await settle(process)
     assert await outcome(cast, later) == SENT
     assert (await shown(cast, later))["content"]["subject"] == "Hello Ada"  # as they are then
+
+
+async def test_what_is_parked_after_its_time_says_no_time(cast: Cast, process: Process) -> None:
+    contact_id = await ada(cast)
+    set_clock(process, EVENING)
+    at = EVENING + timedelta(days=2)
+    later = await ordered(cast, contact_id, HELLO, sendAt=document.text(at))
+    await settle(process)
+    await setting(cast, sendingPaused=True)
+    set_clock(process, at + timedelta(seconds=1))
+    await settle(process)
+    assert await outcome(cast, later) == ("QUEUED", "sending_paused")
+    assert (await shown(cast, later))["until"] is None
+
+
+async def test_what_has_ended_by_a_report_says_no_time(cast: Cast, process: Process) -> None:
+    contact_id = await ada(cast)
+    set_clock(process, EVENING)
+    at = document.text(EVENING + timedelta(days=2))
+    later = await ordered(cast, contact_id, HELLO, sendAt=at)
+    [attempt] = (await shown(cast, later))["attempts"]
+    report = Report("told", cast.ed.workspace_id, attempt, None, DELIVERED, None)
+    await callbacks.report(process, Account("inbox", cast.ed.workspace_id, ""), report)
+    assert (await shown(cast, later))["status"] == "DELIVERED"
+    assert (await shown(cast, later))["until"] is None
 
 
 async def test_a_job_that_was_made_anew_sends_nothing_early(cast: Cast, process: Process) -> None:
