@@ -173,7 +173,8 @@ async def _waiting(
     if ends is None:
         return None
     until = gate.released(ends, row.id)
-    if quiet.max_wait is not None and until - (row.send_at or row.created_at) > quiet.max_wait:
+    since = max(row.attempt_at, row.send_at or row.attempt_at)  # a resend is an order of its own
+    if quiet.max_wait is not None and until - since > quiet.max_wait:
         return Transition("SUPPRESSED", Reason.SUPPRESSED_MAX_WAIT)
     return Transition("QUEUED", Reason.QUIET_HOURS, None, until, waits=True)
 

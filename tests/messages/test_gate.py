@@ -111,6 +111,22 @@ async def test_what_would_wait_too_long_is_not_sent(cast: Cast, process: Process
     assert await outcome(cast, late) == ("SUPPRESSED", "suppressed_max_wait")
 
 
+async def test_what_is_sent_again_by_hand_waits_from_then_on(cast: Cast, process: Process) -> None:
+    await setting(cast, quietHours={**NIGHT, "maxWait": "PT12H"})
+    set_clock(process, EVENING - timedelta(days=1, hours=3))
+    await cast.adam.made("/sandbox/faults", {"kind": "fail"})
+    news = await ordered(cast, await ada(cast))
+    await settle(process)
+    assert await outcome(cast, news) == ("FAILED", "provider_rejected")
+    set_clock(process, EVENING)
+    assert (await cast.ed.post(f"/messages/{news}/resend")).status_code == 202
+    await settle(process)
+    assert await outcome(cast, news) == HELD
+    set_clock(process, MORNING + SPREAD)
+    await settle(process)
+    assert await outcome(cast, news) == SENT
+
+
 async def test_a_run_waits_with_its_message_and_says_why(cast: Cast, process: Process) -> None:
     await setting(cast, quietHours=NIGHT)
     set_clock(process, EVENING)
