@@ -127,9 +127,14 @@ async def resend(call: Call) -> Response:
     """A new attempt for a message that is FAILED, BOUNCED or UNKNOWN, or that was SUPPRESSED as the
     workspace might not send it: unverified, or beyond a limit of its own. While the address is
     suppressed for the bounce: 409; delete that suppression first. A message of a CANCELLED
-    broadcast is not sent again: 409."""
+    broadcast, or about an account, is not sent again: 409."""
     workspace_id, row = call.member.workspace_id, await _found(call)
     id = row.id
+    if row.account_mail is not None:
+        raise Problem(
+            "conflict",
+            "What a letter about an account says is not kept: invite again, or ask for another.",
+        )
     if row.status == "BOUNCED":
         await _refuse_suppressed(call, row)
     if row.broadcast_state == "CANCELLED":  # it would be suppressed, and what is known of it lost
@@ -279,7 +284,8 @@ def summary(row: messages.Message) -> dict[str, Any]:
 
 def is_resendable(row: messages.Message) -> bool:
     is_unsent = row.status == "SUPPRESSED" and row.reason_code in messages.UNSENT
-    return (is_unsent or row.status in RESENDABLE) and row.broadcast_state != "CANCELLED"
+    is_refused = row.account_mail is not None or row.broadcast_state == "CANCELLED"
+    return (is_unsent or row.status in RESENDABLE) and not is_refused
 
 
 def message(row: messages.WholeMessage, attempts: list[str]) -> dict[str, Any]:

@@ -450,6 +450,7 @@ class Message:
     waits_until: datetime | None
     created_at: datetime
     broadcast_state: str | None
+    account_mail: str | None
 
 
 @dataclass(frozen=True, slots=True)

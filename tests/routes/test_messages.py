@@ -248,6 +248,17 @@ async def test_what_was_suppressed_can_be_sent_again_where_the_workspace_stood_i
     assert status == (202 if is_resendable else 409)
 
 
+async def test_a_failed_invitation_is_not_called_resendable(cast: Cast, process: Process) -> None:
+    await cast.adam.made("/sandbox/faults", {"kind": "fail"})
+    await cast.adam.made("/memberships/invitations", {"email": "eve@x.test", "role": "viewer"})
+    await settle(process)
+    [letter] = (await cast.adam.read(MESSAGES))["data"]
+    assert (letter["status"], letter["resendable"]) == ("FAILED", False)
+    again = await cast.adam.post(f"{MESSAGES}/{letter['id']}/resend")
+    assert refused(again) == (409, "conflict")
+    assert "letter about an account" in again.json()["detail"]
+
+
 async def test_the_trail_says_what_was_sent_and_not_to_whom(cast: Cast, process: Process) -> None:
     content = {**HELLO, "category": "marketing"}
     to = {"channel": "email", "to": "ada@acme.test"}
