@@ -8,6 +8,7 @@ from datetime import datetime
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.store.messages import COLUMNS as MESSAGE
 from app.store.messages import Message
 from app.store.runs import COLUMNS, Run
 
@@ -121,7 +122,7 @@ async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list
     return await db.fetch_all_as(
         Message,
         f"""
-        SELECT {columns(Message)} FROM messages
+        SELECT {MESSAGE} FROM messages m
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         """,
         workspace_id=workspace_id,
