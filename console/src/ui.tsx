@@ -246,21 +246,28 @@ export function Confirm({ id, label, title, children, known = [], read, act, sur
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
   const [isRead, setRead] = useState(!read)
+  const isDoing = acting.busy && isRead
   const open = () => {
     acting.clear()
+    setRead(!read)
     dialog.current?.showModal()
     if (read) void acting.run(read).then(setRead)
   }
+  /** A browser may have closed it all the same: a refusal is shown. */
+  const refused = () => {
+    if (!dialog.current?.open) dialog.current?.showModal()
+    dialog.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
+  }
   return <>
     <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={open}>{label}</button>
-    <dialog ref={dialog} aria-label={title}>
+    <dialog ref={dialog} aria-label={title} onCancel={event => { if (isDoing) event.preventDefault() }}>
       <h2>{title}</h2>
       {typeof children === 'function' ? children(acting.problem) : children}
       <Refused problem={acting.problem} known={known} />
       <p class="buttons">
         <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead}
-          onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else dialog.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus() })}>{sure}</button>
-        <button type="button" onClick={() => dialog.current?.close()}>Leave it</button>
+          onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else refused() })}>{sure}</button>
+        <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>Leave it</button>
       </p>
     </dialog>
   </>
