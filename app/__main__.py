@@ -440,11 +440,13 @@ async def _migrate(settings: Settings) -> list[str]:
 
 
 async def _run_all(stop: asyncio.Event, *parts: Awaitable[None]) -> None:
-    """Until all have ended; when one breaks, the others are told to stop."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    """Run all until one ends, or breaks; then stop the others, and wait until they have ended.
+    Raises what the first of them raised."""
+    running = [asyncio.ensure_future(part) for part in parts]
+    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     stop.set()
-    await asyncio.gather(*tasks)
+    await asyncio.wait(running)
+    await asyncio.gather(*running)
 
 
 # --- the table of commands ----------------------------------------------------------------------

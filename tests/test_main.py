@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.__main__ import COMMANDS, _parser, main, verify_audit
+from app.__main__ import COMMANDS, _parser, _run_all, main, verify_audit
 from app.commands import demo
 from app.config.settings import Settings
 from app.database.migrations import sections
@@ -43,6 +43,22 @@ def nowhere(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     server = request.getfixturevalue("postgres_server")
     url = asyncio.run(servers.new_database(server.url, ""))
     return {"DATABASE_URL": url, "SECRET_KEY": SECRET_KEY}
+
+
+async def test_when_one_part_breaks_the_other_is_stopped_and_waited_for() -> None:
+    stop, done = asyncio.Event(), []
+
+    async def breaks() -> None:
+        raise ZeroDivisionError
+
+    async def serves() -> None:
+        await stop.wait()
+        await asyncio.sleep(0.05)  # for what is under way
+        done.append("drained")
+
+    with pytest.raises(ZeroDivisionError):
+        await _run_all(stop, breaks(), serves())
+    assert done == ["drained"]
 
 
 # --- what it says ---------------------------------------------------------------------------------
@@ -115,8 +131,6 @@ def test_a_bad_variable_stops_every_command_and_is_named(
         for word, how in COMMANDS[name].arguments.items()
     ]
     monkeypatch.setattr(sys, "argv", ["app", name, *typed])
-    given = [one for one in COMMANDS[name].arguments if not one.startswith("--")]
-    monkeypatch.setattr(sys, "argv", ["app", name, *given])
     monkeypatch.setenv(variable, value)
     assert main() == 1
     printed = capsys.readouterr().err
