@@ -16,6 +16,7 @@ from app.config.plans import PLANS, Plan
 from app.machine.reasons import Reason
 from app.messages import delivery
 from app.process import Process
+from app.providers import inbox
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import Cast, settle
@@ -184,6 +185,7 @@ async def test_too_many_bounces_or_complaints_pause_it(
     monkeypatch.setattr(guard, "FEWEST", 4)
     monkeypatch.setattr(sending, "BATCH", 4)
     monkeypatch.setattr(sending, "WINDOW", 4)
+    monkeypatch.setattr(inbox, "CALLS_BACK_SECONDS", 0.05)
     await people(cast, 12)
     await listening(cast.adam)
     await cast.adam.made("/sandbox/faults", {"kind": kind, "count": least})
@@ -191,7 +193,7 @@ async def test_too_many_bounces_or_complaints_pause_it(
     await stepped(process, 2)
     for job in await process.claim("message", [], 50):  # and makes no more meanwhile
         await delivery.deliver(process, job)
-    await asyncio.sleep(1.5)  # until the provider reports it
+    await asyncio.sleep(0.4)  # until the provider reports it
     await stepped(process, 1)
     shown = await cast.vic.read(path)
     assert (shown["state"], shown["reason"]["code"]) == ("PAUSED", code)

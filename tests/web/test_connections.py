@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.runtime.metrics import Metrics
-from app.web import connections, server
+from app.web import connections, edge, server
 from app.web.connections import Cause, Connections, Member, Phase, most_connections
 from app.web.edge import Edge
 from app.web.routing import router
@@ -225,17 +225,24 @@ async def test_who_leaves_with_a_next_request_in_line_leaves_nothing_behind() ->
         await until_tasks_are(before)
 
 
-async def test_a_body_that_nobody_wants_leaves_nothing_behind() -> None:
+async def test_a_body_that_nobody_wants_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its client sends on after the answer, for longer than it is listened to."""
+    monkeypatch.setattr(edge, "DRAIN_SECONDS", 0.3)
     app = Edge(router([Route("/quick", quick, methods=["POST"])]), wire.settings())
     async with wire.serving(app) as served:
         before = await tasks_of_an_idle_server()
         async with served.connection() as connection:
             await connection.send(head("POST", "/quick", "Content-Length: 99999999"))
-            with suppress(ConnectionError):
-                for _ in range(90):
+
+            async def go_on() -> None:
+                for _ in range(900):
                     await connection.send(b"x" * 20_000)
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.01)
+
+            with pytest.raises(ConnectionError):
+                await go_on()
         await until_tasks_are(before)
 
 

@@ -257,13 +257,13 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     async with process.database.write() as db:
         await db.execute("UPDATE jobs SET claims = 2")
         await db.execute("UPDATE messages SET status = :status", status=status)
-    brief = replace(process, settings=replace(process.settings, lease_seconds=2))
+    brief = replace(process, settings=replace(process.settings, lease_seconds=1))
     work, most, together = Work(), [0], [0]
 
     async def act(process: Process, claimed: Job) -> None:
         most.append(claimed.claims)
         together.append(together[-1] + 1)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.16)  # eight of them take longer than a lease
         async with process.database.write() as db:
             await db.execute("DELETE FROM jobs WHERE id = :id", id=claimed.id)
         together.append(together[-1] - 1)
