@@ -398,17 +398,18 @@ CREATE INDEX segment_members_by_segment ON segment_members (workspace_id, segmen
 CREATE INDEX segment_members_by_time ON segment_members (workspace_id, segment_id, next_at)
     WHERE next_at IS NOT NULL;
 
--- A contact's date that has come and has started its run; kept for as long as that may start late.
+-- A contact's date that has come and has started its run; kept for as long as that may start late, at
+-- the least: until another one of the contact starts. No foreign key to definitions, whose rows are locked
+-- before watches are.
 CREATE TABLE date_occasions (
     workspace_id  TEXT NOT NULL,
     contact_id    TEXT NOT NULL,
-    segment_id    TEXT NOT NULL,                  -- the watch
+    definition_id TEXT NOT NULL,
     at            TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (workspace_id, contact_id, segment_id, at),
-    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE,
-    FOREIGN KEY (workspace_id, segment_id) REFERENCES segments (workspace_id, id) ON DELETE CASCADE
+    value         TEXT,                           -- of the field, by which it comes once in whatever time zone
+    PRIMARY KEY (workspace_id, contact_id, definition_id, at),
+    FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
 );
-CREATE INDEX date_occasions_by_segment ON date_occasions (workspace_id, segment_id);
 
 -- What started no run: a contact's date, times of a schedule for a member of its segment, or an entry
 -- or exit. For the explanation of that; kept for as long as runs are.

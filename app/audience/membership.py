@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -17,7 +17,6 @@ from app.database.ids import first_id
 from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
-from app.machine.program import Json
 from app.store import contacts, jobs, missed_occasions, segment_members, watches, workspaces
 from app.store import segments as store
 from app.store.contacts import Contact
@@ -93,9 +92,10 @@ async def judge(
     contact_ids: Sequence[str],
     segment_ids: Sequence[str],
     effects: Effects,
+    changed: Collection[str] = (),
 ) -> list[Moved]:
-    """Judge locked contacts again for some segments, after a change that these name. Too many are
-    left to the segments' jobs, with the effects of it."""
+    """Judge locked contacts again for some segments, after a change that these name, of what is
+    named `changed`. Too many are left to the segments' jobs, with the effects of it."""
     if len(contact_ids) * len(segment_ids) > MOST_AT_ONCE:
         await segment_members.touch(
             db,
@@ -111,7 +111,9 @@ async def judge(
     if others:
         chosen += await watches.by_ids(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
-    judged = await judge_rows(db, existing, chosen, workspace_id=workspace_id, rows=rows)
+    judged = await judge_rows(
+        db, existing, chosen, workspace_id=workspace_id, rows=rows, changed=changed
+    )
     return judged.moved
 
 
@@ -130,12 +132,13 @@ async def judge_rows(
     *,
     workspace_id: str,
     rows: Sequence[Contact],
+    changed: Collection[str] = (),
     ends: float = math.inf,
 ) -> Judged:
     """The same for these segments, of all those of the workspace, and the locked contacts' rows:
     the first of them, if at `ends` (of time.monotonic) others are left."""
     dated = [one for one in chosen if one.definition_id is not None]
-    dues = await _dates(db, dated, rows, workspace_id=workspace_id)
+    dues = await _dates(db, dated, rows, changed, workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
         return Judged([*dues], {row.id for row in rows})
@@ -159,48 +162,73 @@ async def judge_rows(
 
 
 async def _dates(
-    db: Handle, dated: Sequence[Segment], rows: Sequence[Contact], *, workspace_id: str
+    db: Handle,
+    dated: Sequence[Segment],
+    rows: Sequence[Contact],
+    changed: Collection[str],
+    *,
+    workspace_id: str,
 ) -> list[Due]:
     """When the dates of locked contacts come next, and those that have come since they were looked
-    for, each once. A date that was waited for and has come counts, whatever its field says by
-    now. Those that start no run any more are recorded as missed."""
+    for, each once: a value of the field has one, though it comes at other moments in other time
+    zones. A date that was waited for and has come counts, whatever its field says by now. Those
+    that start no run any more are recorded as missed."""
     if not dated or not rows:
         return []
     workspace = await workspaces.by_id(db, id=workspace_id)
     zone, now = workspace.timezone if workspace else None, await db.now()
-    of = {"contact_ids": [row.id for row in rows], "segment_ids": [one.id for one in dated]}
-    known = await segment_members.occasions(db, workspace_id=workspace_id, **of)
-    started = {(one.contact_id, one.segment_id, one.at) for one in known}
-    held = await segment_members.of_contacts(db, workspace_id=workspace_id, **of)
+    ids = [row.id for row in rows]
+    known = await segment_members.occasions(
+        db,
+        workspace_id=workspace_id,
+        contact_ids=ids,
+        definition_ids=[one.definition_id or "" for one in dated],
+    )
+    started = {key for one in known for key in _keys(one)}
+    held = await segment_members.of_contacts(
+        db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[one.id for one in dated]
+    )
     awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
     judged, dues, new, missed = [], [], [], []
     for watch in dated:
-        trigger = document.parse(watch.filter.encode())
+        trigger, id = document.parse(watch.filter.encode()), watch.definition_id or ""
+        field = occasions.field(trigger)
+        is_moved = field is not None and segment_changes.metadata(field) in changed
         for row in rows:
-            at, waited_for = _next_date(trigger, row, zone), awaited.get((row.id, watch.id))
-            is_ahead = at is not None and at > now and watch.missed is None
-            judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
+            contact = shapes.resource(row, ())
+            at, value = (
+                occasions.of_date(trigger, contact, zone),
+                occasions.value_of(trigger, contact),
+            )
+            waited_for = awaited.get((row.id, watch.id))
             for moment in sorted(_come({at, waited_for}, watch, now)):
-                one = Occasion(row.id, watch.id, moment)
+                # What was waited for is the date of another value only if this was changed now.
+                is_of_value = moment == at or not is_moved
+                one = Occasion(row.id, id, moment, value if is_of_value else None)
                 is_in_time = moment + occasions.grace(trigger) >= (watch.ended_at or now)
-                if (row.id, watch.id, moment) in started:
+                if started & _keys(one):
                     continue
                 if watch.missed is None and is_in_time:
-                    awaited_now = moment == waited_for
-                    dues.append(Due(row.id, watch.definition_id or "", moment, awaited_now))
+                    dues.append(Due(row.id, id, moment, awaited=moment == waited_for))
                     new.append(one)
+                    started |= _keys(one)
                 elif watch.missed == "inactive" or is_in_time or moment == waited_for:
-                    missed.append(_missed(watch, one, watch.missed or "late"))
+                    missed.append(_missed(one, watch.missed or "late"))
+            is_to_come = watch.missed is None and (row.id, id, value) not in started
+            is_ahead = is_to_come and at is not None and at > now
+            judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
     await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
     await keep(db, dated, judged, workspace_id=workspace_id)
     if new:
-        since = now - occasions.LONGEST_GRACE
+        since = now - occasions.REMEMBERED_FOR
         await segment_members.remember(db, workspace_id=workspace_id, occasions=new, since=since)
     return dues
 
 
-def _next_date(trigger: Mapping[str, Json], row: Contact, zone: str | None) -> datetime | None:
-    return occasions.of_date(trigger, shapes.resource(row, ()), zone)
+def _keys(one: Occasion) -> set[tuple[str, str, datetime | str]]:
+    """The keys that it is known again by: its moment, and its value in other time zones."""
+    found = (one.at, one.value)
+    return {(one.contact_id, one.definition_id, key) for key in found if key is not None}
 
 
 def _come(dates: set[datetime | None], watch: Segment, now: datetime) -> list[datetime]:
@@ -209,9 +237,8 @@ def _come(dates: set[datetime | None], watch: Segment, now: datetime) -> list[da
     return [one for one in dates if one is not None and watch.saved_at < one <= until]
 
 
-def _missed(watch: Segment, one: Occasion, reason: MissReason) -> MissedOccasion:
-    definition_id = watch.definition_id or ""
-    return MissedOccasion(definition_id, one.contact_id, "date", reason, one.at, one.at)
+def _missed(one: Occasion, reason: MissReason) -> MissedOccasion:
+    return MissedOccasion(one.definition_id, one.contact_id, "date", reason, one.at, one.at)
 
 
 def conditions_of(existing: Mapping[str, Segment]) -> dict[str, Condition]:

@@ -154,7 +154,7 @@ async def changed_in(
     if starts:
         await _start_by_tags(db, workspace, changed)
     effects = _effects(changed, starts=starts)
-    await _judge(db, workspace, list(changed), listening.segments, effects)
+    await _judge(db, workspace, list(changed), listening.segments, effects, changed=names)
 
 
 async def ran(db: Handle, workspace: WorkspaceContext, contact_id: str, definition_id: str) -> None:
@@ -170,6 +170,8 @@ async def _judge(
     contact_ids: Sequence[str],
     segment_ids: Sequence[str],
     effects: Effects = ALL_START,
+    *,
+    changed: Collection[str] = (),
 ) -> None:
     if segment_ids:
         found = await membership.judge(
@@ -178,6 +180,7 @@ async def _judge(
             contact_ids=contact_ids,
             segment_ids=segment_ids,
             effects=effects,
+            changed=changed,
         )
         await moved(db, workspace, found, effects)
 

@@ -160,7 +160,9 @@ async def begin_anew(process: Process, db: Handle, workspace_id: str) -> int:
     return len(found)
 
 
-async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) -> None:
+async def move_zone(
+    process: Process, db: Handle, workspace_id: str, before: str, zone: str
+) -> None:
     """The workspace has another time zone: dates and times of the day come at other moments. What
     is due now is left as it is."""
     of = {"workspace_id": workspace_id}
@@ -173,7 +175,7 @@ async def move_zone(process: Process, db: Handle, workspace_id: str, zone: str) 
         else:
             if due_at is not None and due_at > now:
                 trigger = document.parse(watch.filter.encode())
-                due_at, up_to = occasions.next_after(trigger, now, zone), ""
+                due_at, up_to = occasions.next_in(trigger, now, before, zone), ""
             await watches.move_schedule(db, **of, id=watch.id, due_at=due_at, up_to=up_to)
         await _wake(process, db, workspace_id, [watch.id])
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from dateutil import rrule
 
-from app.machine import calendar, path
+from app.machine import calendar, document, path
 from app.machine.fields import YEAR, Place, lasting, parse_duration
 from app.machine.program import Json
 
@@ -26,6 +26,8 @@ DAY = timedelta(days=1)
 GRACE = "P1D"
 SHORTEST_GRACE = timedelta(minutes=1)
 LONGEST_GRACE = timedelta(days=7)
+# A date that has come may seem to come again in another time zone, by so much later.
+REMEMBERED_FOR = LONGEST_GRACE + timedelta(hours=26)
 # dateutil looks for a day that never comes up to the year 9999, half a minute long. So rules are
 # read near that end, in years whose days are the same as these: both begin with a leap year's
 # Monday, and no century is among them. That ends in 2055.
@@ -64,8 +66,7 @@ def of_date(
     trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: str | None
 ) -> datetime | None:
     """The moment of the contact's date, shifted; None when it has none."""
-    zone = zone_of(trigger, contact, workspace)
-    value = path.parse(f"contact.{trigger['field']}").find({"contact": contact})
+    zone, value = zone_of(trigger, contact, workspace), _value(trigger, contact)
     moment = value if isinstance(value, datetime) else None
     if isinstance(value, str):
         moment = calendar.read(value.strip(), zone)
@@ -81,6 +82,17 @@ def of_date(
         return calendar.instant(local, zone)
     except (OverflowError, ValueError):  # beyond the calendar
         return None
+
+
+def _value(trigger: Mapping[str, Json], contact: Mapping[str, Json]) -> Json:
+    return path.parse(f"contact.{trigger['field']}").find({"contact": contact})
+
+
+def value_of(trigger: Mapping[str, Json], contact: Mapping[str, Json]) -> str:
+    """The value that the contact's date is of: the same in every time zone, and another one by
+    another value, or when the trigger looks for another time before or after it."""
+    shift = [trigger["field"], trigger.get("offset"), trigger.get("time")]
+    return document.dumps([*shift, document.text(_value(trigger, contact))]).decode()
 
 
 def read_offset(text: str) -> timedelta:
@@ -138,6 +150,16 @@ def next_after(
     rules = _rules(trigger.get("rrule"), trigger.get("cron"))
     found = [moment for rule in rules if (moment := _next(rule, after, zone)) is not None]
     return min(found, default=None)
+
+
+def next_in(
+    trigger: Mapping[str, Json], now: datetime, before: str | None, workspace: str | None
+) -> datetime | None:
+    """The first time after now, when the workspace has moved from the zone `before`: no time by the
+    clock that has come there comes again here."""
+    local = now.astimezone(zone_of(trigger, None, before)).replace(tzinfo=None)
+    since = calendar.instant(local, zone_of(trigger, None, workspace))
+    return next_after(trigger, max(now, since), workspace)
 
 
 def _next(rule: Rule, after: datetime, zone: ZoneInfo) -> datetime | None:

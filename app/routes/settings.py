@@ -182,7 +182,7 @@ async def update_workspace(call: Call) -> Response:
         **sender.model_dump(),
     )
     if new.timezone != row.timezone:
-        await watching.move_zone(call.process, call.db, row.id, new.timezone)
+        await watching.move_zone(call.process, call.db, row.id, row.timezone, new.timezone)
     if row.sending_paused and not new.sending_paused:
         await parking.resume(call.db, row.id)
     after = workspace_resource(changed)

@@ -412,6 +412,103 @@ class Midst:
 SCHEDULED = reactions.scheduled
 
 
+LISBON, BERLIN, NEW_YORK = "Europe/Lisbon", "Europe/Berlin", "America/New_York"
+
+
+@pytest.mark.parametrize("whose", ["contact", "workspace"])
+@pytest.mark.parametrize("elsewhere", [BERLIN, NEW_YORK])
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_date_starts_one_run_though_the_time_zone_changes_on_the_day(
+    cast: Cast, process: Process, whose: str, elsewhere: str, is_late: bool
+) -> None:
+    """Also when no worker has looked at it before it changes, and for a definition that is paused
+    meanwhile."""
+    nine = (datetime.now(UTC) + timedelta(days=2)).replace(hour=9, minute=1)  # and in Lisbon
+    assert (await cast.adam.patch("/settings/workspace", {"timezone": LISBON})).status_code == 200
+    day = f"{nine:%Y-%m-%d}"
+    ada = await person(cast, "ada", timezone=LISBON, metadata={"renewsAt": day})
+    at_nine = {"source": "date", "field": "metadata.renewsAt", "time": "09:00", "timezone": whose}
+    flow_id = await flow(cast, **at_nine)
+    await settle(process)
+    await until(process, nine)
+    if not is_late:
+        await settle(process)
+        await settle(process)
+        assert await people_of(cast, flow_id) == [ada]
+    zone = {"timezone": elsewhere}
+    path = f"/contacts/{ada}" if whose == "contact" else "/settings/workspace"
+    assert (await cast.adam.patch(path, zone)).status_code == 200
+    for hours in (1, 6, 30):
+        await until(process, nine + timedelta(hours=hours))
+        for _ in range(2):
+            await settle(process)
+        assert await people_of(cast, flow_id) == [ada]
+    later = f"{nine + timedelta(days=3):%Y-%m-%d}"
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"renewsAt": later}})
+    await until(process, nine + timedelta(days=3, hours=6))
+    for _ in range(2):
+        await settle(process)
+    assert await people_of(cast, flow_id) == [ada, ada]
+
+
+async def test_a_date_that_has_started_its_run_starts_none_after_a_pause_in_another_time_zone(
+    cast: Cast, process: Process
+) -> None:
+    nine = (datetime.now(UTC) + timedelta(days=2)).replace(hour=9, minute=1)
+    day = {"renewsAt": f"{nine:%Y-%m-%d}"}
+    ada = await person(cast, "ada", timezone=LISBON, metadata=day)
+    at_nine = {"source": "date", "field": "metadata.renewsAt", "time": "09:00"}
+    flow_id = await flow(cast, **at_nine, timezone="contact")
+    await settle(process)
+    await until(process, nine)
+    for state in ("PAUSED", "ACTIVE"):
+        await settle(process)
+        await settle(process)
+        await cast.ed.patch(f"/workflows/{flow_id}", {"state": state})
+    await cast.ed.patch(f"/contacts/{ada}", {"timezone": NEW_YORK})
+    await until(process, nine + timedelta(hours=6))
+    for _ in range(2):
+        await settle(process)
+    assert await people_of(cast, flow_id) == [ada]
+
+
+async def test_a_value_that_replaces_one_that_has_come_has_its_own_date(
+    cast: Cast, process: Process
+) -> None:
+    """As an appointment that is moved to the afternoon before a worker has looked."""
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    morning = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=0)
+    ada = await person(cast, "ada", metadata={"renewsAt": document.text(morning)})
+    await settle(process)
+    await until(process, morning + timedelta(minutes=1))
+    afternoon = document.text(morning + timedelta(hours=5))
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"renewsAt": afternoon}})
+    await until(process, morning + timedelta(hours=6))
+    for _ in range(2):
+        await settle(process)
+    times = [run["trigger"]["at"] for run in await runs_of(cast, flow_id)]
+    assert times == [document.text(morning), afternoon]
+
+
+async def test_a_schedule_starts_no_second_run_on_the_day_when_the_workspace_moves_west(
+    cast: Cast, process: Process
+) -> None:
+    assert (await cast.adam.patch("/settings/workspace", {"timezone": LISBON})).status_code == 200
+    ada = await person(cast, "ada", tags=["vip"])
+    id = await segment(cast, process)
+    flow_id = await flow(cast, source="schedule", cron="0 9 * * *", segmentId=id)
+    nine = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=1)
+    await until(process, nine)
+    await settle(process)
+    await settle(process)
+    assert (await cast.adam.patch("/settings/workspace", {"timezone": NEW_YORK})).status_code == 200
+    for hours, times in ((6, 1), (30, 2)):
+        await until(process, nine + timedelta(hours=hours))
+        for _ in range(2):
+            await settle(process)
+        assert await people_of(cast, flow_id) == [ada] * times
+
+
 async def test_a_schedule_that_starts_runs_while_the_time_zone_changes_goes_by_the_new_one_next(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:

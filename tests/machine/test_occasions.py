@@ -171,3 +171,16 @@ def test_a_line_of_cron_that_means_nothing_is_refused(line: str) -> None:
 def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=r"\.$"):
         occasions.check_rule(rule)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "expected"),
+    [(NEW_YORK, "2026-11-26T14:00:00+00:00"), ("Asia/Tokyo", "2026-11-26T00:00:00+00:00")],
+)
+def test_no_local_time_comes_again_in_another_time_zone(elsewhere: str, expected: str) -> None:
+    now = at("2026-11-25T09:01:00+00:00")
+    found = occasions.next_in({"cron": "0 9 * * *"}, now, "Europe/Lisbon", elsewhere)
+    assert found == at(expected)
+    before = now - timedelta(hours=1)  # it has not come yet: it comes there
+    today = occasions.next_in({"cron": "0 9 * * *"}, before, "Europe/Lisbon", NEW_YORK)
+    assert today == at("2026-11-25T14:00:00+00:00")

@@ -250,8 +250,8 @@ FILL = (
     SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), TRUE, :now FROM n
     """,
     """
-    INSERT INTO date_occasions (workspace_id, contact_id, segment_id, at)
-    SELECT 'ws_acme', 'con_' || i, 'seg_' || (10001 + i % 99), :now FROM n
+    INSERT INTO date_occasions (workspace_id, contact_id, definition_id, at)
+    SELECT 'ws_acme', 'con_' || i, 'wfl_' || (10001 + i % 99), :now FROM n
     """,
     """
     INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, source, reason, at,
@@ -1047,7 +1047,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "the dates of a contact that have come": (
         lambda db: segment_members.occasions(
-            db, **ACME, contact_ids=["con_10050"], segment_ids=["seg_10001"]
+            db, **ACME, contact_ids=["con_10050"], definition_ids=["wfl_10001"]
         ),
         ["workspace_id contact_id"],
     ),
