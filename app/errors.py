@@ -97,6 +97,11 @@ class Silent(Unavailable):
         self.cause = cause
 
 
+class NotForThis(Silent):
+    """Such a server answered, and refused what it was asked about one thing. Of others it may
+    answer."""
+
+
 class DiskFull(Unavailable):
     """The disk of the database has no room left: only who runs the service can help."""
 

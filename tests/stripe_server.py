@@ -260,6 +260,8 @@ class StripeServer:
 
     async def _list(self, form: dict[str, str]) -> Response:
         assert form["status"] == "all"
+        if form["customer"] not in self.customers:
+            return _refused(400, f"No such customer: '{form['customer']}'")
         found = [
             json.loads(json.dumps(one))  # as it is now
             for one in reversed(self.subscriptions.values())

@@ -7,6 +7,7 @@ who ask, the later answer stays, in whatever order they arrive. So asking once m
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from app.audit.trail import Origin
 from app.billing import quotas
 from app.config import plans
 from app.database.db import Handle, new_id
-from app.errors import Problem, Unavailable
+from app.errors import NotForThis, Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
 from app.providers import sandbox_payments
@@ -27,6 +28,8 @@ from app.store import checkouts, paid_plans, workspaces
 from app.store.paid_plans import PaidPlan
 from app.vault import tokens
 from app.vault.vault import digest
+
+log = logging.getLogger(__name__)
 
 TRIES = 10  # against others who learn something of the same workspace
 LOOK_AGAIN = timedelta(minutes=10)  # at a period that has ended, until the provider says what now
@@ -271,9 +274,14 @@ async def renew_batch(process: Process) -> bool:
     async with process.database.write() as db:
         looked_before = await db.now() - LOOK_AGAIN
         workspace_id = await paid_plans.claim_over(db, looked_before=looked_before)
-    if workspace_id is not None:
+    if workspace_id is None:
+        return False
+    try:
         await _learn(process, workspace_id, _asking(through), _by(through.name, "period's end"))
-    return workspace_id is not None
+    except NotForThis as refusal:  # of a customer of another account, say
+        extra = {"workspace_id": workspace_id, "error": refusal.cause}
+        log.error("a paid plan could not be looked up", extra=extra)
+    return True
 
 
 def _asking(through: Provider) -> Ask:

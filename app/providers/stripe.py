@@ -21,7 +21,7 @@ from urllib.parse import quote
 import httpx2
 
 from app.config import plans
-from app.errors import Problem, Silent
+from app.errors import NotForThis, Problem, Silent
 from app.machine import document
 from app.machine.program import Json
 from app.net.tls import system_trust
@@ -44,11 +44,11 @@ TELLING = ("checkout.session.", "customer.subscription.", "invoice.")
 HELD_PLAN, HELD_UNTIL = "held_plan", "held_until"
 
 
-class Missing(Silent):
+class Missing(NotForThis):
     """Stripe knows nothing by this id (any more)."""
 
 
-class Refused(Silent):
+class Refused(NotForThis):
     """Stripe does not do that to what is there as it is now."""
 
 

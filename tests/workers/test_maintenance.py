@@ -14,7 +14,9 @@ import pytest
 from app.messages import create
 from app.process import Process
 from app.store import idempotency, workspaces
-from tests.cast import settle
+from tests.attacks.test_payments import opened
+from tests.cast import Cast, settle
+from tests.routes.test_billing import notify, paid
 from workers import maintenance
 from workers.main import work
 
@@ -129,6 +131,30 @@ async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, 
     await maintenance.sweep(process)
     await settle(process)
     assert await sent(process) == 1
+
+
+async def test_a_customer_whom_the_provider_does_not_know_holds_up_no_other(
+    cast: Cast, process: Process
+) -> None:
+    async with opened(cast, process) as shop:
+        for person in (shop.olivia, shop.mallory):
+            body = await paid(person, shop.server)
+            assert (await notify(person, body)).status_code == 200
+        unknown, ended = shop.server.subscriptions.values()
+        shop.server.customers.pop(unknown["customer"])
+        ended["status"] = "canceled"
+        async with process.database.write() as db:
+            for person, days in ((shop.olivia, 2), (shop.mallory, 1)):
+                await db.execute(
+                    """
+                    UPDATE paid_plans SET renews_at = :over, updated_at = :over
+                    WHERE workspace_id = :id
+                    """,
+                    over=await db.now() - timedelta(days=days),
+                    id=person.workspace_id,
+                )
+        await maintenance.renew_subscriptions(shop.process)
+        assert await shop.plans() == ["growth", "starter"]
 
 
 async def sent(process: Process) -> int:
