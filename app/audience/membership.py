@@ -17,6 +17,7 @@ from app.database.ids import first_id
 from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
+from app.machine.segment_filter import Filter
 from app.store import contacts, jobs, missed_occasions, segment_members, watches, workspaces
 from app.store import segments as store
 from app.store.contacts import Contact
@@ -57,7 +58,7 @@ async def begin_filling(
     workspace_id: str,
 ) -> None:
     """Segments that were saved: from now on changes find them, and their jobs fill them."""
-    conditions = conditions_of(existing)
+    conditions = conditions_of(segments_, existing)
     for segment in segments_:
         names = segment_changes.names(conditions[segment.id], conditions)
         await segment_members.set_names(
@@ -142,7 +143,7 @@ async def judge_rows(
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
         return Judged([*dues], {row.id for row in rows})
-    conditions = conditions_of(existing)
+    conditions = conditions_of(chosen, existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
     judged, ids = [], set()
     async for past in segments.pasts(db, filters, workspace_id=workspace_id, rows=rows):
@@ -241,8 +242,15 @@ def _missed(one: Occasion, reason: MissReason) -> MissedOccasion:
     return MissedOccasion(one.definition_id, one.contact_id, "date", reason, one.at, one.at)
 
 
-def conditions_of(existing: Mapping[str, Segment]) -> dict[str, Condition]:
-    return {id: segments.stored(one.filter).condition for id, one in existing.items()}
+def conditions_of(
+    chosen: Sequence[Segment], existing: Mapping[str, Segment]
+) -> dict[str, Condition]:
+    """Read the filters of these segments and those that they name: all would take milliseconds."""
+    found: dict[str, Filter] = {}
+    for one in chosen:
+        readable = segments.known(segments.stored(one.filter), existing)
+        found |= {one.id: readable.filter, **readable.others}
+    return {id: filter.condition for id, filter in found.items()}
 
 
 async def keep(

@@ -256,7 +256,7 @@ def _by_sql(
     """None where the machine alone knows when the answer changes: at dates of local calendars."""
     if segment.kind == "date":
         return None
-    conditions = membership.conditions_of(existing)
+    conditions = membership.conditions_of([segment], existing)
     is_live = segment.kind == "live"
     parts = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
     next_flip = segment_moments.next_flip(engine, now, parts)

@@ -23,6 +23,7 @@ from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
 
 MOST = 200  # of a workspace
+MOST_READ = 2_000  # filters in memory, of all workspaces: some 3 MB, of the longest ones 27
 STEP = 10_000  # comparisons of one statement, and
 WALK = 5_000  # contacts that it looks through at the most
 # That are spent on it; what takes longer is cut short, and says so.
@@ -58,7 +59,7 @@ class Readable:
 # --- filters --------------------------------------------------------------------------------------
 
 
-@lru_cache(MOST)
+@lru_cache(MOST_READ)
 def stored(text: str) -> Filter:
     """The filter that a segment is kept with."""
     read = segment_filter.read(document.parse(text.encode()), Place("", []))

@@ -19,7 +19,7 @@ from app.audience import audience, erasing, membership, segment_jobs, segments
 from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
 from app.database.db import Handle, new_id
 from app.errors import Problem
-from app.machine import condition, document, segment_changes
+from app.machine import condition, document, segment_changes, segment_filter
 from app.process import Process
 from app.runs import run_control
 from app.store import contacts, jobs, messages, runs, segment_members
@@ -468,6 +468,38 @@ async def test_many_at_once_are_left_to_the_job(
     assert [count for _, count in (await here.kept()).values()] == [0]
     await settle(process)
     assert [count for _, count in (await here.kept()).values()] == [1]
+
+
+async def test_a_change_reads_the_filters_that_it_concerns_and_no_others(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await world(process, acme, 1)
+    plan = {"path": "contact.metadata.plan", "op": "exists", "value": True}
+    events = [{"event": f"e{number}"} for number in range(9)]
+    async with process.database.write() as db:
+        await here.save(db, plan)
+        outer = {"segmentId": here.segments[0]}
+        for filter in (outer, *events):
+            here.segments.clear()  # it saves a new one then
+            await here.save(db, filter)
+    read, asked = segment_filter.read, []
+
+    def counted(raw: Any, *given: Any) -> Any:
+        asked.append(raw)
+        return read(raw, *given)
+
+    monkeypatch.setattr(segment_filter, "read", counted)
+    segments.stored.cache_clear()
+    async with process.database.write() as db:
+        await here.create(db)
+    assert len(asked) == 11  # a new contact concerns them all
+    segments.stored.cache_clear()
+    asked.clear()
+    async with process.database.write() as db:
+        row = await here.someone(db)
+        assert row is not None
+        await audience.change(db, here.context, row, {"metadata": {"plan": "max"}})
+    assert asked in ([plan, outer], [outer, plan])
 
 
 async def crowd(here: World, count: int) -> None:
