@@ -86,6 +86,19 @@ class Due:
 Moved: TypeAlias = Flip | Due
 
 
+class TooMany(Exception):
+    """Contacts of one change, for so many segments: fewer are to be changed at a time."""
+
+    def __init__(self, segments: int) -> None:
+        super().__init__(f"too many contacts to judge at once for {segments} segments")
+        self.contacts = at_once(segments)
+
+
+def at_once(segments: int) -> int:
+    """How many contacts are judged at once for so many segments."""
+    return max(1, MOST_AT_ONCE // max(1, segments))
+
+
 async def judge(
     db: Handle,
     *,
@@ -96,16 +109,18 @@ async def judge(
     changed: Collection[str] = (),
 ) -> list[Moved]:
     """Judge locked contacts again for some segments, after a change that these name, of what is
-    named `changed`. Too many are left to the segments' jobs, with the effects of it."""
-    if len(contact_ids) * len(segment_ids) > MOST_AT_ONCE:
+    named `changed`. Too many are left to the segments' jobs.
+
+    Not those that are to start nothing: found later, together with another change, they would start
+    what that starts. Raises TooMany instead."""
+    is_many = len(contact_ids) * len(segment_ids) > MOST_AT_ONCE
+    if is_many and not effects:
         await segment_members.touch(
-            db,
-            workspace_id=workspace_id,
-            contact_ids=contact_ids,
-            segment_ids=segment_ids,
-            effects=effects,
+            db, workspace_id=workspace_id, contact_ids=contact_ids, segment_ids=segment_ids
         )
         return []
+    if is_many and len(contact_ids) > 1:
+        raise TooMany(len(segment_ids))
     existing = await store.of_workspace(db, workspace_id=workspace_id)
     chosen = [existing[id] for id in segment_ids if id in existing and existing[id].kind == "live"]
     others = [id for id in segment_ids if id not in existing]

@@ -78,7 +78,7 @@ async def is_crowded(db: Handle, workspace: WorkspaceContext, more: int = 1) -> 
 async def appeared(
     db: Handle, workspace: WorkspaceContext, made: Tagged, *, starts: bool = True
 ) -> None:
-    """New contacts: start what starts with them."""
+    """New contacts: start what starts with them. Raises membership.TooMany unless it `starts`."""
     await _tell(db, workspace, "contact.created", made)
     started = await definitions.started_by(
         db,
@@ -141,7 +141,8 @@ async def changed_in(
     starts: bool = True,
 ) -> None:
     """Locked contacts that were changed, in what `names` says: tell the runs that wait for it,
-    start what tags start, and judge them for the segments that name it."""
+    start what tags start, and judge them for the segments that name it. Raises
+    membership.TooMany."""
     await _tell(db, workspace, "contact.updated", changed)
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=list(changed), names=sorted(names)
@@ -173,7 +174,7 @@ async def _judge(
     *,
     changed: Collection[str] = (),
 ) -> None:
-    if segment_ids:
+    if contact_ids and segment_ids:
         found = await membership.judge(
             db,
             workspace_id=workspace.id,
@@ -321,9 +322,13 @@ async def all_happened(
         at = document.text(event.at)
         body = {"name": event.name, "properties": event.properties, "at": at}
         await _start_these(db, workspace, started[event.name], [event.contact_id], body)
-    ids = sorted({event.contact_id for event in events})
-    quiet = set(ids) - {event.contact_id for event in reacting}
-    await _judge(db, workspace, ids, named, dict.fromkeys(quiet, "none"))
+    loud = {event.contact_id for event in reacting}
+    quiet = sorted({event.contact_id for event in events} - loud)
+    await _judge(db, workspace, sorted(loud), named)
+    most = membership.at_once(len(named))
+    for start in range(0, len(quiet), most):
+        few = quiet[start : start + most]
+        await _judge(db, workspace, few, named, dict.fromkeys(few, "none"))
 
 
 async def _wake(

@@ -75,7 +75,8 @@ async def upsert(
     topic has to be `given` by somebody.
 
     Raises errors.Duplicate when another request got ahead of us, or when two of these contacts
-    exchange an address: a second try, or one entry at a time, will do.
+    exchange an address: a second try, or one entry at a time, will do. Raises membership.TooMany
+    when fewer entries are to be given at a time; not of one.
     """
     held = await _held(db, workspace, entries, dry_run_contacts)
     batch = _Batch(held, room, has_source=given is not None)

@@ -1,4 +1,5 @@
-"""A file of contacts comes in: read as a stream, checked row by row, stored five hundred at a time.
+"""A file of contacts comes in: read as a stream, checked row by row, stored five hundred at a time,
+or fewer where many segments name what it changes.
 
 Each batch is a transaction of its own, so what was read is kept when the rest cannot be; a file may
 be sent again, and changes nothing the second time.
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from app.audience import profile, subscriptions, upserts
+from app.audience.membership import TooMany
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
 from app.audience.upserts import Entry, Outcome
@@ -195,6 +197,7 @@ class _Import:
         self._starts = starts
         self._by = None if self._dry_run else by
         self._batch: list[tuple[int, Entry]] = []
+        self._most = BATCH  # rows of one
         self._turn_ends_at = time.monotonic() + TURN_SECONDS
         self._counts: Counter[str] = Counter()
         self._told_at = time.monotonic()
@@ -222,7 +225,7 @@ class _Import:
     async def read(self, records: Iterator[Record]) -> None:
         for record in records:
             self._take(record)
-            if len(self._batch) == BATCH:
+            if len(self._batch) >= self._most:
                 await self.flush()
             await self._leave_a_turn()
         await self._leave_a_turn()  # of lines that are blank, or go on
@@ -272,6 +275,10 @@ class _Import:
                     raise
                 if len(entries) > 1:
                     return [one for entry in entries for one in await self._stored([entry])]
+            except TooMany as many:  # as will be those that follow
+                self._most = size = many.contacts
+                parts = [entries[at : at + size] for at in range(0, len(entries), size)]
+                return [one for part in parts for one in await self._stored(part)]
             except Unavailable as problem:
                 if pause is None:
                     raise

@@ -631,6 +631,27 @@ async def test_an_import_starts_by_segments_only_when_it_is_asked_to_and_ends_wa
     assert len(await people_of(cast, enters)) == 1
 
 
+async def test_who_came_into_a_segment_quietly_starts_nothing_by_what_they_do_next(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an import, or by old events, of so many that jobs judge others of them."""
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", 1)
+    id = await segment(cast, process, {"any": [VIP, {"event": "paid"}]})
+    enters = await flow(cast, source="segment_entered", segmentId=id)
+    names = ("ada", "bob", "eve", "joe")
+    people = [await person(cast, name) for name in names]
+    await settle(process)
+    await imported(cast, *(f"{name}@x.test,vip," for name in names[:2]), "new@x.test,vip,")
+    old = {"name": "paid", "occurredAt": await in_days(process, -1)}
+    events = [{**old, "match": {"contactId": one}} for one in people[2:]]
+    await cast.ed.made("/events/batch", {"events": events})
+    for one in people:
+        await cast.ed.made("/events", {"name": "paid", "match": {"contactId": one}})
+    await settle(process)
+    assert (await cast.vic.read(f"/segments/{id}"))["count"] == 5
+    assert await people_of(cast, enters) == []
+
+
 async def test_an_import_swallows_no_date_that_was_waited_for(cast: Cast, process: Process) -> None:
     flow_id = await flow(cast, source="date", field="metadata.renewsAt")
     ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
