@@ -1,5 +1,6 @@
 // The API, typed by its own OpenAPI document: a screen that drifts from it does not compile.
 import createClient from 'openapi-fetch'
+import { parse } from './exact'
 import type { components, paths } from './schema'
 import { Refusal, ask, at } from './session'
 
@@ -40,6 +41,12 @@ export async function raw(path: string, init: RequestInit = {}): Promise<Respons
   if (response.ok) return response
   const problem = await response.json().catch(() => ({}))
   throw new Refusal(response.status, problem.code ?? 'unreadable', problem.detail ?? `The answer was ${response.status}.`, problem.errors, problem.requestId)
+}
+
+/** What stands at this path with all its digits, and its entity tag. */
+export async function exactly<T>(path: string, init: RequestInit = {}): Promise<{ value: T; tag: string }> {
+  const answer = await raw(path, init)
+  return { value: parse(await answer.text()) as T, tag: answer.headers.get('ETag') ?? '' }
 }
 
 export const download = async (path: string, name: string): Promise<void> => save(await (await raw(path)).blob(), name)

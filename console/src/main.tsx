@@ -19,7 +19,8 @@ import { Run, Runs } from './screens/runs'
 import { Event } from './screens/why'
 
 // Chunks of their own: who does not edit flows or templates, write to many, import, look at the sandbox, change settings, or run the service, does not load them.
-const editing = () => import('./flow/screens')
+const editing = () => import('./flow/editor')
+const comparing = () => import('./flow/versions')
 const writing = () => import('./screens/templates')
 const starting = () => import('./flow/start')
 const importing = () => import('./flow/import')
@@ -47,7 +48,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
   ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
-  ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={editing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
+  ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={comparing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
   ['/segments', () => <Later load={reaching} show={({ Segments }) => <Segments />} />],
   ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />, 'contacts:write'],
   ['/segments/:id', ({ id = '' }) => <Later load={reaching} show={({ Segment }) => <Segment id={id} />} />],

@@ -1,39 +1,27 @@
 // The flow editor: a canvas, a palette, a form for what is selected, and what the check finds while one types.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { api, got, raw, type Schemas } from '../api'
+import { api, got } from '../api'
 import { asRefusal, useLoaded } from '../data'
 import { parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { useTemplateNames, type Kind } from '../names'
-import { go } from '../router'
 import { draftKey, Refusal } from '../session'
 import { KINDS, SOURCES } from '../words'
 import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
-import { DifferenceShown } from './difference'
 import { words, type Finding } from './form'
 import { Inspector } from './inspector'
+import { changeFlow, readFlow, veiled, type Definition, type Kept, type Stored } from './kept'
 import { TRIGGER, kinds, type Kinds } from './kinds'
-import { added, connected, copied, difference, docOf, locator, moved, pasted, placed, removed, same, view, written, type Card, type Doc, type Exit } from './model'
+import { added, connected, copied, docOf, locator, moved, pasted, placed, removed, same, view, written, type Card, type Doc, type Exit } from './model'
 
 // Loaded once it is wanted.
 const simulating = () => import('./simulator')
+const comparing = () => import('./changed')
 
-export type Definition = Schemas['Workflow'] | Schemas['Automation']
-interface Stored { value: Definition; tag: string }
 interface History { past: Doc[]; now: Doc; future: Doc[]; label: string }
-interface Kept { doc: Doc; tag: string; base: Doc }
-
-/** A definition with its digits, and its entity tag. */
-async function exact(path: string, init: RequestInit = {}): Promise<Stored> {
-  const answer = await raw(path, init)
-  return { value: parse(await answer.text()) as Definition, tag: answer.headers.get('ETag') ?? '' }
-}
-const readFlow = (of: Kind, id: string) => exact(`/${of}/${id}`)
-const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
-  exact(`/${of}/${id}`, { method: 'PATCH', headers: { 'Content-Type': 'application/json', 'If-Match': tag }, body: JSON.stringify(body) })
 
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
@@ -44,31 +32,6 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
 }
 
 // --- what is typed ----------------------------------------------------------------------------------
-
-const SECRET = /auth(?!or)|authori[sz]|cookie|credential|pass|pwd|secret|session|sig|token|key/i
-
-/** As it may be kept in the tab: without credentials that are not stored yet. */
-const veiled = (kept: Kept) => JSON.stringify(kept, (name, value) => (name !== 'headers' || typeof value !== 'object' || value === null ? value
-  : Object.fromEntries(Object.entries(value).map(([header, text]) => [header, SECRET.test(header) && text !== '••••' ? '' : text]))))
-
-/** Leaves a version for the editor as a change that is not saved, and opens it. */
-export async function reopen(of: Kind, id: string, version: number): Promise<void> {
-  const [{ value, tag }, old] = await Promise.all([readFlow(of, id), exact(`/${of}/${id}/versions/${version}`)])
-  const base = docOf(value)
-  leave(of, id, { doc: { ...docOf(old.value), name: base.name, casesGate: base.casesGate }, tag, base })
-}
-
-/** The same with another trigger. */
-export async function propose(of: Kind, id: string, trigger: object): Promise<void> {
-  const { value, tag } = await readFlow(of, id)
-  const base = docOf(value)
-  leave(of, id, { doc: { ...base, trigger: { ...base.trigger, ...trigger } }, tag, base })
-}
-
-function leave(of: Kind, id: string, kept: Kept) {
-  sessionStorage.setItem(draftKey(`flow.${id}`), veiled(kept))
-  go(`/flows/${of}/${id}/edit`)
-}
 
 function useHistory(first: Doc) {
   const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '' })
@@ -295,9 +258,9 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   </>}>
     <FlowTabs here={here} tab="edit" flow={id} />
     <Refused problem={problem} known={check.findings.map(each => each.pointer)} />
-    {conflict && <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
+    {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
       keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to put yours in the place of theirs.') }}
-      take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />}
+      take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />} />}
     <p class="unseen" role="status">{status}</p>
     <div class="editor">
       <div class="palette" ref={palette}>
@@ -347,16 +310,6 @@ function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc;
     <p>{isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From then on runs start by {SOURCES[source] ?? source}{isNew ? ', and take the new version' : ''}.</p>
     {runs > 0 && isNew && <p>{plural(runs, 'run')} under way {runs === 1 ? 'stays' : 'stay'} on the version that {runs === 1 ? 'it' : 'they'} began with.</p>}
   </>
-}
-
-function Conflict({ mine, base, theirs, at, all, keep, take }: { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds; keep: () => void; take: () => void }) {
-  return <div class="note" role="alert">
-    <h2>Changed meanwhile</h2>
-    <p>Somebody saved this flow at {new Date(at).toLocaleTimeString()}, after you had opened it. Nothing is lost: yours is still here, theirs is stored.</p>
-    <h3>What they changed</h3><DifferenceShown of={difference(base, theirs, all)} />
-    <h3>What yours would change in theirs</h3><DifferenceShown of={difference(theirs, mine, all)} />
-    <p class="buttons"><button type="button" onClick={keep}>Go on with mine</button><button type="button" onClick={take}>Take theirs</button></p>
-  </div>
 }
 
 /** What a card is set to do, in a few words. */

@@ -7,8 +7,10 @@ import { narrow, useLocation } from '../router'
 import { SOURCES } from '../words'
 import { Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
 import { DifferenceShown } from './difference'
-import { reopen } from './editor'
+import { reopen } from './kept'
 import type { Difference } from './model'
+
+export { propose } from './kept' // for the page of a request
 
 export function Versions({ of, id }: { of: Kind; id: string }) {
   const { query } = useLocation()

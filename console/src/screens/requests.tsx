@@ -30,7 +30,7 @@ export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
   </>
 }
 
-const editing = () => import('../flow/screens')
+const drawing = () => import('../flow/versions')
 
 function parsed(body: string): { value: unknown } | null {
   try { return { value: parse(body) } } catch { return null }
@@ -58,7 +58,7 @@ export function Request({ id }: { id: string }) {
       <Section title="Body">
         <Body body={value.body} pick={setPicked} />
         {picked && <><p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy the path" /> <Copy text={printed(picked)} label={`Copy ${printed(picked)}`} /></p>
-          {can(`${kind}:write`) && <div class="buttons"><Confirm label="Find contacts by it" title="Find contacts by this value?" sure="Open it in the editor" act={async () => (await editing()).propose(kind, flowId, { contactPath: picked })}>
+          {can(`${kind}:write`) && <div class="buttons"><Confirm label="Find contacts by it" title="Find contacts by this value?" sure="Open it in the editor" act={async () => (await drawing()).propose(kind, flowId, { contactPath: picked })}>
             <p>The flow looks for its contact at <code>{picked}</code> then. It opens in the editor as a change that is not saved yet; something there that is not saved is replaced.</p></Confirm></div>}</>}
       </Section>
       <Section title="Headers"><Facts of={Object.entries(value.headers)} /></Section>
