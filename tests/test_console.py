@@ -14,7 +14,7 @@ SOURCES = ROOT / "console/src"
 
 TYPED = re.compile(r"\bapi\.(GET|POST|PUT|PATCH|DELETE)\(\s*'([^']+)'")
 # By what carries a path that the generated client does not: its method is said elsewhere.
-PLAIN = re.compile(r"\b(?:ask|at|begin|download|exact|post|raw)\(\s*['`](/[^'`]*)")
+PLAIN = re.compile(r"\b(?:ask|at|begin|download|exactly|post|raw)(?:<[^>]*>)?\(\s*['`](/[^'`]*)")
 # A path of both shapes of definitions.
 OF_BOTH = re.compile(r"`/\$\{of\}([^`]*)`")
 MENTIONED = re.compile(

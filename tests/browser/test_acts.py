@@ -312,22 +312,39 @@ def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     service.until(lambda: service.read(f"/templates/{id}")["version"] == 2)
 
 
-def test_the_body_of_a_request_keeps_the_digits_of_its_numbers(
+def test_the_pages_of_a_request_a_run_and_an_event_keep_the_digits_of_their_numbers(
     page: Page, service: Service, ids: dict[str, str]
 ) -> None:
     hook = service.read(f"/workflows/{ids['flow']}")["trigger"]["webhookUrl"]
+    requests = f"/workflows/{ids['flow']}/webhook-requests?outcome=REFUSED"
+    known = len(service.read(requests)["data"])
     body = '{"id": 12345678901234567890, "price": 1.10, "few": 3}'
     refused = service.api.post(hook, content=body, headers={"Content-Type": "application/json"})
     assert refused.status_code == 422
-    [newest, *_] = service.read(f"/workflows/{ids['flow']}/webhook-requests")["data"]
+    service.until(lambda: len(service.read(requests)["data"]) > known)
+    newest = service.read(requests)["data"][0]
     opened(page, service, f"/requests/{newest['id']}")
     for digits in ("12345678901234567890", "1.10", "3"):
         expect(page.get_by_role("button", name=digits, exact=True)).to_have_count(1)
     page.get_by_role("button", name="12345678901234567890").click()
     expect(page.locator(".picked code")).to_have_text("id")
+    headers = {"Content-Type": "application/json"}
+    body = f'{{"data": {{"email": "{secrets.token_hex(4)}@example.com", "name": 1.10}}, {body[1:]}'
+    run = service.api.post(hook, content=body, headers=headers).json()["runId"]
+    service.until(lambda: service.read(f"/runs/{run}")["finishedAt"])
+    opened(page, service, f"/runs/{run}")
+    expect(page.locator(".value", has_text="12345678901234567890")).to_have_count(1)
+    expect(page.locator(".way code", has_text=re.compile("^1.10$"))).to_have_count(1)  # its branch
+    path = f"/contacts/{service.read(f'/runs/{run}')['contactId']}/events"
+    body = '{"name": "paid", "properties": {"price": 83.40}}'
+    event = service.api.post(path, content=body, headers=headers).json()["id"]
+    opened(page, service, f"/events/{event}")
+    expect(page.locator(".value")).to_have_text("83.40")
 
 
-def test_a_flow_is_paused_activated_and_started_by_hand(page: Page, service: Service) -> None:
+def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
+    page: Page, service: Service
+) -> None:
     contact = service.made("/contacts", {"email": f"mo-{secrets.token_hex(4)}@example.com"})
     steps = [{"type": "add_tag", "tag": "met"}]
     flow = service.made("/workflows", {"name": "By hand", "state": "ACTIVE", "steps": steps})

@@ -147,6 +147,23 @@ def test_a_segment_is_changed_with_the_keyboard_and_deleted(page: Page, service:
     assert service.api.get(f"/segments/{made['id']}").status_code == 404
 
 
+def test_what_is_renamed_keeps_the_digits_of_its_filter(page: Page, service: Service) -> None:
+    tag = f"tea-{secrets.token_hex(4)}"
+    values = ("202603020000000000417", "83.40")
+    rules = [f'{{"path": "contact.metadata.id", "op": "eq", "value": {one}}}' for one in values]
+    body = f'"name": "Old {tag}", "filter": {{"any": [{", ".join(rules)}]}}'
+    headers = {"Content-Type": "application/json"}
+    for path, more in (("segments", ""), ("broadcasts", f', "templateId": "{template(service)}"')):
+        made = service.api.post(f"/{path}", content=f"{{{body}{more}}}", headers=headers)
+        id = made.json()["id"]
+        opened(page, service, f"/{path}/{id}/edit")
+        page.get_by_label("Name", exact=True).fill(f"New {tag}")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("heading", level=1, name=f"New {tag}").wait_for()
+        stored = service.api.get(f"/{path}/{id}").text
+        assert all(f":{one}" in stored for one in values), stored
+
+
 def template(service: Service, category: str = "transactional") -> str:
     content = {
         "subject": "Hi {{contact.firstName}}",

@@ -440,6 +440,12 @@ def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
     compared.fill("202603020000000000417, 83.50")
     saved(page)
     assert "[202603020000000000417,83.50]" in service.api.get(url).text
+    confirmed(page, "Activate")
+    page.locator(".lead").get_by_text("version 1").wait_for()
+    for path in ("", "/versions?version=1"):
+        opened(page, service, f"/flows{url}{path}")
+        for digits in ("202603020000000000417", "83.50"):
+            expect(page.locator(".json .value", has_text=digits)).to_have_count(1)
 
 
 def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Service) -> None:

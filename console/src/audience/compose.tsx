@@ -1,5 +1,5 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
-import { api, got, settled, tagged } from '../api'
+import { api, exactly, got, settled } from '../api'
 import { useAct, useDraft, useLoaded, type Listed } from '../data'
 import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { go, useLocation } from '../router'
@@ -24,10 +24,11 @@ const drafted = (stored: Stored | null, segmentId: string) => ({
 })
 
 export function EditBroadcast({ id }: { id: string }) {
-  const broadcast = useLoaded(() => tagged(api.GET('/broadcasts/{id}', { params: { path: { id } } })), [id])
+  const read = () => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`)
+  const broadcast = useLoaded(read, [id])
   if (broadcast.value === null) return <Screen title="Broadcast"><Shown of={broadcast}>{() => null}</Shown></Screen>
   const again = async () => {
-    const now = await tagged(api.GET('/broadcasts/{id}', { params: { path: { id } } }))
+    const now = await read()
     broadcast.set(now)
     return now.value
   }

@@ -1,6 +1,6 @@
 // Segments: rules by which contacts belong together, whom they find, and who is in them.
 import { useState } from 'preact/hooks'
-import { api, got, settled, tagged, type Schemas } from '../api'
+import { api, exactly, got, settled, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
@@ -32,7 +32,7 @@ export function Segments() {
 
 export function Segment({ id }: { id: string }) {
   const path = { params: { path: { id } } }
-  const segment = useLoaded(() => got(api.GET('/segments/{id}', path)), [id], value => (value.count === null ? 1000 : 10_000))
+  const segment = useLoaded(async () => (await exactly<Stored>(`/segments/${encodeURIComponent(id)}`)).value, [id], value => (value.count === null ? 1000 : 10_000))
   const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id, segment.value?.count])
   const may = useCan()
   const value = segment.value
@@ -57,10 +57,11 @@ export function Segment({ id }: { id: string }) {
 }
 
 export function EditSegment({ id }: { id: string }) {
-  const segment = useLoaded(() => tagged(api.GET('/segments/{id}', { params: { path: { id } } })), [id])
+  const read = () => exactly<Stored>(`/segments/${encodeURIComponent(id)}`)
+  const segment = useLoaded(read, [id])
   if (segment.value === null) return <Screen title="Segment"><Shown of={segment}>{() => null}</Shown></Screen>
   const again = async () => {
-    const now = await tagged(api.GET('/segments/{id}', { params: { path: { id } } }))
+    const now = await read()
     segment.set(now)
     return now.value
   }

@@ -1,8 +1,7 @@
 // The cases of a flow: a simulation that is kept with what must come of it, and what comes of each now.
 import { useState } from 'preact/hooks'
-import { api, got, raw, type Schemas } from '../api'
+import { api, exactly, got, raw, type Schemas } from '../api'
 import { useAct, useLoaded } from '../data'
-import { parse } from '../exact'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { Refusal } from '../session'
@@ -19,7 +18,7 @@ const misnamed = (message: string) => new Refusal(422, 'invalid', message, [{ po
 
 /** Simulates it once more, from the moment at which it was, and keeps what came: with all its digits. */
 async function keep(path: string, asked: Json, kept: string, isKnown: boolean): Promise<void> {
-  const answer = parse(await (await raw(`${path}?case=true`, sent('POST', asked))).text()) as { case: { input: Json; expected: Json } | null }
+  const answer = (await exactly<{ case: { input: Json; expected: Json } | null }>(`${path}?case=true`, sent('POST', asked))).value
   if (!answer.case) throw new Refusal(409, 'conflict', 'It cannot run like this any more: simulate it again.')
   try {
     const put = sent('PUT', { given: answer.case.input, expect: answer.case.expected })
@@ -35,7 +34,7 @@ export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
   of: Kind; id: string; asked: { path: string; body: Json } | null; isChanged: boolean; open: (kept: Case) => void; gate: boolean; setGate: ((gate: boolean) => void) | null
 }) {
   const path = { params: { path: { id } } }
-  const list = useLoaded(async () => (parse(await (await raw(`/${of}/${id}/cases`)).text()) as { data: Case[] }).data, [of, id])
+  const list = useLoaded(async () => (await exactly<{ data: Case[] }>(`/${of}/${id}/cases`)).value.data, [of, id])
   const [name, setName] = useState('')
   const [results, setResults] = useState<Result[] | null>(null)
   const saving = useAct()

@@ -1,8 +1,8 @@
 // A flow from a file: tried without changing anything, then brought in as it was tried.
 import { useRef, useState } from 'preact/hooks'
-import { raw, type Schemas } from '../api'
+import { exactly, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
-import { isObject, objectOf, parse } from '../exact'
+import { isObject, objectOf } from '../exact'
 import { go } from '../router'
 import { Refusal } from '../session'
 import { Check, Facts, Field, JsonText, Refused, Screen, Section, Status, Unsaved } from '../ui'
@@ -46,7 +46,7 @@ export function ImportFlow() {
   const set = (changes: Partial<typeof EMPTY>) => { setPlan(null); act.clear(); change(changes) }
   const send = async (mode: 'dry_run' | 'update', headers: Record<string, string> = {}) => {
     const body = JSON.stringify({ file: objectOf(draft.text, FILE), mode, activate: draft.activate, ...(secret && isSigned(draft.text) ? { signingSecret: secret } : {}) })
-    return parse(await (await raw('/definitions/import', { method: 'POST', headers: { 'Content-Type': 'application/json', ...headers }, body })).text()) as Imported
+    return (await exactly<Imported>('/definitions/import', { method: 'POST', headers: { 'Content-Type': 'application/json', ...headers }, body })).value
   }
   const tried = () => act.run(async () => setPlan(await send('dry_run')))
   /** Only what was tried: nothing is changed that somebody changed since. */

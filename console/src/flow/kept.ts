@@ -9,9 +9,10 @@ export type Definition = Schemas['Workflow'] | Schemas['Automation']
 export interface Stored { value: Definition; tag: string }
 export interface Kept { doc: Doc; tag: string; base: Doc }
 
-export const readFlow = (of: Kind, id: string) => exactly<Definition>(`/${of}/${id}`)
+export const readFlow = (of: Kind, id: string) => exactly<Definition>(`/${of}/${encodeURIComponent(id)}`)
+export const readVersion = (of: Kind, id: string, version: number) => exactly<Definition>(`/${of}/${encodeURIComponent(id)}/versions/${version}`)
 export const changeFlow = (of: Kind, id: string, tag: string, body: object) =>
-  exactly<Definition>(`/${of}/${id}`, { method: 'PATCH', headers: { 'Content-Type': 'application/json', 'If-Match': tag }, body: JSON.stringify(body) })
+  exactly<Definition>(`/${of}/${encodeURIComponent(id)}`, { method: 'PATCH', headers: { 'Content-Type': 'application/json', 'If-Match': tag }, body: JSON.stringify(body) })
 
 const SECRET = /auth(?!or)|authori[sz]|cookie|credential|pass|pwd|secret|session|sig|token|key/i
 
@@ -21,7 +22,7 @@ export const veiled = (kept: Kept) => JSON.stringify(kept, (name, value) => (nam
 
 /** Leaves a version for the editor as a change that is not saved, and opens it. */
 export async function reopen(of: Kind, id: string, version: number): Promise<void> {
-  const [{ value, tag }, old] = await Promise.all([readFlow(of, id), exactly<Definition>(`/${of}/${id}/versions/${version}`)])
+  const [{ value, tag }, old] = await Promise.all([readFlow(of, id), readVersion(of, id, version)])
   const base = docOf(value)
   leave(of, id, { doc: { ...docOf(old.value), name: base.name, casesGate: base.casesGate }, tag, base })
 }

@@ -1,6 +1,6 @@
 // The simulator: a request that came or is written here, played on the canvas along a virtual clock.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { api, got, raw, type Schemas } from '../api'
+import { api, exactly, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { objectOf, parse } from '../exact'
 import { meant, type Kind } from '../names'
@@ -75,7 +75,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
     const definition = isChanged ? { definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as Json } : {}
     const path = isChanged ? `/${of}/simulate` : `/${of}/${id}/simulate`
     const body = { ...given, ...definition }
-    const answer = await (await raw(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })).json() as Trace
+    const { value: answer } = await exactly<Trace>(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
     setAsked(answer.end && { path, body: { ...body, startAt: answer.startAt } })
     setTrace(answer)
     setFrame(answer.steps.length)

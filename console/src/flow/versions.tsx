@@ -7,7 +7,7 @@ import { narrow, useLocation } from '../router'
 import { SOURCES } from '../words'
 import { Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
 import { DifferenceShown } from './difference'
-import { reopen } from './kept'
+import { readVersion, reopen } from './kept'
 import type { Difference } from './model'
 
 export { propose } from './kept' // for the page of a request
@@ -44,12 +44,11 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
 
 /** What a version said, and a way back to it. */
 function Version({ of, id, version }: { of: Kind; id: string; version: number }) {
-  const asked = { params: { path: { id, version } } }
-  const found = useLoaded<{ trigger: unknown; steps?: unknown; graph?: unknown }>(async () => (of === 'workflows' ? got(api.GET('/workflows/{id}/versions/{version}', asked)) : got(api.GET('/automations/{id}/versions/{version}', asked))), [of, id, version])
+  const found = useLoaded(async () => (await readVersion(of, id, version)).value, [of, id, version])
   const may = useCan()(`${of}:write`)
   return <Section title={`Version ${version}`} actions={may && <Confirm label="Bring it back" title={`Bring version ${version} back?`} sure="Open it in the editor" act={() => reopen(of, id, version)}>
     <p>It opens in the editor as a change that is not saved: look at it, simulate it, then save or activate it. Something there that is not saved yet is replaced.</p></Confirm>}>
-    <Shown of={found}>{value => <><Json value={value.trigger} name="trigger" /><Json value={value.steps ?? value.graph} name={value.steps ? 'steps' : 'graph'} /></>}</Shown>
+    <Shown of={found}>{value => <><Json value={value.trigger} name="trigger" /><Json value={'steps' in value ? value.steps : value.graph} name={of === 'workflows' ? 'steps' : 'graph'} /></>}</Shown>
   </Section>
 }
 

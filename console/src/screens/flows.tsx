@@ -1,8 +1,8 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
-import { api, got, raw, save, tagged, type Schemas } from '../api'
+import { api, exactly, got, save, type Schemas } from '../api'
 import { useAct, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
-import { objectOf, parse } from '../exact'
+import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { meant, useFlows, type Kind } from '../names'
@@ -55,7 +55,7 @@ const PATHS = { workflows: '/workflows/{id}', automations: '/automations/{id}' }
 export function Flow({ kind, id, tab = '', children }: { kind: string; id: string; tab?: string; children?: (of: Kind) => preact.ComponentChildren }) {
   const of = kindOf(kind)
   const path = { params: { path: { id } } }
-  const read = () => tagged<Definition>(of === 'workflows' ? api.GET('/workflows/{id}', path) : api.GET('/automations/{id}', path))
+  const read = () => exactly<Definition>(`/${of}/${encodeURIComponent(id)}`)
   const flow = useLoaded(read, [of, id])
   const may = useCan()
   const value = flow.value?.value
@@ -126,7 +126,7 @@ function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; ke
 function Export({ of, id }: { of: Kind; id: string }) {
   const act = useAct()
   const take = async () => {
-    const file = parse(await (await raw(`/${of}/${id}/export`)).text()) as { key: string }
+    const file = (await exactly<{ key: string }>(`/${of}/${id}/export`)).value
     save(new Blob([`${JSON.stringify(file, null, 2)}\n`], { type: 'application/json' }), `${file.key}.json`)
   }
   return <><button type="button" disabled={act.busy} onClick={() => void act.run(take)}>Export</button><Refused problem={act.problem} /></>

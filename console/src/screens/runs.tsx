@@ -1,6 +1,6 @@
 // Runs: what happened to each event, step by step, and why.
 import { useEffect, useRef } from 'preact/hooks'
-import { api, got, type Schemas } from '../api'
+import { api, exactly, got, type Schemas } from '../api'
 import { useListed, useLoaded, type Listed } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
@@ -69,7 +69,7 @@ export function RunTable({ list, all, empty }: { list: Listed<Schemas['RunSummar
 const pause = (run: Run) => RUNNING.includes(run.status) ? 1000 : run.status === 'WAITING' || run.steps.some(step => step.message && ['QUEUED', 'SENDING', 'SENT'].includes(step.message.status)) ? 4000 : 0
 
 export function Run({ id }: { id: string }) {
-  const run = useLoaded(() => got(api.GET('/runs/{id}', { params: { path: { id } } })), [id], pause)
+  const run = useLoaded(async () => (await exactly<Run>(`/runs/${encodeURIComponent(id)}`)).value, [id], pause)
   const flows = useFlowNames(useFlows(), run.value ? [run.value] : [])
   const names = useContactNames([run.value?.contactId ?? null])
   const may = useCan()('runs:write')
@@ -79,7 +79,7 @@ export function Run({ id }: { id: string }) {
       <p>It enters the step that failed again, in version {run.value.version} of its flow. What was done before is not done again.</p></Confirm>}
     {run.value.contactId && <Confirm label="Replay" title="Replay this run?" act={async () => { const { runId } = await got(api.POST('/runs/{id}/replay', path)); go(`/runs/${runId}`) }}>
       <p>A new run begins with the same event and contact, in the current version of the flow. What this run has sent is sent again.</p></Confirm>}
-    {!run.value.finishedAt && <Confirm label="Cancel" danger title="Cancel this run?" sure="Cancel the run" act={async () => { run.set(await got(api.POST('/runs/{id}/cancel', path))) }}>
+    {!run.value.finishedAt && <Confirm label="Cancel" danger title="Cancel this run?" sure="Cancel the run" act={async () => { await got(api.POST('/runs/{id}/cancel', path)); await run.reload() }}>
       <p>It ends at its current step. Messages that wait are not sent; what is being sent arrives.</p></Confirm>}
   </>}>
     <Shown of={run}>{value => <>

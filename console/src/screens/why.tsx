@@ -1,5 +1,5 @@
 // Why a flow did or did not reach a contact, with the record that proves each reason; and the event that one may be.
-import { api, got, type Schemas } from '../api'
+import { api, exactly, got, type Schemas } from '../api'
 import { useLoaded, type Listed } from '../data'
 import { begins } from '../days'
 import { ContactLink, merged, options, useBroadcasts, useContactNames, type FlowName } from '../names'
@@ -48,7 +48,7 @@ export function Reasons({ contactId, about }: { contactId: string; about: About 
 }
 
 export function Event({ id }: { id: string }) {
-  const event = useLoaded(() => got(api.GET('/contact-events/{id}', { params: { path: { id } } })), [id])
+  const event = useLoaded(async () => (await exactly<Schemas['ContactEvent']>(`/contact-events/${encodeURIComponent(id)}`)).value, [id])
   const names = useContactNames([event.value?.contactId ?? null])
   return <Screen title={event.value?.name ?? 'Event'} lead={<code>{id}</code>}>
     <Shown of={event}>{value => <>
