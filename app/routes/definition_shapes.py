@@ -274,10 +274,11 @@ class NodeStats(Shape):
 
 class DefinitionStats(Shape):
     """Over the newest runs, at most a thousand: the number per status, and the counts of each node
-    or step, by its ID. They change without the revision: the ETag covers both, and If-Match
-    compares only the revision."""
+    or step, by its ID. `underWay` is how many have not ended, however old, up to a thousand. They
+    change without the revision: the ETag covers both, and If-Match compares only the revision."""
 
     runs: dict[str, int]
+    under_way: int
     nodes: dict[str, NodeStats]
 
 

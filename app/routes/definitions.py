@@ -319,6 +319,7 @@ class DefinitionKind:
         nodes = await run_steps.counts(call.db, **of)
         stats = {
             "runs": await runs.statuses(call.db, **of),
+            "underWay": sum((await runs.unfinished_by_version(call.db, **of)).values()),
             "nodes": {
                 node.node_id: {"here": int(node.here), "passed": int(node.passed)} for node in nodes
             },

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from app.process import Process
+from app.routes import definitions
 from tests.cast import SEND_HELLO, Cast, any_address, settle
 from tests.cast import client as cast_client
 
@@ -70,7 +71,7 @@ async def test_a_new_workflow_is_a_draft_answered_whole_with_where_it_is(cast: C
         "steps": [SEND_HELLO],
         "version": 0,
         "findings": [],
-        "stats": {"runs": {}, "nodes": {}},
+        "stats": {"runs": {}, "underWay": 0, "nodes": {}},
         "createdAt": made["createdAt"],
         "updatedAt": made["createdAt"],
     }
@@ -493,7 +494,7 @@ async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Proces
     hold = {"id": "hold", **WAIT}
     tag = {"id": "tag", "type": "add_tag", "tag": "seen"}
     active = await activated(cast, steps=[tag, hold])
-    assert active["stats"] == {"runs": {}, "nodes": {}}
+    assert active["stats"] == {"runs": {}, "underWay": 0, "nodes": {}}
     for _ in range(2):
         await send(cast, active)
     await settle(process)
@@ -501,11 +502,28 @@ async def test_a_read_says_how_many_runs_stand_where(cast: Cast, process: Proces
     stats = (await cast.vic.read(url))["stats"]
     assert stats == {
         "runs": {"WAITING": 2},
+        "underWay": 2,
         "nodes": {"tag": {"here": 0, "passed": 2}, "hold": {"here": 2, "passed": 0}},
     }
     assert (await cast.ed.patch(url, {"name": "Renamed"})).json()["stats"] == stats
     ended = (await cast.ed.patch(url, {"state": "ARCHIVED"})).json()["stats"]
-    assert ended["runs"] == {"CANCELLED": 2}
+    assert (ended["runs"], ended["underWay"]) == ({"CANCELLED": 2}, 0)
+
+
+async def test_runs_under_way_are_counted_behind_all_that_have_ended_since(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions, "MOST_RUNS", 2)
+    active = await activated(cast, steps=[{"id": "hold", **WAIT}])
+    url = f"{WORKFLOWS}/{active['id']}"
+    await send(cast, active)
+    await settle(process)
+    await cast.ed.patch(url, {"steps": [{"type": "add_tag", "tag": "seen"}]})
+    for _ in range(2):
+        await send(cast, active)
+    await settle(process)
+    stats = (await cast.vic.read(url))["stats"]
+    assert (stats["runs"], stats["underWay"]) == ({"COMPLETED": 2}, 1)
 
 
 async def test_what_goes_on_changes_the_tag_and_stands_in_nobody_s_way(
