@@ -39,7 +39,7 @@ export const ADVICE: Record<string, string> = {
   time_unreadable: 'Mend the path or the value it reads, and replay the run.',
   change_refused: 'The record says which value; mend it in the flow or at its source.',
   start_refused: 'Activate the flow that it starts, then replay the run.',
-  definition_archived: 'Activate the flow again, then replay the run.',
+  definition_archived: 'Duplicate the flow, activate the copy, and start a run of it by hand.',
   cancelled: 'Replay starts a new run from the beginning.',
   visit_limit: 'Look for a loop in the flow.',
   poisoned: 'Tell the operator: the log of the worker has the cause.',
@@ -47,11 +47,11 @@ export const ADVICE: Record<string, string> = {
 
 /** What to do about an explanation, where its record has no reason of its own. */
 export const EXPLAINED: Partial<Record<Schemas['Explaining']['code'], string>> = {
-  not_active: 'Activate the flow.',
+  not_active: 'Activate the flow, or a duplicate of one that is archived.',
   no_event: 'Look whether its sender sends at all, and whether the trigger looks for the address in the right place.',
   event_started_nothing: 'Start a run by hand if it is still wanted.',
   refused_signature: 'Give the sender the current secret, then retry the request.',
-  refused_inactive: 'Activate the flow, then retry the request.',
+  refused_inactive: 'Activate the flow, then retry the request; of one that is archived, send it to a duplicate.',
   refused_no_contact: 'Make the contact, or let the trigger make it, then retry the request.',
   refused_request: 'Mend what its detail names, then retry the request.',
   refused_unreadable: 'See whether it was about this contact; mend the path, then retry it.',

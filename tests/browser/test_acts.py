@@ -359,6 +359,14 @@ def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
     page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
     page.locator(".verdict", has_text="Completed").wait_for()
     assert service.read(f"/contacts/{contact['id']}")["tags"] == ["met"]
+    opened(page, service, f"/flows/workflows/{flow['id']}")
+    page.get_by_role("button", name="Archive").click()
+    page.get_by_role("dialog").get_by_text("This cannot be undone").wait_for()
+    page.get_by_role("button", name="Archive for good").click()
+    expect(page.locator(".facts .status")).to_have_text("Archived")
+    refused = re.compile("Activate|Pause|Archive|New URL|New secret")
+    expect(page.get_by_role("button", name=refused)).to_have_count(0)
+    page.get_by_role("button", name="Duplicate").wait_for()
 
 
 def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Service) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
+from functools import partial
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
@@ -88,3 +90,28 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     expect(ed.locator(".facts .status")).to_have_text("Active")
     expect(meanwhile(ed)).to_have_count(0)
     context.close()
+
+
+def test_a_dialog_names_runs_that_are_older_than_a_thousand_others(
+    page: Page, service: Service
+) -> None:
+    pause = {"id": "pause", "type": "wait", "duration": "P1D"}
+    flow = {"name": "Long", "state": "ACTIVE", "steps": [pause]}
+    path = f"/workflows/{service.made('/workflows', flow)['id']}"
+    contact = service.made("/contacts", {"email": f"{secrets.token_hex(4)}@example.com"})["id"]
+    service.made(f"{path}/runs", {"contactId": contact})
+
+    def busy(more: int, route: Route) -> None:
+        """The answer, had a thousand runs been started and ended since."""
+        answer = route.fetch()
+        stored = answer.json()
+        under = stored["stats"]["underWay"] + more
+        stats = {**stored["stats"], "runs": {"COMPLETED": 1_000}, "underWay": under}
+        route.fulfill(response=answer, json={**stored, "stats": stats})
+
+    for more, sentence in ((0, "1 run under way ends"), (999, "1,000 or more runs under way end")):
+        page.route(f"{service.url}{path}", partial(busy, more))
+        opened(page, service, f"/flows{path}")
+        page.locator(".facts").get_by_text("Newest 1,000 runs").wait_for()
+        page.get_by_role("button", name="Archive").click()
+        page.get_by_role("dialog").get_by_text(sentence).wait_for()

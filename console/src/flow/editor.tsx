@@ -303,12 +303,12 @@ const bodyOf = (doc: Doc) => { const { name: _, casesGate: __, ...rest } = writt
 
 /** What saving or activating will do, before it is done. */
 function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
-  const runs = underWay(base.stats.runs)
+  const stay = underWay(base.stats.underWay, 'stays on the version that it began with', 'stay on the version that they began with')
   const source = String(doc.trigger.source ?? 'manual')
   return <>
     {errors > 0 && <p class="wrong">The check finds {plural(errors, 'error')}; until {errors === 1 ? 'it is' : 'they are'} mended, this will be refused.</p>}
     <p>{isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From then on runs start by {SOURCES[source] ?? source}{isNew ? ', and take the new version' : ''}.</p>
-    {runs > 0 && isNew && <p>{plural(runs, 'run')} under way {runs === 1 ? 'stays' : 'stay'} on the version that {runs === 1 ? 'it' : 'they'} began with.</p>}
+    {stay && isNew && <p>{stay}.</p>}
   </>
 }
 

@@ -37,8 +37,8 @@ export function Flows() {
   </Screen>
 }
 
-/** How many runs have not ended. */
-export const underWay = (runs: Record<string, number>) => Object.entries(runs).filter(([status]) => ['QUEUED', 'RUNNING', 'WAITING'].includes(status)).reduce((sum, [, count]) => sum + count, 0)
+/** What the runs that have not ended do, such as `2 runs under way end`; nothing if there is none. */
+export const underWay = (count: number, one: string, many: string) => (count ? `${count < 1000 ? plural(count, 'run') : '1,000 or more runs'} under way ${count === 1 ? one : many}` : '')
 
 export function FlowTabs({ here, tab, flow }: { here: string; tab: string; flow: string }) {
   const tabs = [['', 'Overview'], ['edit', 'Edit'], ['versions', 'Versions'], ['requests', 'Requests']] as const
@@ -81,19 +81,20 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
     return got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, asked) : api.PATCH(PATHS.automations, asked))
   }
   const become = (label: string, state: Definition['state']) => wanted({ label, work: patch({ state }), stands: now => now.state === state })
-  const waiting = underWay(value?.stats.runs ?? {})
+  const under = value?.stats.underWay ?? 0
+  const goOn = underWay(under, 'goes on', 'go on'), end = underWay(under, 'ends', 'end')
   const here = `/flows/${of}/${id}`
   return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && <>{may(`${of}:write`) && <>
-    {value.state !== 'ACTIVE' && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
-    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events start no runs any more. {waiting ? `${plural(waiting, 'run')} under way ${waiting === 1 ? 'goes' : 'go'} on.` : ''}</p></Confirm>}
-    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}><p>Events start no runs any more{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. It stays readable.</p></Confirm>}
+    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
+    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events start no runs any more{goOn && `; ${goOn}`}.</p></Confirm>}
+    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" sure="Archive for good" act={become('Archive', 'ARCHIVED')}><p>Events start no runs any more{end && `, and ${end}`}. This cannot be undone: it stays readable, and Duplicate makes a draft that says the same. To stop it for a while, pause it.</p></Confirm>}
     {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
     <Confirm label="Duplicate" title="Duplicate this flow?" act={async () => {
       const copy = { ...path, body: {} }
       const made = await got<{ id: string }>(of === 'workflows' ? api.POST('/workflows/{id}/duplicate', copy) : api.POST('/automations/{id}/duplicate', copy))
       go(`/flows/${of}/${made.id}/edit`)
     }}><p>A draft that says the same, with a webhook of its own once it is activated.</p></Confirm>
-    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{waiting ? `, and ${plural(waiting, 'run')} under way ${waiting === 1 ? 'ends' : 'end'}` : ''}. Runs that it had stay readable.</p></Confirm>}
+    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{end && `, and ${end}`}. Runs that it had stay readable.</p></Confirm>}
   </>}<Export of={of} id={id} /></>}>
     <FlowTabs here={here} tab={tab} flow={id} />
     {conflict && <Meanwhile of={conflict} keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)} take={() => setConflict(null)} />}
@@ -142,7 +143,7 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
       ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Starts with', SOURCES[trigger.source] ?? trigger.source],
       ...(trigger.webhookUrl ? [['Webhook', <span class="copyable"><code>{trigger.webhookUrl}</code> <Copy text={trigger.webhookUrl} /></span>], ['Signature', trigger.signingSecretSet ? 'required' : 'not required'],
         ['Contact found by', trigger.contactLookup ? <>{trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code></> : '–']] as const : []),
-      ['Runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Changed', <When at={value.updatedAt} />],
+      ['Newest 1,000 runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Changed', <When at={value.updatedAt} />],
     ]} />
     {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
     {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
