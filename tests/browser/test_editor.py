@@ -271,6 +271,13 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     box(page, "call").click()
     assert page.get_by_label("Headers: Authorization").input_value() == "••••"
     page.get_by_label("Headers: Authorization").fill("Bearer new-and-secret")
+    page.get_by_role("link", name="Overview").click()
+    page.locator(".note", has_text="What you changed in the editor is not saved").wait_for()
+    page.get_by_role("button", name="Activate").click()
+    page.get_by_role("dialog").get_by_text("is not saved").wait_for()
+    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("link", name="go on there").click()
+    box(page, "add_tag").wait_for()
     page.reload()
     box(page, "add_tag").click()
     assert page.get_by_label("Tag", exact=True).input_value() == "kept"
@@ -284,6 +291,9 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     page.unroute(f"**{url}")
     saved(page)
     assert service.read(url)["steps"][1] == {"id": "add_tag", "type": "add_tag", "tag": "kept"}
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("heading", name="As it is stored").wait_for()
+    assert page.get_by_text("is not saved").count() == 0
 
 
 def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(

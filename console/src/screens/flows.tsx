@@ -7,7 +7,7 @@ import { useCan } from '../me'
 import { Later } from '../later'
 import { meant, useFlows, type Kind } from '../names'
 import { go, useLocation } from '../router'
-import { Refusal } from '../session'
+import { draftKey, Refusal } from '../session'
 import { SOURCES } from '../words'
 import { Choice, Confirm, Copy, Facts, Field, Filters, Json, JsonText, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
 import { useState } from 'preact/hooks'
@@ -84,8 +84,9 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
   const under = value?.stats.underWay ?? 0
   const goOn = underWay(under, 'goes on', 'go on'), end = underWay(under, 'ends', 'end')
   const here = `/flows/${of}/${id}`
+  const isDrawn = sessionStorage.getItem(draftKey(`flow.${id}`)) !== null
   return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && <>{may(`${of}:write`) && <>
-    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p></Confirm>}
+    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p>{isDrawn && <p class="odd">What you changed in the editor is not saved, and not in it.</p>}</Confirm>}
     {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events start no runs any more{goOn && `; ${goOn}`}.</p></Confirm>}
     {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" sure="Archive for good" act={become('Archive', 'ARCHIVED')}><p>Events start no runs any more{end && `, and ${end}`}. This cannot be undone: it stays readable, and Duplicate makes a draft that says the same. To stop it for a while, pause it.</p></Confirm>}
     {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
@@ -97,6 +98,7 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
     {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{end && `, and ${end}`}. Runs that it had stay readable.</p></Confirm>}
   </>}<Export of={of} id={id} /></>}>
     <FlowTabs here={here} tab={tab} flow={id} />
+    {isDrawn && <p class="note">What you changed in the editor is not saved: <Link to={`${here}/edit`}>go on there</Link>. Activate and Export take what is stored.</p>}
     {conflict && <Meanwhile of={conflict} keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)} take={() => setConflict(null)} />}
     {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>}
   </Screen>
