@@ -408,6 +408,26 @@ def test_ctrl_s_asks_before_it_saves_an_active_flow(page: Page, service: Service
     assert service.read(url)["steps"][0]["tag"] == "b"
 
 
+def test_a_header_is_kept_whichever_of_its_boxes_is_filled_last(
+    page: Page, service: Service
+) -> None:
+    call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
+    url = edited(page, service, "workflows", steps=[call])
+    box(page, "call").click()
+    page.get_by_label("Url").fill("https://crm.example/leads")
+    group = page.get_by_role("group", name="Headers")
+    group.get_by_role("button", name="Add one").click()
+    group.get_by_label("new value").fill("a")
+    group.get_by_label("new name").fill("X-First")
+    group.get_by_role("button", name="Add one").click()
+    expect(group.get_by_label("Headers: X-First")).to_have_value("a")
+    group.get_by_label("new name").fill("X-Second")
+    group.get_by_label("new value").fill("b")
+    page.keyboard.press("Control+s")  # while it is typed
+    page.get_by_text("as it is stored").wait_for()
+    assert service.read(url)["steps"][0]["headers"] == {"X-First": "a", "X-Second": "b"}
+
+
 def test_a_save_that_cannot_learn_what_changed_says_so(
     page: Page, service: Service, watch: Watch
 ) -> None:

@@ -215,7 +215,12 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     const hasControl = event.ctrlKey || event.metaKey
     const pressed = event.key.toLowerCase()
     if (locked) return
-    if (hasControl && pressed === 's') { if (!document.querySelector('dialog[open]')) document.getElementById('save')?.click() }
+    if (hasControl && pressed === 's') {
+      const field = document.activeElement as HTMLElement | null
+      field?.blur() // some take over what was typed once they are left
+      field?.focus()
+      requestAnimationFrame(() => { if (!document.querySelector('dialog[open]')) document.getElementById('save')?.click() })
+    }
     else if (isTyping) return
     else if (hasControl && pressed === 'z' && !event.shiftKey) history.undo()
     else if (hasControl && (pressed === 'y' || pressed === 'z')) history.redo()

@@ -143,10 +143,13 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
       <input aria-label={`${label}: ${name}`} value={texts ? String(one) : shown(one)} onInput={event => { const text = event.currentTarget.value; whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept])) }} />
       <button type="button" class="small" aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>✕</button>
     </div>)}
-    {more.map(([name, text], index) => <div class="pairs" key={`new ${index}`}>
+    {more.map(([name, text], index) => <div class="pairs" key={`new ${index}`} onFocusOut={event => {
+      if (!name.trim() || event.currentTarget.contains(event.relatedTarget as Node | null)) return
+      whole([...stored, [name.trim(), texts ? text : typed(text)]])
+      setMore(more.filter((_, at) => at !== index))
+    }}>
       <input aria-label={`${label}: new name`} value={name} placeholder="name" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [to, one[1]] : one))) }} />
-      <input aria-label={`${label}: new value`} value={text} placeholder="value" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [one[0], to] : one))) }}
-        onBlur={() => { if (name.trim()) { whole([...stored, [name.trim(), texts ? text : typed(text)]]); setMore(more.filter((_, at) => at !== index)) } }} />
+      <input aria-label={`${label}: new value`} value={text} placeholder="value" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [one[0], to] : one))) }} />
     </div>)}
     <p class="buttons"><button type="button" class="small" onClick={() => setMore([...more, ['', '']])}>Add one</button></p>
   </Group>
