@@ -193,8 +193,9 @@ def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: 
 
 
 def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
-    page: Page, service: Service
+    page: Page, service: Service, watch: Watch
 ) -> None:
+    watch.expected = "ERR_FAILED"
     edited(page, service, "workflows", steps=[{"id": "pause", "type": "wait", "duration": "P1D"}])
     page.get_by_text("The check finds nothing").wait_for()
     box(page, "pause").click()
@@ -208,6 +209,10 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
     page.get_by_label("Duration").fill("P2D")
     box(page, "pause").locator(".mark").wait_for(state="detached")
     page.get_by_text("The check finds nothing").wait_for()
+    page.route("**/workflows/check*", lambda route: route.abort())
+    page.get_by_label("Duration").fill("tomorrow")
+    page.get_by_text("Not checked: The service cannot be reached").wait_for()
+    assert page.get_by_text("The check finds nothing").count() == 0
 
 
 def test_two_people_change_a_flow_and_neither_loses_work(

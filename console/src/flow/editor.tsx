@@ -44,11 +44,11 @@ function useHistory(first: Doc) {
   }
 }
 
-interface Checked { findings: Finding[]; positions: Record<string, { x: number; y: number }> | null }
+interface Checked { of: Doc | null; findings: Finding[]; positions: Record<string, { x: number; y: number }> | null }
 
 /** What activation would say of the definition as it stands here, shortly after the last change. */
 function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
-  const [checked, setChecked] = useState<Checked>({ findings: first, positions: null })
+  const [checked, setChecked] = useState<Checked>({ of: null, findings: first, positions: null })
   const [problem, setProblem] = useState<Refusal | null>(null)
   const turn = useRef(0)
   useEffect(() => {
@@ -57,7 +57,7 @@ function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
       const body = { params: { query: { id } }, body: written(doc) as never }
       void got<Checked>((of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body)) as never).then(found => {
         if (mine !== turn.current) return
-        setChecked(old => ({ findings: found.findings, positions: found.positions ?? old.positions }))
+        setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))
         setProblem(null)
       }, (error: Refusal) => { if (mine === turn.current) setProblem(error) })
     }, turn.current === 1 ? 0 : 300)
@@ -298,7 +298,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       {check.findings.length ? <ul class="plain found">{check.findings.slice(0, MOST).map(each => {
         const about = locate(each.pointer)
         return <li key={each.code + each.pointer + each.message}><Status value={each.severity} /> {about ? <button type="button" class="plain" onClick={() => focus([about.id])}>{about.kind === TRIGGER ? 'the trigger' : about.id}</button> : <code>{each.pointer}</code>}: {each.message}</li>
-      })}{check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}</ul> : <p class="empty">The check finds nothing: the flow can be activated.</p>}
+      })}{check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}</ul> : !check.problem && <p class="empty">{check.of === doc ? 'The check finds nothing: the flow can be activated.' : 'Checking …'}</p>}
     </Section>
   </Screen>
 }
