@@ -106,6 +106,12 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     page.keyboard.press("ArrowRight")
     expect(box(page, "wait").locator(".passed")).to_have_count(1)
     expect(box(page, "say").locator(".here")).to_have_count(1)
+    page.get_by_label("Name of the case").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_text("The flow was changed since").wait_for()
+    assert page.get_by_label("Name of the case").count() == 0
+    page.get_by_role("button", name="Redo").click()
+    expect(page.get_by_text("The flow was changed since")).to_have_count(0)
     assert service.read(url)["steps"] == steps
 
 

@@ -43,6 +43,9 @@ function played(trace: Trace, frame: number, entry: string): Played {
   return { states, walked }
 }
 
+/** What a run walks, wherever its boxes stand. */
+const walked = (doc: Doc) => JSON.stringify({ ...written(doc), name: '', casesGate: false }, (name, value) => (name === 'position' ? undefined : value))
+
 /** An event that has an address where the trigger looks for one. */
 function event({ trigger }: Doc): string {
   const { source, contactLookup: lookup } = trigger
@@ -54,6 +57,7 @@ function event({ trigger }: Doc): string {
 export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: { of: Kind; id: string; doc: Doc; edit: ((doc: Doc) => void) | null; isChanged: boolean; entry: string; play: (played: Played) => void; pick: (id: string) => void }) {
   const [draft, change] = useDraft(`simulate.${id}`, { trigger: event(doc), contact: '', startAt: '', more: '' })
   const [trace, setTrace] = useState<Trace | null>(null)
+  const [simulated, setSimulated] = useState('')
   const [asked, setAsked] = useState<{ path: string; body: Json } | null>(null)
   const [frame, setFrame] = useState(0)
   const [running, setRunning] = useState(false)
@@ -61,7 +65,8 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
   const top = useRef<HTMLDivElement>(null)
   const last = trace?.steps.length ?? 0
   const mails = trace?.steps.filter(step => step.message).length ?? 0
-  const shown = useMemo(() => (trace ? played(trace, frame, entry) : NOTHING), [trace, frame, entry])
+  const isOld = trace !== null && walked(doc) !== simulated
+  const shown = useMemo(() => (trace && !isOld ? played(trace, frame, entry) : NOTHING), [trace, isOld, frame, entry])
   useEffect(() => play(shown), [shown])
   useEffect(() => () => play(NOTHING), [])
   useEffect(() => {
@@ -77,6 +82,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
     const body = { ...given, ...definition }
     const { value: answer } = await exactly<Trace>(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
     setAsked(answer.end && { path, body: { ...body, startAt: answer.startAt } })
+    setSimulated(walked(doc))
     setTrace(answer)
     setFrame(answer.steps.length)
     requestAnimationFrame(() => top.current?.scrollIntoView({ block: 'nearest' }))
@@ -88,6 +94,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
   }
   return <>
     <div ref={top} />
+    {isOld && <p class="note" role="status">The flow was changed since: simulate it again.</p>}
     {trace && (trace.end === null ? <div class="refused" role="alert"><p>It cannot run like this:</p><ul>{trace.findings.filter(each => each.severity === 'error').map(each => <li key={each.pointer + each.code}><code>{each.pointer}</code> {each.message}</li>)}</ul></div> : <div class="trace">
       <p class="verdict" role="status"><Status value={trace.end.status} /> {since(trace.startAt, trace.end.at)}{trace.end.reason?.detail && `: ${trace.end.reason.detail}`}</p>
       <label class="clock">Virtual time<input type="range" min={0} max={last} value={frame} onInput={event => setFrame(Number(event.currentTarget.value))} aria-valuetext={spoken(trace, frame)} /></label>
@@ -110,7 +117,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>
     </details>
-    <Cases of={of} id={id} asked={asked} isChanged={isChanged} open={opened} gate={doc.casesGate} setGate={edit && (casesGate => edit({ ...doc, casesGate }))} />
+    <Cases of={of} id={id} asked={isOld ? null : asked} isChanged={isChanged} open={opened} gate={doc.casesGate} setGate={edit && (casesGate => edit({ ...doc, casesGate }))} />
   </>
 }
 
