@@ -18,7 +18,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.browser.conftest import PASSWORD, Service, Watch, opened, ready
+from tests.browser.conftest import HASTY, PASSWORD, Service, Watch, opened, ready, signed_in
 from tests.browser.test_screens import clean
 from tests.cast import any_address
 
@@ -247,6 +247,32 @@ def test_home_names_the_graph_that_refused_a_request(page: Page, service: Servic
     page.get_by_role("link", name=f"1 refused request to {name} this week").click()
     page.wait_for_url(re.compile(f"/flows/automations/{made['id']}/requests"))
     page.locator("tbody tr", has_text="Refused").wait_for()
+
+
+def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
+    stranger: BrowserContext, service: Service
+) -> None:
+    stranger.add_init_script(HASTY)
+    email, bearer = service.registered("Nia", "Letters")
+    own = service.acting(bearer)
+    page = stranger.new_page()
+    signed_in(page, service, email)
+    page.get_by_role("heading", name="Three steps to the first message").wait_for()
+    needs = page.get_by_role("heading", name="Needs you")
+    assert needs.count() == 0  # nothing does
+    for paused in (True, False):  # by somebody else, while the page is open
+        assert own.api.patch("/settings/workspace", json={"sendingPaused": paused}).is_success
+        expect(page.get_by_text("Sending is paused.")).to_have_count(int(paused))
+    expect(needs).to_have_count(0)
+    late = {"providers": [], "overdue": {"broadcast": 2}}
+    page.route("**/troubles", lambda route: route.fulfill(json=late))
+    page.get_by_role("link", name="2 broadcasts overdue").wait_for()
+    trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
+    for number in range(11):
+        body = {"name": f"Flow {number}", "state": "ACTIVE", "trigger": trigger}
+        own.made("/workflows", {**body, "steps": [{"type": "exit"}]})
+    page.reload()
+    page.get_by_text("the 10 flows that were changed last").wait_for()
 
 
 def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(

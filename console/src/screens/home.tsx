@@ -1,7 +1,7 @@
 // Home: what needs somebody first, then what happened last; in an empty workspace the first steps.
 import { useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { useAct, useListed, useLoaded } from '../data'
+import { useAct, useListed, useLoaded, type Listed } from '../data'
 import { useCan, useMe } from '../me'
 import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
@@ -19,7 +19,7 @@ export function Home() {
   return <Screen title={me.workspace.name}>
     {all.rows === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : <>
       {isNew && <First done={all.reload} />}
-      {all.rows.length > 0 && <Needs all={all.rows} />}
+      <Needs all={all} isNew={isNew && !all.rows.length} />
       {!isNew && <Section title="The newest runs" actions={<Link to="/runs">All runs</Link>}>
         <RunTable list={{ ...runs, more: null }} all={all} empty={<p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
       </Section>}
@@ -35,7 +35,7 @@ const OVERDUE = [
   ['segment', 'segment', '/segments'], ['broadcast', 'broadcast', '/broadcasts'],
 ] as const
 const MOST = 50
-const MOST_FLOWS = 10 // whose requests are looked through: those that were changed last
+const MOST_FLOWS = 10 // whose requests are looked through
 
 /** Requests that the webhook of a flow refused, this week. */
 async function refusedBy({ kind, id }: FlowName) {
@@ -45,16 +45,17 @@ async function refusedBy({ kind, id }: FlowName) {
 
 const aWeekAgo = () => new Date(Date.now() - 7 * 86_400_000).toISOString()
 
-async function needs(may: (permission: string) => boolean, all: readonly FlowName[]) {
+async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => boolean, all: Listed<FlowName>) {
   const [troubles, unknown, failed, plan, endpoints, paused] = await Promise.all([
     got(api.GET('/troubles')),
     got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
     got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: aWeekAgo() } } })),
     got(api.GET('/billing/plan')), may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
     may('broadcasts:read') ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } })) : null,
+    me.reload(), // whether sending is paused
   ])
-  const hooks = all.filter(flow => flow.state === 'ACTIVE' && flow.triggerSource === 'inbound_webhook').sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1)).slice(0, MOST_FLOWS)
-  const refused = await Promise.all(hooks.map(async flow => ({ flow, requests: await refusedBy(flow) })))
+  const hooks = all.rows!.filter(flow => flow.state === 'ACTIVE' && flow.triggerSource === 'inbound_webhook').sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1))
+  const refused = await Promise.all(hooks.slice(0, MOST_FLOWS).map(async flow => ({ flow, requests: await refusedBy(flow) })))
   const count = (of: readonly unknown[], one: string) => (of.length === MOST ? `${MOST} or more ${one}s` : plural(of.length, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
@@ -69,17 +70,20 @@ async function needs(may: (permission: string) => boolean, all: readonly FlowNam
   if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data, 'failed run')} this week`, to: '/runs?status=FAILED' })
   for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
   if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages of this month are used`, to: '/settings/plan' })
-  return { list, plan }
+  return { list, plan, isPart: hooks.length > MOST_FLOWS || all.more !== null }
 }
 
-function Needs({ all }: { all: readonly FlowName[] }) {
+/** In a workspace that is new it is silent, unless something does. */
+function Needs({ all, isNew }: { all: Listed<FlowName>; isNew: boolean }) {
   const may = useCan()
   const me = useMe()
-  const found = useLoaded(() => needs(may, all), [all.map(each => each.id + each.state).join()], () => 15_000)
+  const found = useLoaded(() => needs(me, may, all), [all.rows!.map(each => each.id + each.state).join()], () => 15_000)
+  if (isNew && !me.workspace.sendingPaused && !found.problem && !found.value?.list.length) return null
   return <Section title="Needs you">
     {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
-    <Shown of={found}>{({ list, plan }) => <>
+    <Shown of={found}>{({ list, plan, isPart }) => <>
       {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing does.</p>}
+      {isPart && <p class="soft">Refused requests are those to the {MOST_FLOWS} flows that were changed last; of the others, see the Requests of each.</p>}
       <p class="soft">{plural(plan.usage.messagesPerMonth, 'message')} this month; today {plan.sending.sentToday.toLocaleString()}{plan.sending.dailyLimit !== null && ` of ${plan.sending.dailyLimit.toLocaleString()}`}.</p>
     </>}</Shown>
   </Section>
