@@ -31,7 +31,7 @@ export async function refusal(response: Response): Promise<Refusal> {
   return new Refusal(response.status, problem.code, problem.detail, problem.errors, problem.requestId)
 }
 
-const unreachable = () => new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
+export const unreachable = () => new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
 
 let token = ''
 let workspace = ''

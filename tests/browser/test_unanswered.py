@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Browser, Page, Route
 
-from tests.browser.conftest import Service, Watch, opened
+from tests.browser.conftest import Service, Watch, opened, signed_in
 from tests.browser.test_kills import named, press
 
 RUNNING = {
@@ -78,3 +78,25 @@ def test_what_is_pressed_again_while_the_first_still_runs_is_not_done_twice(
     assert len(named(service, name)) == 1
     assert len(keys) == 3
     assert len(set(keys)) == 1
+
+
+def test_the_first_event_counts_once_though_its_answer_was_lost(
+    chromium: Browser, service: Service
+) -> None:
+    email, bearer = service.registered("Nia", "Letters")
+    context = chromium.new_context()
+    page = context.new_page()
+    signed_in(page, service, email)
+    press(page, "Make them")
+
+    def lost(route: Route) -> None:
+        done(route)
+        route.abort("connectionreset")
+
+    page.route("**/v1/webhooks/in/*", lost, times=1)
+    press(page, "Send this event")
+    page.get_by_role("alert").get_by_text("The service cannot be reached").wait_for()
+    press(page, "Send this event")
+    page.get_by_role("heading", level=1, name="Run").wait_for()
+    assert len(service.acting(bearer).read("/runs")["data"]) == 1
+    context.close()

@@ -5,7 +5,7 @@ import { useAct, useListed, useLoaded, type Listed } from '../data'
 import { useCan, useMe } from '../me'
 import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
-import { at, has, Refusal } from '../session'
+import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
 import { Link, Refused, Screen, Section, Shown, plural } from '../ui'
 import { RunTable } from './runs'
@@ -98,6 +98,7 @@ function First({ done }: { done: () => Promise<void> }) {
   const act = useAct()
   const [webhook, setWebhook] = useState('')
   const templateId = useRef('') // made once, however often the flow is refused
+  const key = useRef(crypto.randomUUID()) // the event counts once, however often its answer is lost
   const may = useCan()('workflows:write')
   if (!may) return <p class="empty">Nothing is here yet. A member who may edit flows makes the first one.</p>
   const make = async () => {
@@ -109,10 +110,9 @@ function First({ done }: { done: () => Promise<void> }) {
     setWebhook(flow.trigger.webhookUrl ?? '')
   }
   const send = async () => {
-    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(EVENT) })
-    const answer = await response.json()
-    if (!response.ok) throw new Refusal(response.status, answer.code, answer.detail, answer.errors)
-    go(`/runs/${answer.runId}`)
+    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), { method: 'POST', headers: { 'Content-Type': 'application/json', 'Idempotency-Key': key.current }, body: JSON.stringify(EVENT) }).catch(() => { throw unreachable() })
+    if (!response.ok) throw await refusal(response)
+    go(`/runs/${(await response.json()).runId}`)
     void done()
   }
   return <Section title="Three steps to the first message">
