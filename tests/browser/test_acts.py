@@ -391,15 +391,23 @@ def test_a_webhook_gets_another_url_and_another_secret(page: Page, service: Serv
 
 
 def test_a_graph_is_deleted_and_steps_are_not(
-    page: Page, service: Service, ids: dict[str, str]
+    page: Page, service: Service, watch: Watch, ids: dict[str, str]
 ) -> None:
-    nodes = [{"id": "end", "type": "exit"}]
-    made = service.made("/automations", {"name": "Gone soon", "graph": {"nodes": nodes}})
+    watch.expected = "404"
+    nodes = [{"id": "trigger", "type": "trigger"}, {"id": "end", "type": "exit"}]
+    graph = {"nodes": nodes, "edges": [{"id": "e", "source": "trigger", "target": "end"}]}
+    body = {"name": "Gone soon", "state": "ACTIVE", "graph": graph}
+    made = service.made("/automations", body)
+    contact = service.made("/contacts", {"email": f"{secrets.token_hex(4)}@example.com"})["id"]
+    started = service.made(f"/automations/{made['id']}/runs", {"contactId": contact})["runId"]
     opened(page, service, f"/flows/automations/{made['id']}")
     confirmed(page, "Delete")
     page.get_by_role("heading", level=1, name="Flows").wait_for()
     assert service.api.get(f"/automations/{made['id']}").status_code == 404
     assert page.get_by_role("link", name="Gone soon").count() == 0
+    opened(page, service, f"/runs/{started}")
+    page.get_by_text("Its flow was deleted").wait_for()
+    assert page.get_by_role("alert").count() == 0
     opened(page, service, f"/flows/workflows/{ids['flow']}")
     page.get_by_role("button", name="Archive").wait_for()
     assert page.get_by_role("button", name="Delete").count() == 0

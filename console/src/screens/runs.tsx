@@ -130,5 +130,7 @@ export function Drawing({ run, runId, moved }: { run: { workflowId?: string | nu
   const id = run.workflowId ?? run.automationId ?? ''
   const path = { params: { path: { id }, query: { runId } }, parseAs: 'text' as const }
   const drawn = useLoaded(async () => String(await got<unknown>(run.workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path))), [id, runId, moved])
+  // What a run walked is gone with its flow.
+  if (runId && drawn.problem?.status === 404) return <p class="empty">Its flow was deleted, and cannot be drawn any more.</p>
   return <Section title={runId ? 'The way, drawn' : 'The flow'}><Shown of={drawn}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="The flow, drawn"><img alt="The flow, drawn: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
 }
