@@ -86,6 +86,7 @@ def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
     page.route("**/explain**", lambda route: route.fulfill(json=body))
     opened(page, service, f"/contacts/{ids['contact']}?why=all")
     page.locator(".whys > li").nth(len(answer) - 1).wait_for()
+    page.get_by_text("At most 20 runs").wait_for()
     assert read(page) == [
         (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"]) for one in answer
     ]
@@ -96,6 +97,9 @@ def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
         assert page.get_by_role("alert").count() == 0
         page.go_back()
         page.locator(".whys > li").first.wait_for()
+    expect(page.get_by_label("Since")).to_have_count(1)
+    page.get_by_role("combobox", name="Flow or broadcast").select_option(ids["sent"])
+    expect(page.get_by_label("Since")).to_have_count(0)  # of a broadcast all is explained
 
 
 def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Service) -> None:

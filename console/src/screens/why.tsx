@@ -20,6 +20,8 @@ const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: R
   broadcast: ['the broadcast', ({ id }) => `/broadcasts/${id}`],
 }
 
+const MOST_RUNS = 20 // that the service explains at once, as the bounds of all else that it says
+
 /** What is asked about: a flow or a broadcast, by the beginning of its id. */
 const about = (id: string): About => (id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id })
 
@@ -31,7 +33,7 @@ export function WhyNot({ contactId, all }: { contactId: string; all: Listed<Flow
   return <Section title="Why, or why not?">
     <Filters>
       <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...options(both)]} growing={both} />
-      <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>
+      {!why.startsWith('bro_') && <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>}
     </Filters>
     {why ? <Reasons contactId={contactId} about={{ ...about(why), ...(begins(since) ? { since: begins(since)!.toISOString() } : {}) }} /> : <p class="empty">Choose a flow or a broadcast to see what came for this contact, and what held it back.</p>}
   </Section>
@@ -39,12 +41,12 @@ export function WhyNot({ contactId, all }: { contactId: string; all: Listed<Flow
 
 export function Reasons({ contactId, about }: { contactId: string; about: About }) {
   const found = useLoaded(async () => (await got(api.GET('/contacts/{id}/explain', { params: { path: { id: contactId }, query: about } }))).data, [contactId, JSON.stringify(about)], () => 10_000)
-  return <Shown of={found}>{reasons => (reasons.length ? <ol class="timeline whys">{reasons.map((each, index) => {
+  return <Shown of={found}>{reasons => (reasons.length ? <><ol class="timeline whys">{reasons.map((each, index) => {
     const [record, to] = RECORDS[each.evidence.type]
     const advice = (each.reason && (each.evidence.type === 'broadcast' ? EXCLUDED : ADVICE)[each.reason]) || EXPLAINED[each.code]
     return <li key={index}><span class="soft"><When at={each.at} /></span>
       <p><span class="sentence"><Sentence text={each.sentence} /></span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
-  })}</ol> : <p class="empty">Nothing is known: no event, request, run or message of this contact.</p>)}</Shown>
+  })}</ol>{reasons.length >= MOST_RUNS && <p class="hint">At most {MOST_RUNS} runs, 200 messages, 50 requests and 50 missed occasions are explained: the newest.</p>}</> : <p class="empty">Nothing is known: no event, request, run or message of this contact.</p>)}</Shown>
 }
 
 export function Event({ id }: { id: string }) {
