@@ -110,7 +110,8 @@ async def fill(
         **where,
     )
     once = "OFFSET 0" if db.engine == "postgresql" else ""  # each is judged, and only once
-    await db.execute(
+    # A contact that was created meanwhile, which nobody locked, has a row by then, and is counted.
+    added = await db.fetch_values(
         f"""
         INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
         SELECT workspace_id, id, :segment_id, member, next_at
@@ -120,17 +121,11 @@ async def fill(
               WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
               {once}) AS judged
         WHERE member OR next_at IS NOT NULL
+        ON CONFLICT (workspace_id, contact_id, segment_id) DO NOTHING
+        RETURNING member
         """,
         **where,
         **fitting.values,
         **next_flip.values,
     )
-    members: int = await db.fetch_value(
-        """
-        SELECT count(*) FROM segment_members
-        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
-          AND contact_id > :after AND contact_id <= :until AND member
-        """,
-        **where,
-    )
-    return members - gone.count(True)
+    return added.count(True) - gone.count(True)

@@ -470,6 +470,42 @@ async def test_many_at_once_are_left_to_the_job(
     assert [count for _, count in (await here.kept()).values()] == [1]
 
 
+async def test_a_contact_that_is_created_amid_a_chunk_is_counted_once(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunk has deleted its old rows, and finds the new contact's when it writes others."""
+    if process.database.engine == "sqlite":
+        pytest.skip("one writer: nobody commits amid a chunk")
+    here = await world(process, acme, 1)
+    is_made, is_amid = asyncio.Event(), asyncio.Event()
+
+    async def created() -> None:
+        async with process.database.write() as db:
+            await here.create(db)
+            is_made.set()
+            await is_amid.wait()
+
+    async with process.database.write() as db:
+        await here.save(db, {"not": {"event": "x"}})
+    creating = asyncio.create_task(created())
+    await is_made.wait()
+    async with process.database.write() as db:
+        await here.create(db)  # its id is a later one, so that the chunk goes beyond the first
+    fetch = Handle.fetch_values
+
+    async def fetched(db: Handle, sql: str, **values: Any) -> list[Any]:
+        rows: list[Any] = await fetch(db, sql, **values)
+        if sql.split()[:3] == ["DELETE", "FROM", "segment_members"]:
+            is_amid.set()
+            await creating
+        return rows
+
+    monkeypatch.setattr(Handle, "fetch_values", fetched)
+    await settle(process)
+    assert creating.done()
+    assert [*(await here.kept()).values()] == [(set(here.people), 2)]
+
+
 async def test_a_change_reads_the_filters_that_it_concerns_and_no_others(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
