@@ -109,22 +109,23 @@ async def judge(
     changed: Collection[str] = (),
 ) -> list[Moved]:
     """Judge locked contacts again for some segments, after a change that these name, of what is
-    named `changed`. Too many are left to the segments' jobs.
+    named `changed`. Too many are left to the segments' jobs, but for dates.
 
     Not those that are to start nothing: found later, together with another change, they would start
     what that starts. Raises TooMany instead."""
     is_many = len(contact_ids) * len(segment_ids) > MOST_AT_ONCE
-    if is_many and not effects:
-        await segment_members.touch(
-            db, workspace_id=workspace_id, contact_ids=contact_ids, segment_ids=segment_ids
-        )
-        return []
-    if is_many and len(contact_ids) > 1:
+    if is_many and effects and len(contact_ids) > 1:
         raise TooMany(len(segment_ids))
     existing = await store.of_workspace(db, workspace_id=workspace_id)
     chosen = [existing[id] for id in segment_ids if id in existing and existing[id].kind == "live"]
+    if is_many and chosen and not effects:
+        ids = [one.id for one in chosen]
+        await segment_members.touch(
+            db, workspace_id=workspace_id, contact_ids=contact_ids, segment_ids=ids
+        )
+        chosen = []
     others = [id for id in segment_ids if id not in existing]
-    if others:
+    if others:  # dates take little, and ask whether the field was changed, which no job knows
         chosen += await watches.by_ids(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
     judged = await judge_rows(

@@ -663,6 +663,28 @@ async def test_an_import_swallows_no_date_that_was_waited_for(cast: Cast, proces
     assert await people_of(cast, flow_id) == [ada]
 
 
+async def test_an_import_that_starts_flows_replaces_a_date_that_has_come_by_its_own(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also an import of so many contacts that jobs judge their segments."""
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", 0)
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    first, second = await in_days(process, 1), await in_days(process, 3)
+    ada = await person(cast, "ada", metadata={"renewsAt": first})
+    await settle(process)
+    set_clock(process.database, 25 * HOUR)
+    await imported(cast, f"ada@x.test,,{second}", query="?startAutomations=true")
+    for hours in (25, 73):
+        set_clock(process.database, hours * HOUR)
+        for _ in range(2):
+            await settle(process)
+    runs = await runs_of(cast, flow_id)
+    assert [(run["contactId"], run["trigger"]["at"]) for run in runs] == [
+        (ada, first),
+        (ada, second),
+    ]
+
+
 async def test_an_import_swallows_no_exit_that_time_has_brought(
     cast: Cast, process: Process
 ) -> None:

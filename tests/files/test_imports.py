@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from app.audience import subscriptions
+from app.audience import membership, subscriptions, upserts
 from app.database.db import Database, Deadlines, Handle
 from app.errors import Problem, Unavailable
 from app.files import imports, sheets
 from app.files.imports import Columns, CsvFormat, Format, JsonLinesFormat
+from app.machine import segment_changes
 from app.process import Process
-from app.store import contacts, suppressions
+from app.store import contacts, segment_members, segments, suppressions
 from app.store.suppressions import Reason
 from tests.consent.test_consent import ADA, suppress
 
@@ -89,6 +90,30 @@ async def test_a_file_of_several_batches_is_stored_and_safe_to_send_again(
     *_, changed = await run(process, acme, lines, JsonLinesFormat())
     assert changed == totals(updated=PEOPLE)
     assert await count(process.database) == PEOPLE
+
+
+async def test_a_file_whose_rows_many_segments_name_is_stored_fewer_at_a_time(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, upsert = [], upserts.upsert
+
+    async def counted(*given: Any, **more: Any) -> Any:
+        sizes.append(len(given[2]))
+        return await upsert(*given, **more)
+
+    async with process.database.write() as db:
+        for id in ("seg_1", "seg_2"):
+            of = {"workspace_id": acme, "id": id, "name": "S", "kind": "live"}
+            vip = '{"path":"contact.tags","op":"contains","value":"vip"}'
+            await segments.insert(db, **of, filter=vip, starts=False, fill_to="")
+            names = [segment_changes.CREATED]
+            await segment_members.set_names(db, workspace_id=acme, segment_id=id, names=names)
+    monkeypatch.setattr(upserts, "upsert", counted)
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", 8)
+    monkeypatch.setattr(imports, "BATCH", 10)
+    *_, last = await run(process, acme, people(14))
+    assert last == totals(created=14)
+    assert sizes == [10, 4, 4, 2, 4]
 
 
 async def test_a_dry_run_tells_the_same_and_writes_nothing(process: Process, acme: str) -> None:
