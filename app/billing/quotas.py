@@ -156,10 +156,25 @@ class Room:
     reason: Reason = Reason.SUPPRESSED_QUOTA
 
 
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """Messages that are made and yet to be counted, and those of them that go through the
+    operator's channels."""
+
+    messages: int = 0
+    operators: int = 0
+
+
 async def room_for_messages(
-    process: Process, db: Handle, workspace_id: str, *, is_operators: bool
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    *,
+    is_operators: bool,
+    under_way: UnderWay,
 ) -> Room:
-    """The number that `take_message` would let through, to outsiders, as of now."""
+    """The number that `take_message` would let through, to outsiders, as of now, beside what is
+    under way."""
     now = await db.now()
     rooms = []
     judged = await earned(db, workspace_id) if process.settings.production else None
@@ -169,12 +184,13 @@ async def room_for_messages(
         daily = daily_limit(process, workspace_id, judged, now) if is_operators else None
         if daily is not None:
             sent = await sent_today(db, daily.account)
-            rooms.append(Room(daily.amount - sent, Reason.SUPPRESSED_DAILY_LIMIT))
+            left = daily.amount - sent - under_way.operators
+            rooms.append(Room(left, Reason.SUPPRESSED_DAILY_LIMIT))
     monthly = plan_of(process, await workspaces.by_id(db, id=workspace_id)).messages_per_month
     if monthly is not None:
         period = month(now)
         sent = await usage.used(db, workspace_id=workspace_id, meter=MESSAGES, period=period)
-        rooms.append(Room(monthly - sent))
+        rooms.append(Room(monthly - sent - under_way.messages))
     return min(rooms, key=lambda room: room.left or 0, default=Room(None))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.billing import quotas
-from app.billing.quotas import Room
+from app.billing.quotas import Room, UnderWay
 from app.database.db import Handle
 from app.machine.reasons import Reason
 from app.messages import providers
@@ -18,6 +18,7 @@ from app.store.broadcasts import Broadcast
 JUDGED = 1_000  # messages, the newest that have left
 FEWEST = 100  # of which nothing can be judged yet
 MOST = 5_000  # messages, more than a broadcast ever has under way
+NOTHING = UnderWay()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +54,30 @@ async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> Troubl
     return None
 
 
-async def room(process: Process, db: Handle, workspace_id: str, channel: str) -> Room:
-    """The messages that the workspace may still send on the channel."""
+async def room(
+    process: Process, db: Handle, workspace_id: str, channel: str, under_way: UnderWay = NOTHING
+) -> Room:
+    """The messages that the workspace may still send on the channel, beside what is under way."""
     provider = await providers.of(process, db, workspace_id, channel)
     if provider is None:
         return Room(0, Reason.CHANNEL_NOT_CONFIGURED)
     is_operators = providers.is_operators(process, provider)
-    return await quotas.room_for_messages(process, db, workspace_id, is_operators=is_operators)
-
-
-async def under_way(db: Handle, workspace_id: str) -> int:
-    """How many messages the workspace's broadcasts have made that are yet to be counted."""
-    return sum(
-        [
-            await recipients.uncounted(db, workspace_id=workspace_id, broadcast_id=id, limit=MOST)
-            for id in await broadcasts.sending(db, workspace_id=workspace_id)
-        ]
+    return await quotas.room_for_messages(
+        process, db, workspace_id, is_operators=is_operators, under_way=under_way
     )
+
+
+async def made(process: Process, db: Handle, workspace_id: str) -> UnderWay:
+    """The messages that the workspace's broadcasts have made and that are yet to be counted."""
+    messages = operators = 0
+    for one in await broadcasts.sending(db, workspace_id=workspace_id):
+        which = {"workspace_id": workspace_id, "broadcast_id": one.id}
+        count = await recipients.uncounted(db, **which, limit=MOST)
+        provider = await providers.of(process, db, workspace_id, one.channel)
+        messages += count
+        if provider is not None and providers.is_operators(process, provider):
+            operators += count
+    return UnderWay(messages, operators)
 
 
 WITHOUT_ROOM: Mapping[Reason, str] = {
@@ -107,8 +115,6 @@ async def refusal_to_resume(
     await broadcasts.lock_room(db, workspace_id=workspace_id)
     which = {"workspace_id": workspace_id, "broadcast_id": broadcast.id}
     waiting = await recipients.uncounted(db, **which, limit=MOST)
-    others = await under_way(db, workspace_id)
-    left = await room(process, db, workspace_id, channel)
-    if left.left is not None and waiting:
-        left = replace(left, left=left.left - others)
+    others = await made(process, db, workspace_id) if waiting else NOTHING
+    left = await room(process, db, workspace_id, channel, others)
     return refusal(left, max(1, waiting), "{:,} of its messages were made before the pause")

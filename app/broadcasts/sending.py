@@ -169,11 +169,11 @@ async def _within_room(
         return due, None
     if not await broadcasts.try_lock_room(db, workspace_id=job.workspace_id):
         return [], None
-    under_way = await guard.under_way(db, job.workspace_id)
+    under_way = await guard.made(process, db, job.workspace_id)
     # Read after them: what has left meanwhile counts twice, and not never.
-    room = await guard.room(process, db, job.workspace_id, channel)
-    due = due if room.left is None else due[: max(0, room.left - under_way)]
-    return due, None if due or under_way else guard.refusal(room, 1)
+    room = await guard.room(process, db, job.workspace_id, channel, under_way)
+    due = due if room.left is None else due[: max(0, room.left)]
+    return due, None if due or under_way.messages else guard.refusal(room, 1)
 
 
 def _pace(broadcast: Broadcast, now: datetime) -> pacing.Allowance:

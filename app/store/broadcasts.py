@@ -194,12 +194,21 @@ def _room(workspace_id: str) -> str:
     return f"broadcasts|{workspace_id}"
 
 
-async def sending(db: Handle, *, workspace_id: str) -> list[str]:
-    """The ids of those whose messages are being made and sent."""
-    return await db.fetch_values(
+@dataclass(frozen=True, slots=True)
+class Sending:
+    id: str
+    channel: str
+
+
+async def sending(db: Handle, *, workspace_id: str) -> list[Sending]:
+    """The broadcasts whose messages are being made and sent. Without its template none is."""
+    return await db.fetch_all_as(
+        Sending,
         """
-        SELECT id FROM broadcasts
-        WHERE workspace_id = :workspace_id AND COALESCE(state = 'SENDING', FALSE)
+        SELECT b.id, t.channel
+        FROM broadcasts b
+        JOIN templates t ON t.workspace_id = b.workspace_id AND t.id = b.template_id
+        WHERE b.workspace_id = :workspace_id AND COALESCE(b.state = 'SENDING', FALSE)
         """,
         workspace_id=workspace_id,
     )

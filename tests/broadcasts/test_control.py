@@ -20,8 +20,10 @@ from app.providers import inbox
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import Cast, settle
+from tests.messages.test_delivery import accepts, with_provider
 from tests.outbound.test_events import listening
-from tests.routes.test_broadcasts import broadcast, person
+from tests.routes.test_broadcasts import broadcast, person, template
+from tests.routes.test_channels import TWILIO, put
 
 
 async def people(cast: Cast, count: int) -> list[str]:
@@ -353,6 +355,26 @@ async def test_what_is_tried_again_takes_no_room_twice(
         await delivery.deliver(process, job)
     await stepped(process, 2)
     assert (await cast.vic.read(path))["progress"]["queued"] == 5
+
+
+async def test_messages_of_a_workspaces_own_provider_take_no_room_of_the_day(
+    cast: Cast, process: Process
+) -> None:
+    production = replace(process.settings, environment="production")
+    live, _ = with_provider(replace(process, settings=production), accepts)
+    assert (await put(cast.olivia, "sms", TWILIO)).status_code == 200
+    for n in range(3):
+        await person(cast, f"p{n}", phone=f"+4915112345{n:03}")
+    sms = await template(cast, channel="sms", content={"text": "Hello"}, category="transactional")
+    async with process.database.write() as db:
+        by_the_day = "UPDATE workspaces SET plan = 'starter', daily_limit = 3 WHERE id = :id"
+        await db.execute(by_the_day, id=cast.ed.workspace_id)
+    texts = await begun(cast, process, templateId=sms)
+    await stepped(live, 2)
+    assert (await cast.vic.read(texts))["progress"]["queued"] == 3
+    mails = await begun(cast, process)
+    await stepped(live, 2)
+    assert (await cast.vic.read(mails))["progress"]["queued"] == 3
 
 
 async def test_a_template_that_is_gone_and_a_worker_that_always_dies_pause_it(
