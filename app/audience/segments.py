@@ -16,7 +16,7 @@ from app.machine import condition, document, segment_filter, segment_prose
 from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
-from app.machine.segment_filter import Filter, Got, Went
+from app.machine.segment_filter import Filter, Got, InSegment, Went
 from app.store import broadcasts, contacts, segment_members, segments, templates, topics
 from app.store.contacts import Contact
 from app.store.segment_sql import Clause
@@ -97,18 +97,20 @@ async def read(
     is_preview: bool = False,
 ) -> Readable:
     """A filter that somebody wrote, of the segment `own_id` if it has one already. Events are
-    `kept` so long. A preview may name a frozen segment too. Raises Problem `invalid`."""
+    `kept` so long. A preview may be of a frozen segment too. Raises Problem `invalid`."""
     place = Place("/filter", [])
     raw = profile.normal(raw)
     filter = segment_filter.read(raw, place, kept)
     if filter is None:
         raise _invalid([FieldError(one.pointer, one.message) for one in place.findings])
     errors = await _unknown(db, filter, workspace_id, existing)
-    errors += [] if is_preview else _frozen(filter, existing)
+    frozen = _alone(filter, existing) if is_preview else None
+    errors += [] if frozen is not None else _frozen(filter, existing)
     errors = errors or _tangled(filter, existing, own_id)
     if errors:
         raise _invalid(errors)
-    return replace(known(filter, existing), raw=raw)
+    frozen_id = frozen.id if frozen is not None and frozen.is_settled else None
+    return replace(known(filter, existing), raw=raw, frozen_id=frozen_id)
 
 
 async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
@@ -166,6 +168,13 @@ def _frozen(filter: Filter, existing: Mapping[str, Segment]) -> list[FieldError]
         for one in filter.mentions
         if one.kind == "segment" and one.id in existing and existing[one.id].kind == "frozen"
     ]
+
+
+def _alone(filter: Filter, existing: Mapping[str, Segment]) -> Segment | None:
+    """The frozen segment that the filter asks for, and for nothing else."""
+    asked = filter.condition
+    segment = existing.get(asked.segment_id) if isinstance(asked, InSegment) else None
+    return segment if segment is not None and segment.kind == "frozen" else None
 
 
 def _tangled(
@@ -409,6 +418,15 @@ async def pasts(
         runs = await segments.past_runs(db, **of) if Went in parts else nothing
         for row, *found in zip(few, events, messages, runs, strict=True):
             yield Past(row.id, shapes.resource(row, tags[row.id]), now, *found)
+
+
+async def kept(db: Handle, segment_id: str, *, workspace_id: str, contact_id: str) -> Verdict:
+    """Whether the contact is in a frozen segment."""
+    found = await segment_members.of_contacts(
+        db, workspace_id=workspace_id, contact_ids=[contact_id], segment_ids=[segment_id]
+    )
+    holds = any(one.member for one in found)
+    return Verdict(holds, ({"segmentId": segment_id, "holds": holds},))
 
 
 def judge(readable: Readable, past: Past) -> Verdict:

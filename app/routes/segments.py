@@ -17,6 +17,7 @@ from app.broadcasts import audience as audiences
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
 from app.machine import document, reasons
+from app.machine.condition import Verdict
 from app.machine.condition_schema import OPERAND
 from app.machine.content import ChannelName
 from app.machine.program import Json
@@ -304,8 +305,10 @@ async def preview(call: Call) -> Response:
     )
     shown = None
     if fit is not None:
-        verdict = await call.process.compute.call(
-            Job(workspace_id, segments.judge, (readable, fit))
+        verdict = (
+            fit
+            if isinstance(fit, Verdict)
+            else await call.process.compute.call(Job(workspace_id, segments.judge, (readable, fit)))
         )
         shown = {
             "contactId": wanted.contact_id,
@@ -326,13 +329,17 @@ async def preview(call: Call) -> Response:
 
 async def _fit(
     db: Handle, readable: Readable, workspace_id: str, contact_id: str | None
-) -> segments.Past | None:
+) -> segments.Past | Verdict | None:
+    """Read what decides whether the contact fits; of a frozen segment that is known."""
     if contact_id is None:
         return None
     row = await contacts.by_id(db, workspace_id=workspace_id, id=contact_id)
     if row is None:
         errors = [FieldError("/contactId", "There is no such contact.")]
         raise Problem("invalid", "The filter cannot be tried; see errors.", errors=errors)
+    if readable.frozen_id is not None:
+        whose = {"workspace_id": workspace_id, "contact_id": contact_id}
+        return await segments.kept(db, readable.frozen_id, **whose)
     return await segments.past(db, readable, workspace_id=workspace_id, contact=row)
 
 

@@ -340,6 +340,31 @@ async def test_a_frozen_segment_stays_as_it_was_whatever_becomes_of_those_it_nam
     assert await ids_in(cast, f"/segments/{new}/contacts") == [bob]  # it was being filled
 
 
+async def test_a_preview_of_a_frozen_segment_counts_who_is_in_it(
+    cast: Cast, process: Process
+) -> None:
+    ada = await person(cast, "ada", tags=["vip"])
+    frozen = {"name": "Then", "kind": "frozen", "filter": VIP}
+    id = (await cast.ed.made("/segments", frozen))["id"]
+    preview = {"filter": {"segmentId": id}}
+    assert (await cast.vic.made("/segments/preview", preview))["count"] == 1  # is looked up
+    await settle(process)
+    await cast.ed.delete(f"/contacts/{ada}/tags/vip")
+    bob, _ = await person(cast, "bob", tags=["vip"]), await person(cast, "eve", tags=["vip"])
+    for who, holds in ((ada, True), (bob, False)):
+        found = await cast.vic.made("/segments/preview", {**preview, "contactId": who})
+        assert (found["count"], found["reachable"]["email"]["reachable"]) == (1, 1)
+        assert [one["id"] for one in found["sample"]] == [ada]
+        assert found["contact"] == {
+            "contactId": who,
+            "holds": holds,
+            "operands": [{"segmentId": id, "holds": holds}],
+        }
+    within = await cast.vic.post("/segments/preview", {"filter": {"not": {"segmentId": id}}})
+    assert within.status_code == 422
+    assert [one["pointer"] for one in within.json()["errors"]] == ["/filter/not/segmentId"]
+
+
 async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     await cast.ed.made("/segments", {"name": "Both", "filter": {"segmentId": id}})
