@@ -429,14 +429,12 @@ CREATE UNIQUE INDEX missed_occasions_by_contact
     ON missed_occasions (workspace_id, contact_id, definition_id, at);
 
 -- A contact that is to be judged again for a segment by its job: it could not be locked, or whoever
--- changed something had no lock of it, or had too many to judge. When it has entered the segment or
--- left it, flows start and waiting runs wake (start), these alone wake (wake), or neither (none).
+-- changed something had no lock of it, or had too many to judge.
 CREATE TABLE segment_touches (
     workspace_id  TEXT NOT NULL,
     segment_id    TEXT NOT NULL,
     id            TEXT NOT NULL,
     contact_id    TEXT NOT NULL,
-    effect        TEXT NOT NULL,                  -- start | wake | none
     PRIMARY KEY (workspace_id, segment_id, id),
     FOREIGN KEY (workspace_id, segment_id) REFERENCES segments (workspace_id, id) ON DELETE CASCADE
 );

@@ -35,7 +35,7 @@ from app.store import (
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.jobs import Job
-from app.store.segment_members import ALL_START, Effects
+from app.store.segment_members import ALL_START
 from app.store.segments import Fitting, Segment
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ async def _judged(
         return False
     rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
     judged = await _judge(db, segment, existing, rows, job)
-    await _react(process, db, job, judged.moved, segment_members.strongest(touches))
+    await _react(process, db, job, judged.moved)
     gone = set(ids) - set(
         await segment_members.existing(db, workspace_id=job.workspace_id, ids=ids)
     )
@@ -230,7 +230,7 @@ async def _fill(
     else:
         rows = await segment_fills.rows_of(db, stretch, **whose)
         judged = await _judge(db, segment, existing, rows, job)
-        await _react(process, db, job, judged.moved, ALL_START)
+        await _react(process, db, job, judged.moved)
         if len(judged.ids) < len(rows):
             stretch = replace(stretch, until=max(judged.ids), is_last=False)
     await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
@@ -279,9 +279,7 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
     await store.rechecked(db, segment, workspace_id=job.workspace_id, up_to=up_to)
 
 
-async def _react(
-    process: Process, db: Handle, job: Job, flips: Sequence[Moved], effects: Effects
-) -> None:
+async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:
     if flips:
         context = await reactions.context(process, db, job.workspace_id)
-        await reactions.moved(db, context, flips, effects)
+        await reactions.moved(db, context, flips, ALL_START)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from app.database.db import Handle, new_id
 from app.store import contacts, jobs, keyset, usage
@@ -318,13 +318,12 @@ async def touch(
     workspace_id: str,
     contact_ids: Collection[str],
     segment_ids: Collection[str],
-    effects: Effects = ALL_START,
 ) -> None:
-    """Have contacts judged again by the segments' jobs."""
+    """Have contacts judged again by the segments' jobs, which start what that starts."""
     await db.execute_many(
         """
-        INSERT INTO segment_touches (workspace_id, segment_id, id, contact_id, effect)
-        VALUES (:workspace_id, :segment_id, :id, :contact_id, :effect)
+        INSERT INTO segment_touches (workspace_id, segment_id, id, contact_id)
+        VALUES (:workspace_id, :segment_id, :id, :contact_id)
         """,
         [
             {
@@ -332,7 +331,6 @@ async def touch(
                 "segment_id": segment_id,
                 "id": new_id("stc"),
                 "contact_id": contact_id,
-                "effect": effects.get(contact_id, "start"),
             }
             for segment_id in sorted(segment_ids)
             for contact_id in sorted(contact_ids)
@@ -364,22 +362,13 @@ async def touch_named(
 class Touch:
     id: str
     contact_id: str
-    effect: Effect
-
-
-def strongest(touches: Sequence[Touch]) -> Effects:
-    """The strongest effect of each contact's."""
-    found: dict[str, Effect] = {}
-    for effect in get_args(Effect):
-        found |= {one.contact_id: effect for one in touches if one.effect == effect}
-    return found
 
 
 async def touched(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> list[Touch]:
     return await db.fetch_all_as(
         Touch,
         """
-        SELECT id, contact_id, effect FROM segment_touches
+        SELECT id, contact_id FROM segment_touches
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id
         ORDER BY id
         LIMIT :limit
