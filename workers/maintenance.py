@@ -135,7 +135,6 @@ class JobSweep:
     def __init__(self) -> None:
         self._rows: dict[Kind, Key | None] = {}
         self._jobs: Key | None = None
-        self._segments: tuple[str, str] | None = None
 
     async def run(self, process: Process) -> None:
         for kind in jobs.KINDS:
@@ -144,8 +143,7 @@ class JobSweep:
             await asyncio.sleep(PAUSE_SECONDS)
         async with process.database.write() as db:
             await self._delete_strays(db)
-        async with process.database.write() as db:
-            await self._wake_late(db)
+        await _wake_late(process)
 
     async def _add_missing(self, db: Handle, kind: Kind) -> None:
         found, self._rows[kind] = await job_sweep.missing(
@@ -164,12 +162,17 @@ class JobSweep:
             log.error("a job had no row", extra={"kind": kind, "row_id": id})
             await job_sweep.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
 
-    async def _wake_late(self, db: Handle) -> None:
-        """Segments' jobs that rest beyond what a change has made due since: that is no error."""
-        after = self._segments or ("", "")
-        found, self._segments = await segment_members.late(db, after=after, limit=SWEPT_AT_ONCE)
-        for workspace_id, id in found:
-            await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
+
+async def _wake_late(process: Process) -> None:
+    """Segments' jobs that rest beyond what a change has made due since: that is no error, and
+    somebody waits for it, so all are looked at each time."""
+    after: tuple[str, str] | None = ("", "")
+    while after is not None:
+        async with process.database.write() as db:
+            found, after = await segment_members.late(db, after=after, limit=SWEPT_AT_ONCE)
+            for workspace_id, id in found:
+                await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def sweep_requests(process: Process) -> None:

@@ -27,6 +27,7 @@ from app.store import segments as store
 from app.store.contacts import Contact
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle
 from tests.servers import set_clock
+from workers import maintenance
 from workers.maintenance import JobSweep
 
 CHANGES = int(os.environ.get("CHANGES", "250"))  # make -C lab fuzz-membership
@@ -434,6 +435,30 @@ async def test_a_touch_that_was_committed_once_the_job_was_gone_is_found(
     await JobSweep().run(process)
     await settle(process)
     assert [ids for ids, _ in (await here.kept()).values()] == [set(here.people)]
+
+
+async def test_one_sweep_looks_at_every_segment(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "SWEPT_AT_ONCE", 2)
+    here = await world(process, acme, 1)
+    ids: list[str] = []
+    async with process.database.write() as db:
+        await here.create(db)
+        for number in range(5):
+            here.segments.clear()  # it saves a new one then
+            await here.save(db, {"not": {"event": f"e{number}"}})
+            ids += here.segments
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET rechecked = TRUE")
+        await jobs.delete(db, "segment", workspace_id=acme, ids=ids)
+        await segment_members.touch(
+            db, workspace_id=acme, contact_ids=here.people, segment_ids=[max(ids)]
+        )
+        await jobs.delete(db, "segment", workspace_id=acme, ids=ids)
+    await JobSweep().run(process)
+    assert [job.id for job in await process.claim("segment", [], 9)] == [max(ids)]
 
 
 async def test_all_who_were_being_created_are_looked_at_again(
