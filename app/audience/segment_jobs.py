@@ -42,7 +42,9 @@ log = logging.getLogger(__name__)
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
 CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
-FEW = 250  # and that the machine does,
+FIRST = 8  # of a claim: who has done thousands of things takes long there too; each time twice as
+QUICK_SECONDS = 0.5  # many as before while that takes no longer, else half as many
+FEW = 250  # contacts of one transaction that the machine judges,
 JUDGED_SECONDS = 2.0  # as far as it comes in that time
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
 # looked at once more when no such transaction can be left.
@@ -60,10 +62,12 @@ class _Lost(Exception):
 async def work(process: Process, job: Job) -> None:
     """Work on a claimed segment for a while, chunk by chunk; it is due again, if more is left."""
     async with process.lease(job):
-        ends, goes_on = time.monotonic() + SPELL_SECONDS, True
+        ends, goes_on, most = time.monotonic() + SPELL_SECONDS, True, FIRST
         with suppress(_Lost):  # whoever has the claim by now goes on
-            while goes_on and time.monotonic() < ends:
-                goes_on = await _chunk(process, job)
+            while goes_on and (began := time.monotonic()) < ends:
+                goes_on = await _chunk(process, job, most)
+                is_quick = time.monotonic() - began < QUICK_SECONDS
+                most = min(CHUNK, 2 * most) if is_quick else max(1, most // 2)
             if goes_on:
                 await _give_turn(process, job)
 
@@ -77,8 +81,9 @@ async def _give_turn(process: Process, job: Job) -> None:
         process.queue.due(db, "segment", job.workspace_id, job.id)
 
 
-async def _chunk(process: Process, job: Job) -> bool:
-    """One transaction's worth; whether there is more to be done now. Raises _Lost."""
+async def _chunk(process: Process, job: Job, most: int) -> bool:
+    """One transaction's worth, `most` contacts where SQL judges them; whether there is more to be
+    done now. Raises _Lost."""
     async with process.database.write(follow_indexes=True) as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
@@ -88,7 +93,7 @@ async def _chunk(process: Process, job: Job) -> bool:
             return await _removed(process, db, job)
         if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
             return await _set_aside(db, segment, job)
-        is_more = await _judged(process, db, segment, existing, job)
+        is_more = await _judged(process, db, segment, existing, job, most=most)
         if not is_more and segment.missed is not None and await _is_over(db, segment, job):
             await store.remove(db, workspace_id=job.workspace_id, id=job.id)
             is_more = True
@@ -165,12 +170,18 @@ async def _removed(process: Process, db: Handle, job: Job) -> bool:
 
 
 async def _judged(
-    process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
+    process: Process,
+    db: Handle,
+    segment: Segment,
+    existing: Mapping[str, Segment],
+    job: Job,
+    *,
+    most: int,
 ) -> bool:
     if segment.kind == "schedule":
         return await schedules.work(process, db, segment, existing, job)
     if segment.state == "filling":
-        return await _fill(process, db, segment, existing, job)
+        return await _fill(process, db, segment, existing, job, most=most)
     is_unchecked = not segment.rechecked and segment.missed is None
     if is_unchecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
         await _recheck(db, segment, job)
@@ -206,7 +217,13 @@ async def _judge(
 
 
 async def _fill(
-    process: Process, db: Handle, segment: Segment, existing: Mapping[str, Segment], job: Job
+    process: Process,
+    db: Handle,
+    segment: Segment,
+    existing: Mapping[str, Segment],
+    job: Job,
+    *,
+    most: int,
 ) -> bool:
     by_sql = None if segment.starts else _by_sql(segment, existing, await db.now(), db.engine)
     whose = {"workspace_id": job.workspace_id}
@@ -215,7 +232,7 @@ async def _fill(
         **whose,
         after=segment.filled_up_to,
         to=segment.fill_to,
-        limit=FEW if by_sql is None else by_sql.chunk,
+        limit=FEW if by_sql is None else min(most, by_sql.chunk),
     )
     if stretch.until is None:  # none is left, or somebody has locked the first just now
         if stretch.is_last:

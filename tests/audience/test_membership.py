@@ -22,7 +22,7 @@ from app.errors import Problem
 from app.machine import condition, document, segment_changes, segment_filter
 from app.process import Process
 from app.runs import run_control
-from app.store import contacts, jobs, messages, runs, segment_members
+from app.store import contacts, jobs, messages, runs, segment_fills, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle
@@ -617,10 +617,39 @@ async def test_whoever_takes_long_to_judge_is_judged_in_chunks_of_their_own(
             )
     [job] = await process.claim("segment", [], 1)
     found = []
-    while await segment_jobs._chunk(process, job):
+    while await segment_jobs._chunk(process, job, segment_jobs.CHUNK):
         found += [count for _, count in (await here.kept()).values()]
     assert found[:3] == [1, 2, 3]
     assert [*(await here.kept()).values()] == [(set(here.people), 3)]
+
+
+@pytest.mark.parametrize(
+    ("quick", "sizes"), [(60, [8, 16, 32]), (0, [8, 4, 2, 1, 1])], ids=["quick", "slow"]
+)
+async def test_a_fill_begins_with_few_contacts_and_takes_more_while_that_is_quick(
+    process: Process,
+    acme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    quick: float,
+    sizes: list[int],
+) -> None:
+    """A thousand who have done much would take longer than a statement may."""
+    monkeypatch.setattr(segment_jobs, "QUICK_SECONDS", quick)
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        for _ in range(30):
+            await here.create(db)
+        await here.save(db, {"not": {"event": "x"}})
+    lock, asked = segment_fills.lock_stretch, []
+
+    async def locked(*given: Any, limit: int, **named: Any) -> segment_fills.Stretch:
+        asked.append(limit)
+        return await lock(*given, limit=limit, **named)
+
+    monkeypatch.setattr(segment_fills, "lock_stretch", locked)
+    await settle(process)
+    assert asked[: len(sizes)] == sizes
+    assert [*(await here.kept()).values()] == [(set(here.people), 30)]
 
 
 async def test_a_fill_gives_its_slot_to_others_after_a_while(
