@@ -210,10 +210,12 @@ async def _judge(
     rows: Sequence[Contact],
     job: Job,
 ) -> Judged:
-    """Judge locked contacts one by one, as far as there is time."""
+    """Judge locked contacts one by one, as far as there is time. Whoever was touched while a frozen
+    segment was a live one stays as the fill has found them."""
     ends = time.monotonic() + JUDGED_SECONDS
+    chosen = [] if segment.is_settled else [segment]
     whose = {"workspace_id": job.workspace_id}
-    return await membership.judge_rows(db, existing, [segment], **whose, rows=rows, ends=ends)
+    return await membership.judge_rows(db, existing, chosen, **whose, rows=rows, ends=ends)
 
 
 async def _fill(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import segments
+from app.audience import membership, segment_jobs, segments
 from app.process import Process
 from app.store import jobs
 from app.store import segments as store
@@ -363,6 +363,23 @@ async def test_a_preview_of_a_frozen_segment_counts_who_is_in_it(
     within = await cast.vic.post("/segments/preview", {"filter": {"not": {"segmentId": id}}})
     assert within.status_code == 422
     assert [one["pointer"] for one in within.json()["errors"]] == ["/filter/not/segmentId"]
+
+
+async def test_whoever_was_touched_while_a_frozen_segment_was_live_stays_in_it(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", 0)  # as in an import
+    id = (await cast.ed.made("/segments", {"name": "Then", "filter": VIP}))["id"]
+    await settle(process)
+    ada = await person(cast, "ada", tags=["vip"])
+    await cast.ed.patch(f"/segments/{id}", {"kind": "frozen"})
+    [job] = await process.claim("segment", [], 1)
+    while (await cast.vic.read(f"/segments/{id}"))["count"] is None:
+        assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+    await cast.ed.delete(f"/contacts/{ada}/tags/vip")
+    await segment_jobs.work(process, job)
+    await settle(process)
+    assert await ids_in(cast, f"/segments/{id}/contacts") == [ada]
 
 
 async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
