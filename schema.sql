@@ -651,7 +651,7 @@ CREATE TABLE jobs (
     wake_at       TIMESTAMPTZ NOT NULL,           -- due then; of a claimed one the end of its lease
     lease_token   BIGINT NOT NULL,                -- 0: not claimed; else drawn afresh at every claim
     claims        INTEGER NOT NULL,               -- without progress; the fifth is the last
-    woken         BOOLEAN NOT NULL,               -- something happened to it while it was claimed
+    woken         BOOLEAN NOT NULL,               -- something happened to it since it was claimed last
     PRIMARY KEY (workspace_id, kind, id)
 );
 -- The one is read in an order that the other does not have, so that no planner takes it for one

@@ -100,7 +100,7 @@ async def delete_stray(
         """
         DELETE FROM jobs
         WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND lease_token = 0
-          AND NOT wake_at BETWEEN :late AND :now
+          AND NOT woken AND NOT wake_at BETWEEN :late AND :now
         """,
         workspace_id=workspace_id,
         kind=kind,

@@ -93,7 +93,7 @@ OR_WAKE = """
     ON CONFLICT (workspace_id, kind, id) DO UPDATE
     SET wake_at = CASE WHEN jobs.lease_token = 0 AND jobs.wake_at > excluded.wake_at
                        THEN excluded.wake_at ELSE jobs.wake_at END,
-        woken = jobs.lease_token <> 0
+        woken = TRUE
     """
 
 
