@@ -193,6 +193,8 @@ async def _judged(
     if not ids:
         return False
     rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
+    if segment.is_settled:  # whoever was being created when it was frozen may have brought a time
+        await segment_members.forget_times(db, **whose, contact_ids=[row.id for row in rows])
     judged = await _judge(db, segment, existing, rows, job)
     await _react(process, db, job, judged.moved)
     gone = set(ids) - set(

@@ -78,7 +78,10 @@ async def step(process: Process, job: Job, turn: int = 0) -> bool:
             await control.pause_by_itself(process, db, broadcast, trouble)
             return False
         if broadcast.state == "SCHEDULED":
-            await control.begin(process, db, broadcast)
+            if broadcast.send_at is not None and broadcast.send_at > await db.now():
+                await _rest(process, db, job, broadcast.send_at)  # its job was lost, and is due now
+            else:
+                await control.begin(process, db, broadcast)
             return False
         if broadcast.state == "SENDING":
             return await _send(process, db, job, broadcast, turn)

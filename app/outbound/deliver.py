@@ -246,13 +246,14 @@ async def _record(
     async with process.database.write() as db:
         if not await jobs.lock(db, [job]):
             return
-        if ended.disables is not None and not await event_endpoints.disable(
+        is_disabled = ended.disables is not None and await event_endpoints.disable(
             db,
             **endpoint,
             reason=ended.disables,
             failing_since=failing_since if ended.otherwise else None,
-        ):
-            ended = ended.otherwise or ended
+        )
+        if ended.otherwise is not None and not is_disabled:
+            ended = ended.otherwise
         await events.settle(
             db,
             workspace_id=job.workspace_id,
@@ -273,7 +274,7 @@ async def _record(
             await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
     if ended.wake_at is None:
         process.metrics.count("tidings_events_ended", status=ended.status)
-    if ended.disables is not None:
+    if is_disabled:
         log.warning(
             "event endpoint disabled",
             extra={"endpoint_id": attempt.endpoint_id, "code": ended.disables},

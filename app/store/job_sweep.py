@@ -114,7 +114,8 @@ async def strays(
 ) -> tuple[list[tuple[Kind, str, str]], Key | None]:
     """The jobs, of the next `limit`, whose rows have ended or are gone; and the last of the next.
 
-    Not one that is claimed, or due since no longer than `late`: whoever claims it deletes it."""
+    Not one that is claimed, was woken, or is due since no longer than `late`: whoever claims it
+    deletes it."""
     alive = " ".join(
         f"""WHEN '{kind}' THEN EXISTS (
                 SELECT 1 FROM {work.table} t
@@ -127,9 +128,10 @@ async def strays(
     rows = await db.fetch_tuples(
         f"""
         SELECT next.workspace_id, next.kind, next.id,
-               CAST(next.lease_token = 0 AND NOT next.wake_at BETWEEN :late AND :now
+               CAST(next.lease_token = 0 AND NOT next.woken
+                    AND NOT next.wake_at BETWEEN :late AND :now
                     AND NOT CASE next.kind {alive} ELSE FALSE END AS BOOLEAN) AS is_stray
-        FROM (SELECT workspace_id, kind, id, wake_at, lease_token FROM jobs
+        FROM (SELECT workspace_id, kind, id, wake_at, lease_token, woken FROM jobs
               WHERE (workspace_id, kind, id) > (:workspace_id, :after_kind, :id)
               ORDER BY workspace_id, kind, id
               LIMIT :limit) AS next
@@ -169,7 +171,7 @@ async def _strays_of_shards(
             f"""
             SELECT j.id FROM jobs j
             WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = ANY(:ids)
-              AND j.lease_token = 0 AND NOT j.wake_at BETWEEN :late AND :now
+              AND j.lease_token = 0 AND NOT j.woken AND NOT j.wake_at BETWEEN :late AND :now
               AND NOT EXISTS (SELECT 1 FROM {work.table} t
                               WHERE t.workspace_id = :workspace_id AND t.id = j.id AND {work.open})
             """,

@@ -277,7 +277,8 @@ async def take(db: Handle, kind: Kind, *, workspace_id: str, id: str) -> None:
         f"""
         INSERT INTO jobs ({COLUMNS})
         VALUES (:workspace_id, :kind, :id, :now, :lease_token, 0, FALSE)
-        ON CONFLICT (workspace_id, kind, id) DO UPDATE SET lease_token = excluded.lease_token
+        ON CONFLICT (workspace_id, kind, id) DO UPDATE
+        SET lease_token = excluded.lease_token, woken = FALSE
         """,
         workspace_id=workspace_id,
         kind=kind,

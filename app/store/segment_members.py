@@ -408,6 +408,22 @@ async def due(db: Handle, *, workspace_id: str, segment_id: str, limit: int) -> 
     )
 
 
+async def forget_times(
+    db: Handle, *, workspace_id: str, segment_id: str, contact_ids: Sequence[str]
+) -> None:
+    """Let no time move these in a segment that stays as it is."""
+    await db.execute(
+        """
+        UPDATE segment_members SET next_at = NULL
+        WHERE workspace_id = :workspace_id AND segment_id = :segment_id
+          AND contact_id = ANY(:contact_ids) AND next_at IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        contact_ids=list(contact_ids),
+    )
+
+
 async def next_due(db: Handle, *, workspace_id: str, segment_id: str) -> datetime | None:
     """When the segment's job has work again: now for whom is touched already."""
     next_at: datetime | None = await db.fetch_value(

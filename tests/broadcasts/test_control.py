@@ -17,6 +17,7 @@ from app.machine.reasons import Reason
 from app.messages import delivery
 from app.process import Process
 from app.providers import inbox
+from app.store import jobs
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import Cast, settle
@@ -154,6 +155,20 @@ async def test_what_is_unknown_stays_so_in_a_cancelled_broadcast(
     shown = await cast.ed.read(f"/messages/{sent['id']}")
     assert (shown["status"], len(shown["attempts"])) == ("UNKNOWN", 1)
     assert not shown["resendable"]
+
+
+async def test_what_is_scheduled_for_later_is_not_begun_though_its_job_is_due(
+    cast: Cast, process: Process
+) -> None:
+    """As when the job was lost, and made anew by the sweep."""
+    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
+    path = f"/broadcasts/{made['id']}"
+    await cast.adam.made(f"{path}/schedule", None)
+    async with process.database.write() as db:
+        await jobs.wake(db, "broadcast", workspace_id=cast.ed.workspace_id, ids=[made["id"]])
+    await stepped(process, 1)
+    assert (await cast.vic.read(path))["state"] == "SCHEDULED"
+    assert await process.claim("broadcast", [], 1) == []
 
 
 async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process) -> None:

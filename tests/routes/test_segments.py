@@ -382,6 +382,22 @@ async def test_whoever_was_touched_while_a_frozen_segment_was_live_stays_in_it(
     assert await ids_in(cast, f"/segments/{id}/contacts") == [ada]
 
 
+async def test_a_frozen_segment_rests_though_a_time_was_left_in_it(
+    cast: Cast, process: Process
+) -> None:
+    """As by a transaction that saw it live, and created a contact while it was being frozen."""
+    await person(cast, "ada", tags=["vip"])
+    id = (await cast.ed.made("/segments", {"name": "Then", "kind": "frozen", "filter": VIP}))["id"]
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segment_members SET next_at = :now")
+        await jobs.wake(db, "segment", workspace_id=cast.ed.workspace_id, ids=[id])
+    [job] = await process.claim("segment", [], 1)
+    assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+    assert not await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+    assert await shown(cast, id) == (1, True)
+
+
 async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
     id = (await cast.ed.made("/segments", {"name": "Gold", "filter": VIP}))["id"]
     await cast.ed.made("/segments", {"name": "Both", "filter": {"segmentId": id}})

@@ -389,6 +389,17 @@ async def test_a_wake_that_waits_for_the_end_of_a_claim_makes_a_new_job(database
     assert ids(await claim(database, 1)) == [id]
 
 
+async def test_what_is_taken_after_a_wake_is_due_when_its_taker_says(database: Database) -> None:
+    acme = await workspace(database)
+    [id] = await due(database, acme, 1)
+    await wake(database, acme, id)
+    async with database.write() as db:
+        await jobs.take(db, "message", workspace_id=acme, id=id)
+        later = await db.now() + timedelta(minutes=5)
+        await jobs.rest(db, "message", workspace_id=acme, id=id, wake_at=later)
+    assert await claim(database, 1) == []
+
+
 async def test_what_is_given_back_after_a_wake_is_due_without_its_pause(database: Database) -> None:
     acme = await workspace(database)
     [id] = await due(database, acme, 1)

@@ -1059,6 +1059,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: segment_members.due(db, **ACME, segment_id="seg_10001", limit=9),
         ["workspace_id segment_id next_at"],
     ),
+    "whom time moves no more in a segment": (
+        lambda db: segment_members.forget_times(
+            db, **ACME, segment_id="seg_10001", contact_ids=["con_10050"]
+        ),
+        ["workspace_id contact_id segment_id"],
+    ),
     "the segments that name a change": (
         lambda db: segment_members.segments_named(db, **ACME, names=["tag:vip"]),
         ["workspace_id name"],
