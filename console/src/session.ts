@@ -116,11 +116,15 @@ export async function switchTo(workspaceId: string): Promise<void> {
   location.assign(at('/console/'))
 }
 
-/** Ends the session, unless that is over already: nobody has to sign in to sign out. */
+/** Ends the session, unless that is over already: nobody has to sign in to sign out. Whatever workspace another tab went to,
+ * it is the session of the cookie that ends. */
 export async function leave(): Promise<void> {
   const ended = () => post('/auth/logout', null, token)
   let answer = await ended()
-  if (answer.status === 401 && await resume()) answer = await ended()
+  if (answer.status === 401 && navigator.locks) { // without, there is no cookie to renew it by
+    workspace = ''
+    if (await resume()) answer = await ended()
+  }
   if (!answer.ok && answer.status !== 401) throw await refusal(answer)
   token = ''
   for (const key of Object.keys(sessionStorage)) if (key.startsWith(DRAFTS)) sessionStorage.removeItem(key) // whoever comes next may be somebody else

@@ -159,6 +159,18 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="Beta").wait_for()  # where they were last
 
+    other = stranger.new_page()
+    opened(other, service, "/")
+    other.get_by_label("Workspace").select_option(label="Acme")
+    other.get_by_role("heading", level=1, name="Acme").wait_for()
+    page.route(
+        "**/auth/logout", lambda route: route.fulfill(status=401), times=1
+    )  # too old a token
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
+    opened(page, service, "/")
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
+
 
 def test_a_broken_address_is_a_page_that_says_so(
     page: Page, service: Service, watch: Watch
