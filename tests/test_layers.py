@@ -170,7 +170,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # go by.
 FIXED = re.compile(
     r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|table|whose"
-    r"|(?:FOUND|KEYS|ADDRESSES|REASON)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
+    r"|(?:FOUND|KEYS|ADDRESSES|REASON|UNFINISHED_OF)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
     r"|fitting\.sql|next_flip\.sql|once"
 )
 # These rewrite statements, names of values included; three of them write those of filters, in

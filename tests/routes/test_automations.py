@@ -60,7 +60,7 @@ async def test_a_new_automation_is_a_draft_answered_whole_with_where_it_is(cast:
     assert made["graph"] == {"nodes": [], "edges": []}
     assert response.headers["Location"] == f"{AUTOMATIONS}/{made['id']}"
     assert [one["code"] for one in made["findings"]] == ["does_nothing"]
-    shown = await cast.vic.get(response.headers["Location"])
+    shown = await cast.ed.get(response.headers["Location"])
     assert (shown.json(), shown.headers["ETag"]) == (made, response.headers["ETag"])
     assert shown.headers["ETag"].startswith('"1.')
 

@@ -316,7 +316,7 @@ async def test_a_duplicate_has_the_cases_and_the_gate_too(cast: Cast) -> None:
 async def test_what_was_read_can_be_sent_back_and_changes_nothing(cast: Cast) -> None:
     path = await made(cast, casesGate=True)
     await put(cast, path, "poor", POOR)
-    read = await cast.vic.get(path)
+    read = await cast.ed.get(path)
     again = await cast.ed.patch(path, read.json())
     assert (again.status_code, again.headers["ETag"]) == (200, read.headers["ETag"])
 

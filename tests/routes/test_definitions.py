@@ -123,7 +123,7 @@ async def test_a_draft_carries_its_findings(cast: Cast, kind: str) -> None:
     made = await cast.ed.post(f"/{kind}", {"name": "D", **body})
     assert made.status_code == 201, made.text
     url = f"/{kind}/{made.json()['id']}"
-    read = await cast.vic.get(url)
+    read = await cast.ed.get(url)
     assert read.json()["findings"] == made.json()["findings"]
     assert [one[:2] for one in listed(read.json())] == [("error", "missing")]
     assert read.headers["ETag"] == made.headers["ETag"]
