@@ -416,7 +416,7 @@ async def forget_times(
         """
         UPDATE segment_members SET next_at = NULL
         WHERE workspace_id = :workspace_id AND segment_id = :segment_id
-          AND contact_id = ANY(:contact_ids) AND next_at IS NOT NULL
+          AND contact_id = ANY(:contact_ids)
         """,
         workspace_id=workspace_id,
         segment_id=segment_id,

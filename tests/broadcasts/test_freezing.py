@@ -55,6 +55,7 @@ async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
     await person(cast, "eve")
     await cast.ed.patch(f"/contacts/{ada}", {"subscriptions": {"email": "unsubscribed"}})
     async with process.database.write() as db:
+        await db.execute("UPDATE broadcasts SET send_at = :now")
         await db.execute("UPDATE jobs SET wake_at = :now WHERE kind = 'broadcast'")
     await worked(process)
     audience = (await cast.vic.read(path))["audience"]
