@@ -118,10 +118,12 @@ export function Table<T extends object>({ of, columns, id, empty, caption }: {
   </>
 }
 
-type Growing = Pick<Listed<unknown>, 'more' | 'busy'> | undefined
+type Growing = Omit<Listed<unknown>, 'rows'> & { rows: readonly unknown[] | null } | undefined
 
-/** Beside a choice among more than it shows yet. */
+/** Beside a choice among more than it shows yet, or whose list is being read, or could not be. */
 function More({ of, label }: { of: Growing; label: string }) {
+  if (of?.problem) return <span class="wrong" role="status">{of.problem.message} <button type="button" class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>Try again</button></span>
+  if (of?.rows === null) return <span class="soft" role="status">Loading …</span>
   return of?.more ? <button type="button" class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>Show more</button> : null
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
-from tests.browser.test_kills import named, press
+from tests.browser.test_kills import named, press, template
 
 RUNNING = {
     "type": "about:blank",
@@ -100,3 +100,17 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     page.get_by_role("heading", level=1, name="Run").wait_for()
     assert len(service.acting(bearer).read("/runs")["data"]) == 1
     context.close()
+
+
+def test_a_choice_that_could_not_be_read_says_so_and_is_read_again(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "503"
+    problem = {"title": "Away", "status": 503, "detail": "The database is away.", "code": "away"}
+    busy = {"status": 503, "json": problem, "content_type": "application/problem+json"}
+    template(service)
+    page.route("**/templates?*", lambda route: route.fulfill(**busy), times=1)
+    opened(page, service, "/broadcasts/new")
+    page.get_by_text("The database is away.").wait_for()
+    page.get_by_role("button", name="Try again: What it says").click()
+    expect(page.get_by_label("What it says").locator("option")).not_to_have_count(1)
