@@ -176,15 +176,16 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
   const [changing, setChanging] = useState(false)
   const act = useAct()
   const path = { params: { path: { channel: way.channel } } }
+  const renew = async () => { setFound(null); await reload() } // what was found was about the settings of before
   return <Section title={CHANNELS[way.channel]} actions={may && <span class="actions">
     {way.ownSettings && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path))))}>Verify</button>}
     <button type="button" aria-expanded={changing} onClick={() => setChanging(!changing)}>Provider of your own</button>
-    {way.ownSettings && <Confirm label="Remove" danger title="Remove these settings?" act={async () => { await got(api.DELETE('/settings/channels/{channel}', path)); await reload() }}><p>Messages then go through the operator’s provider, if there is one.</p></Confirm>}
+    {way.ownSettings && <Confirm label="Remove" danger title="Remove these settings?" act={async () => { await got(api.DELETE('/settings/channels/{channel}', path)); await renew() }}><p>Messages then go through the operator’s provider, if there is one.</p></Confirm>}
   </span>}>
     <p>{way.provider ? <>Goes through <b>{way.provider}</b>{way.ownSettings ? ', with your own settings' : ''}.{!way.reports && way.provider !== 'sandbox' && ' It does not report what was delivered.'}</> : 'Not set up: messages on this channel fail.'}</p>
     <Refused problem={act.problem} />
     {found && <div role="status">{found.ok ? <p><Status value="ACTIVE" /> Messages can be sent.</p> : <p><Status value="FAILED" /> Messages cannot be sent.</p>}<ul>{found.findings.map(one => <li key={one.code}>{one.message}</li>)}</ul></div>}
-    {changing && <ChannelForm way={way} done={async () => { setChanging(false); await reload() }} />}
+    {changing && <ChannelForm way={way} done={async () => { setChanging(false); await renew() }} />}
   </Section>
 }
 
