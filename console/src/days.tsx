@@ -13,6 +13,13 @@ export function begins(day: string, later = 0): Date | null {
   return Number.isNaN(found.getTime()) ? null : found
 }
 
+/** A moment as an input has it, in the viewer's zone, to the minute. */
+export function local(at: string | number | null): string {
+  if (!at) return ''
+  const moment = new Date(at)
+  return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+}
+
 /** What the API is asked for. The last day is one of them, and so is the first moment of the first. */
 export function days(query: URLSearchParams): Partial<Record<Name, string>> {
   const bounds = Object.keys(LABELS).map(name => [name, begins(query.get(name) ?? '', name === 'createdBefore' ? 1 : 0)] as const)

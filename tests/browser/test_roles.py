@@ -155,7 +155,7 @@ CONTROLS: Mapping[str, tuple[Control, ...]] = {
         Control("/settings/endpoints", "Enable"),
     ),
     "DELETE /event-endpoints/{id}": (Control("/settings/endpoints", "Delete"),),
-    "POST /event-endpoints/{id}/replay": (Control("/settings/endpoints", "Replay a day"),),
+    "POST /event-endpoints/{id}/replay": (Control("/settings/endpoints", "Replay"),),
     "POST /event-endpoints/{id}/rotate": (Control("/settings/endpoints", "New secret"),),
     "POST /event-endpoints/{id}/attempts/{attemptId}/replay": (
         Control("/settings/endpoints", "Send again", first=("Attempts",)),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from app.net.tls import system_trust
 from tests.browser.conftest import HOSTILE, PASSWORD, Service, Watch, opened, signed_in
@@ -118,6 +118,7 @@ def test_a_change_of_an_endpoint_takes_back_nothing_that_somebody_else_changed(
     own = page.locator("section", has=page.get_by_role("heading", name=mark))
     own.get_by_role("button", name="Change").click()
     own.get_by_label("Description").fill(f"Mine {mark}")
+    own.get_by_text("This is what you typed and did not save yet.").wait_for()
     theirs = service.api.patch(path, json={"types": ["message.sent"]})
     assert theirs.status_code == 200, theirs.text
     own.get_by_role("button", name="Save").click()
@@ -128,6 +129,23 @@ def test_a_change_of_an_endpoint_takes_back_nothing_that_somebody_else_changed(
     page.get_by_role("heading", name=f"Mine {mark}").wait_for()
     stored = service.read(path)
     assert (stored["types"], stored["description"]) == (["message.sent"], f"Mine {mark}")
+
+    answers = [{"replayed": 1_000, "more": True}, {"replayed": 3, "more": False}]
+    asked: list[Any] = []
+
+    def replay(route: Route) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(status=202, json=answers[len(asked) - 1])
+
+    page.route(f"**{path}/replay", replay)
+    own.get_by_role("button", name="Replay").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Since").fill("2026-03-02T10:00")
+    dialog.get_by_role("button", name="Send them again").click()
+    own.get_by_text("1003 events are sent again.").wait_for()
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
+    assert asked[0]["since"].startswith("2026-03-0")
     service.api.delete(path)
 
 

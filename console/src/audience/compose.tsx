@@ -1,6 +1,7 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
 import { api, exactly, got, settled } from '../api'
 import { useAct, useDraft, useLoaded, type Listed } from '../data'
+import { local } from '../days'
 import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Field, Form, Link, Screen, Section, Shown, Unsaved } from '../ui'
@@ -9,13 +10,6 @@ import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 const WAYS = [['segment', 'a segment'], ['tag', 'all with a tag'], ['filter', 'a filter of its own']] as const
 const KNOWN = ['name', 'segmentId', 'tag', 'templateId', 'topicId', 'sendAt', 'localTime', 'perMinute'].map(name => `/${name}`)
-
-/** As an input has it, in the viewer's zone, to the minute. */
-function local(at: string | null): string {
-  if (!at) return ''
-  const moment = new Date(at)
-  return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
-}
 
 const drafted = (stored: Stored | null, segmentId: string) => ({
   name: stored?.name ?? '', way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter', segmentId: stored?.segmentId ?? segmentId, tag: stored?.tag ?? '',

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, type Act } from '../data'
 import { useCan } from '../me'
-import { Check, Confirm, Field, Form, Section, Table, When } from '../ui'
+import { Check, Confirm, Field, Form, Section, Table, Unsaved, When } from '../ui'
 
 type Topic = Schemas['TopicShape']
 const CHANNELS = ['email', 'sms', 'whatsapp'] as const
@@ -56,7 +56,7 @@ export function Topics() {
 }
 
 function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; tag: string }; again: () => Promise<void>; done: () => void }) {
-  const [draft, change, forget] = useDraft(`topic.${value.id}`, drafted(value))
+  const [draft, change, forget, wasKept] = useDraft(`topic.${value.id}`, drafted(value))
   const act = useAct()
   const path = { params: { path: { id: value.id } } }
   const form = useRef<HTMLDivElement>(null)
@@ -69,5 +69,5 @@ function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; 
     })
     if (forget(draft)) done()
     else await again()
-  }}><Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
+  }}>{wasKept && <Unsaved forget={() => forget()} />}<Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
 }

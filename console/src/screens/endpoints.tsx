@@ -3,7 +3,8 @@ import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Act } from '../data'
 import { useCan } from '../me'
-import { Check, Confirm, Field, Form, Refused, Section, Secret, Shown, Status, Table, When } from '../ui'
+import { local } from '../days'
+import { Check, Confirm, Field, Form, Refused, Section, Secret, Shown, Status, Table, Unsaved, When } from '../ui'
 
 type Stored = Schemas['Endpoint']
 type Type = NonNullable<Schemas['WritableEndpoint']['types']>[number]
@@ -55,14 +56,27 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   const may = useCan()('event_endpoints:write')
   const [open, setOpen] = useState<'' | 'attempts' | 'change'>('')
   const [replayed, setReplayed] = useState('')
+  const [since, setSince] = useState(() => local(Date.now() - 86_400_000)) // a day ago
   const path = { params: { path: { id: of.id } } }
   const act = useAct()
+  const replay = async () => {
+    const body = { since: new Date(since).toISOString() }
+    for (let sent = 0, more = true; more;) { // a thousand at a time
+      const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body }))
+      sent += answer.replayed
+      more = answer.more && answer.replayed > 0
+      setReplayed(`${sent} events are sent again.`)
+    }
+  }
   const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
   return <Section title={of.description ?? of.url} actions={<span class="actions">
     <button {...toggle('attempts')}>Attempts</button>
     {may && <button {...toggle('change')}>Change</button>}
     {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } as never })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
-    {may && <Confirm label="Replay a day" title="Send the events of the last day again?" act={async () => { const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body: { since: new Date(Date.now() - 86_400_000).toISOString() } })); setReplayed(`${answer.replayed} events are sent again.`) }}><p>All that failed or was missed since this time yesterday is sent again.</p></Confirm>}
+    {may && <Confirm label="Replay" title="Send its events again?" sure="Send them again" known={['/since']} act={replay}>{problem => <>
+      <p>All that failed or was missed since then is sent again.</p>
+      <Field label="Since" type="datetime-local" required value={since} set={setSince} problem={problem} pointer="/since" hint="By your clock." />
+    </>}</Confirm>}
     {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on, and for 24 hours with the old one too, so that the receiver can be switched over.</p></Confirm>}
     {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing is sent to it any more, and its attempts go.</p></Confirm>}
   </span>}>
@@ -88,14 +102,14 @@ function Change({ id, done }: { id: string; done: () => Promise<void> }) {
 }
 
 function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: () => Promise<Stored>; done: () => Promise<void> }) {
-  const [draft, change, forget] = useDraft(`endpoint.${of.id}`, drafted(of))
+  const [draft, change, forget, wasKept] = useDraft(`endpoint.${of.id}`, drafted(of))
   const act = useAct()
   return <Form act={act} label="Save" known={KNOWN} submit={async () => {
     const change = got(api.PATCH('/event-endpoints/{id}', { params: { path: { id: of.id } }, headers: { 'If-Match': tag }, body: written(draft) }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) await done()
     else await again()
-  }}><Fields draft={draft} change={change} act={act} /></Form>
+  }}>{wasKept && <Unsaved forget={() => forget()} />}<Fields draft={draft} change={change} act={act} /></Form>
 }
 
 function Attempts({ id }: { id: string }) {
