@@ -4,7 +4,7 @@ The rooms, top to bottom; no import points back up. Printed from the import cont
 pyproject.toml and from the first line of each room, by tests/test_house.py.
 
 __main__      The command line: python -m app run | web | worker | migrate | demo | doctor | …
-commands      Operators' commands: demo, doctor, start-up of a web process, care after a restore.
+commands      Commands: to serve, to operate an installation, to write definitions; demo and doctor.
 workers       The processes that move runs and deliver messages.
 main          Wiring: settings → database, vault, queue, channels → the web application.
 routes        The whole API on one page, path by path: who may call it, and from which plan on.

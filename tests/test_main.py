@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.__main__ import COMMANDS, _parser, _run_all, main, verify_audit
+from app.__main__ import COMMANDS, _parser, main
 from app.commands import demo
+from app.commands.operating import verify_audit
 from app.config.settings import Settings
 from app.database.migrations import sections
 from app.main import open_process
@@ -43,22 +44,6 @@ def nowhere(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     server = request.getfixturevalue("postgres_server")
     url = asyncio.run(servers.new_database(server.url, ""))
     return {"DATABASE_URL": url, "SECRET_KEY": SECRET_KEY}
-
-
-async def test_when_one_part_breaks_the_other_is_stopped_and_waited_for() -> None:
-    stop, done = asyncio.Event(), []
-
-    async def breaks() -> None:
-        raise ZeroDivisionError
-
-    async def serves() -> None:
-        await stop.wait()
-        await asyncio.sleep(0.05)  # for what is under way
-        done.append("drained")
-
-    with pytest.raises(ZeroDivisionError):
-        await _run_all(stop, breaks(), serves())
-    assert done == ["drained"]
 
 
 # --- what it says ---------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Operators' commands: demo, doctor, start-up of a web process, care after a restore."""
+"""Commands: to serve, to operate an installation, to write definitions; demo and doctor."""
