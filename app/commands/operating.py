@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def _in_process(settings: Settings, act: Callable[[Process], Awaitable[T]]) -> T:
-    """What `act` answers, given a process of this installation that is opened for it."""
+    """Run `act` in a process of this installation, which is opened for it."""
 
     async def main() -> T:
         async with open_process(settings) as process:
