@@ -815,6 +815,7 @@ CREATE TABLE delivery_attempts (
     trouble_since        TIMESTAMPTZ,             -- has a patience of its own
     provider_message_id  TEXT,
     tries                INTEGER NOT NULL,        -- calls made under this attempt
+    counted_daily        BOOLEAN NOT NULL DEFAULT FALSE,  -- its workspace's daily limit has counted it
     events               JSONB NOT NULL,          -- [{"at", "status", "code", "detail"}]
     created_at           TIMESTAMPTZ NOT NULL,
     sent_at              TIMESTAMPTZ,

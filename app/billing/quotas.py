@@ -23,7 +23,7 @@ from app.database.db import Handle
 from app.errors import Problem
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import memberships, usage, workspaces
+from app.store import delivery_attempts, memberships, usage, workspaces
 from app.store.held_messages import HeldMessage
 from app.store.usage import CONTACTS, DAILY, MESSAGES
 
@@ -201,9 +201,13 @@ async def take_message(
 
     Once for each attempt, however often it is tried; mail about accounts is not the workspace's.
     Only what goes through the operator's channels counts for the day: with a provider of its own a
-    workspace spends its own reputation.
+    workspace spends its own reputation. What was tried there first counts for the day when it comes
+    to the operator's, or whoever began with a provider that puts all off would have no limit.
     """
-    if message.account_mail is not None or message.tries > 0:
+    if message.account_mail is not None:
+        return None
+    was_tried = message.tries > 0
+    if was_tried and (message.counted_daily or not is_operators):
         return None
     workspace_id, now = message.workspace_id, await db.now()
     judged = await earned(db, workspace_id) if process.settings.production else None
@@ -215,7 +219,11 @@ async def take_message(
     if daily and not await _take(db, daily.account, DAILY, day(now), daily.amount):
         return Reason.SUPPRESSED_DAILY_LIMIT
     monthly = effective_plan(process, message.plan).messages_per_month
-    if await _take(db, workspace_id, MESSAGES, month(now), monthly):
+    if was_tried or await _take(db, workspace_id, MESSAGES, month(now), monthly):
+        if daily:
+            await delivery_attempts.count_daily(
+                db, workspace_id=workspace_id, id=message.attempt_id
+            )
         return None
     if daily:  # it is not sent, so the day gets it back
         account = daily.account

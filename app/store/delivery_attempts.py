@@ -107,6 +107,18 @@ async def update(
     )
 
 
+async def count_daily(db: Handle, *, workspace_id: str, id: str) -> None:
+    """Record that a daily limit has counted the attempt, which is locked."""
+    await db.change_held(
+        """
+        UPDATE delivery_attempts SET counted_daily = TRUE
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
+        workspace_id=workspace_id,
+        id=id,
+    )
+
+
 async def by_id(
     db: Handle, *, workspace_id: str, id: str, mails: Sequence[str] = (), reader: str | None = None
 ) -> Attempt | None:

@@ -21,17 +21,17 @@ from app.audience.upserts import Entry
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.database.db import Database, new_id
-from app.messages import delivery
+from app.messages import delivery, providers
 from app.messages.create import Order
 from app.messages.create import create as create_message
 from app.process import Process
-from app.providers.base import Message, Receipt, SendError
-from app.store import memberships, usage, workspaces
+from app.providers.base import Fault, Message, Receipt, SendError
+from app.store import channel_settings, memberships, usage, workspaces
 from app.store.held_messages import HeldMessage
 from app.store.usage import CONTACTS, DAILY, MESSAGES
 from tests import cast as company
 from tests.cast import HELLO, Cast, Person, hook, settle
-from tests.messages.test_delivery import Provider, accepts, with_provider
+from tests.messages.test_delivery import Provider, accepts, refuses, with_provider
 from tests.present import present
 from tests.test_layers import ROOT, modules
 
@@ -607,6 +607,41 @@ async def test_what_goes_through_a_provider_of_its_own_is_not_limited_by_the_day
                 newcomers.process, db, message, to="a@example.com", is_operators=is_operators
             )
             assert taken == reason
+
+
+@dataclass(slots=True)
+class OwnProvider(Provider):
+    """A workspace's own, which it has set up."""
+
+    async def verify(self) -> list[Fault]:
+        return []
+
+
+async def test_what_a_provider_of_its_own_put_off_counts_when_it_goes_through_the_operator_s(
+    newcomers: Newcomers,
+) -> None:
+    process, id = newcomers.process, newcomers.person.workspace_id
+    await newcomers.set("workspaces", daily_limit=2)
+    async with process.database.write() as db:
+        row = await providers.keep(process, db, id, "email", {"provider": "smtp"})
+    later = SendError("not_accepted", "recipient_deferred", "Later.")
+    own = OwnProvider(refuses(later))
+    process.own.kept(row.sealed, lambda: own)
+    await newcomers.write("a", "b", "c")
+    assert len(own.given) == 3
+    assert (await newcomers.sending())["sentToday"] == 0
+
+    async with process.database.write() as db:
+        await channel_settings.delete(db, workspace_id=id, channel="email")
+    for answer in (refuses(later), accepts):
+        newcomers.provider.answer = answer
+        await newcomers.set("jobs", wake_at=datetime.now(UTC))
+        await settle(process)
+    assert len(newcomers.given) == 4  # two of them, twice
+    assert (await newcomers.sending())["sentToday"] == 2
+    too_many = ("SUPPRESSED", "suppressed_daily_limit")
+    assert sorted(await newcomers.ends()) == [("SENT", None)] * 2 + [too_many]
+    assert (await figures(process, id))["messagesPerMonth"] == 3
 
 
 async def test_the_sandbox_asks_for_none_of_it(process: Process, cast: Cast) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from app.database.db import Database, new_id
 from app.errors import Duplicate
-from app.store import delivery_attempts
+from app.store import delivery_attempts, held_messages
+from tests.present import present
 from tests.store.rows import attempt, message, set_columns, workspace
 
 
@@ -102,3 +103,22 @@ async def test_a_page_of_attempts_is_narrowed_by_each_filter(database: Database)
             db, workspace_id=acme, filters={}, before=ids[0], limit=1
         )
     assert second.id == ids[1]
+
+
+async def test_a_daily_limit_counts_an_attempt_and_not_the_next_one(database: Database) -> None:
+    acme, rival = await workspace(database), await workspace(database)
+    id = await message(database, acme)
+    [first] = await attempts(database, acme)
+
+    async def counted() -> bool:
+        async with database.write() as db:
+            return present(await held_messages.locked(db, workspace_id=acme, id=id)).counted_daily
+
+    async with database.write() as db:
+        await delivery_attempts.count_daily(db, workspace_id=rival, id=first.id)
+    assert not await counted()
+    async with database.write() as db:
+        await delivery_attempts.count_daily(db, workspace_id=acme, id=first.id)
+    assert await counted()
+    await attempt(database, acme, id, 2)
+    assert not await counted()
