@@ -214,6 +214,7 @@ EVERYWHERE = {
     "usage.changed": "a worker looks for work",
     "memberships.workspaces_of": "those of one person",
     "memberships.count_owned": "those of one person",
+    "memberships.workspace_ids": "those of one person",
     "users.home": "that of one person",
     "workspaces._earned_of_shard": "those of its owners",
     "sign_in_domains.claimed": "a domain is one workspace's, whichever that is",

@@ -22,7 +22,7 @@ from app.errors import Duplicate, FieldError, Problem
 from app.identity import identity, passwords
 from app.identity.identity import Member
 from app.process import Process
-from app.store import memberships, sessions, users, workspaces
+from app.store import api_keys, memberships, sessions, users, workspaces
 
 RESET = "password reset"  # the purposes that the vault signs for
 VERIFY = "email verification"
@@ -223,7 +223,9 @@ async def forget_password(process: Process, email: Email) -> None:
 
 
 async def reset_password(process: Process, where: Where, token: str, password: str) -> None:
-    """Ends every session; and whoever has the letter reads mail at the address.
+    """Ends every session; and whoever has the letter reads mail at the address. Where nobody had
+    proved that before, the account's keys are a stranger's who registered with it, perhaps: they
+    are revoked, or that one would act as its owner from now on.
 
     Raises Problem `invalid` when the token is spent, expired or none.
     """
@@ -236,6 +238,9 @@ async def reset_password(process: Process, where: Where, token: str, password: s
         if not user or not proof.holds(process, user.password_hash, await db.now()):
             raise _spent()
         await users.change_password(db, id=user.id, old_hash=user.password_hash, new_hash=new_hash)
+        if user.email_verified_at is None:
+            for workspace_id in await memberships.workspace_ids(db, user_id=user.id):
+                await api_keys.revoke_of(db, workspace_id=workspace_id, made_by=user.id)
         await users.verify_email(db, id=user.id)
         await sessions.end_all(db, user_id=user.id)
         await _note_at_home(process, db, where, user, "user.password_changed")

@@ -270,6 +270,8 @@ async def forget_password(call: Call) -> Response:
 
 
 async def reset_password(call: Call) -> Response:
+    """Ends every session. When nobody had verified the account's address before, this does, and
+    revokes the API keys that the account has made."""
     await call.throttle.check(AUTH, call.client)
     await call.receive_body()
     wanted = call.read(Reset)

@@ -167,7 +167,7 @@ async def revoke(db: Handle, *, workspace_id: str, id: str) -> bool:
 
 
 async def revoke_of(db: Handle, *, workspace_id: str, made_by: str) -> None:
-    """Revoke the keys that somebody made who leaves: coming back must not bring them back."""
+    """Revoke the keys that somebody made: coming back must not bring back those of who left."""
     ids = await db.fetch_values(
         """
         UPDATE api_keys SET revoked_at = :now

@@ -72,6 +72,14 @@ async def workspace(db: Handle, *, user_id: str, workspace_id: str | None) -> Wo
     )
 
 
+async def workspace_ids(db: Handle, *, user_id: str) -> list[str]:
+    """The ids of all that the user belongs to, in one order for whoever locks rows in each."""
+    return await db.fetch_values(
+        "SELECT workspace_id FROM memberships WHERE user_id = :user_id ORDER BY workspace_id",
+        user_id=user_id,
+    )
+
+
 async def has_email(db: Handle, *, workspace_id: str, email_key: str) -> bool:
     """Whether it is a member's address, and was shown to be."""
     found = await db.fetch_value(

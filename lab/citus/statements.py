@@ -50,6 +50,7 @@ LOOKS: Mapping[str, str] = {
     "store/memberships.by_user": "people: likewise",
     "store/memberships.page": "people: likewise, each of them",
     "store/memberships.workspace": "people: another workspace is chosen",
+    "store/memberships.workspace_ids": "people: a reset of a password proves an address",
     "store/sessions.bearer": "people: a request in a session, of one shard and the user",
     "store/users.home": "people: somebody signs in",
     "store/invitations.by_hash": "people: an invitation is followed",

@@ -424,6 +424,40 @@ async def test_a_reset_verifies_the_address_too(
     assert await verified(visitor, signed_in)
 
 
+async def key_of(visitor: httpx2.AsyncClient, signed_in: dict[str, Any]) -> dict[str, str]:
+    """The header of a key that somebody has just made."""
+    wanted = {"name": "CRM", "role": "owner"}
+    made = await visitor.post("/settings/api-keys", json=wanted, headers=bearer(signed_in))
+    assert made.status_code == 201, made.text
+    return {"Authorization": f"Bearer {made.json()['key']}"}
+
+
+async def test_a_reset_that_proves_the_address_revokes_the_keys_of_who_had_not_proved_it(
+    visitor: httpx2.AsyncClient, token_to: Letter
+) -> None:
+    made = (await visitor.post("/auth/register", json=REGISTRATION)).json()
+    keys = [await key_of(visitor, made)]
+    second = {"name": "Second"}
+    founded = await visitor.post("/workspaces", json=second, headers=bearer(made))
+    there = {"workspaceId": founded.json()["id"]}
+    moved = await visitor.post("/auth/switch", json=there, headers=bearer(made))
+    keys.append(await key_of(visitor, moved.json()))
+    for key in keys:
+        assert (await visitor.get("/auth/me", headers=key)).status_code == 200
+    await forget(visitor, REGISTRATION["email"])
+    assert (await reset(visitor, await token_to(REGISTRATION["email"]))).status_code == 204
+    for key in keys:
+        assert (await visitor.get("/auth/me", headers=key)).status_code == 401
+
+
+async def test_a_reset_leaves_the_keys_of_who_had_proved_their_address(
+    cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
+) -> None:
+    await forget(visitor, cast.ed.email)
+    assert (await reset(visitor, await token_to(cast.ed.email))).status_code == 204
+    assert (await cast.ed.get("/auth/me")).status_code == 200
+
+
 @pytest.mark.parametrize("token", ["", "x", "\u00e9", "A" * 150])
 async def test_what_is_no_token_verifies_nothing(visitor: httpx2.AsyncClient, token: str) -> None:
     response = await visitor.post("/auth/email/verify", json={"token": token})

@@ -1,4 +1,4 @@
-"""Which workspace a user signs in to."""
+"""Which workspace a user signs in to, and which they belong to."""
 
 from __future__ import annotations
 
@@ -43,3 +43,9 @@ async def test_the_workspace_asked_for_or_the_oldest_membership_s(
         expected = found and await workspaces.by_id(db, id=found)
     assert workspace == expected
     assert stranger is None
+
+
+async def test_all_workspaces_of_a_user_are_known(database: Database, member: str) -> None:
+    async with database.read() as db:
+        assert await memberships.workspace_ids(db, user_id=member) == ["ws_early", "ws_late"]
+        assert await memberships.workspace_ids(db, user_id="usr_2") == []
