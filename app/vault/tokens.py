@@ -10,6 +10,7 @@ BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 LETTERS_FIRST = string.ascii_letters + string.digits
 LENGTH = 30  # 178 bits, for whoever has one may act (specification §5: of a webhook's URL)
 PATTERN = rf"[0-9A-Za-z]{{{LENGTH}}}"
+OWNER = r"[a-z]+_[0-9a-z]+"  # the workspace that a token was drawn for, before a hyphen
 
 
 def is_well_formed(text: str) -> bool:
@@ -28,7 +29,7 @@ def drawn_for(workspace_id: str) -> str:
 
 def workspace_of(token: str) -> str | None:
     """The workspace of a token that was drawn for one; None for whatever else is shown as one."""
-    found = re.fullmatch(rf"([a-z]+_[0-9a-z]+)-{PATTERN}", token)
+    found = re.fullmatch(rf"({OWNER})-{PATTERN}", token)
     return found and found[1]
 
 

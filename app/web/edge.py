@@ -44,7 +44,8 @@ ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few second
 # What follows in such a path is a credential, and so is whatever looks like one elsewhere.
 MASKED = rf"\1{logs.MASK}"
 CREDENTIAL = re.compile(
-    rf"(/webhooks/in/|^/u/|^/sandbox/checkouts/|^/preview/).*|(?<=/){tokens.PATTERN}(?![A-Za-z0-9])",
+    r"(/webhooks/in/|^/u/|^/confirm/|^/sandbox/checkouts/|^/preview/).*"
+    rf"|(?<=/)(?:{tokens.OWNER}-)?{tokens.PATTERN}(?![A-Za-z0-9])",
     re.DOTALL,
 )
 
