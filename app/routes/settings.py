@@ -35,6 +35,7 @@ def _email(text: str) -> str:
 
 
 LONGEST_ADDRESS, MOST_LINES = 500, 8
+MOST_KEYS = 100  # of a workspace that are good, for the limit of requests is each key's own
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -284,6 +285,10 @@ async def create_key(call: Call) -> Response:
             "The key would already be expired.",
             errors=[FieldError("/expiresAt", "Must be in the future.")],
         )
+    # Exact: lock_role has locked the owners, so of two who make the last one the second waits.
+    if await api_keys.count(call.db, workspace_id=call.member.workspace_id) >= MOST_KEYS:
+        message = f"A workspace has at most {MOST_KEYS} API keys; delete one first."
+        raise Problem("conflict", message)
     row, key = await keyring.create(
         call.process,
         call.db,
@@ -349,6 +354,7 @@ routes = [
         can="api_keys:write",
         takes=NewKey,
         gives={201: NewApiKey},
+        raises=("conflict",),
     ),
     get("/settings/api-keys/{id}", show_key, can="api_keys:read", gives={200: ApiKey}),
     delete("/settings/api-keys/{id}", remove_key, can="api_keys:write", gives={204: None}),

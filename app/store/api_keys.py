@@ -97,6 +97,19 @@ async def bearer(db: Handle, *, hash: bytes) -> KeyBearer | None:
     )
 
 
+async def count(db: Handle, *, workspace_id: str) -> int:
+    """The number of those that are neither revoked nor expired."""
+    live: int = await db.fetch_value(
+        """
+        SELECT count(*) FROM api_keys
+        WHERE workspace_id = :workspace_id AND revoked_at IS NULL
+          AND (expires_at IS NULL OR expires_at > :now)
+        """,
+        workspace_id=workspace_id,
+    )
+    return live
+
+
 async def touch(db: Handle, *, workspace_id: str, id: str) -> None:
     await db.execute(
         """

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from app.database.db import Database
-from app.identity import roles
+from app.identity import keyring, roles
 from app.messages import parking
 from app.process import Process
 from app.store import workspaces
@@ -480,6 +480,29 @@ async def test_keys_are_listed_page_by_page_newest_first(cast: Cast) -> None:
             break
         cursor = f"&cursor={page['nextCursor']}"
     assert names == ["key 2", "key 1", "key 0", "vic", "ed", "adam", "olivia"]
+
+
+async def test_a_workspace_has_a_hundred_keys_at_most_and_a_deleted_one_makes_room(
+    cast: Cast, process: Process
+) -> None:
+    async with process.database.write() as db:
+        now = await db.now()
+        for expires_at in (now, *[None] * 95):  # beside those of the cast
+            await keyring.create(
+                process,
+                db,
+                workspace_id=cast.adam.workspace_id,
+                made_by=cast.adam.user_id,
+                name="One of many",
+                role="viewer",
+                expires_at=expires_at,
+            )
+    last = await cast.adam.made(KEYS, NEW_KEY)
+    assert refused(await cast.adam.post(KEYS, NEW_KEY)) == (409, "conflict")
+    assert (await cast.mallory.post(KEYS, NEW_KEY)).status_code == 201
+    assert (await cast.adam.delete(f"{KEYS}/{last['id']}")).status_code == 204
+    both = await asyncio.gather(*(cast.adam.post(KEYS, NEW_KEY) for _ in range(2)))
+    assert sorted(one.status_code for one in both) == [201, 409]
 
 
 async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(cast: Cast) -> None:

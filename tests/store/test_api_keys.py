@@ -97,3 +97,12 @@ async def test_no_two_keys_have_one_hash(database: Database, keys: None) -> None
                 made_by="usr_1",
                 expires_at=None,
             )
+
+
+async def test_those_that_are_good_are_counted(database: Database, keys: None) -> None:
+    async with database.write() as db:
+        assert await api_keys.count(db, workspace_id="ws_1") == 3
+        await api_keys.revoke(db, workspace_id="ws_1", id="key_1")
+        await db.execute("UPDATE api_keys SET expires_at = :now WHERE id = 'key_2'")
+        assert await api_keys.count(db, workspace_id="ws_1") == 1
+        assert await api_keys.count(db, workspace_id="ws_2") == 1
