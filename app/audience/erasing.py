@@ -71,7 +71,7 @@ async def erase(
             await erasure.delete_requests_about(
                 db,
                 workspace_id=workspace.id,
-                looked_up=lookups.hashes(workspace.vault, workspace.id, row),
+                looked_up=lookups.hashes(workspace.vault, workspace.id, row, former),
             )
             shown = [contact_id, *await _suppress_erased(db, workspace, row, former)]
             await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
 from app.audience import addresses, audience, profile
@@ -13,7 +13,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.machine.text import is_storable
 from app.store import contacts
-from app.store.contacts import Contact
+from app.store.contacts import Addresses, Contact
 from app.vault.vault import Vault
 
 TRIES = 5  # a contact may get another address while its lock is awaited, but hardly time and again
@@ -70,17 +70,20 @@ def keyed_hash(vault: Vault, workspace_id: str, lookup: Lookup) -> str:
     return vault.keyed_hash("lookup", document.dumps(lookup.within(workspace_id))).hex()
 
 
-def hashes(vault: Vault, workspace_id: str, row: Contact) -> list[str]:
-    """The hashes of every lookup that finds the contact."""
+def hashes(
+    vault: Vault, workspace_id: str, row: Contact, former: Sequence[Addresses] = ()
+) -> list[str]:
+    """The hashes of every lookup that finds the contact, or found it by a former address."""
     fields = {name: document.text(value) for name, value in row.metadata.items()}
     found = [
         Lookup("contact_id", row.id, row.id),
         *(Lookup("metadata", text, text, name) for name, text in fields.items()),
     ]
-    if row.email_key:
-        found.append(Lookup("email", row.email_key, row.email_key))
-    if row.phone:
-        found.append(Lookup("phone", row.phone, row.phone))
+    for one in (row, *former):
+        if one.email_key:
+            found.append(Lookup("email", one.email_key, one.email_key))
+        if one.phone:
+            found.append(Lookup("phone", one.phone, one.phone))
     return [keyed_hash(vault, workspace_id, lookup) for lookup in found]
 
 

@@ -17,6 +17,7 @@ from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.providers.inbox import Inbox
 from app.runs import runner
+from app.store import webhook_requests
 from tests.cast import Cast, hook, settle
 
 MARKER = "xylophone"
@@ -352,6 +353,25 @@ async def test_what_names_a_former_number_goes_too(cast: Cast, process: Process)
     assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
     [kept] = (await tables(process.database))["webhook_requests"]
     assert b"0102" in kept["body"]
+
+
+@pytest.mark.parametrize("lookup", ["email", "phone"])
+async def test_what_names_a_former_address_beyond_what_is_kept_of_a_body_goes_too(
+    cast: Cast, process: Process, lookup: str
+) -> None:
+    contact = await cast.ed.made("/contacts", OLD)
+    await changed(cast, contact["id"], **NEW)
+    trigger = {"source": "inbound_webhook", "contactLookup": lookup, "createContact": False}
+    token = await hook(process, cast.ed.workspace_id, STEPS, trigger=trigger)
+    long = "x" * webhook_requests.LONGEST_BODY
+    for given in (OLD, {"email": "bob@x.test", "phone": "+14155550199"}):
+        body = {"words": long, lookup: given[lookup]}
+        refused = await cast.client.post(f"/v1/webhooks/in/{token}", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (404, "contact_not_found")
+    await process.batches.close()
+    assert len((await tables(process.database))["webhook_requests"]) == 2
+    assert (await cast.ed.delete(f"/contacts/{contact['id']}")).status_code == 204
+    assert len((await tables(process.database))["webhook_requests"]) == 1  # the other one's
 
 
 async def test_an_address_that_another_contact_has_by_now_is_that_one_s(
