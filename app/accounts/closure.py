@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import logging
 
+from app.billing import paying
+from app.errors import Problem, Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
-from app.store import definitions, messages, runs, workspaces
+from app.store import definitions, messages, paid_plans, runs, workspaces
 
 log = logging.getLogger(__name__)
 
 BATCH = 1_000  # rows of one transaction: some tens of milliseconds of SQLite's one writer
+
+
+async def close(process: Process, workspace_id: str) -> None:
+    """End what is paid for it, a page to pay on that is opened meanwhile included, and close it.
+    What is ended at the provider cannot be begun again: whatever else has changed, it goes.
+
+    Raises Problem `not_found`, errors.Unavailable.
+    """
+    for _ in range(paying.TRIES):
+        ended = await paying.end(process, workspace_id)
+        async with process.database.write() as db:
+            if await workspaces.locked(db, id=workspace_id) is None:
+                raise Problem("not_found", "There is no such workspace.")
+            if await paid_plans.by_workspace(db, workspace_id=workspace_id) == ended:
+                await workspaces.close(db, id=workspace_id)
+                return
+    raise Unavailable("Too many changes happened at once; try again.")
 
 
 async def stop(process: Process, workspace_id: str) -> None:

@@ -77,8 +77,13 @@ async def checkout(
 
 
 async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -> None:
-    """Write down a checkout that the provider has opened, and who began it."""
+    """Write down a checkout that the provider has opened, and who began it. Raises Problem
+    `not_found` once the workspace is closed: then nobody is told of the page."""
     order, checkout_page = begun.order, begun.checkout_page
+    # The plan before its workspace, as _store locks them.
+    await paid_plans.count_checkout(db, workspace_id=order.workspace_id)
+    if not await workspaces.is_open(db, id=order.workspace_id):
+        raise Problem("not_found", "There is no such workspace.")
     if checkout_page.token is not None:
         await checkouts.insert(
             db,
@@ -256,13 +261,15 @@ async def change(process: Process, origin: Origin, workspace_id: str, plan: str)
     await _learn(process, workspace_id, ask, origin)
 
 
-async def end(process: Process, workspace_id: str) -> None:
-    """At once, for the workspace is going: nobody shall pay for what is not there any more."""
+async def end(process: Process, workspace_id: str) -> PaidPlan | None:
+    """All at once, for the workspace is going: nobody shall pay for what is not there any more.
+    The plan as it was before: another checkout changes it."""
     async with process.database.read() as db:
         row = await paid_plans.by_workspace(db, workspace_id=workspace_id)
     through = process.billing
     if row is not None and through is not None and row.provider == through.name:
         await through.end(row.customer_id)
+    return row
 
 
 async def renew_batch(process: Process) -> bool:

@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from app.accounts import closure
 from app.audience import addresses, segments
-from app.billing import paying
 from app.config import places
 from app.consent import gate
 from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
@@ -249,12 +248,7 @@ async def remove_workspace(call: Call) -> Response:
     if wanted.name != row.name:
         sentence = "Must be the workspace's name, to the letter."
         raise Problem("invalid", sentence, errors=[FieldError("/name", sentence)])
-    await paying.end(call.process, workspace_id)
-    # What is ended at the provider cannot be begun again: whatever changed meanwhile, it goes.
-    async with call.process.database.write() as db:
-        if await workspaces.locked(db, id=workspace_id) is None:
-            raise _no_workspace()
-        await workspaces.close(db, id=workspace_id)
+    await closure.close(call.process, workspace_id)
     await closure.stop(call.process, workspace_id)
     return reply.no_content()
 

@@ -81,6 +81,15 @@ async def begin(
     return row
 
 
+async def count_checkout(db: Handle, *, workspace_id: str) -> None:
+    """Record that there is another page to pay on: whoever ends all that there was has to look
+    again."""
+    await db.execute(
+        "UPDATE paid_plans SET revision = revision + 1 WHERE workspace_id = :workspace_id",
+        workspace_id=workspace_id,
+    )
+
+
 def _key(provider: str, customer_id: str) -> str:
     return f"{provider} {customer_id}"
 

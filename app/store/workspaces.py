@@ -299,6 +299,14 @@ async def closed(db: Handle) -> str | None:
     return id
 
 
+async def is_open(db: Handle, *, id: str) -> bool:
+    """Whether it is there and not closed; until the transaction ends nobody closes it."""
+    found = await db.fetch_value(
+        "SELECT id FROM workspaces WHERE id = :id AND deleted_at IS NULL FOR SHARE", id=id
+    )
+    return found is not None
+
+
 async def lock_closed(db: Handle, *, id: str) -> bool:
     """For whoever removes its rows; False when another does. Nothing can be added to it meanwhile,
     for that takes a share of this lock."""

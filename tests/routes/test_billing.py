@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from app.audit.trail import Origin
 from app.billing import paying
 from app.config.plans import PLANS
 from app.config.settings import ConfigError, Settings
+from app.errors import Problem
 from app.process import Process
 from app.providers.stripe import Stripe
 from app.store import paid_plans, workspaces
@@ -533,6 +535,37 @@ async def test_a_page_that_is_paid_while_its_workspace_goes_ends_as_a_subscripti
     server.pays_listed = True
     assert (await buyer.delete("/settings/workspace", json={"name": "Acme"})).status_code == 204
     assert [one["status"] for one in server.subscriptions.values()] == ["canceled"]
+
+
+async def test_a_page_that_is_opened_while_its_workspace_goes_is_closed_too(
+    buyer: Person, server: StripeServer
+) -> None:
+    await buyer.made("/billing/checkout", WANTED)
+    asked, answered = asyncio.Event(), asyncio.Event()
+    server.gates.append((asked, answered))
+    ending = asyncio.create_task(buyer.delete("/settings/workspace", json={"name": "Acme"}))
+    await asked.wait()  # the pages that there were are closed
+    await buyer.made("/billing/checkout", {**WANTED, "plan": "scale"})
+    page = server.newest(server.sessions)
+    answered.set()
+    assert (await ending).status_code == 204
+    with pytest.raises(LookupError, match="expired"):
+        server.pay(page["id"])
+
+
+async def test_nobody_is_told_of_a_page_that_is_opened_after_its_workspace_has_gone(
+    buyer: Person, shop: Process
+) -> None:
+    """By a request that waited for the provider while the workspace was closed."""
+    await buyer.made("/billing/checkout", WANTED)
+    assert (await buyer.delete("/settings/workspace", json={"name": "Acme"})).status_code == 204
+    late = await paying.checkout(
+        shop, buyer.workspace_id, "growth", success_url=THANKS, cancel_url=SORRY
+    )
+    origin = Origin("user", buyer.user_id, "Olivia", None, "req_late")
+    with pytest.raises(Problem, match="no such workspace"):
+        async with shop.database.write() as db:
+            await paying.begin(shop, db, origin, late)
 
 
 async def test_a_workspace_whose_plan_was_ended_goes_whatever_changed_meanwhile(
