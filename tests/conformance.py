@@ -95,6 +95,7 @@ class Operation:
     """What the document says of one method at one path."""
 
     name: str
+    path: str
     documented: Mapping[str, Any]
 
     def check_answer(self, response: httpx2.Response, body: bytes) -> None:
@@ -142,24 +143,25 @@ class Operation:
 
 
 @cache
-def operations() -> list[tuple[re.Pattern[str], str, Operation]]:
-    return [
-        (
-            compile_path(endpoint.path)[0],
-            endpoint.method,
-            Operation(str(endpoint), document()["paths"][path][endpoint.method.lower()]),
-        )
-        for endpoint in EVERY
-        for path in [naming.path_of(endpoint)]
-    ]
+def operations() -> Mapping[tuple[str, str], list[tuple[re.Pattern[str], Operation]]]:
+    """By method and first segment, which is a word always; each with the pattern of its path."""
+    found = defaultdict[tuple[str, str], list[tuple[re.Pattern[str], Operation]]](list)
+    for endpoint in EVERY:
+        method, path = endpoint.method, endpoint.path
+        documented = document()["paths"][naming.path_of(endpoint)][method.lower()]
+        one = Operation(str(endpoint), path, documented)
+        found[method, first_of(path)].append((compile_path(path)[0], one))
+    return found
 
 
 def operation(method: str, path: str) -> Operation | None:
     wanted = "GET" if method == "HEAD" else method
-    for pattern, offered, found in operations():
-        if pattern.match(path) and offered == wanted:
-            return found
-    return None
+    alike = operations().get((wanted, first_of(path)), ())
+    return next((found for pattern, found in alike if pattern.match(path)), None)
+
+
+def first_of(path: str) -> str:
+    return path.partition("/")[2].partition("/")[0]
 
 
 def refuses_part(response: httpx2.Response) -> bool:
@@ -182,13 +184,12 @@ class Conforming(httpx2.ASGITransport):
     def __init__(self, app: Edge, address: str = "127.0.0.1") -> None:
         super().__init__(app=app, client=(address, 40_000))
         routes = router_of(app).routes
-        self._mounted = [route.path_regex for route in routes if isinstance(route, Route)]
+        self._mounted = {route.path for route in routes if isinstance(route, Route)}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
-        mounted = any(pattern.match(request.url.path) for pattern in self._mounted)
         found = operation(request.method, request.url.path)
-        if found is not None and mounted:
+        if found is not None and found.path in self._mounted:
             found.check_answer(response, await response.aread())
             if response.is_success and request.method != "HEAD" and not refuses_part(response):
                 found.check_accepted(request)
