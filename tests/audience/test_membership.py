@@ -30,7 +30,7 @@ from tests.servers import set_clock
 from workers import maintenance
 from workers.maintenance import JobSweep
 
-CHANGES = int(os.environ.get("CHANGES", "250"))  # make -C lab fuzz-membership
+CHANGES = int(os.environ.get("CHANGES", "125"))  # make -C lab fuzz-membership
 SEEDS = range(int(os.environ.get("SEEDS", "2")))
 WAIT = {"id": "rest", "type": "wait", "duration": "PT2H"}
 
