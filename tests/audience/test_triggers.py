@@ -17,6 +17,7 @@ from app.machine import document
 from app.process import Process
 from tests.cast import Cast, settle
 from tests.servers import set_clock
+from tests.tables import each_row
 
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
 HOUR = 3_600_000  # milliseconds
@@ -566,7 +567,7 @@ async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Proc
     assert [row["kind"] for row in kinds] == ["live", "schedule"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "member", "value", "sentence"),
     [
         ("date", "field", "plan", "Must be createdAt or metadata.<name>."),

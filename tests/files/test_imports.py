@@ -23,6 +23,7 @@ from app.process import Process
 from app.store import contacts, segment_members, segments, suppressions
 from app.store.suppressions import Reason
 from tests.consent.test_consent import ADA, suppress
+from tests.tables import each_row
 
 PEOPLE = 1_234
 
@@ -361,7 +362,7 @@ HEADERS: list[tuple[bytes, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "pointers"), HEADERS)
+@each_row(("data", "pointers"), HEADERS)
 async def test_a_wrong_header_is_refused_with_all_that_is_wrong(
     process: Process, acme: str, data: bytes, pointers: list[str]
 ) -> None:
@@ -417,7 +418,7 @@ WRONG_MAPPINGS: list[tuple[dict[str, str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("mapping", "pointers"), WRONG_MAPPINGS)
+@each_row(("mapping", "pointers"), WRONG_MAPPINGS)
 async def test_a_wrong_mapping_is_refused(
     process: Process, acme: str, mapping: dict[str, str], pointers: list[str]
 ) -> None:
@@ -513,7 +514,7 @@ UNREADABLE: list[bytes] = [
 ]
 
 
-@pytest.mark.parametrize("data", UNREADABLE)
+@each_row("data", UNREADABLE)
 async def test_a_header_that_cannot_be_read_is_not_looked_for_further_down(
     process: Process, acme: str, data: bytes
 ) -> None:

@@ -18,6 +18,7 @@ from app.machine import document
 from app.process import Process
 from app.store import contacts, runs
 from tests.cast import WEBHOOK, hook, workspace
+from tests.tables import each_row
 
 BODY = b'{"email": "ada@example.com", "word": "tea"}'
 SECRET = "a shared secret of good length"
@@ -94,7 +95,7 @@ async def test_a_signature_may_be_hex_in_either_case(
 GOOD = signed(BODY)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "signatures",
     [
         [],
@@ -158,7 +159,7 @@ async def test_the_secret_is_not_readable_in_the_database(process: Process, acme
 # --- body and lookup ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "code"),
     [
         (b"", "malformed_json"),

@@ -18,6 +18,7 @@ from app.providers.callbacks import DELIVERED, Report
 from app.store import jobs
 from tests.cast import HELLO, Cast, hook, settle
 from tests.driving import set_clock
+from tests.tables import each_row
 
 EVENING = datetime.fromisoformat("2026-10-24T22:30:00+02:00")  # the clocks go back in this night
 MORNING = datetime.fromisoformat("2026-10-25T08:00:00+01:00")
@@ -299,7 +300,7 @@ async def test_what_is_set_is_shown_and_null_removes_it(cast: Cast) -> None:
     assert (read["quietHours"], read["frequencyCap"]) == (None, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "pointer"),
     [
         ({"frequencyCap": {"limit": 0, "window": "P7D"}}, "/frequencyCap/limit"),

@@ -27,6 +27,7 @@ from tests import stripe_server
 from tests.cast import Cast, Person
 from tests.routes.conftest import visiting
 from tests.stripe_server import PRICES, SECRET_KEY, WEBHOOK_SECRET, StripeServer, event, signature
+from tests.tables import each_row
 
 THANKS, SORRY = "https://shop.example/thanks?from=tidings", "https://shop.example/sorry"
 WANTED = {"plan": "growth", "successUrl": THANKS, "cancelUrl": SORRY}
@@ -178,7 +179,7 @@ async def test_a_till_that_is_old_or_none_is_not_found(olivia: Person, process: 
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "pointer"),
     [
         ({"price": 1}, "/price"),

@@ -12,6 +12,7 @@ from app.process import Process
 from app.store import segments, workspaces
 from tests.cast import Cast, Person, lock_waiters, settle
 from tests.routes.test_new_messages import in_production
+from tests.tables import each_row
 
 HELLO = {"subject": "News for {{contact.firstName}}", "html": "<p>Hello</p>"}
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
@@ -60,7 +61,7 @@ async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast
     assert (await cast.ed.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "pointer"),
     [
         ({"tag": None}, ""),

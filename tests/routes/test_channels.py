@@ -35,6 +35,7 @@ from tests.present import present
 from tests.receivers import Receiver
 from tests.resend_server import API_KEY, WEBHOOK_SECRET, ResendServer
 from tests.routes.test_new_messages import in_production
+from tests.tables import each_row
 from tests.twilio_server import NUMBER, SERVICE, SID, TOKEN, TwilioServer
 
 SMTP = {
@@ -115,7 +116,7 @@ async def test_a_provider_that_tells_has_an_address_to_tell_at_and_keeps_it(cast
     assert (await put(cast.adam, "email", SMTP)).json()["callbackUrl"] is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("channel", "given", "pointers"),
     [
         ("email", {**SMTP, "url": "http://mail.acme.test"}, ["/url"]),

@@ -14,6 +14,7 @@ from app.database.db import Handle
 from app.store import contacts, searches
 from app.store.contacts import Contact
 from tests.cast import Cast, Person
+from tests.tables import each_row
 
 PEOPLE: list[dict[str, Any]] = [
     {"email": "Ada@x.test", "phone": "+442071838750", "firstName": "Ada", "lastName": "Lovelace"},
@@ -108,7 +109,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("query", "pointer"), WRONG)
+@each_row(("query", "pointer"), WRONG)
 async def test_a_search_that_cannot_be_is_refused(cast: Cast, query: str, pointer: str) -> None:
     response = await cast.vic.get(f"/contacts?{query}")
     assert response.status_code == 422

@@ -18,6 +18,7 @@ from app.routes import event_endpoints
 from tests import cast as cast_module
 from tests.cast import Cast, settle
 from tests.listener import Listener, says
+from tests.tables import each_row
 
 URL = "https://hooks.example/tidings"
 
@@ -86,7 +87,7 @@ async def test_a_change_is_judged_and_a_disabled_endpoint_says_why(cast: Cast) -
     assert (await cast.adam.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     ["", "hooks.example", "file:///etc/passwd", "gopher://x.test", "https://ada:pw@hooks.example",
      "http://10.0.0.1/", "http://169.254.169.254/latest", "http://[fd00:ec2::254]/",

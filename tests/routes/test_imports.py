@@ -20,6 +20,7 @@ from app.store import audit_logs, searches
 from app.web import call
 from tests.cast import PASSWORD, Cast, Person
 from tests.files.test_imports import allowed
+from tests.tables import each_row
 from tests.web import wire
 from tests.web.wire import Connection, Served, head
 
@@ -132,7 +133,7 @@ REFUSED: list[tuple[bytes, str, str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "media_type", "query", "status", "code"), REFUSED)
+@each_row(("body", "media_type", "query", "status", "code"), REFUSED)
 async def test_what_is_no_file_of_contacts_is_refused(
     cast: Cast, body: bytes, media_type: str, query: str, status: int, code: str
 ) -> None:

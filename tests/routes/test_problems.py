@@ -12,6 +12,7 @@ from app.outbound.chains import LONGEST_CHAIN, MOST_OF_ROOT
 from app.process import Process
 from app.routes.problems import TEXTS
 from tests.cast import Cast, hook
+from tests.tables import each_row
 
 
 def test_every_code_has_its_text_and_every_text_its_code() -> None:
@@ -95,8 +96,8 @@ async def test_a_misspelt_parameter_is_told_the_one_that_was_meant(cast: Cast) -
     }
 
 
-@pytest.mark.parametrize("name", ["page", "offset", "skip"])
-@pytest.mark.parametrize("path", ["/contacts", "/runs", "/memberships", "/templates"])
+@each_row("name", ["page", "offset", "skip"])
+@each_row("path", ["/contacts", "/runs", "/memberships", "/templates"])
 async def test_whoever_asks_for_page_two_is_told_of_cursors(
     cast: Cast, path: str, name: str
 ) -> None:
@@ -105,7 +106,7 @@ async def test_whoever_asks_for_page_two_is_told_of_cursors(
     assert "nextCursor" in messages(response)[f"?{name}"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "meant"),
     [
         ("/contact", "/contacts"),

@@ -28,6 +28,7 @@ from tests.cast import Cast
 from tests.conftest import Records
 from tests.receivers import letter
 from tests.routes.test_imports import LOST, execute
+from tests.tables import each_row
 from tests.web.wire import head, serving
 
 IDS = {
@@ -125,7 +126,7 @@ async def test_the_list_can_be_narrowed(
     assert len((await cast.vic.read(f"/sandbox/messages?{query}"))["data"]) == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "pointer"),
     [
         ("wait=31", "?wait"),

@@ -13,6 +13,7 @@ from app.store import jobs
 from app.store import segments as store
 from tests.cast import Cast, settle
 from tests.runs.test_runner import later
+from tests.tables import each_row
 from workers.maintenance import JobSweep
 
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
@@ -137,7 +138,7 @@ async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast) -> None:
     assert unknown.json()["errors"][0]["pointer"] == "/contactId"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("filter", "pointer", "sentence"),
     [
         ({}, "/filter/path", "Say which value to look at"),

@@ -19,6 +19,7 @@ from app.process import Process
 from app.store import workspaces
 from tests.cast import Cast, Person, lock_waiters, settle
 from tests.messages.test_delivery import intend_outside
+from tests.tables import each_row
 
 KEYS = "/settings/api-keys"
 WORKSPACE = "/settings/workspace"
@@ -92,7 +93,7 @@ async def test_a_name_is_kept_without_the_spaces_around_it(cast: Cast) -> None:
     assert renamed.json()["name"] == "Acme & Söhne"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("patch", "wrong"),
     [
         ({"name": None}, ["/name"]),
@@ -277,7 +278,7 @@ async def test_where_the_operator_says_so_all_workspaces_share_one_sender(
     assert await mail_of(cast, process, "one@example.com") == "Tidings <hello@tidings.example>"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "local", ["security", "admin", "postmaster", "abuse", "hello", "acme", "ACME-{id}", "acme-0"]
 )
 async def test_nobody_chooses_an_address_on_the_operator_s_domain(cast: Cast, local: str) -> None:
@@ -417,7 +418,7 @@ async def test_a_new_key_is_shown_once_and_works(cast: Cast) -> None:
     assert await cast.adam.read(response.headers["Location"]) == listed.json()["data"][0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "wrong"),
     [
         ({"name": ""}, ["/name"]),

@@ -21,6 +21,7 @@ from app.store import batches, contact_events, contacts, definition_versions
 from app.store import segments as stored
 from app.store.segment_sql import Clause
 from tests.store import rows
+from tests.tables import each_row
 
 TIMES = int(os.environ.get("EXAMPLES", "1"))  # make -C lab fuzz-segments; else always the same ones
 PEOPLE = 5
@@ -358,7 +359,7 @@ OF_BROADCAST = {"message": "bounced", "broadcastId": "bro_1"}
 YEAR = at_plan("before", "2026-11-02")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "person", "held"),
     [
         (LATELY, nobody(events=[("order", {}, "P30D", 0)]), True),

@@ -19,6 +19,7 @@ from app.web.routing import MEMBER, Call, get, mount, router
 from app.web.throttle import Throttle
 from tests.cast import Cast, Person
 from tests.conftest import Records
+from tests.tables import each_row
 
 
 async def who(call: Call) -> Response:
@@ -42,7 +43,7 @@ async def test_a_key_opens_in_any_case_of_the_scheme(
     assert response.json() == {"name": "vic"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         [],

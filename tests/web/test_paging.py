@@ -19,6 +19,7 @@ from app.web.reply import Page
 from app.web.routing import MEMBER, Call, Endpoint, get, mount, router
 from app.web.throttle import Throttle
 from tests.cast import Cast, Person
+from tests.tables import each_row
 
 ROWS = [{"id": new_id("con")} for _ in range(7)][::-1]  # newest first, as a store lists them
 
@@ -99,7 +100,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(api: httpx2.AsyncClient, c
         assert response.status_code == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spoil",
     [
         lambda cursor: cursor[:-1],
@@ -121,9 +122,7 @@ async def test_a_spoiled_cursor_is_refused(
     assert response.json()["errors"][0]["pointer"] == "?cursor"
 
 
-@pytest.mark.parametrize(
-    "limit", ["0", "201", "-1", "1_0", "٣", "1e1", "1" + "0" * 9, " 1", "+1", "1.0", "", "x"]
-)
+@each_row("limit", ["0", "201", "-1", "1_0", "٣", "1e1", "1" + "0" * 9, " 1", "+1", "1.0", "", "x"])
 async def test_a_limit_is_1_to_200_in_plain_digits(
     limit: str, api: httpx2.AsyncClient, cast: Cast
 ) -> None:

@@ -41,6 +41,7 @@ from app.web.throttle import API, Throttle
 from tests.cast import PASSWORD, Cast, Person
 from tests.conformance import EVERY
 from tests.conftest import Records
+from tests.tables import each_row
 
 
 class Naming(Writable):
@@ -318,8 +319,8 @@ async def test_a_body_that_is_not_wanted_is_not_judged(
     assert (await api.post("/late", content=too_large)).status_code == 413
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-@pytest.mark.parametrize(
+@each_row("method", ["POST", "DELETE"])
+@each_row(
     ("sent", "media_type", "code", "pointer"),
     [
         (b'{"x":1}', "application/json", "invalid", "/x"),
