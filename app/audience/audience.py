@@ -195,7 +195,7 @@ async def replace(
     if tags is not None:
         added, removed = await _replace_tags(db, workspace, row.id, checked.tags)
         names |= reactions.names_of_tags(added | removed)
-    await reactions.changed_in(db, workspace, {row.id: sorted(added)}, names)
+    await reactions.changed_in(db, workspace, {row.id: sorted(added)}, {row.id: names})
     return changed
 
 
@@ -286,7 +286,7 @@ async def add_tags(
         await contacts.add_tags(db, workspace_id=workspace.id, tags=[(contact_id, added)])
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
         names = reactions.names_of_tags(added)
-        await reactions.changed_in(db, workspace, {contact_id: sorted(added)}, names)
+        await reactions.changed_in(db, workspace, {contact_id: sorted(added)}, {contact_id: names})
 
 
 async def remove_tag(db: Handle, workspace: WorkspaceContext, contact_id: str, tag: str) -> bool:
@@ -298,7 +298,7 @@ async def remove_tag(db: Handle, workspace: WorkspaceContext, contact_id: str, t
     if removed:
         await contacts.touch(db, workspace_id=workspace.id, id=contact_id)
         names = reactions.names_of_tags([tag])
-        await reactions.changed_in(db, workspace, {contact_id: ()}, names)
+        await reactions.changed_in(db, workspace, {contact_id: ()}, {contact_id: names})
     return removed
 
 

@@ -84,6 +84,9 @@ class Due:
 
 
 Moved: TypeAlias = Flip | Due
+# What is named as changed, by contact: of a batch, what one has got is no news of the others.
+Changes: TypeAlias = Mapping[str, Collection[str]]
+UNCHANGED: Changes = {}
 
 
 class TooMany(Exception):
@@ -106,7 +109,7 @@ async def judge(
     contact_ids: Sequence[str],
     segment_ids: Sequence[str],
     effects: Effects,
-    changed: Collection[str] = (),
+    changed: Changes = UNCHANGED,
 ) -> list[Moved]:
     """Judge locked contacts again for some segments, after a change that these name, of what is
     named `changed`. Too many are left to the segments' jobs, but for dates.
@@ -149,7 +152,7 @@ async def judge_rows(
     *,
     workspace_id: str,
     rows: Sequence[Contact],
-    changed: Collection[str] = (),
+    changed: Changes = UNCHANGED,
     ends: float = math.inf,
 ) -> Judged:
     """The same for these segments, of all those of the workspace, and the locked contacts' rows:
@@ -182,7 +185,7 @@ async def _dates(
     db: Handle,
     dated: Sequence[Segment],
     rows: Sequence[Contact],
-    changed: Collection[str],
+    changed: Changes,
     *,
     workspace_id: str,
 ) -> list[Due]:
@@ -210,8 +213,9 @@ async def _dates(
     for watch in dated:
         trigger, id = document.parse(watch.filter.encode()), watch.definition_id or ""
         field = occasions.field(trigger)
-        is_moved = field is not None and segment_changes.metadata(field) in changed
+        name = segment_changes.metadata(field) if field is not None else None
         for row in rows:
+            is_moved = name in changed.get(row.id, ())
             contact = shapes.resource(row, ())
             at, value = (
                 occasions.of_date(trigger, contact, zone),

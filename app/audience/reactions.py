@@ -5,13 +5,13 @@ Runs that start one another make a chain (app/outbound/chains.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from app.audience import membership, profile
-from app.audience.membership import Due, Flip, Moved
+from app.audience.membership import UNCHANGED, Changes, Due, Flip, Moved
 from app.database.db import Handle, new_id
 from app.jobs.queue import Queue
 from app.machine import document, segment_changes
@@ -136,16 +136,17 @@ async def changed_in(
     db: Handle,
     workspace: WorkspaceContext,
     changed: Tagged,
-    names: Collection[str],
+    names: Changes,
     *,
     starts: bool = True,
 ) -> None:
-    """Locked contacts that were changed, in what `names` says: tell the runs that wait for it,
-    start what tags start, and judge them for the segments that name it. Raises
+    """Locked contacts that were changed, each in what `names` says: tell the runs that wait for
+    it, start what tags start, and judge them for the segments that name it. Raises
     membership.TooMany."""
     await _tell(db, workspace, "contact.updated", changed)
+    named = sorted({name for each in names.values() for name in each})
     listening = await contact_events.listening(
-        db, workspace_id=workspace.id, contact_ids=list(changed), names=sorted(names)
+        db, workspace_id=workspace.id, contact_ids=list(changed), names=named
     )
     run_ids = [row.id for row in listening.runs if row.waiting_for["contact"]]
     if run_ids:
@@ -172,7 +173,7 @@ async def _judge(
     segment_ids: Sequence[str],
     effects: Effects = ALL_START,
     *,
-    changed: Collection[str] = (),
+    changed: Changes = UNCHANGED,
 ) -> None:
     if contact_ids and segment_ids:
         found = await membership.judge(

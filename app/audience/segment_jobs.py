@@ -216,8 +216,9 @@ async def _judge(
     segment was a live one stays as the fill has found them."""
     ends = time.monotonic() + JUDGED_SECONDS
     chosen = [] if segment.is_settled else [segment]
-    whose = {"workspace_id": job.workspace_id}
-    return await membership.judge_rows(db, existing, chosen, **whose, rows=rows, ends=ends)
+    return await membership.judge_rows(
+        db, existing, chosen, workspace_id=job.workspace_id, rows=rows, ends=ends
+    )
 
 
 async def _fill(

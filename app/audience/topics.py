@@ -137,7 +137,7 @@ async def answer(
     answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row.id, topics=now)
     await record(db, workspace.id, [(row.id, new)], given)
     names = reactions.names_of(row.profile(), answered.profile())
-    await reactions.changed_in(db, workspace, {row.id: ()}, names)
+    await reactions.changed_in(db, workspace, {row.id: ()}, {row.id: names})
     return answered
 
 

@@ -350,9 +350,11 @@ async def _tell(
     made = {one.id: one.new_tags for one in touched if one.is_new}
     changed = {one.id: one.new_tags for one in touched if not one.is_new}
     if changed:
-        names = reactions.names_of_tags(tag for tags in changed.values() for tag in tags)
-        for one in touched:
-            names |= set() if one.is_new else reactions.names_of(one.was, one.columns)
+        names = {
+            one.id: reactions.names_of_tags(one.new_tags) | reactions.names_of(one.was, one.columns)
+            for one in touched
+            if not one.is_new
+        }
         await reactions.changed_in(db, workspace, changed, names, starts=starts)
     if made:
         await reactions.appeared(db, workspace, made, starts=starts)

@@ -202,7 +202,7 @@ async def _stand(
     workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
     was = contact.profile()
     names = reactions.names_of(was, {**was, "subscriptions": now})
-    await reactions.changed_in(db, workspace, {contact.id: ()}, names)
+    await reactions.changed_in(db, workspace, {contact.id: ()}, {contact.id: names})
 
 
 # --- what is on its way ---------------------------------------------------------------------------

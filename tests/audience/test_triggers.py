@@ -452,6 +452,28 @@ async def test_a_date_starts_one_run_though_the_time_zone_changes_on_the_day(
     assert await people_of(cast, flow_id) == [ada, ada]
 
 
+async def test_a_date_that_did_not_change_starts_one_run_though_another_contacts_does_in_the_import(
+    cast: Cast, process: Process
+) -> None:
+    nine = (datetime.now(UTC) + timedelta(days=2)).replace(hour=9, minute=1)  # and in Lisbon
+    day, later = f"{nine:%Y-%m-%d}", f"{nine + timedelta(days=9):%Y-%m-%d}"
+    ada, bob = [
+        await person(cast, name, timezone=LISBON, metadata={"renewsAt": day})
+        for name in ("ada", "bob")
+    ]
+    at_nine = {"source": "date", "field": "metadata.renewsAt", "time": "09:00"}
+    flow_id = await flow(cast, **at_nine, timezone="contact")
+    await settle(process)
+    await until(process, nine)
+    columns = "email,timezone,metadata.renewsAt"
+    await imported(cast, f"ada@x.test,,{later}", f"bob@x.test,{NEW_YORK},{day}", columns=columns)
+    for hours in (1, 6):  # nine in New York is past by the second
+        await until(process, nine + timedelta(hours=hours))
+        for _ in range(2):
+            await settle(process)
+        assert sorted(await people_of(cast, flow_id)) == [ada, bob]
+
+
 async def test_a_date_that_has_started_its_run_starts_none_after_a_pause_in_another_time_zone(
     cast: Cast, process: Process
 ) -> None:
@@ -602,8 +624,10 @@ async def test_what_never_comes_or_cannot_be_is_refused_at_its_place(
 # --- who starts nothing ---------------------------------------------------------------------------
 
 
-async def imported(cast: Cast, *rows: str, query: str = "") -> None:
-    body = "\n".join(("email,tags,metadata.renewsAt", *rows)).encode()
+async def imported(
+    cast: Cast, *rows: str, query: str = "", columns: str = "email,tags,metadata.renewsAt"
+) -> None:
+    body = "\n".join((columns, *rows)).encode()
     headers = {"Content-Type": "text/csv"}
     answer = await cast.ed.call("POST", f"/contacts/import{query}", content=body, headers=headers)
     assert answer.status_code == 200, answer.text
