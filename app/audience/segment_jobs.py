@@ -25,6 +25,7 @@ from app.machine import segment_changes
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import (
+    contacts,
     jobs,
     segment_fills,
     segment_members,
@@ -197,9 +198,7 @@ async def _judged(
         await segment_members.forget_times(db, **whose, contact_ids=[row.id for row in rows])
     judged = await _judge(db, segment, existing, rows, job)
     await _react(process, db, job, judged.moved)
-    gone = set(ids) - set(
-        await segment_members.existing(db, workspace_id=job.workspace_id, ids=ids)
-    )
+    gone = set(ids) - await contacts.existing(db, workspace_id=job.workspace_id, ids=ids)
     done = [one.id for one in touches if one.contact_id in judged.ids | gone]
     await segment_members.delete_touches(db, **whose, ids=done)
     return bool(rows)  # else all are held by others: a little later

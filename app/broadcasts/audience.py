@@ -23,10 +23,10 @@ from app.machine import segment_filter
 from app.machine.fields import Place
 from app.messages import footers
 from app.process import Process
-from app.store import broadcast_recipients as recipients
+from app.store import broadcast_audiences as stored_audiences
 from app.store import broadcasts, suppressions, templates, topics, workspaces
 from app.store import segments as stored_segments
-from app.store.broadcast_recipients import Gate, Out, Window
+from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Unsubscribed, Window
 from app.store.broadcasts import Written
 from app.store.contacts import Contact
 from app.store.segments import Segment
@@ -202,7 +202,7 @@ async def next_window(
     db: Handle, audience: Audience, after: str, *, most: int
 ) -> NextWindow | None:
     """None when there are no more."""
-    walk = await recipients.reached(
+    walk = await stored_audiences.reached(
         db, workspace_id=audience.workspace_id, after=after, walk=audience.walk(most)
     )
     if walk.until is None:
@@ -244,11 +244,11 @@ async def count(process: Process, audience: Audience) -> Counted:
 async def _count(process: Process, db: Handle, audience: Audience, window: Window) -> Counter[str]:
     fits = segments.fitting(db, audience.readable, await db.now())
     where = {"workspace_id": audience.workspace_id}
-    contacts = await recipients.count(db, fits, audience.gate, window, **where)
-    if contacts[recipients.OUT]:
-        out = await recipients.out(db, fits, audience.gate, window, **where)
+    contacts = await stored_audiences.count(db, fits, audience.gate, window, **where)
+    if contacts[UNSUBSCRIBED]:
+        out = await stored_audiences.unsubscribed(db, fits, audience.gate, window, **where)
         judged = await judge(process, db, audience, out)
-        del contacts[recipients.OUT]
+        del contacts[UNSUBSCRIBED]
         contacts += Counter(reason or NONE for reason in judged.values())
     return contacts
 
@@ -267,7 +267,7 @@ def is_reachable(audience: Audience, contact: Contact) -> bool:
 
 
 async def judge(
-    process: Process, db: Handle, audience: Audience, out: Sequence[Out]
+    process: Process, db: Handle, audience: Audience, out: Sequence[Unsubscribed]
 ) -> dict[str, str | None]:
     """Contact → the reason for which nobody writes to it, of those who are not subscribed."""
     hashes = {

@@ -17,9 +17,10 @@ from app.broadcasts.audience import CHUNK, FIRST, NONE, Audience
 from app.database.db import Handle
 from app.machine import calendar
 from app.process import Process
+from app.store import broadcast_audiences as stored_audiences
 from app.store import broadcast_recipients as recipients
 from app.store import broadcasts, workspaces
-from app.store.broadcast_recipients import Window
+from app.store.broadcast_audiences import UNSUBSCRIBED, Window
 from app.store.broadcasts import Broadcast
 
 
@@ -59,7 +60,7 @@ async def _freeze(
     """How many contacts were added, by the reason for which they get nothing."""
     which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     due_at, due_in = await _due(db, broadcast, window)
-    await recipients.freeze(
+    await stored_audiences.freeze(
         db,
         segments.fitting(db, audience.readable, await db.now()),
         audience.gate,
@@ -68,13 +69,13 @@ async def _freeze(
         due_at=due_at,
         due_in=due_in,
     )
-    added = await recipients.count_frozen(db, window, **which)
-    if added[recipients.OUT]:
-        out = await recipients.frozen_out(db, audience.channel, window, **which)
+    added = await stored_audiences.count_frozen(db, window, **which)
+    if added[UNSUBSCRIBED]:
+        out = await stored_audiences.frozen_unsubscribed(db, audience.channel, window, **which)
         judged = await audiences.judge(process, db, audience, out)
-        others = {id: reason for id, reason in judged.items() if reason != recipients.OUT}
+        others = {id: reason for id, reason in judged.items() if reason != UNSUBSCRIBED}
         await recipients.judge(db, **which, reasons=others)
-        added[recipients.OUT] -= len(judged)
+        added[UNSUBSCRIBED] -= len(judged)
         added += Counter(reason or NONE for reason in judged.values())
     return added
 
@@ -90,7 +91,7 @@ async def _due(
     at = time.fromisoformat(broadcast.local_time)
     workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
     own = None if workspace is None else workspace.timezone
-    names = await recipients.timezones(db, window, workspace_id=broadcast.workspace_id)
+    names = await stored_audiences.timezones(db, window, workspace_id=broadcast.workspace_id)
     moments = {name: _next(frozen_at, at, name, own) for name in [*names, ""]}
     return moments.pop(""), moments
 

@@ -16,6 +16,18 @@ from app.store.jobs import Kind
 Pair: TypeAlias = tuple[str, str]  # (workspace_id, id)
 Key: TypeAlias = tuple[str, ...]  # of a row, in the order of an index
 
+# Of a job that nobody has claimed or woken, and that nobody is about to claim.
+IDLE = "lease_token = 0 AND NOT woken AND NOT wake_at BETWEEN :late AND :now"
+
+# Of a row: it has no job, and its workspace is not being deleted.
+JOBLESS = """NOT EXISTS (
+                   SELECT 1 FROM jobs j
+                   WHERE j.workspace_id = next.workspace_id AND j.kind = :kind AND j.id = next.id
+               ) AND NOT EXISTS (
+                   SELECT 1 FROM workspaces w
+                   WHERE w.id = next.workspace_id AND w.deleted_at IS NOT NULL
+               )"""
+
 
 async def missing(
     db: Handle, kind: Kind, *, after: Key | None, limit: int
@@ -31,13 +43,7 @@ async def missing(
     rows = await db.fetch_tuples(
         f"""
         SELECT next.*,
-               CAST(next.is_owed AND NOT EXISTS (
-                   SELECT 1 FROM jobs j
-                   WHERE j.workspace_id = next.workspace_id AND j.kind = :kind AND j.id = next.id
-               ) AND NOT EXISTS (
-                   SELECT 1 FROM workspaces w
-                   WHERE w.id = next.workspace_id AND w.deleted_at IS NOT NULL
-               ) AS BOOLEAN) AS is_missing
+               CAST(next.is_owed AND {JOBLESS} AS BOOLEAN) AS is_missing
         FROM (SELECT {key}, CAST({work.owed} AS BOOLEAN) AS is_owed
               FROM {work.table} t
               WHERE {work.open}
@@ -75,12 +81,11 @@ async def _missing_of_shards(
         whose[key_of[0]].append(key_of[-1])
     found = await db.fetch_each(
         f"""
-        SELECT t.id FROM {work.table} t
-        JOIN workspaces w ON w.id = t.workspace_id
-        WHERE t.workspace_id = :workspace_id AND t.id = ANY(:ids) AND {work.open} AND {work.owed}
-          AND w.deleted_at IS NULL
-          AND NOT EXISTS (SELECT 1 FROM jobs j
-                          WHERE j.workspace_id = t.workspace_id AND j.kind = :kind AND j.id = t.id)
+        SELECT next.id
+        FROM (SELECT t.workspace_id, t.id FROM {work.table} t
+              WHERE t.workspace_id = :workspace_id AND t.id = ANY(:ids)
+                AND {work.open} AND {work.owed}) AS next
+        WHERE {JOBLESS}
         """,
         [{"workspace_id": one, "ids": ids, "kind": kind} for one, ids in whose.items()],
     )
@@ -97,10 +102,9 @@ async def delete_stray(
 ) -> None:
     """One that `strays` has found, unless it was woken or claimed since."""
     await db.execute(
-        """
+        f"""
         DELETE FROM jobs
-        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND lease_token = 0
-          AND NOT woken AND NOT wake_at BETWEEN :late AND :now
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id AND {IDLE}
         """,
         workspace_id=workspace_id,
         kind=kind,
@@ -128,9 +132,7 @@ async def strays(
     rows = await db.fetch_tuples(
         f"""
         SELECT next.workspace_id, next.kind, next.id,
-               CAST(next.lease_token = 0 AND NOT next.woken
-                    AND NOT next.wake_at BETWEEN :late AND :now
-                    AND NOT CASE next.kind {alive} ELSE FALSE END AS BOOLEAN) AS is_stray
+               CAST({IDLE} AND NOT CASE next.kind {alive} ELSE FALSE END AS BOOLEAN) AS is_stray
         FROM (SELECT workspace_id, kind, id, wake_at, lease_token, woken FROM jobs
               WHERE (workspace_id, kind, id) > (:workspace_id, :after_kind, :id)
               ORDER BY workspace_id, kind, id
@@ -171,7 +173,7 @@ async def _strays_of_shards(
             f"""
             SELECT j.id FROM jobs j
             WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = ANY(:ids)
-              AND j.lease_token = 0 AND NOT j.woken AND NOT j.wake_at BETWEEN :late AND :now
+              AND {IDLE}
               AND NOT EXISTS (SELECT 1 FROM {work.table} t
                               WHERE t.workspace_id = :workspace_id AND t.id = j.id AND {work.open})
             """,

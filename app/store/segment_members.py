@@ -456,14 +456,6 @@ async def lock_free(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> lis
     )
 
 
-async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[str]:
-    return await db.fetch_values(
-        "SELECT id FROM contacts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
-
-
 async def contacts_after(
     db: Handle, *, workspace_id: str, after: str, to: str | None, limit: int
 ) -> list[str]:
@@ -494,6 +486,18 @@ def kept(segment_id: str) -> Fitting:
 # --- jobs that are late ---------------------------------------------------------------------------
 
 
+# Of a segment: something is due or touched, and its job neither works nor is due.
+IS_LATE = """next.reason_code IS NULL
+          AND (EXISTS (SELECT 1 FROM segment_members m
+                       WHERE m.workspace_id = next.workspace_id AND m.segment_id = next.id
+                         AND m.next_at <= :now)
+               OR EXISTS (SELECT 1 FROM segment_touches t
+                          WHERE t.workspace_id = next.workspace_id AND t.segment_id = next.id))
+          AND NOT EXISTS (SELECT 1 FROM jobs j
+                          WHERE j.workspace_id = next.workspace_id AND j.kind = 'segment'
+                            AND j.id = next.id AND (j.lease_token <> 0 OR j.wake_at <= :now))"""
+
+
 async def late(
     db: Handle, *, after: tuple[str, str], limit: int
 ) -> tuple[list[tuple[str, str]], tuple[str, str] | None]:
@@ -503,20 +507,9 @@ async def late(
     if db.is_sharded:
         return await _late_of_shards(db, after=after, limit=limit)
     rows = await db.fetch_tuples(
-        """
+        f"""
         SELECT next.workspace_id, next.id,
-               CAST(next.reason_code IS NULL AND (EXISTS (
-                   SELECT 1 FROM segment_members m
-                   WHERE m.workspace_id = next.workspace_id AND m.segment_id = next.id
-                     AND m.next_at <= :now
-               ) OR EXISTS (
-                   SELECT 1 FROM segment_touches t
-                   WHERE t.workspace_id = next.workspace_id AND t.segment_id = next.id
-               )) AND NOT EXISTS (
-                   SELECT 1 FROM jobs j
-                   WHERE j.workspace_id = next.workspace_id AND j.kind = 'segment'
-                     AND j.id = next.id AND (j.lease_token <> 0 OR j.wake_at <= :now)
-               ) AS BOOLEAN) AS is_late
+               CAST({IS_LATE} AS BOOLEAN) AS is_late
         FROM (SELECT workspace_id, id, reason_code FROM segments
               WHERE (workspace_id, id) > (:workspace_id, :id)
               ORDER BY workspace_id, id
@@ -548,17 +541,9 @@ async def _late_of_shards(
     )
     keys = [(workspace_id, id) for workspace_id, id in rows]
     late = await db.fetch_each(
-        """
-        SELECT s.id FROM segments s
-        WHERE s.workspace_id = :workspace_id AND s.id = :id AND s.reason_code IS NULL
-          AND (EXISTS (SELECT 1 FROM segment_members m
-                       WHERE m.workspace_id = :workspace_id AND m.segment_id = s.id
-                         AND m.next_at <= :now)
-               OR EXISTS (SELECT 1 FROM segment_touches t
-                          WHERE t.workspace_id = :workspace_id AND t.segment_id = s.id))
-          AND NOT EXISTS (SELECT 1 FROM jobs j
-                          WHERE j.workspace_id = :workspace_id AND j.kind = 'segment'
-                            AND j.id = s.id AND (j.lease_token <> 0 OR j.wake_at <= :now))
+        f"""
+        SELECT next.id FROM segments next
+        WHERE next.workspace_id = :workspace_id AND next.id = :id AND {IS_LATE}
         """,
         [{"workspace_id": workspace_id, "id": id} for workspace_id, id in keys],
     )

@@ -10,7 +10,7 @@ import pytest
 
 from app.audience import segment_jobs
 from app.process import Process
-from app.store import broadcast_recipients, segments
+from app.store import broadcast_audiences, segments
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import Cast, settle
@@ -145,7 +145,7 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
     monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
     everybody = await people(cast, 5)
     path = await begun(cast, process)
-    counted = broadcast_recipients.count_frozen
+    counted = broadcast_audiences.count_frozen
     failed: list[int] = []
 
     async def count_frozen(*args: Any, **values: Any) -> object:
@@ -154,7 +154,7 @@ async def test_a_chunk_that_fails_is_done_again_and_counted_once(
             raise RuntimeError("the worker dies here")
         return await counted(*args, **values)
 
-    monkeypatch.setattr(broadcast_recipients, "count_frozen", count_frozen)
+    monkeypatch.setattr(broadcast_audiences, "count_frozen", count_frozen)
     for _ in range(3):
         with pytest.raises(RuntimeError):
             await stepped(process, 1)

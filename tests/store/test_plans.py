@@ -19,6 +19,7 @@ from app.store import (
     api_keys,
     audit_logs,
     batches,
+    broadcast_audiences,
     broadcast_recipients,
     broadcasts,
     callbacks,
@@ -460,8 +461,8 @@ def narrowed_by(plan: str) -> str:
 ACME = {"workspace_id": "ws_acme"}
 OF_CONTACT = {**ACME, "contact_id": "con_10003"}
 OF_BROADCAST = {**ACME, "broadcast_id": "bro_10001"}
-CHUNK = broadcast_recipients.Window("con_10500", "con_10600", PAST + timedelta(days=1))
-GATE = broadcast_recipients.Gate("email", "top_1", 3, "", timedelta(days=7))
+CHUNK = broadcast_audiences.Window("con_10500", "con_10600", PAST + timedelta(days=1))
+GATE = broadcast_audiences.Gate("email", "top_1", 3, "", timedelta(days=7))
 EVERYBODY = segments.Fitting("TRUE", {})
 
 
@@ -709,19 +710,19 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id"],
     ),
     "the next contacts to be frozen": (
-        lambda db: broadcast_recipients.reached(db, **ACME, after="con_10500", walk=9),
+        lambda db: broadcast_audiences.reached(db, **ACME, after="con_10500", walk=9),
         ["workspace_id id"],
     ),
     "a chunk of an audience, counted": (
-        lambda db: broadcast_recipients.count(db, EVERYBODY, GATE, CHUNK, **ACME),
+        lambda db: broadcast_audiences.count(db, EVERYBODY, GATE, CHUNK, **ACME),
         ["workspace_id id"],
     ),
     "those of a chunk who are not subscribed": (
-        lambda db: broadcast_recipients.frozen_out(db, "email", CHUNK, **OF_BROADCAST),
+        lambda db: broadcast_audiences.frozen_unsubscribed(db, "email", CHUNK, **OF_BROADCAST),
         ["workspace_id broadcast_id contact_id"],
     ),
     "a chunk that is frozen, counted": (
-        lambda db: broadcast_recipients.count_frozen(db, CHUNK, **OF_BROADCAST),
+        lambda db: broadcast_audiences.count_frozen(db, CHUNK, **OF_BROADCAST),
         ["workspace_id broadcast_id contact_id"],
     ),
     "the recipients whose turn it is": (
