@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 
 from app.audit import chain
@@ -27,6 +28,7 @@ class RetentionScan:
 
     def __init__(self) -> None:
         self._cursor = ""  # the last workspace that is done
+        self._up_to: Mapping[str, Mapping[str, str]] = {}  # of the next: how far each table is done
         self._started_at = -SCAN_SECONDS
         self._is_running = False
 
@@ -53,35 +55,38 @@ class RetentionScan:
             return False
         deleted, is_more = 0, False
         try:
-            deleted, is_more = await _prune(process, workspace)
+            deleted, is_more = await self._prune(process, workspace)
         except Unavailable as problem:  # of one node perhaps: others are elsewhere
             whose = {"workspace_id": workspace.id, "error": problem.detail}
             log.warning("removal of old rows postponed", extra=whose)
         except Exception:
             log.exception("no old rows removed", extra={"workspace_id": workspace.id})
         if not is_more:
-            self._cursor = workspace.id
+            self._cursor, self._up_to = workspace.id, {}
         return is_more or deleted > 0
 
-
-async def _prune(process: Process, workspace: Keeping) -> tuple[int, bool]:
-    """One batch: the number of rows deleted, and whether there may be more."""
-    id = workspace.id
-    days = workspace.retention_days or process.settings.retention_days
-    async with process.database.write() as db:
-        moment = await db.now() - timedelta(days=days)
-        deleted = await retention.delete_old(db, workspace_id=id, moment=moment, limit=BATCH)
-        await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
-        before = quotas.day(await db.now() - DAYS_COUNTED)
-        await usage.forget_days(db, workspace_id=id, before=before)
-    pruned = False
-    try:
-        pruned = await chain.prune(process, id, moment)
-    except Unavailable as problem:
-        whose = {"workspace_id": id, "error": problem.detail}
-        log.warning("removal of old audit entries postponed", extra=whose)
-    except Exception:  # of the audit trail: other rows are removed all the same
-        log.exception("no old audit entries removed", extra={"workspace_id": id})
-    if deleted:
-        log.info("old rows removed", extra={"workspace_id": id, "rows": deleted})
-    return deleted, deleted == BATCH or pruned
+    async def _prune(self, process: Process, workspace: Keeping) -> tuple[int, bool]:
+        """One batch: the number of rows deleted, and whether there may be more. What it keeps is
+        not looked at again by the next: that may be many, as messages that wait."""
+        id = workspace.id
+        days = workspace.retention_days or process.settings.retention_days
+        async with process.database.write() as db:
+            moment = await db.now() - timedelta(days=days)
+            deleted = await retention.delete_old(
+                db, workspace_id=id, moment=moment, limit=BATCH, after=self._up_to.get(id, {})
+            )
+            await messages.forget_addresses(db, workspace_id=id, limit=BATCH)
+            before = quotas.day(await db.now() - DAYS_COUNTED)
+            await usage.forget_days(db, workspace_id=id, before=before)
+        self._up_to = {id: deleted.up_to}
+        pruned = False
+        try:
+            pruned = await chain.prune(process, id, moment)
+        except Unavailable as problem:
+            whose = {"workspace_id": id, "error": problem.detail}
+            log.warning("removal of old audit entries postponed", extra=whose)
+        except Exception:  # of the audit trail: other rows are removed all the same
+            log.exception("no old audit entries removed", extra={"workspace_id": id})
+        if deleted.rows:
+            log.info("old rows removed", extra={"workspace_id": id, "rows": deleted.rows})
+        return deleted.rows, deleted.rows == BATCH or pruned

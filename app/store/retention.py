@@ -82,15 +82,33 @@ async def next_workspace(db: Handle, after: str) -> Keeping | None:
     )
 
 
-async def delete_old(db: Handle, *, workspace_id: str, moment: datetime, limit: int) -> int:
-    """At most `limit` rows that are older than the moment, and what hangs on them; how many."""
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """So many rows; and by table the id up to which it was looked at, whatever was kept."""
+
+    rows: int
+    up_to: Mapping[str, str]
+
+
+async def delete_old(
+    db: Handle, *, workspace_id: str, moment: datetime, limit: int, after: Mapping[str, str]
+) -> Deleted:
+    """Delete at most `limit` rows that are older than the moment, and what hangs on them: by table
+    those after an id, up to which it was looked at before."""
     left = limit - await _delete_runs(db, workspace_id, moment, limit)
     if left > 0:
         left -= await _delete_recipients(db, workspace_id, moment, left)
-    for table in RULES:
+    up_to = dict(after)
+    # An id has our clock's time, which a test may have moved away from the database's.
+    moved = await db.now() - datetime.now(UTC)
+    for table, rule in RULES.items():
         if left > 0:
-            left -= await _delete(db, table, workspace_id, moment, left)
-    return limit - left
+            bound = first_id(rule.prefix, moment, moved)
+            between = {"after": after.get(table, ""), "bound": bound}
+            ids = await _delete(db, table, workspace_id, moment, left, **between)
+            up_to[table] = max(ids) if len(ids) == left else bound
+            left -= len(ids)
+    return Deleted(limit - left, up_to)
 
 
 async def _delete_runs(db: Handle, workspace_id: str, moment: datetime, limit: int) -> int:
@@ -162,17 +180,25 @@ async def _delete_jobs(db: Handle, table: str, workspace_id: str, ids: Sequence[
             await jobs.delete(db, kind, workspace_id=workspace_id, ids=list(ids))
 
 
-async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, limit: int) -> int:
+async def _delete(
+    db: Handle,
+    table: str,
+    workspace_id: str,
+    moment: datetime,
+    limit: int,
+    *,
+    after: str,
+    bound: str,
+) -> list[str]:
+    """Delete those after one id and before another; the ids."""
     rule = RULES[table]
     narrowed, named = rule.narrowed, rule.named
-    # An id has our clock's time, which a test may have moved away from the database's.
-    moved = await db.now() - datetime.now(UTC)
     values = {"moment": moment} if ":moment" in narrowed else {}
     deleted = await db.fetch_tuples(
         f"""
         WITH oldest AS MATERIALIZED (
             SELECT t.id FROM {table} t
-            WHERE t.workspace_id = :workspace_id AND t.id < :bound {narrowed}
+            WHERE t.workspace_id = :workspace_id AND t.id > :after AND t.id < :bound {narrowed}
             ORDER BY t.id
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
@@ -182,12 +208,14 @@ async def _delete(db: Handle, table: str, workspace_id: str, moment: datetime, l
         RETURNING id {named}
         """,
         workspace_id=workspace_id,
-        bound=first_id(rule.prefix, moment, moved),
+        after=after,
+        bound=bound,
         limit=limit,
         **values,
     )
-    await _delete_jobs(db, table, workspace_id, [id for id, *_ in deleted])
+    ids = [id for id, *_ in deleted]
+    await _delete_jobs(db, table, workspace_id, ids)
     if rule.named and deleted:
         changed = {(name, contact_id) for _, contact_id, name in deleted if contact_id}
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
-    return len(deleted)
+    return ids

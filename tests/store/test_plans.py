@@ -812,7 +812,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     ),
     "what is old, deleted": (
         lambda db: retention.delete_old(
-            db, **ACME, moment=PAST - timedelta(days=1), limit=len(retention.RULES) * 10
+            db,
+            **ACME,
+            moment=PAST - timedelta(days=1),
+            limit=len(retention.RULES) * 10,
+            after=dict.fromkeys(retention.RULES, "a"),
         ),
         [
             "workspace_id finished_at",
@@ -1172,6 +1176,13 @@ async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(
 ) -> None:
     [plan] = await plans_of(filled, definitions.ending)
     assert re.search(r"\bdefinitions_ending\b", plan), plan
+
+
+async def test_what_is_old_is_looked_for_after_what_was_kept_before(filled: Database) -> None:
+    query, _ = LOOKUPS["what is old, deleted"]
+    _, _, *plans = await plans_of(filled, query)
+    for plan in plans:
+        assert re.search(r"\bid ?>.*\bid ?<", narrowed_by(plan)), plan
 
 
 async def test_whose_entries_are_to_be_chained_is_known_without_a_look_at_the_others(

@@ -300,6 +300,33 @@ async def test_a_lot_goes_a_batch_at_a_time(
     assert set((await counts(process, cast.olivia.workspace_id)).values()) == {0}
 
 
+async def test_what_a_batch_has_kept_is_not_looked_at_again_in_the_same_round(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    olivia, content = cast.olivia, {"subject": "S", "html": "<p>H</p>"}
+    with long_ago(process):
+        await olivia.patch("/settings/workspace", {"sendingPaused": True})
+        order = {"channel": "email", "to": "a@x.test", "content": content}
+        await olivia.made("/messages", order)
+        token = await hook(process, olivia.workspace_id, [])
+        for _ in range(5):
+            await cast.client.post(f"/v1/webhooks/in/{token}", json={"email": "ada@x.test"})
+        await settle(process)
+    scan = retention.RetentionScan()
+    while (await counts(process, olivia.workspace_id))["webhook_requests"] == 5:
+        assert await scan.run_batch(process)
+    async with process.database.write() as db:  # as if it had ended amid the round
+        await db.execute("UPDATE messages SET status = 'SENT'")
+        await db.execute("DELETE FROM jobs")
+    while await scan.run_batch(process):
+        pass
+    left = await counts(process, olivia.workspace_id)
+    assert (left["webhook_requests"], left["messages"]) == (0, 1)
+    await went_round(process)
+    assert (await counts(process, olivia.workspace_id))["messages"] == 0
+
+
 async def test_a_workspace_of_which_nothing_can_be_removed_holds_up_no_other(
     cast: Cast, process: Process
 ) -> None:
