@@ -1068,6 +1068,13 @@ CREATE TABLE counters (
     PRIMARY KEY (name, labels)
 );
 
+-- When the next sweep over all workspaces is due that one process makes for all of them.
+CREATE TABLE sweeps (
+    name     TEXT NOT NULL,
+    next_at  TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (name)
+);
+
 -- section 0008: the sandbox
 
 -- A message that the sandbox captured instead of sending it.

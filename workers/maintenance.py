@@ -16,7 +16,7 @@ from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
-from app.store import expiry, job_sweep, jobs, segment_members, webhook_requests
+from app.store import expiry, job_sweep, jobs, segment_members, sweeps, webhook_requests
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
 from workers.retention import RetentionScan
@@ -30,6 +30,7 @@ REST = {"sqlite": 1.0, "postgresql": 0.2}
 PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
 SWEEP_SECONDS = 60.0  # from the end of a sweep of expired rows to the next
+LATE_AGAIN = timedelta(seconds=SWEEP_SECONDS / 2)  # the least between two looks at all segments
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
@@ -167,7 +168,10 @@ class JobSweep:
 
 async def _wake_late(process: Process) -> None:
     """Segments' jobs that rest beyond what a change has made due since: that is no error, and
-    somebody waits for it, so all are looked at each time."""
+    somebody waits for it, so all are looked at each time, by one process for all of them."""
+    async with process.database.write() as db:
+        if not await sweeps.take(db, "late_segments", every=LATE_AGAIN):
+            return
     after: tuple[str, str] | None = ("", "")
     while after is not None:
         async with process.database.write() as db:

@@ -35,6 +35,7 @@ LOOKS: Mapping[str, str] = {
     "store/claims._next_due_of_shards": "the heartbeat: once a second for each worker",
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
     "store/job_sweep._strays_of_shards": "maintenance: once a minute",
+    "store/segment_members._late_of_shards": "maintenance: at most twice a minute",
     "store/circuit_breakers.due_probes": "maintenance: once a second",
     "store/circuit_breakers.closed": "maintenance: once a second",
     "store/parked.in_vain": "maintenance: once a minute",

@@ -60,6 +60,7 @@ from app.store import (
     segments,
     sessions,
     suppressions,
+    sweeps,
     templates,
     throttles,
     usage,
@@ -1169,6 +1170,19 @@ async def test_rows_without_jobs_and_jobs_without_rows_are_looked_for_page_by_pa
     )
     assert not WALKS.search(plan), plan
     assert not SORTS.search(plan), plan
+
+
+async def test_segments_whose_jobs_are_late_are_looked_for_page_by_page(filled: Database) -> None:
+    [plan] = await plans_of(
+        filled, lambda db: segment_members.late(db, after=("ws_acme", "seg_10050"), limit=10)
+    )
+    assert not WALKS.search(plan), plan
+    assert not SORTS.search(plan), plan
+    assert re.search(r"\bsegment_members_by_time\b", plan), plan
+    [plan] = await plans_of(
+        filled, lambda db: sweeps.take(db, "late_segments", every=timedelta(minutes=1))
+    )
+    assert not WALKS.search(plan), plan
 
 
 async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(

@@ -20,6 +20,7 @@ NOT_TENANTS: Mapping[str, str] = {
     "sign_in_domains": "read to find out the workspace; of all workspaces one has a domain",
     "data_keys": "the installation's",
     "counters": "sums over all workspaces",
+    "sweeps": "over all workspaces",
     "schema_migrations": "the database's own",
 }
 WORKSPACE = {"workspaces": "id"}  # the column that names it, where that is not workspace_id

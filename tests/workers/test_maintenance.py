@@ -8,15 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
+from app.database.db import Handle
 from app.messages import create
 from app.process import Process
-from app.store import idempotency, workspaces
+from app.store import idempotency, segment_members, workspaces
 from tests.attacks.test_payments import opened
 from tests.cast import Cast, settle
 from tests.routes.test_billing import notify, paid
+from tests.servers import set_clock
 from workers import maintenance
 from workers.main import work
 
@@ -37,6 +40,24 @@ async def test_what_has_expired_is_swept_however_much_it_is(process: Process, ac
             )
     await maintenance.sweep(process)
     assert await kept(process) == 1
+
+
+async def test_one_worker_looks_at_all_segments_for_the_others(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, late = 0, segment_members.late
+
+    async def counted(db: Handle, **page: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await late(db, **page)
+
+    monkeypatch.setattr(segment_members, "late", counted)
+    for seconds, wanted in ((0, 1), (61, 2)):
+        set_clock(process.database, seconds * 1_000)
+        for _ in range(3):  # workers
+            await maintenance.JobSweep().run(process)
+        assert looks == wanted
 
 
 async def failing(process: Process) -> bool:

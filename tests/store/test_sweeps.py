@@ -1,0 +1,23 @@
+"""A sweep is made by one process for all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from app.database.db import Database
+from app.store import sweeps
+
+
+async def test_of_many_who_take_a_sweep_at_once_one_has_it_until_it_is_due_again(
+    database: Database,
+) -> None:
+    async def take(name: str, every: timedelta) -> bool:
+        async with database.write() as db:
+            return await sweeps.take(db, name, every=every)
+
+    for name in ("one", "other"):
+        taken = await asyncio.gather(*(take(name, timedelta(minutes=1)) for _ in range(5)))
+        assert sorted(taken) == [False, False, False, False, True]
+    assert await take("again", timedelta(0))
+    assert await take("again", timedelta(0))
