@@ -17,11 +17,14 @@ from app.audience.audience import Found, Lookup, Missing, Who
 from app.audience.reactions import ContactEvent, WorkspaceContext
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
+from app.machine import segment_changes
 from app.machine.program import Json
-from app.store import batches, contact_events, receipts
+from app.store import batches, contact_events, receipts, segment_members
 from app.store.receipts import Receipt
 
 REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
+# Contacts of old events × segments that name one: these are judged in the same transaction (0241).
+MOST_JUDGED = 5_000
 TRIES = 5  # somebody else may send an event with the same id, but hardly time and again
 
 
@@ -89,6 +92,7 @@ class _Batch:
     async def outcomes(self) -> list[Outcome]:
         await self._repeat()
         await self._look_up()
+        await self._bound()
         await self._create()
         await self._lock()
         await self._record()
@@ -129,6 +133,23 @@ class _Batch:
                 self.answers[place] = lookups.several(event.lookup)
             elif found is None and not event.creates:
                 self.answers[place] = _unknown(event)
+
+    async def _bound(self) -> None:
+        """Refuse old events of more contacts than are judged at once: sent again, they have their
+        turn."""
+        events = [event for _, event in self._open()]
+        old = list(dict.fromkeys(self._who(event) for event in events if not event.reacts))
+        if len(old) <= 1:
+            return
+        named = await segment_members.segments_named(
+            self.db,
+            workspace_id=self.workspace.id,
+            names={segment_changes.event(event.name) for event in events},
+        )
+        beyond = set(old[max(1, MOST_JUDGED // max(1, len(named))) :])
+        for place, event in self._open():
+            if not event.reacts and self._who(event) in beyond:
+                self.answers[place] = _one_too_many(len(named))
 
     async def _create(self) -> None:
         missing: dict[Who, Missing] = {}
@@ -189,6 +210,13 @@ def _recorded(event: ContactEvent, *, replayed: bool = False) -> Recorded:
 
 def _unknown(event: ReportedEvent) -> Problem:
     return lookups.unknown(event.lookup, by_address="send createContact: true")
+
+
+def _one_too_many(segments: int) -> Problem:
+    return Unavailable(
+        f"Old events of so many contacts are not judged at once for {segments} segments; send this"
+        " one again."
+    )
 
 
 def _gone() -> Problem:

@@ -67,7 +67,8 @@ class EventRefusal(Shape):
 
 
 class EventOutcome(Shape):
-    """The status that the event would have had alone, and either the event or why not."""
+    """The status that the event would have had alone, and either the event or why not. 503: an old
+    event of one contact more than segments are judged for at once, to be sent again."""
 
     status: int
     event: RecordedEvent | None

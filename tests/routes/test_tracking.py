@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.audience import tracking
 from app.config.plans import PLANS
 from app.process import Process
 from tests.cast import Cast, settle
@@ -131,6 +132,31 @@ async def test_an_id_counts_within_its_workspace(cast: Cast) -> None:
     for match in ({"contactId": ours["contactId"]}, {"contactId": "con_0"}):
         refused = await cast.mallory.post("/events", {"match": match, "name": "seen"})
         assert (refused.status_code, refused.json()["code"]) == (404, "contact_not_found")
+
+
+async def test_old_events_of_more_contacts_than_are_judged_at_once_are_to_be_sent_again(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nothing of an event without an id is recorded twice."""
+    monkeypatch.setattr(tracking, "MOST_JUDGED", 4)
+    for number in range(2):
+        body = {"name": f"Payers {number}", "filter": {"event": "paid"}}
+        await cast.ed.made("/segments", body)
+    await settle(process)
+    old = {"name": "paid", "occurredAt": "2020-01-01T00:00:00Z", "createContact": True}
+    events = [{**old, "match": {"email": f"p{n}@x.test"}} for n in range(3)]
+    live = {"name": "paid", "match": {"email": "new@x.test"}, "createContact": True}
+    unknown = {**old, "match": {"contactId": "con_0"}, "createContact": False}
+    batch = [unknown, events[0], *events, live]
+    first = await cast.ed.made("/events/batch", {"events": batch})
+    assert statuses(first) == [404, 202, 202, 202, 503, 202]
+    assert first["outcomes"][4]["problem"]["code"] == "unavailable"
+    assert await number_of(process, "contacts") == 3
+    again = await cast.ed.made("/events/batch", {"events": events[2:]})
+    assert statuses(again) == [202]
+    await settle(process)
+    assert await number_of(process, "contact_events") == 5
+    assert [one["count"] for one in (await cast.vic.read("/segments"))["data"]] == [4, 4]
 
 
 async def test_an_old_event_is_recorded_and_moves_nothing_unless_it_is_to_react(
