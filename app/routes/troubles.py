@@ -1,4 +1,5 @@
-"""Causes for which a workspace's work does not go on, and that are in none of its lists."""
+"""Causes for which a workspace's work does not go on and that are in none of its lists, and how
+much each of its webhooks refused."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from starlette.responses import Response
 from app.machine.content import ChannelName
 from app.providers import ProviderName
 from app.routes.admin import LATE
-from app.store import circuit_breakers, health, jobs
+from app.routes.ids import AutomationId, WorkflowId
+from app.store import circuit_breakers, health, jobs, webhook_requests
 from app.web import reply
 from app.web.body import Shape
 from app.web.routing import Call, get
@@ -31,16 +33,27 @@ class ProviderTrouble(Shape):
     ask_at: datetime
 
 
+class RefusedRequests(Shape):
+    """Requests of the last seven days that the webhook of an active definition refused: how many,
+    up to 50."""
+
+    definition_id: WorkflowId | AutomationId
+    name: str
+    count: int
+
+
 class Troubles(Shape):
     """`overdue` is how much of each kind of work has been due for five minutes and was not done,
-    up to 10000: all zero while workers run."""
+    up to 10000: all zero while workers run. `refused` has at most 50 definitions, the most refused
+    first."""
 
     providers: list[ProviderTrouble]
     overdue: dict[jobs.Kind, int]
+    refused: list[RefusedRequests]
 
 
 async def show(call: Call) -> Response:
-    """Both are empty or zero in health."""
+    """All are empty or zero in health."""
     workspace_id = call.member.workspace_id
     late = await call.db.now() - LATE
     open_ones = await circuit_breakers.open_of(call.db, workspace_id=workspace_id)
@@ -48,8 +61,14 @@ async def show(call: Call) -> Response:
         kind: await health.overdue(call.db, kind, workspace_id=workspace_id, late=late)
         for kind in jobs.KINDS
     }
-    providers = [ProviderTrouble.of(one) for one in open_ones]
-    return reply.ok({"providers": providers, "overdue": overdue})
+    refused = await webhook_requests.refused(call.db, workspace_id=workspace_id)
+    return reply.ok(
+        {
+            "providers": [ProviderTrouble.of(one) for one in open_ones],
+            "overdue": overdue,
+            "refused": [RefusedRequests.of(one) for one in refused],
+        }
+    )
 
 
 routes = [get("/troubles", show, can="messages:read", gives={200: Troubles})]

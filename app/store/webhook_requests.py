@@ -138,6 +138,45 @@ async def page(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedRequests:
+    """How many requests to a definition were refused and are kept, up to ENOUGH."""
+
+    definition_id: str
+    name: str
+    count: int
+
+
+ENOUGH = 50  # of a definition's
+MOST_DEFINITIONS = 50
+
+
+async def refused(db: Handle, *, workspace_id: str) -> list[RefusedRequests]:
+    """Counts for each active definition that has any, which have a code; the most first, of at most
+    MOST_DEFINITIONS."""
+    return await db.fetch_all_as(
+        RefusedRequests,
+        """
+        SELECT definition_id, name, count
+        FROM (SELECT d.id AS definition_id, d.name,
+                     (SELECT count(*)
+                      FROM (SELECT 1 AS one FROM webhook_requests r
+                            WHERE r.workspace_id = d.workspace_id AND r.definition_id = d.id
+                              AND r.code IS NOT NULL
+                            LIMIT :enough) AS kept) AS count
+              FROM definitions d
+              WHERE d.workspace_id = :workspace_id AND d.state = 'ACTIVE'
+                AND d.trigger_config ->> 'source' = 'inbound_webhook') AS hooks
+        WHERE count > 0
+        ORDER BY count DESC, definition_id DESC
+        LIMIT :most
+        """,
+        workspace_id=workspace_id,
+        enough=ENOUGH,
+        most=MOST_DEFINITIONS,
+    )
+
+
 CLAUSES = {
     "outcome": "outcome = :outcome",
     "code": "code = :code",

@@ -276,15 +276,18 @@ def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
         assert own.api.patch("/settings/workspace", json={"sendingPaused": paused}).is_success
         expect(page.get_by_text("Sending is paused.")).to_have_count(int(paused))
     expect(needs).to_have_count(0)
-    late = {"providers": [], "overdue": {"broadcast": 2}}
+    late = {"providers": [], "overdue": {"broadcast": 2}, "refused": []}
     page.route("**/troubles", lambda route: route.fulfill(json=late))
     page.get_by_role("link", name="2 broadcasts overdue").wait_for()
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
-    for number in range(11):
+    page.unroute("**/troubles")
+    for number in range(12):
         body = {"name": f"Flow {number}", "state": "ACTIVE", "trigger": trigger}
-        own.made("/workflows", {**body, "steps": [{"type": "exit"}]})
-    page.reload()
-    page.get_by_text("the 10 flows that were changed last").wait_for()
+        made = own.made("/workflows", {**body, "steps": [{"type": "exit"}]})
+        if number == 0:
+            answer = own.api.post(made["trigger"]["webhookUrl"], json={})
+            assert answer.status_code == 422
+    page.get_by_role("link", name="1 refused request to Flow 0 this week").wait_for()
 
 
 def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(

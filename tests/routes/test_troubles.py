@@ -1,4 +1,5 @@
-"""GET /troubles: open circuit breakers and overdue work, of one's own workspace."""
+"""GET /troubles: open circuit breakers, overdue work and refused requests, of one's own
+workspace."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from datetime import timedelta
 from app.process import Process
 from app.store import circuit_breakers, jobs
 from app.store.jobs import Kind
-from tests.cast import Cast
+from tests.cast import WEBHOOK, Cast, any_address
+from tests.routes.test_webhooks import send, sending
 from tests.store.test_jobs import INSERT_JOB, kinds
 
 NOTHING_IS = dict.fromkeys(jobs.KINDS, 0)
-NONE = {"providers": [], "overdue": NOTHING_IS}
+NONE = {"providers": [], "overdue": NOTHING_IS, "refused": []}
 
 
 async def test_in_health_there_are_none(cast: Cast) -> None:
@@ -47,3 +49,19 @@ async def test_work_is_overdue_after_five_minutes(cast: Cast, process: Process, 
             await db.execute(INSERT_JOB, **job, wake_at=now - timedelta(minutes=minutes))
     assert await cast.vic.read("/troubles") == {**NONE, "overdue": {**NOTHING_IS, kind: 2}}
     assert await cast.mallory.read("/troubles") == NONE
+
+
+async def test_requests_that_a_webhook_refused_are_counted(cast: Cast, process: Process) -> None:
+    trigger = {**WEBHOOK, "createContact": False}
+    body = {"name": "Tea", "state": "ACTIVE", "trigger": trigger}
+    made = await cast.ed.made("/workflows", body)
+    token = made["trigger"]["webhookUrl"].rpartition("/")[2]
+    async with sending(process, any_address()) as sender:
+        for _ in range(2):
+            assert (await send(sender, token)).status_code == 404
+    await process.batches.close()  # refused ones are written after their answer
+    refused = [{"definitionId": made["id"], "name": "Tea", "count": 2}]
+    assert await cast.vic.read("/troubles") == {**NONE, "refused": refused}
+    assert await cast.mallory.read("/troubles") == NONE
+    await cast.ed.patch(f"/workflows/{made['id']}", json={"state": "PAUSED"})
+    assert await cast.vic.read("/troubles") == NONE

@@ -447,7 +447,7 @@ class Undone(Exception):
 
 WALKS = re.compile(
     r"Seq Scan"
-    r"|^SCAN (?!.*CONSTANT|\(subquery|due|ending|given|json_each|newest|next|oldest|pending)",
+    r"|^SCAN (?!.*CONSTANT|\(subquery|due|ending|given|json_each|kept|newest|next|oldest|pending)",
     re.MULTILINE,
 )
 SORTS = re.compile(r"Sort Key|TEMP B-TREE FOR ORDER BY")
@@ -1113,6 +1113,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "a webhook request and its body": (
         lambda db: webhook_requests.whole(db, **ACME, id="req_10050"),
         ["workspace_id id"],
+    ),
+    "what webhooks refused": (
+        lambda db: webhook_requests.refused(db, **ACME),
+        ["workspace_id definition_id"],
     ),
     "the newest bodies of a definition": (
         lambda db: webhook_requests.bodies(

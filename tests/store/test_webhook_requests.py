@@ -95,3 +95,29 @@ async def test_a_page_is_newest_first_and_narrowed(database: Database) -> None:
     assert await ids(before=newest[2]) == newest[3:]
     assert await ids(outcome="ACCEPTED") == [other.id]
     assert await ids(code="lookup_unresolved") == newest[1:]
+
+
+async def test_refused_ones_are_counted_for_each_active_definition_that_has_any(
+    database: Database,
+) -> None:
+    ours, theirs = await rows.workspace(database), await rows.workspace(database)
+    few = (await rows.definition(database, ours, name="Few")).id
+    many = (await rows.definition(database, ours, "graph", name="Many")).id
+    none = (await rows.definition(database, ours)).id
+    paused = (await rows.definition(database, ours, state="PAUSED")).id
+    other = (await rows.definition(database, theirs)).id
+    taken = {"outcome": "ACCEPTED", "status": 202, "code": None}
+    await written(
+        database,
+        *(request(ours, few) for _ in range(2)),
+        *(request(ours, many) for _ in range(webhook_requests.ENOUGH + 1)),
+        *(request(ours, id, **taken) for id in (few, none)),
+        request(ours, paused),
+        request(theirs, other),
+    )
+    async with database.read() as db:
+        found = await webhook_requests.refused(db, workspace_id=ours)
+    assert [(one.definition_id, one.name, one.count) for one in found] == [
+        (many, "Many", webhook_requests.ENOUGH),
+        (few, "Few", 2),
+    ]

@@ -1,9 +1,9 @@
 // Home: what needs somebody first, then what happened last; in an empty workspace the first steps.
 import { useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { useAct, useListed, useLoaded, type Listed } from '../data'
+import { useAct, useListed, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
-import { useFlows, type FlowName } from '../names'
+import { useFlows } from '../names'
 import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
@@ -19,7 +19,7 @@ export function Home() {
   return <Screen title={me.workspace.name}>
     {all.rows === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : <>
       {isNew && <First done={all.reload} />}
-      <Needs all={all} isNew={isNew && !all.rows.length} />
+      <Needs isNew={isNew && !all.rows.length} />
       {!isNew && <Section title="The newest runs" actions={<Link to="/runs">All runs</Link>}>
         <RunTable list={{ ...runs, more: null }} all={all} empty={<p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
       </Section>}
@@ -35,17 +35,10 @@ const OVERDUE = [
   ['segment', 'segment', '/segments'], ['broadcast', 'broadcast', '/broadcasts'],
 ] as const
 const MOST = 50
-const MOST_FLOWS = 10 // whose requests are looked through
-
-/** Requests that the webhook of a flow refused, this week. */
-async function refusedBy({ kind, id }: FlowName) {
-  const asked = { params: { path: { id }, query: { outcome: 'REFUSED' as const, limit: MOST, createdAfter: aWeekAgo() } } }
-  return (await got(kind === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))).data
-}
 
 const aWeekAgo = () => new Date(Date.now() - 7 * 86_400_000).toISOString()
 
-async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => boolean, all: Listed<FlowName>) {
+async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => boolean) {
   const [troubles, unknown, failed, plan, endpoints, paused] = await Promise.all([
     got(api.GET('/troubles')),
     got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
@@ -54,9 +47,7 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
     may('broadcasts:read') ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } })) : null,
     me.reload(), // whether sending is paused
   ])
-  const hooks = all.rows!.filter(flow => flow.state === 'ACTIVE' && flow.triggerSource === 'inbound_webhook').sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1))
-  const refused = await Promise.all(hooks.slice(0, MOST_FLOWS).map(async flow => ({ flow, requests: await refusedBy(flow) })))
-  const count = (of: readonly unknown[], one: string) => (of.length === MOST ? `${MOST} or more ${one}s` : plural(of.length, one))
+  const count = (of: number, one: string) => (of === MOST ? `${MOST} or more ${one}s` : plural(of, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
   for (const { channel, code } of troubles.providers) list.push({ key: channel, text: `Messages by ${CHANNELS[channel]} wait: the provider ${WAITED_FOR[code]}`, to: '/settings/channels' })
@@ -64,26 +55,26 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
     const late = troubles.overdue[kind] ?? 0
     if (late) list.push({ key: kind, text: `${plural(late, one)} overdue by more than five minutes: ask whoever runs this Tidings whether its workers run`, to })
   }
-  if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data, 'message')} with an unknown outcome: did it arrive?`, to: '/messages?status=UNKNOWN' })
-  for (const { flow, requests } of refused) if (requests.length) list.push({ key: flow.id, text: `${count(requests, 'refused request')} to ${flow.name} this week`, to: `/flows/${flow.kind}/${flow.id}/requests?outcome=REFUSED` })
+  if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data.length, 'message')} with an unknown outcome: did it arrive?`, to: '/messages?status=UNKNOWN' })
+  for (const { definitionId: id, name, count: refused } of troubles.refused)
+    list.push({ key: id, text: `${count(refused, 'refused request')} to ${name} this week`, to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}/requests?outcome=REFUSED` })
   for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `The broadcast ${name} is paused`, to: `/broadcasts/${id}` })
-  if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data, 'failed run')} this week`, to: '/runs?status=FAILED' })
+  if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data.length, 'failed run')} this week`, to: '/runs?status=FAILED' })
   for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
   if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages of this month are used`, to: '/settings/plan' })
-  return { list, plan, isPart: hooks.length > MOST_FLOWS || all.more !== null }
+  return { list, plan }
 }
 
 /** In a workspace that is new it is silent, unless something does. */
-function Needs({ all, isNew }: { all: Listed<FlowName>; isNew: boolean }) {
+function Needs({ isNew }: { isNew: boolean }) {
   const may = useCan()
   const me = useMe()
-  const found = useLoaded(() => needs(me, may, all), [all.rows!.map(each => each.id + each.state).join()], () => 15_000)
+  const found = useLoaded(() => needs(me, may), [], () => 15_000)
   if (isNew && !me.workspace.sendingPaused && !found.problem && !found.value?.list.length) return null
   return <Section title="Needs you">
     {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
-    <Shown of={found}>{({ list, plan, isPart }) => <>
+    <Shown of={found}>{({ list, plan }) => <>
       {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing does.</p>}
-      {isPart && <p class="soft">Refused requests are those to the {MOST_FLOWS} flows that were changed last; of the others, see the Requests of each.</p>}
       <p class="soft">{plural(plan.usage.messagesPerMonth, 'message')} this month; today {plan.sending.sentToday.toLocaleString()}{plan.sending.dailyLimit !== null && ` of ${plan.sending.dailyLimit.toLocaleString()}`}.</p>
     </>}</Shown>
   </Section>
