@@ -46,7 +46,7 @@ function Letter({ of }: { of: Captured }) {
   const [view, setView] = useState(of.html ? 'HTML' : 'Text')
   return <div class="content">
     <div class="views" role="group" aria-label="Show as">{[...(of.html ? ['HTML'] : []), 'Text', 'Headers'].map(each => <button key={each} type="button" aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}</div>
-    {view === 'HTML' && <Preview of={{ messageId: of.messageId }} />}
+    {view === 'HTML' && <Preview of={{ html: of.html ?? '' }} />}
     {view === 'Text' && <pre tabIndex={0}>{of.text ?? 'It has no text.'}</pre>}
     {view === 'Headers' && <Facts of={Object.entries(of.headers)} />}
     <p><Link to={`/messages/${of.messageId}`}>The message and its attempts</Link></p>
