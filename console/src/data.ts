@@ -179,7 +179,9 @@ export function useKnown<T>(cache: Map<string, T>, ids: readonly string[], read:
     void (async () => {
       for (const id of wanted) {
         if (left || cache.has(id)) continue
-        try { cache.set(id, await read(id)) } catch { continue }
+        const answer = asking.get(id) ?? read(id)
+        asking.set(id, answer)
+        try { cache.set(id, await answer) } catch { continue } finally { asking.delete(id) }
         if (!left) again(n => n + 1)
       }
     })()
@@ -187,3 +189,5 @@ export function useKnown<T>(cache: Map<string, T>, ids: readonly string[], read:
   }, [wanted.join()])
   return cache
 }
+const asking = new Map<string, Promise<any>>() // under way, by id: what is found asks for the next, in a loop that is made anew
+

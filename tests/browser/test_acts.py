@@ -438,7 +438,9 @@ def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     assert len(service.read(f"/messages/{id}")["attempts"]) == 2
 
 
+    page.locator(".facts", has_text=re.compile("Flow\\s*was deleted, version 1")).wait_for()
 def test_what_somebody_found_about_a_message_is_recorded_and_home_asks_no_more(
+    assert page.locator(f"main a[href*='{made['id']}']").count() == 0
     page: Page, service: Service
 ) -> None:
     arrived, lost = unknown(service), unknown(service)

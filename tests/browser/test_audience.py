@@ -130,6 +130,24 @@ def test_what_is_wrong_with_a_filter_stands_at_its_field(
     assert not [one for one in service.read("/segments")["data"] if one["name"] == "Wrong"]
 
 
+def test_who_enters_a_segment_as_another_leaves_it_appears_by_themselves(
+    page: Page, service: Service
+) -> None:
+    tag = f"tea-{secrets.token_hex(4)}"
+    ada, *_ = people(service, tag)
+    filter = {"path": "contact.tags", "op": "contains", "value": tag}
+    id = service.made("/segments", {"name": f"Tea {tag}", "filter": filter})["id"]
+    service.until(lambda: service.read(f"/segments/{id}")["count"] == 3)
+    opened(page, service, f"/segments/{id}")
+    page.get_by_role("link", name="Ada").wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    assert service.api.delete(f"/contacts/{ada}/tags/{tag}").is_success
+    service.made("/contacts", {"email": f"d-{tag}@example.com", "firstName": "Dot", "tags": [tag]})
+    page.get_by_role("link", name="Dot").wait_for()
+    expect(page.get_by_role("link", name="Ada")).to_have_count(0)
+
+
 def test_a_segment_is_changed_with_the_keyboard_and_deleted(page: Page, service: Service) -> None:
     tag = f"tea-{secrets.token_hex(4)}"
     people(service, tag)

@@ -45,6 +45,19 @@ def test_a_list_is_narrowed_by_the_service_and_shared_by_its_address(
     expect(field).to_have_value(value)
 
 
+def test_a_search_by_one_letter_says_that_it_needs_two(page: Page, service: Service) -> None:
+    service.made("/contacts", {"email": f"{secrets.token_hex(4)}@example.com"})
+    opened(page, service, "/contacts")
+    search = page.get_by_label("Search")
+    search.fill("a")
+    page.get_by_text("Type 2 letters or more to search.").wait_for()
+    expect(search).to_have_attribute("aria-invalid", "true")
+    page.locator("tbody tr").first.wait_for()  # all of them
+    clean(page)
+    search.fill("no")
+    expect(page.get_by_text("Type 2 letters or more to search.")).to_have_count(0)
+
+
 def test_contacts_are_found_by_all_that_the_service_can_filter_by(
     page: Page, service: Service
 ) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from app.net.tls import system_trust
-from tests.browser.conftest import HOSTILE, PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.conftest import HASTY, HOSTILE, PASSWORD, Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 
@@ -202,6 +204,30 @@ def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service
     confirmed(page, "Lift", within=page.get_by_role("row", name=kept))
     page.get_by_text("No address is like that.").wait_for()
     assert [service.api.delete(f"/suppressions/{id}").status_code for id in ids] == [404, 204]
+
+
+@pytest.fixture
+def stranger(chromium: Browser, watch: Watch) -> Iterator[Page]:
+    """A browser in which nobody has signed in."""
+    context = chromium.new_context()
+    context.add_init_script(HASTY)
+    page = context.new_page()
+    watch.on(page)
+    yield page
+    context.close()
+    assert watch.found == []
+
+
+def test_a_plan_that_was_paid_for_is_shown_by_itself(stranger: Page, service: Service) -> None:
+    email, bearer = service.registered("Pia", "Prints")
+    own = service.acting(bearer)
+    page = stranger
+    signed_in(page, service, email)
+    opened(page, service, "/settings/plan")
+    page.get_by_role("button", name="Choose growth").wait_for()
+    own.pays("growth")
+    page.get_by_role("button", name="Go down to", exact=False).first.wait_for()
+    expect(page.locator(".facts").get_by_text("growth")).to_be_visible()
 
 
 def test_a_workspace_is_made_paid_for_looked_through_and_deleted(

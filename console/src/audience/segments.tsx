@@ -33,7 +33,7 @@ export function Segments() {
 export function Segment({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const segment = useLoaded(async () => (await exactly<Stored>(`/segments/${encodeURIComponent(id)}`)).value, [id], value => (value.count === null ? 1000 : 10_000))
-  const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id, segment.value?.count])
+  const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
   const may = useCan()
   const value = segment.value
   return <Screen title={value?.name ?? 'Segment'} lead={<code>{id}</code>} actions={value && <>

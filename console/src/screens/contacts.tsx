@@ -40,7 +40,7 @@ export function Contacts() {
         wrong={others.length ? `Nobody is looked for by “${others.join('”, “')}”: write a name and a value, such as plan = pro.` : ''} />
       <Days of={CHANGED} />
     </>}>
-      <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name begins with" />
+      <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name begins with" wrong={of('q') && !plain.q ? `Type ${SHORTEST} letters or more to search.` : ''} />
       <Search label="Tag" name="tag" value={of('tag')} list={TAGS} /><KnownTags />
     </Filters>
     <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size

@@ -12,7 +12,7 @@ import { SOURCES } from '../words'
 import { Choice, Confirm, Copy, Facts, Field, Filters, Json, JsonText, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
 import { useState } from 'preact/hooks'
 import { RequestTable } from './requests'
-import { Drawing } from './runs'
+import { Drawing, useDrawing } from './runs'
 
 export function Flows() {
   const { query } = useLocation()
@@ -140,6 +140,7 @@ type Wanted = { wanted: (wish: Wish) => () => Promise<void>; patch: (body: objec
 function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & Wanted) {
   const trigger = value.trigger
   const may = useCan()(`${of}:write`)
+  const drawn = useDrawing({ [of === 'workflows' ? 'workflowId' : 'automationId']: value.id }, undefined, value.updatedAt)
   return <>
     <Facts of={[
       ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Starts with', SOURCES[trigger.source] ?? trigger.source],
@@ -149,7 +150,7 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
     ]} />
     {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
     {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
-    <Drawing key={value.updatedAt} run={of === 'workflows' ? { workflowId: value.id } : { automationId: value.id }} />
+    <Drawing title="The flow" of={drawn} />
     <Section title="As it is stored"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
   </>
 }

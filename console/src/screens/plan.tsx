@@ -10,7 +10,7 @@ type Name = Current['plan']
 const limit = (value: number | null) => (value === null ? 'no limit' : value.toLocaleString())
 
 export function Plan() {
-  const plan = useLoaded(() => got(api.GET('/billing/plan')), [])
+  const plan = useLoaded(() => got(api.GET('/billing/plan')), [], () => 5000) // what was paid for comes by itself
   return <Shown of={plan}>{value => <>
     <Facts of={[
       ['Plan', <b>{value.plan}</b>], ['Contacts', `${value.usage.contacts.toLocaleString()} of ${limit(value.limits.contacts)}`], ['Messages this month', `${value.usage.messagesPerMonth.toLocaleString()} of ${limit(value.limits.messagesPerMonth)}`],

@@ -1,7 +1,7 @@
 // Runs: what happened to each event, step by step, and why.
 import { useEffect, useRef } from 'preact/hooks'
 import { api, exactly, got, type Schemas } from '../api'
-import { useListed, useLoaded, type Listed } from '../data'
+import { useListed, useLoaded, type Listed, type Loaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, type FlowName } from '../names'
@@ -72,6 +72,8 @@ export function Run({ id }: { id: string }) {
   const run = useLoaded(async () => (await exactly<Run>(`/runs/${encodeURIComponent(id)}`)).value, [id], pause)
   const flows = useFlowNames(useFlows(), run.value ? [run.value] : [])
   const names = useContactNames([run.value?.contactId ?? null])
+  const drawn = useDrawing(run.value ?? {}, id, run.value?.steps.length)
+  const isGone = drawn.problem?.status === 404 // what a run walked is gone with its flow
   const may = useCan()('runs:write')
   const path = { params: { path: { id } } }
   return <Screen title="Run" lead={<code>{id}</code>} actions={run.value && may && <>
@@ -86,14 +88,14 @@ export function Run({ id }: { id: string }) {
       <p class="verdict" aria-live="polite"><Status value={value.status} /> <Sentence text={waiting(value.waitingFor)} /></p>
       <Why reason={value.reason} />
       <Facts of={[
-        ['Flow', <><FlowLink run={value} names={flows} />, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
+        ['Flow', <>{isGone ? 'was deleted' : <FlowLink run={value} names={flows} />}, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
         ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
       ]} />
       <Section title="The way it took">
         {value.steps.length === 0 ? <p class="empty">It has not reached a step yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
       </Section>
       <Section title="The event that started it"><Json value={value.trigger} /></Section>
-      <Drawing run={value} runId={id} moved={value.steps.length} />
+      {isGone ? <p class="empty">Its flow was deleted, and cannot be drawn any more.</p> : <Drawing title="The way, drawn" of={drawn} />}
     </>}</Shown>
   </Screen>
 }
@@ -125,12 +127,15 @@ export function Decision({ output }: { output: unknown }) {
   </li>)}</ul>
 }
 
-/** The flow as the service draws it; with `runId`, the way of that run in its own version. */
-export function Drawing({ run, runId, moved }: { run: { workflowId?: string | null; automationId?: string | null }; runId?: string; moved?: number }) {
-  const id = run.workflowId ?? run.automationId ?? ''
+type Drawn = { workflowId?: string | null; automationId?: string | null }
+
+/** The flow as the service draws it, once it is known; with `runId`, the way of that run in its own version. */
+export function useDrawing({ workflowId, automationId }: Drawn, runId?: string, moved?: number | string): Loaded<string> {
+  const id = workflowId ?? automationId ?? ''
   const path = { params: { path: { id }, query: { runId } }, parseAs: 'text' as const }
-  const drawn = useLoaded(async () => String(await got<unknown>(run.workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path))), [id, runId, moved])
-  // What a run walked is gone with its flow.
-  if (runId && drawn.problem?.status === 404) return <p class="empty">Its flow was deleted, and cannot be drawn any more.</p>
-  return <Section title={runId ? 'The way, drawn' : 'The flow'}><Shown of={drawn}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="The flow, drawn"><img alt="The flow, drawn: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
+  return useLoaded(async () => (id ? String(await got<unknown>(workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path))) : ''), [id, runId, moved])
+}
+
+export function Drawing({ title, of }: { title: string; of: Loaded<string> }) {
+  return <Section title={title}><Shown of={of}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="The flow, drawn"><img alt="The flow, drawn: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
 }
