@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.routes import ROUTES, SANDBOX_ROUTES
+from app.runs.explanations import Explanation
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "console/src"
@@ -59,3 +60,11 @@ def test_each_route_is_asked_for_by_the_console_or_the_manual_says_why_not() -> 
     assert len(routes - missing) > 100, "the sources are not read as they are written"
     assert missing - without_screen() == set()
     assert without_screen() - missing == set(), "these have a screen, or are no routes any more"
+
+
+def test_the_console_says_what_to_do_about_every_occasion_that_was_missed() -> None:
+    words = (SOURCES / "words.ts").read_text("utf-8")
+    hints = words.partition("export const EXPLAINED")[2].partition("\n}")[0]
+    missed = {code for code in Explanation if code.startswith("missed_")}
+    assert len(missed) > 2
+    assert missed - set(re.findall(r"^  (\w+): '", hints, re.MULTILINE)) == set()

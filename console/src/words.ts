@@ -56,6 +56,7 @@ export const EXPLAINED: Partial<Record<Schemas['Explaining']['code'], string>> =
   refused_request: 'Mend what its detail names, then retry the request.',
   refused_unreadable: 'See whether it was about this contact; mend the path, then retry it.',
   missed_inactive: 'Start a run by hand if it is still wanted.',
+  missed_restored: 'Look whether it got what the run would have sent; if not, start a run by hand.',
   missed_late: 'Start a run by hand if it is still wanted; ask the operator why no worker was up.',
   run_failed: 'Mend what the step names, then retry the run.',
 }

@@ -230,6 +230,35 @@ def test_a_plan_that_was_paid_for_is_shown_by_itself(stranger: Page, service: Se
     expect(page.locator(".facts").get_by_text("growth")).to_be_visible()
 
 
+def test_what_was_found_about_a_channel_goes_with_the_settings_that_it_was_about(
+    stranger: Page, service: Service
+) -> None:
+    email, bearer = service.registered("Vera", "Verdicts")
+    own = service.acting(bearer)
+    url, sender = "smtps://vera:secret@mail.example.com", "vera@example.com"
+    settings = {"provider": "smtp", "url": url, "from": sender}
+    answer = own.api.put("/settings/channels/email", json=settings)
+    assert answer.is_success, answer.text
+    page = stranger
+    signed_in(page, service, email)
+    found = {"ok": False, "findings": [{"code": "refused", "message": "The key is refused."}]}
+    page.route("**/settings/channels/email/verify", lambda route: route.fulfill(json=found))
+    opened(page, service, "/settings/channels")
+    mail = page.locator("section", has=page.get_by_role("heading", name="Email"))
+    for store in (True, False):
+        mail.get_by_role("button", name="Verify").click()
+        mail.get_by_text("The key is refused.").wait_for()
+        if store:
+            mail.get_by_role("button", name="Provider of your own").click()
+            mail.get_by_label("Provider", exact=True).select_option("smtp")
+            mail.get_by_label("URL").fill(url)
+            mail.get_by_label("Sender").fill(sender)
+            mail.get_by_role("button", name="Store").click()
+        else:
+            confirmed(page, "Remove", within=mail)
+        expect(mail.get_by_text("The key is refused.")).to_have_count(0)
+
+
 def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
     chromium: Browser, service: Service, watch: Watch
 ) -> None:
