@@ -231,6 +231,39 @@ def test_contacts_are_tried_imported_searched_and_exported(
     assert len(exported.splitlines()) == 2
 
 
+# In the place of the API: an import that answers what the test says it has read.
+IMPORTING = """() => {
+    const real = window.fetch, pieces = new TransformStream()
+    const writer = pieces.writable.getWriter(), encoder = new TextEncoder()
+    window.say = line => { void writer.write(encoder.encode(JSON.stringify(line) + '\\n')) }
+    window.cut = () => { void writer.abort() }
+    window.fetch = (request, ...rest) => request.url?.includes('/contacts/import')
+        ? Promise.resolve(new Response(pieces.readable)) : real(request, ...rest)
+}"""
+COUNTS = {"created": 400, "updated": 80, "unchanged": 12, "failed": 8, "dryRun": False}
+
+
+def test_an_import_shows_how_far_it_has_come(page: Page, service: Service, tmp_path: Path) -> None:
+    file = tmp_path / "contacts.csv"
+    file.write_text("email\n" + "".join(f"{i}@example.com\n" for i in range(2_000)))
+    opened(page, service, "/contacts/import")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Try it without changing anything").click()
+    page.get_by_role("heading", name="What would be done").wait_for()
+    page.evaluate(IMPORTING)
+    page.get_by_role("button", name="Import now").click()
+    page.get_by_text("Sending the file").wait_for()
+    for times in (1, 2):
+        read = {name: count * times for name, count in COUNTS.items()}
+        page.evaluate("line => say(line)", {"type": "progress", **read})
+        far = f"{500 * times:,} of 2,000 rows are read, {8 * times} of them refused"
+        page.get_by_role("status").get_by_text(far).wait_for()
+    page.evaluate("cut()")
+    page.get_by_role("alert").get_by_text("The service cannot be reached").wait_for()
+    page.get_by_text("1,000 of 2,000 rows are read").wait_for()
+    page.get_by_role("button", name="Import now").wait_for()
+
+
 def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(
     page: Page, service: Service
 ) -> None:

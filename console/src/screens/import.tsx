@@ -1,6 +1,7 @@
 // Contacts from a file: which column is what, tried without changing anything, then done.
 import { useState } from 'preact/hooks'
 import { raw } from '../api'
+import { unreachable } from '../session'
 import { useAct } from '../data'
 import { Check, Facts, Field, Refused, Screen, Section, plural } from '../ui'
 
@@ -55,9 +56,23 @@ function Mapping({ columns, given, set }: { columns: readonly string[]; given: R
 // --- what is done with it ---------------------------------------------------------------------------
 
 type Line = { type: 'error'; row: number; pointer: string; message: string } | Totals
-type Totals = { type: 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
+type Totals = { type: 'progress' | 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
 
 const MOST_ROWS = 50
+const rows = ({ created, updated, unchanged, failed }: Totals) => created + updated + unchanged + failed
+
+/** The lines of an answer as they come. */
+async function* linesOf(answer: Response): AsyncGenerator<Line> {
+  const pieces = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  for (;;) {
+    const { value, done } = await pieces.read().catch(() => { throw unreachable() })
+    const whole = (rest + (value ?? '')).split('\n')
+    rest = done ? '' : whole.pop()!
+    for (const line of whole) if (line) yield JSON.parse(line)
+    if (done) return
+  }
+}
 
 export function Import() {
   const [file, setFile] = useState<File | null>(null)
@@ -66,15 +81,21 @@ export function Import() {
   const [columns, setColumns] = useState<string[]>([])
   const [given, setGiven] = useState<Record<string, string>>({})
   const [lines, setLines] = useState<Line[] | null>(null)
+  const [read, setRead] = useState<Totals | null>(null) // so far
+  const last = lines?.find(line => line.type !== 'error') as Totals | undefined
+  const all = last?.dryRun && !last.detail ? rows(last) : null // known once it was tried
   const act = useAct()
   const send = (dryRun: boolean) => act.run(async () => {
     if (!file) return
+    setRead(null)
     const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
     for (const [name, to] of Object.entries(given)) query.set(`columns[${name}]`, to)
     const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
     const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
-    const text = await response.text()
-    setLines(text.split('\n').filter(Boolean).map(line => JSON.parse(line) as Line))
+    const found: Line[] = []
+    for await (const line of linesOf(response)) if (line.type === 'progress') setRead(line); else found.push(line)
+    if (!found.some(line => line.type !== 'error')) throw unreachable() // it was cut off
+    setLines(found)
   })
   /** What was found is of other choices. */
   const chose = <T,>(set: (to: T) => void) => (to: T) => {
@@ -87,7 +108,6 @@ export function Import() {
     setGiven({})
     setColumns(next && !/\.(nd)?jsonl?$/i.test(next.name) ? await columnsOf(next) : [])
   }
-  const last = lines?.find(line => line.type !== 'error') as Totals | undefined
   const wrong = lines?.filter(line => line.type === 'error') ?? []
   return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
     <div class="form">
@@ -101,7 +121,7 @@ export function Import() {
         <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
         <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false)}>Import now</button>
       </p>
-      {act.busy && <p role="status">Reading the file …</p>}
+      {(act.busy || (act.problem && read)) && <p role="status">{read ? `${rows(read).toLocaleString()}${all === null ? '' : ` of ${all.toLocaleString()}`} rows are read, ${read.failed.toLocaleString()} of them refused …` : 'Sending the file …'}</p>}
     </div>
     {last && !act.busy && <Section title={last.dryRun ? 'What would be done' : 'What was done'}>
       {last.detail && <p class="wrong" role="alert">{last.detail}</p>}
