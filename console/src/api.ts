@@ -31,7 +31,7 @@ export async function settled(change: Promise<unknown>, stands: () => Promise<bo
   } catch (error) {
     if (!(error instanceof Refusal) || error.status !== 412) throw error
     if (await stands()) return
-    throw new Refusal(412, error.code, 'Somebody changed this meanwhile. What you typed is still here; save again to put it in the place of theirs.')
+    throw new Refusal(412, error.code, 'Somebody changed this meanwhile. What you typed is still here; look at what they changed, and save again.')
   }
 }
 

@@ -125,50 +125,69 @@ const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stri
 const changed = <T extends object>(now: T, before: T) =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name as keyof T]))) as Partial<T>
 
-function keep(key: string, typed: object) {
+/** What was typed into a form, and under which revision of what is stored: "" where none is checked. */
+interface Begun<T> { typed: Partial<T>; base: T; tag: string }
+
+function keep(key: string, begun: { typed: object }) {
   try {
-    if (same(typed, {})) sessionStorage.removeItem(key)
-    else sessionStorage.setItem(key, JSON.stringify(typed))
+    if (same(begun.typed, {})) sessionStorage.removeItem(key)
+    else sessionStorage.setItem(key, JSON.stringify(begun))
   } catch { /* full: typed text stays in the page */ }
 }
 
-type Forget<T> = (stored?: T, elsewhere?: string) => boolean
+/** Keeps something as typed into the form of this name. */
+export const handOver = (name: string, typed: object): void => keep(draftKey(name), { typed })
+
+/** The same over what is stored now, which is shown where nothing was typed; unless somebody else changed what was: then as it was begun. */
+function over<T extends object>(begun: Begun<T>, stored: T, tag: string): Begun<T> {
+  const { typed, base } = begun
+  const isTheirs = (name: string) => name in typed && !same(stored[name as keyof T], typed[name as keyof T])
+  if (begun.tag && (begun.tag === tag || Object.keys(changed(stored, base)).some(isTheirs))) return begun
+  return { typed: changed({ ...stored, ...typed }, stored), base: stored, tag }
+}
+
+type Forget<T> = (saved?: T, elsewhere?: string) => boolean
+
+/** A draft: the tag that its save has to match, and whether anything was typed. `clash`: somebody else changed the same since. */
+export interface Held { tag: string; isKept: boolean; clash: Record<'base' | 'mine' | 'theirs', object> | null; goOn: () => void; forget: () => void }
 
 /**
- * What is typed into a form: kept for this tab and workspace, so that a reload loses nothing. Not for secrets. The last says that something typed is kept.
+ * What is typed into a form: kept for this tab and workspace, so that a reload loses nothing. Not for secrets.
  *
  * The third puts what is stored in the place of what its render showed, which is what a save has sent. What was typed since stays, in this form
  * or under the name of the one that goes on with it; true when there is nothing of that kind.
  */
-export function useDraft<T extends object>(name: string, initial: T): [T, (changes: Partial<T>) => void, Forget<T>, boolean] {
+export function useDraft<T extends object>(name: string, stored: T, tag = ''): [T, (changes: Partial<T>) => void, Forget<T>, Held] {
   const key = draftKey(name) // also of the sign-in form, whose draft is forgotten once there is a workspace
   const kept = sessionStorage.getItem(key)
-  const [draft, setDraft] = useState<T>(() => ({ ...initial, ...(kept ? JSON.parse(kept) : {}) }))
-  const latest = useRef(draft)
-  const put = (next: T) => {
+  const [begun, setBegun] = useState<Begun<T>>(() => ({ typed: {}, base: stored, tag, ...JSON.parse(kept ?? '{}') }))
+  const latest = useRef(begun)
+  const now = over(begun, stored, tag)
+  const draft = { ...now.base, ...now.typed }
+  const put = (next: Begun<T>) => {
     latest.current = next
-    setDraft(next)
+    setBegun(next)
+    keep(key, next)
   }
-  const base = useRef(initial)
-  useEffect(() => {
-    if (same(base.current, initial)) return
-    const typed = changed(latest.current, base.current)
-    base.current = initial
-    put({ ...initial, ...typed }) // what was not typed here follows what others stored
-  }, [JSON.stringify(initial)])
+  useEffect(() => keep(key, over(latest.current, stored, tag)), [tag, JSON.stringify(stored)])
   const change = (changes: Partial<T>) => {
-    put({ ...latest.current, ...changes })
-    keep(key, changed(latest.current, initial))
+    const { typed, base, tag: at } = over(latest.current, stored, tag)
+    put({ typed: changed({ ...base, ...typed, ...changes }, base), base, tag: at })
   }
-  const forget: Forget<T> = (stored = initial, elsewhere) => {
-    const since = changed(latest.current, draft)
-    keep(key, elsewhere ? {} : since)
-    if (elsewhere) keep(draftKey(elsewhere), since)
-    put(elsewhere ? stored : { ...stored, ...since })
+  const forget: Forget<T> = (saved = stored, elsewhere) => {
+    const at = over(latest.current, stored, tag)
+    const since = changed({ ...at.base, ...at.typed }, draft)
+    if (elsewhere) handOver(elsewhere, since)
+    const base = tag ? saved : stored
+    put({ typed: changed({ ...saved, ...(elsewhere ? {} : since) }, base), base, tag })
     return same(since, {})
   }
-  return [draft, change, forget, kept !== null && !same(draft, initial)]
+  const isKept = kept !== null && !same(draft, stored)
+  const goOn = () => put({ typed: now.typed, base: stored, tag })
+  return [draft, change, forget, { tag: now.tag, isKept, clash: now.tag === tag ? null : { base: now.base, mine: { ...stored, ...now.typed }, theirs: stored }, goOn, forget: () => { forget() } }]
 }
+
+const asking = new Map<string, Promise<any>>() // under way, by id: what is found asks for the next, in a loop that is made anew
 
 /** A value that is looked up once per tab, by key. */
 export function useKnown<T>(cache: Map<string, T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, T> {
@@ -189,5 +208,3 @@ export function useKnown<T>(cache: Map<string, T>, ids: readonly string[], read:
   }, [wanted.join()])
   return cache
 }
-const asking = new Map<string, Promise<any>>() // under way, by id: what is found asks for the next, in a loop that is made anew
-

@@ -235,11 +235,6 @@ export function Form({ act, submit, label, known, children, extra }: Children & 
   </form>
 }
 
-/** Above a form that shows what was typed and not what is stored. */
-export function Unsaved({ forget, label = 'Go back to what is stored' }: { forget: () => void; label?: string }) {
-  return <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{label}</button></p>
-}
-
 /** An act that says what it will do before it is done, of what `read` finds first. Fields in it are given the refusal, and show the errors at the pointers of `known`. */
 export function Confirm({ id, label, title, children, known = [], read, act, sure = label, danger = false, primary = false, disabled = false }: {
   id?: string; label: string; title: string; children?: ComponentChildren | ((problem: Refusal | null) => ComponentChildren); known?: readonly string[]

@@ -1,4 +1,5 @@
-"""What is typed while a save is under way stays, whatever the answer says."""
+"""What is typed while a save is under way stays, whatever the answer says; and nothing of it is
+saved unseen over what somebody else stored meanwhile."""
 
 from __future__ import annotations
 
@@ -6,16 +7,139 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from playwright.sync_api import APIResponse, Page, Route, expect
+import pytest
+from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from tests.browser.conftest import PATIENCE_SECONDS, Service, Watch, opened
 from tests.browser.test_editor import box, edited
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
+from tests.browser.test_screens import clean
 from tests.browser.test_templates import code, lines
 
 UNSAVED = "This is what you typed and did not save yet."
+
+
+class Changed(NamedTuple):
+    """A form: the list that its resource is made in, its screen, and a field that all may type
+    into. Of a resource that is one among others on its screen, `Change` opens it."""
+
+    made_in: str
+    body: dict[str, Any]
+    screen: str
+    label: str
+    member: str
+    is_opened: bool = False
+
+
+MAIL = {"channel": "email", "content": {"subject": "Old", "html": "<p>Hi</p>"}}
+TAGGED = {"path": "contact.tags", "op": "contains", "value": "nobody"}
+FORMS = {
+    "contact": Changed("/contacts", {}, "/contacts/{id}", "First name", "firstName", True),
+    "template": Changed("/templates", MAIL, "/templates/{id}", "Name", "name"),
+    "segment": Changed("/segments", {"filter": TAGGED}, "/segments/{id}/edit", "Name", "name"),
+    "broadcast": Changed("/broadcasts", {}, "/broadcasts/{id}/edit", "Name", "name"),
+    "endpoint": Changed(
+        "/event-endpoints", {}, "/settings/endpoints", "Description", "description", True
+    ),
+    "topic": Changed(
+        "/topics", {"channels": ["email"]}, "/settings/topics", "Description", "description", True
+    ),
+    "workspace": Changed("", {}, "/settings/workspace", "Postal address", "postalAddress"),
+}
+
+
+def resource(service: Service, form: Changed, mark: str) -> str:
+    """The path of one that is made for this form."""
+    if not form.made_in:
+        return "/settings/workspace"
+    body = {**form.body, "name": f"First {mark}"}
+    if form.made_in == "/contacts":
+        body = {"email": f"ada-{mark}@example.com"}
+    elif form.made_in == "/event-endpoints":
+        body = {"url": f"https://example.com/{mark}", "description": "First"}
+    elif form.made_in == "/broadcasts":
+        body |= {"tag": mark, "templateId": new_template(service)["id"]}
+    return f"{form.made_in}/{service.made(form.made_in, body)['id']}"
+
+
+def opened_form(page: Page, service: Service, form: Changed, path: str, mark: str) -> Locator:
+    opened(page, service, form.screen.format(id=path.rpartition("/")[2]))
+    if form.is_opened:
+        own = page.locator("section, tr", has_text=mark) if "{id}" not in form.screen else page
+        own.get_by_role("button", name="Change", exact=True).click()
+    return page.locator("form", has=page.get_by_role("button", name="Save", exact=True))
+
+
+def clash(page: Page) -> Locator:
+    return page.get_by_role("alert").filter(has_text="Changed meanwhile")
+
+
+@pytest.mark.parametrize("what", FORMS)
+def test_a_draft_that_waited_in_the_tab_is_not_saved_over_what_somebody_else_stored(
+    page: Page, service: Service, watch: Watch, what: str
+) -> None:
+    watch.expected = "412"
+    form, mark = FORMS[what], secrets.token_hex(4)
+    path = resource(service, form, mark)
+    before = service.read(path)[form.member]
+    opened_form(page, service, form, path, mark).get_by_label(form.label, exact=True).fill("Mine")
+    page.get_by_text(UNSAVED).wait_for()
+    opened(page, service, "/flows/new")
+    answer = service.api.patch(path, json={form.member: "Theirs"})
+    assert answer.status_code == 200, answer.text
+    own = opened_form(page, service, form, path, mark)
+    clash(page).get_by_text("Theirs").first.wait_for()
+    assert own.get_by_label(form.label, exact=True).input_value() == "Mine"
+    clean(page)
+    press(page, "Save")
+    page.get_by_role("alert").get_by_text("Somebody changed this meanwhile").wait_for()
+    assert service.read(path)[form.member] == "Theirs"
+    press(page, "Go on with mine")
+    expect(clash(page)).to_have_count(0)
+    press(page, "Save")
+    service.until(lambda: service.read(path)[form.member] == "Mine")
+    if not form.made_in:
+        service.api.patch(path, json={form.member: before})
+
+
+def test_what_somebody_else_stored_over_a_draft_can_be_taken(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "412"
+    path = f"/templates/{new_template(service)['id']}"
+    opened(page, service, path)
+    subject = page.get_by_label("Subject")
+    subject.fill("Mine")
+    assert service.api.patch(path, json={"content": {"subject": "Theirs"}}).is_success
+    press(page, "Save")  # while the form was open all the time
+    clash(page).get_by_text("Theirs").first.wait_for()
+    assert subject.input_value() == "Mine"
+    press(page, "Take theirs")
+    expect(subject).to_have_value("Theirs")
+    expect(clash(page)).to_have_count(0)
+    opened(page, service, path)
+    expect(subject).to_have_value("Theirs")
+    expect(page.get_by_text(UNSAVED)).to_have_count(0)
+
+
+def test_a_draft_that_waited_leaves_what_others_stored_beside_it(
+    page: Page, service: Service
+) -> None:
+    path = f"/templates/{new_template(service)['id']}"
+    opened(page, service, path)
+    page.get_by_label("Name").fill("Mine")
+    page.get_by_text(UNSAVED).wait_for()
+    opened(page, service, "/flows/new")
+    assert service.api.patch(path, json={"content": {"subject": "Theirs"}}).is_success
+    opened(page, service, path)
+    expect(page.get_by_label("Subject")).to_have_value("Theirs")
+    press(page, "Save")
+    expect(page.get_by_text(UNSAVED)).to_have_count(0)
+    stored = service.read(path)
+    assert (stored["name"], stored["content"]["subject"]) == ("Mine", "Theirs")
 
 
 @contextmanager

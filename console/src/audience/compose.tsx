@@ -4,7 +4,8 @@ import { useAct, useDraft, useLoaded, type Listed } from '../data'
 import { local } from '../days'
 import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { go, useLocation } from '../router'
-import { Field, Form, Link, Screen, Section, Shown, Unsaved } from '../ui'
+import { Field, Form, Link, Screen, Section, Shown } from '../ui'
+import { Unsaved } from '../unsaved'
 import type { Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
@@ -34,7 +35,7 @@ export const NewBroadcast = () => <Compose stored={null} tag="" again={null} />
 function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
   const { query } = useLocation()
   const initial = drafted(stored, query.get('segment') ?? '')
-  const [draft, change, forget, wasKept] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial)
+  const [draft, change, forget, held] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial, tag)
   const known = { templates: useTemplates(draft.templateId), topics: useTopics(draft.topicId), segments: useSegments(draft.segmentId) }
   const act = useAct()
   const template = known.templates.rows?.find(each => each.id === draft.templateId)
@@ -51,14 +52,14 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
       return go(`/broadcasts/${made.id}${forget(initial, `broadcast.${made.id}`) ? '' : '/edit'}`)
     }
     const { id } = stored
-    await settled(got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': tag }, body })), async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft))
+    await settled(got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': held.tag }, body })), async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft))
     if (forget(draft)) go(`/broadcasts/${id}`)
     else await again()
   }
   const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), problem: act.problem, pointer: `/${name}` })
   const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({ options: [['', none] as const, ...options(of)], growing: of })
   return <Screen title={stored ? `Change ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
-    {wasKept && <Unsaved forget={() => forget()} {...(stored ? {} : { label: 'Begin anew' })} />}
+    <Unsaved of={held} {...(stored ? {} : { label: 'Begin anew' })} />
     {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. When you save a change it is a draft again, and has to be scheduled anew.</p>}
     <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} known={KNOWN} submit={save}>
       <Field label="Name" required hint="Contacts do not see it." {...field('name')} />

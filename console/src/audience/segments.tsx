@@ -6,7 +6,8 @@ import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
 import { called, meant } from '../names'
 import { go, useLocation } from '../router'
-import { Check, Confirm, Facts, Field, Filters, Form, Json, Link, Screen, Section, Shown, Table, Unsaved, When } from '../ui'
+import { Check, Confirm, Facts, Field, Filters, Form, Json, Link, Screen, Section, Shown, Table, When } from '../ui'
+import { Unsaved } from '../unsaved'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
@@ -74,7 +75,7 @@ const drafted = (stored: Stored | null) => (stored ? { name: stored.name, kind: 
 
 function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
   const initial = drafted(stored)
-  const [draft, change, forget, wasKept] = useDraft(`segment.${stored?.id ?? 'new'}`, initial)
+  const [draft, change, forget, held] = useDraft(`segment.${stored?.id ?? 'new'}`, initial, tag)
   const [starts, setStarts] = useState(false)
   const [typed, setTyped] = useState('')
   const [contactId, setContact] = useState<string | null>(null)
@@ -89,12 +90,12 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       return go(`/segments/${made.id}${forget(initial, `segment.${made.id}`) ? '' : '/edit'}`)
     }
     const { id } = stored
-    await settled(got(api.PATCH('/segments/{id}', { params: { path: { id }, query }, headers: { 'If-Match': tag }, body })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+    await settled(got(api.PATCH('/segments/{id}', { params: { path: { id }, query }, headers: { 'If-Match': held.tag }, body })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) go(`/segments/${id}`)
     else await again()
   }
   return <Screen title={stored ? `Change ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
-    {wasKept && <Unsaved forget={() => forget()} {...(stored ? {} : { label: 'Begin anew' })} />}
+    <Unsaved of={held} {...(stored ? {} : { label: 'Begin anew' })} />
     <div class="beside">
       <Form act={act} label={stored ? 'Save' : 'Make the segment'} known={['/name', '/kind']} submit={save}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />

@@ -3,7 +3,8 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, type Act } from '../data'
 import { useCan } from '../me'
-import { Check, Confirm, Field, Form, Section, Table, Unsaved, When } from '../ui'
+import { Check, Confirm, Field, Form, Section, Table, When } from '../ui'
+import { Unsaved } from '../unsaved'
 
 type Topic = Schemas['TopicShape']
 const CHANNELS = ['email', 'sms', 'whatsapp'] as const
@@ -56,18 +57,18 @@ export function Topics() {
 }
 
 function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; tag: string }; again: () => Promise<void>; done: () => void }) {
-  const [draft, change, forget, wasKept] = useDraft(`topic.${value.id}`, drafted(value))
+  const [draft, change, forget, held] = useDraft(`topic.${value.id}`, drafted(value), tag)
   const act = useAct()
   const path = { params: { path: { id: value.id } } }
   const form = useRef<HTMLDivElement>(null)
   useEffect(() => form.current?.querySelector('input')?.focus(), [])
   return <div ref={form}><Section title={`Change ${value.name}`}><Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
-    await settled(got(api.PATCH('/topics/{id}', { ...path, headers: { 'If-Match': tag }, body: written(draft) })), async () => {
+    await settled(got(api.PATCH('/topics/{id}', { ...path, headers: { 'If-Match': held.tag }, body: written(draft) })), async () => {
       const now = await got(api.GET('/topics/{id}', path))
       await again()
       return JSON.stringify(drafted(now)) === JSON.stringify(draft)
     })
     if (forget(draft)) done()
     else await again()
-  }}>{wasKept && <Unsaved forget={() => forget()} />}<Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
+  }}><Unsaved of={held} /><Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
 }

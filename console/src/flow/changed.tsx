@@ -1,9 +1,10 @@
-// What somebody changed in a flow meanwhile.
-import { useLoaded } from '../data'
+// What somebody changed meanwhile in a flow, or in what a form shows.
+import type { ComponentChildren } from 'preact'
+import { useLoaded, type Held } from '../data'
 import { Shown } from '../ui'
-import { DifferenceShown } from './difference'
+import { DifferenceShown, Members } from './difference'
 import { kinds, type Kinds } from './kinds'
-import { difference, docOf, type Doc } from './model'
+import { difference, docOf, same, type Doc } from './model'
 
 type Definition = Parameters<typeof docOf>[0]
 
@@ -13,13 +14,31 @@ export function Changed({ before, after }: { before: Definition; after: Definiti
   return <Shown of={all}>{known => <DifferenceShown of={difference(docOf(before), docOf(after), known)} />}</Shown>
 }
 
-/** In the editor, which has what is drawn here. */
-export function Conflict({ mine, base, theirs, at, all, keep, take }: { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds; keep: () => void; take: () => void }) {
+interface Ways { keep: () => void; take: () => void }
+
+/** Two changes of the same, and the two ways out. */
+function Both({ when, theirs, mine, keep, take }: Ways & { when: string; theirs: ComponentChildren; mine: ComponentChildren }) {
   return <div class="note" role="alert">
     <h2>Changed meanwhile</h2>
-    <p>Somebody saved this flow at {new Date(at).toLocaleTimeString()}, after you had opened it. Nothing is lost: yours is still here, theirs is stored.</p>
-    <h3>What they changed</h3><DifferenceShown of={difference(base, theirs, all)} />
-    <h3>What yours would change in theirs</h3><DifferenceShown of={difference(theirs, mine, all)} />
+    <p>Somebody saved this {when}. Nothing is lost: yours is still here, theirs is stored.</p>
+    <h3>What they changed</h3>{theirs}
+    <h3>What yours would change in theirs</h3>{mine}
     <p class="buttons"><button type="button" onClick={keep}>Go on with mine</button><button type="button" onClick={take}>Take theirs</button></p>
   </div>
+}
+
+/** In the editor, which has what is drawn here. */
+export function Conflict({ mine, base, theirs, at, all, ...ways }: Ways & { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds }) {
+  return <Both when={`flow at ${new Date(at).toLocaleTimeString()}, after you had opened it`} {...ways}
+    theirs={<DifferenceShown of={difference(base, theirs, all)} />} mine={<DifferenceShown of={difference(theirs, mine, all)} />} />
+}
+
+type Values = Record<string, unknown>
+const pairs = (before: Values, after: Values) =>
+  Object.fromEntries(Object.keys(after).filter(name => !same(before[name], after[name])).map(name => [name, [before[name], after[name]]]))
+
+/** Above a form, of what was typed into it. */
+export function Clash({ mine, base, theirs, ...ways }: Ways & NonNullable<Held['clash']>) {
+  const pair = (before: object, after: object) => <Members of={pairs(before as Values, after as Values)} />
+  return <Both when="after you had begun to change it" {...ways} theirs={pair(base, theirs)} mine={pair(theirs, mine)} />
 }

@@ -3,9 +3,9 @@ import { KINDS } from '../words'
 import type { Difference } from './model'
 import { words } from './form'
 
-const value = (one: unknown) => (one === null ? <i>nothing</i> : typeof one === 'string' ? one : JSON.stringify(one))
+const value = (one: unknown) => (one == null || one === '' ? <i>nothing</i> : typeof one === 'string' ? one : JSON.stringify(one))
 
-function Members({ of }: { of: Record<string, unknown[]> }) {
+export function Members({ of }: { of: Record<string, unknown[]> }) {
   return <ul class="plain">{Object.entries(of).map(([name, [before, after]]) => <li key={name}>{words(name)}: <del>{value(before)}</del> → <ins>{value(after)}</ins></li>)}</ul>
 }
 

@@ -5,7 +5,8 @@ import { useAct, useDraft } from '../data'
 import { isObject, objectOf } from '../exact'
 import { go } from '../router'
 import { Refusal } from '../session'
-import { Check, Facts, Field, JsonText, Refused, Screen, Section, Status, Unsaved } from '../ui'
+import { Check, Facts, Field, JsonText, Refused, Screen, Section, Status } from '../ui'
+import { Unsaved } from '../unsaved'
 import { Changed } from './changed'
 import { same, type Json } from './model'
 
@@ -38,7 +39,7 @@ const definitionIn = ({ name, definition, casesGate }: FlowFile) => ({ ...defini
 const isSigned = (text: string) => /"signed"\s*:\s*true/.test(text)
 
 export function ImportFlow() {
-  const [draft, change, forget, wasKept] = useDraft('flow.import', EMPTY)
+  const [draft, change, forget, held] = useDraft('flow.import', EMPTY)
   const [secret, setSecret] = useState('')
   const [plan, setPlan] = useState<Imported | null>(null)
   const area = useRef<HTMLDivElement>(null)
@@ -67,7 +68,7 @@ export function ImportFlow() {
   }
   const unread = act.problem?.errors.filter(each => each.pointer === FILE) ?? []
   return <Screen title="Import a flow" lead="A file that was exported, here or elsewhere: one flow with the templates that it sends.">
-    {wasKept && <Unsaved forget={() => { setPlan(null); forget() }} label="Begin anew" />}
+    <Unsaved of={{ ...held, forget: () => { setPlan(null); forget() } }} label="Begin anew" />
     <div class="form" ref={area}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => { setSecret(''); set({ text }) }) }} /></div>
       <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={unread.length ? new Refusal(0, '', '', unread) : null} pointer={FILE} />

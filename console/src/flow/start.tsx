@@ -1,9 +1,8 @@
 // A new flow: one of the examples, with its templates, or an empty one.
 import { useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { useAct } from '../data'
+import { handOver, useAct } from '../data'
 import { go } from '../router'
-import { draftKey } from '../session'
 import { Field, Form, Refused, Screen, Section } from '../ui'
 import { parse } from '../exact'
 import { EXAMPLES, type Example } from './examples'
@@ -20,7 +19,7 @@ async function make(example: Example, made: Map<unknown, string>) {
   const { id } = kind === 'automations' ? await got(api.POST('/automations', { body })) : await got(api.POST('/workflows', { body }))
   const { trigger, startAt, ...more } = example.input
   const kept = { trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' }
-  sessionStorage.setItem(draftKey(`simulate.${id}`), JSON.stringify(kept))
+  handOver(`simulate.${id}`, kept)
   go(`/flows/${kind}/${id}/edit`)
 }
 

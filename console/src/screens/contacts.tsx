@@ -8,7 +8,8 @@ import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
 import { go, useLocation } from '../router'
-import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, Unsaved, When, plural } from '../ui'
+import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Unsaved } from '../unsaved'
 import { Why, waiting } from './runs'
 import { WhyNot } from './why'
 
@@ -112,14 +113,14 @@ export function NewContact() {
 }
 
 function Change({ contact, tag, again, done }: { contact: Full; tag: string; again: () => Promise<Full>; done: () => void }) {
-  const [draft, change, forget, wasKept] = useDraft(`contact.${contact.id}`, drafted(contact))
+  const [draft, change, forget, held] = useDraft(`contact.${contact.id}`, drafted(contact), tag)
   const act = useAct()
   return <Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
-    const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': tag }, body: written(draft, contact) as never }))
+    const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': held.tag }, body: written(draft, contact) as never }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) done()
     else await again()
-  }}>{wasKept && <Unsaved forget={() => forget()} />}<ContactFields draft={draft} change={change} act={act} /></Form>
+  }}><Unsaved of={held} /><ContactFields draft={draft} change={change} act={act} /></Form>
 }
 
 // --- one contact ------------------------------------------------------------------------------------

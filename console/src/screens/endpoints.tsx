@@ -4,7 +4,8 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Act } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
-import { Check, Confirm, Field, Form, Refused, Section, Secret, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Check, Confirm, Field, Form, Refused, Section, Secret, Shown, Status, Table, When } from '../ui'
+import { Unsaved } from '../unsaved'
 
 type Stored = Schemas['Endpoint']
 type Type = NonNullable<Schemas['WritableEndpoint']['types']>[number]
@@ -102,14 +103,14 @@ function Change({ id, done }: { id: string; done: () => Promise<void> }) {
 }
 
 function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: () => Promise<Stored>; done: () => Promise<void> }) {
-  const [draft, change, forget, wasKept] = useDraft(`endpoint.${of.id}`, drafted(of))
+  const [draft, change, forget, held] = useDraft(`endpoint.${of.id}`, drafted(of), tag)
   const act = useAct()
   return <Form act={act} label="Save" known={KNOWN} submit={async () => {
-    const change = got(api.PATCH('/event-endpoints/{id}', { params: { path: { id: of.id } }, headers: { 'If-Match': tag }, body: written(draft) }))
+    const change = got(api.PATCH('/event-endpoints/{id}', { params: { path: { id: of.id } }, headers: { 'If-Match': held.tag }, body: written(draft) }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) await done()
     else await again()
-  }}>{wasKept && <Unsaved forget={() => forget()} />}<Fields draft={draft} change={change} act={act} /></Form>
+  }}><Unsaved of={held} /><Fields draft={draft} change={change} act={act} /></Form>
 }
 
 function Attempts({ id }: { id: string }) {

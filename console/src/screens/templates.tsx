@@ -8,7 +8,8 @@ import { useCan } from '../me'
 import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
-import { Confirm, Facts, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, Unsaved, When } from '../ui'
+import { Confirm, Facts, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
+import { Unsaved } from '../unsaved'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
@@ -91,7 +92,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const { query } = useLocation()
   const initial: Draft = stored ? drafted(stored)
     : { name: '', channel: query.get('channel') ?? 'email', category: 'transactional', topicId: '' }
-  const [draft, change, forget, wasKept] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial)
+  const [draft, change, forget, held] = useDraft<Draft>(`template.${stored?.id ?? 'new'}`, initial, tag)
   const act = useAct()
   const box = useLastBox()
   const may = useCan()('templates:write')
@@ -111,7 +112,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     if (draft.channel === 'whatsapp') content.variables = given.length ? { ...gone, ...Object.fromEntries(given) } : stored ? null : undefined
     const body = { name: draft.name, category: draft.category, topicId: draft.topicId || null, content }
     if (stored && again) {
-      const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': tag }, body: body as never }))
+      const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': held.tag }, body: body as never }))
       await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
       forget(drafted(await again()))
     } else {
@@ -137,7 +138,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>What uses it keeps it from being deleted; the page says what does.</p></Confirm>
   </>}>
-    {wasKept && may && <Unsaved forget={() => forget()} />}
+    {may && <Unsaved of={held} />}
     <div class="beside">
       {stored && !may ? <Texts of={stored} /> : <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={submit}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />

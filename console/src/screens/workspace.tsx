@@ -4,7 +4,8 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
 import { leave } from '../session'
-import { Check, Confirm, Facts, Field, Form, Section, Shown, Unsaved } from '../ui'
+import { Check, Confirm, Facts, Field, Form, Section, Shown } from '../ui'
+import { Unsaved } from '../unsaved'
 
 export function Workspace() {
   const workspace = useLoaded(() => tagged(api.GET('/settings/workspace')), [])
@@ -31,35 +32,35 @@ function Close({ of }: { of: Schemas['Workspace'] }) {
 const drafted = (value: Schemas['Workspace']) => ({
   name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
   fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
-  most: value.frequencyCap ? String(value.frequencyCap.limit) : '', window: value.frequencyCap?.window ?? '', on: value.frequencyCap?.channel ?? '',
-  from: value.quietHours?.from ?? '', to: value.quietHours?.to ?? '', clock: value.quietHours?.timezone ?? 'contact', maxWait: value.quietHours?.maxWait ?? '',
+  mostMessages: value.frequencyCap ? String(value.frequencyCap.limit) : '', within: value.frequencyCap?.window ?? '', countedOn: value.frequencyCap?.channel ?? '',
+  quietFrom: value.quietHours?.from ?? '', quietUntil: value.quietHours?.to ?? '', byClock: value.quietHours?.timezone ?? 'contact', maxWait: value.quietHours?.maxWait ?? '',
 })
 type Draft = ReturnType<typeof drafted>
 
 /** As the API takes them; what the form does not show stays as it is. */
-function gates({ most, window, on, from, to, clock, maxWait }: Draft, { quietHours }: Schemas['Workspace']) {
+function gates({ mostMessages, within, countedOn, quietFrom, quietUntil, byClock, maxWait }: Draft, { quietHours }: Schemas['Workspace']) {
   return {
-    frequencyCap: most || window ? { limit: Number(most), window, channel: on || null } : null,
-    quietHours: from || to ? { ...quietHours, from, to, timezone: clock, maxWait: maxWait || null } : null,
+    frequencyCap: mostMessages || within ? { limit: Number(mostMessages), window: within, channel: countedOn || null } : null,
+    quietHours: quietFrom || quietUntil ? { ...quietHours, from: quietFrom, to: quietUntil, timezone: byClock, maxWait: maxWait || null } : null,
   }
 }
 
 function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag: string; again: () => Promise<Schemas['Workspace']> }) {
   const me = useMe()
   const may = useCan()('settings:write')
-  const [draft, set, forget, wasKept] = useDraft(`workspace.${value.id}`, drafted(value))
+  const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
   const act = useAct()
   if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on']]} />
   const known = ['/name', '/timezone', '/country', '/retentionDays', '/postalAddress', '/sender/fromName', '/sender/fromEmail', '/sender/replyTo', '/frequencyCap/limit', '/frequencyCap/window', '/quietHours/from', '/quietHours/to', '/quietHours/maxWait']
   return <Form act={act} label="Save" known={known} submit={async () => {
-    await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': tag }, body: {
+    await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
       sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft, value),
     } as never })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     forget(drafted(await again()))
     await me.reload()
   }}>
-    {wasKept && <Unsaved forget={() => forget()} />}
+    <Unsaved of={held} />
     <div class="columns">
       <Field label="Name" required value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
       <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} problem={act.problem} pointer="/timezone" hint="Such as Europe/Berlin." />
@@ -73,12 +74,12 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
     <fieldset class="group"><legend>Marketing</legend>
       <p class="hint">Over all flows and broadcasts. Other messages, such as receipts, always go out.</p>
       <div class="columns">
-        <Field label="Most messages to a contact" type="number" min="1" value={draft.most} set={most => set({ most })} problem={act.problem} pointer="/frequencyCap/limit" hint="Empty: as many as are sent." />
-        <Field label="Within" value={draft.window} set={window => set({ window })} problem={act.problem} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
-        <Field label="Counted on" value={draft.on} set={on => set({ on })} options={[['', 'all channels'], ['email', 'email alone'], ['sms', 'SMS alone'], ['whatsapp', 'WhatsApp alone']]} />
-        <Field label="Quiet from" type="time" value={draft.from} set={from => set({ from })} problem={act.problem} pointer="/quietHours/from" hint="Messages wait until these hours are over." />
-        <Field label="Until" type="time" value={draft.to} set={to => set({ to })} problem={act.problem} pointer="/quietHours/to" />
-        <Field label="By whose clock" value={draft.clock} set={clock => set({ clock: clock as Draft['clock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} />
+        <Field label="Most messages to a contact" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} problem={act.problem} pointer="/frequencyCap/limit" hint="Empty: as many as are sent." />
+        <Field label="Within" value={draft.within} set={within => set({ within })} problem={act.problem} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
+        <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email alone'], ['sms', 'SMS alone'], ['whatsapp', 'WhatsApp alone']]} />
+        <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} problem={act.problem} pointer="/quietHours/from" hint="Messages wait until these hours are over." />
+        <Field label="Until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} problem={act.problem} pointer="/quietHours/to" />
+        <Field label="By whose clock" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} />
         <Field label="Drop what waits longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} problem={act.problem} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
       </div>
     </fieldset>
