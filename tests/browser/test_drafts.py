@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from tests.browser.conftest import PATIENCE_SECONDS, Service, Watch, opened
+from tests.browser.test_acts import unknown
 from tests.browser.test_editor import box, edited
 from tests.browser.test_kills import press
 from tests.browser.test_kills import template as new_template
@@ -140,6 +141,62 @@ def test_a_draft_that_waited_leaves_what_others_stored_beside_it(
     expect(page.get_by_text(UNSAVED)).to_have_count(0)
     stored = service.read(path)
     assert (stored["name"], stored["content"]["subject"]) == ("Mine", "Theirs")
+
+
+def test_what_was_typed_into_a_small_form_is_there_after_a_reload(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
+    message = unknown(service)
+
+    def run() -> Locator:
+        press(page, "Start a run")
+        return page.locator("dialog[open]").get_by_label("Contact")
+
+    def found() -> Locator:
+        press(page, "It did not arrive")
+        return page.locator("dialog[open]").get_by_label("Where you saw it")
+
+    forms: dict[str, Callable[[], Locator]] = {
+        "/flows/new": lambda: page.get_by_label("Name"),
+        f"/flows/workflows/{ids['flow']}": run,
+        f"/messages/{message}": found,
+    }
+    for path, field in forms.items():
+        opened(page, service, path)
+        field().fill("Typed before")
+        opened(page, service, path)
+        expect(field()).to_have_value("Typed before")
+    page.locator("dialog[open]").get_by_role("button", name="Record it").click()
+    page.locator(".verdict", has_text="Failed").wait_for()
+    attempts = service.read(f"/messages/delivery-attempts?messageId={message}")
+    assert "Typed before" in str(attempts)
+    opened(page, service, "/flows/new")
+    press(page, "Make it")
+    page.get_by_role("heading", level=1, name="Typed before").wait_for()
+    opened(page, service, "/flows/new")
+    assert page.get_by_label("Name").input_value() == ""
+
+
+def test_the_settings_of_a_channel_wait_in_the_tab_and_its_secrets_do_not(
+    page: Page, service: Service
+) -> None:
+    def form() -> Locator:
+        opened(page, service, "/settings/channels")
+        own = page.locator("section", has=page.get_by_role("heading", name="Email"))
+        own.get_by_role("button", name="Provider of your own").click()
+        return own
+
+    own = form()
+    own.get_by_label("Provider", exact=True).select_option("smtp")
+    plain = own.locator("input:not([type=password])").first
+    secret = own.locator("input[type=password]").first
+    plain.fill("typed.example.com")
+    secret.fill("not to be kept")
+    own = form()
+    assert own.get_by_label("Provider", exact=True).input_value() == "smtp"
+    assert plain.input_value() == "typed.example.com"
+    assert secret.input_value() == ""
+    assert "not to be kept" not in page.evaluate("JSON.stringify(sessionStorage)")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 // A new flow: one of the examples, with its templates, or an empty one.
-import { useRef, useState } from 'preact/hooks'
+import { useRef } from 'preact/hooks'
 import { api, got } from '../api'
-import { handOver, useAct } from '../data'
+import { handOver, useAct, useDraft } from '../data'
 import { go } from '../router'
 import { Field, Form, Refused, Screen, Section } from '../ui'
 import { parse } from '../exact'
@@ -24,22 +24,22 @@ async function make(example: Example, made: Map<unknown, string>) {
 }
 
 export function NewFlow() {
-  const [name, setName] = useState('')
-  const [shape, setShape] = useState('workflows')
+  const [{ name, shape }, change, forget] = useDraft('flow.new', { name: '', shape: 'workflows' })
   const act = useAct(), making = useAct()
   const made = useRef(new Map<unknown, string>())
   const empty = async () => {
     const trigger = { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true }
     const graph = { nodes: [{ id: 'trigger', type: 'trigger', position: { x: 0, y: 0 }, data: {} }], edges: [] }
     const { id } = shape === 'automations' ? await got(api.POST('/automations', { body: { name, trigger, graph } as never })) : await got(api.POST('/workflows', { body: { name, trigger, steps: [] } as never }))
+    forget()
     go(`/flows/${shape}/${id}/edit`)
   }
   return <Screen title="New flow" lead="Begin with an example and change it, or with nothing. Both are drafts until you activate them.">
     <Section title="Empty">
       <Form act={act} label="Make it" submit={empty} known={['/name']}>
         <div class="columns">
-          <Field label="Name" required value={name} set={setName} problem={act.problem} pointer="/name" />
-          <Field label="Drawn as" value={shape} set={setShape} hint="Steps are arranged by the service; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
+          <Field label="Name" required value={name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+          <Field label="Drawn as" value={shape} set={shape => change({ shape })} hint="Steps are arranged by the service; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
         </div>
       </Form>
     </Section>

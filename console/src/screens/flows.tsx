@@ -1,6 +1,6 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
 import { api, exactly, got, save, type Schemas } from '../api'
-import { useAct, useLoaded } from '../data'
+import { useAct, useDraft, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
@@ -176,17 +176,17 @@ function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
 }
 
 function StartRun({ of, id }: { of: Kind; id: string }) {
-  const [contactId, setContact] = useState('')
-  const [data, setData] = useState('{}')
+  const [{ contactId, data }, change, forget] = useDraft(`start.${id}`, { contactId: '', data: '{}' })
   const start = async () => {
     const body = { contactId: await meant(contactId) ?? '', data: objectOf(data, '/data') }
     const path = { params: { path: { id } }, body }
     const { runId } = await got(of === 'workflows' ? api.POST('/workflows/{id}/runs', path) : api.POST('/automations/{id}/runs', path))
+    forget()
     go(`/runs/${runId}`)
   }
   return <Confirm label="Start a run" title="Start a run by hand" sure="Start" act={start}>
-    <Field label="Contact" value={contactId} set={setContact} required hint="Email address, name or ID." />
-    <JsonText label="Data, as JSON" rows={4} value={data} set={setData} pointer="/data" hint="Templates read it as trigger." />
+    <Field label="Contact" value={contactId} set={contactId => change({ contactId })} required hint="Email address, name or ID." />
+    <JsonText label="Data, as JSON" rows={4} value={data} set={data => change({ data })} pointer="/data" hint="Templates read it as trigger." />
   </Confirm>
 }
 

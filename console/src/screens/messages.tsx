@@ -1,7 +1,7 @@
 // Messages: what was said to whom, every attempt, and what to do when the outcome is unknown.
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
-import { useListed, useLoaded } from '../data'
+import { useDraft, useListed, useLoaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
@@ -52,15 +52,16 @@ function Acts({ message, done }: { message: Known; done: () => Promise<void> }) 
 
 /** Records what somebody found who looked; what did not arrive can be sent again afterwards. */
 function Found({ message, arrived, done }: { message: Known; arrived: boolean; done: () => Promise<void> }) {
-  const [note, setNote] = useState('')
+  const [{ note }, change, forget] = useDraft(`found.${message.id}.${arrived}`, { note: '' })
   const act = async () => {
     await got(api.POST('/messages/{id}/resolve', { params: { path: { id: message.id } }, body: { arrived, note: note.trim() || null } }))
+    forget()
     await done()
   }
   const label = arrived ? 'It arrived' : 'It did not arrive'
   return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record it" known={['/note']} act={act}>{problem => <>
     <p>{arrived ? 'The message counts as sent from then on, and nobody is asked about it any more.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
-    <Field label="Where you saw it" value={note} set={setNote} problem={problem} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
+    <Field label="Where you saw it" value={note} set={note => change({ note })} problem={problem} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
   </>}</Confirm>
 }
 

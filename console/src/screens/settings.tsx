@@ -190,17 +190,19 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
 }
 
 function ChannelForm({ way, done }: { way: Schemas['Way']; done: () => Promise<void> }) {
-  const [provider, setProvider] = useState<string>(way.providers[0]!.name)
-  const [values, setValues] = useState<Record<string, string>>({})
+  const [draft, change, forget] = useDraft<Record<string, string>>(`channel.${way.channel}`, { provider: way.providers[0]!.name })
+  const [secrets, setSecrets] = useState<Record<string, string>>({}) // which are kept nowhere
+  const { provider, ...values } = { ...draft, ...secrets }
   const act = useAct()
   const fields = way.providers.find(each => each.name === provider)!.fields
   return <Form act={act} label="Store" known={fields.map(({ name }) => `/${name}`)} submit={async () => {
     const given = Object.fromEntries(fields.filter(({ name }) => values[name]).map(({ name }) => [name, values[name]]))
     await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel: way.channel } }, body: { provider, ...given } as never }))
+    forget()
     await done()
   }}>
-    <Field label="Provider" value={provider} set={setProvider} options={way.providers.map(({ name }) => [name, name] as const)} />
-    {fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => setValues({ ...values, [name]: value })} problem={act.problem} pointer={`/${name}`} />)}
+    <Field label="Provider" value={provider!} set={provider => change({ provider })} options={way.providers.map(({ name }) => [name, name] as const)} />
+    {fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => (secret ? setSecrets({ ...secrets, [name]: value }) : change({ [name]: value }))} problem={act.problem} pointer={`/${name}`} />)}
   </Form>
 }
 
