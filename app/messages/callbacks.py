@@ -7,6 +7,8 @@ or out of order: each counts once, and moves an attempt as reports.py says.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from app.audience import addresses
@@ -142,17 +144,16 @@ async def _once(process: Process, db: Handle, workspace_id: str, provider: str, 
 
 async def _inbound(process: Process, account: Account, inbound: Inbound) -> str | None:
     """To a workspace's own number it is said to the workspace; to the operator's, to every one that
-    has written to this person from there."""
-    try:
-        sender = addresses.phone(inbound.sender, None)
-    except addresses.BadAddress:
-        return None  # a short code or a name: nobody that was written to
+    has written to this person from there. It holds for the number in each of its spellings."""
+    senders = _numbers(inbound)
     if account.workspace_id is not None:
         asked = [account.workspace_id]
     else:
-        asked = await _writers(process, inbound.channel, sender)
+        asked = await _writers(process, inbound.channel, senders)
     found = [
-        await _said_to(process, account, workspace_id, sender, inbound) for workspace_id in asked
+        await _said_to(process, account, workspace_id, sender, inbound)
+        for workspace_id in asked
+        for sender in senders
     ]
     meanings = [one for one in found if one is not None]
     out: list[Suppression] = [one.suppression for one in meanings if one.suppression is not None]
@@ -161,18 +162,29 @@ async def _inbound(process: Process, account: Account, inbound: Inbound) -> str 
     return replies[-1] if replies and not inbound.answered else None
 
 
-async def _writers(process: Process, channel: str, sender: str) -> list[str]:
+def _numbers(inbound: Inbound) -> list[str]:
+    """None of a short code or a name, which nobody has written to."""
+    numbers = []
+    for sender in inbound.senders:
+        with suppress(addresses.BadAddress):  # a spelling that nobody can be stored with
+            numbers.append(addresses.phone(sender, None))
+    return numbers
+
+
+async def _writers(process: Process, channel: str, senders: Sequence[str]) -> list[str]:
     """All of them, the last one last."""
-    hash, after = providers.shared_hash(process, channel, sender), callbacks.BEGINNING
-    found: list[str] = []
+    wrote: dict[str, datetime] = {}
     async with process.database.read() as db:
-        for _ in range(PAGES):
-            rows = await callbacks.writers(db, address_hash=hash, after=after, limit=SHARING)
-            found += (workspace_id for _, workspace_id in rows)
-            if len(rows) < SHARING:
-                break
-            after = rows[-1]
-    return found
+        for sender in senders:
+            hash, after = providers.shared_hash(process, channel, sender), callbacks.BEGINNING
+            for _ in range(PAGES):
+                rows = await callbacks.writers(db, address_hash=hash, after=after, limit=SHARING)
+                for at, workspace_id in rows:
+                    wrote[workspace_id] = max(at, wrote.get(workspace_id, at))
+                if len(rows) < SHARING:
+                    break
+                after = rows[-1]
+    return sorted(wrote, key=lambda workspace_id: (wrote[workspace_id], workspace_id))
 
 
 async def _said_to(
@@ -184,7 +196,7 @@ async def _said_to(
         if workspace is None:
             return None
         what = {"sender": sender, "text": inbound.text, "channel": inbound.channel}
-        if not await _once(process, db, workspace_id, account.provider, inbound.id):
+        if not await _once(process, db, workspace_id, account.provider, f"{inbound.id} {sender}"):
             return keywords.again(process, workspace_id=workspace_id, **what)
         return await keywords.obey(
             process, db, workspace_id=workspace_id, workspace_name=workspace.name, **what

@@ -61,11 +61,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A person has written back. `answered` when the provider has said what is to be said."""
+    """A person has written back. `senders` are the spellings of their number, the provider's first;
+    `answered` when the provider has said what is to be said."""
 
     id: str
     channel: str
-    sender: str
+    senders: Sequence[str]
     text: str
     answered: bool
 

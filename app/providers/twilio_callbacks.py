@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
@@ -40,6 +41,15 @@ ERRORS: Mapping[str, Became] = {
     **dict.fromkeys(("30003", "30008", "63003"), SOFT),
     "21610": STOPPED,
 }
+# A WhatsApp account keeps the number that it was opened with, whatever the numbering plan has made
+# of that since; a contact may be stored either way.
+SPELLINGS: Sequence[tuple[re.Pattern[str], str]] = (
+    (re.compile(r"\+521(\d{10})"), r"+52\1"),  # Mexico: mobiles had a 1 until 2019
+    (re.compile(r"\+549([1-3]\d{9})"), r"+54\1"),  # Argentina: mobiles have a 9 from abroad
+    (re.compile(r"\+54([1-3]\d{9})"), r"+549\1"),
+    (re.compile(r"\+55(\d\d)9([6-9]\d{7})"), r"+55\1\2"),  # Brazil: mobiles got a 9 until 2016
+    (re.compile(r"\+55(\d\d)([6-9]\d{7})"), r"+55\g<1>9\2"),
+)
 
 
 def read(token: str, url: str, signatures: Sequence[str], body: bytes) -> Notice:
@@ -90,13 +100,20 @@ def _inbound(form: Mapping[str, str]) -> Inbound:
     """With Advanced Opt-Out Twilio says itself what a keyword means, in any language, and has
     answered already."""
     sender, opted = form["From"], form.get("OptOutType")
+    is_whatsapp = sender.startswith(WHATSAPP)
     return Inbound(
         form.get("MessageSid", ""),
-        "whatsapp" if sender.startswith(WHATSAPP) else "sms",
-        sender.removeprefix(WHATSAPP),
+        "whatsapp" if is_whatsapp else "sms",
+        _spellings(sender.removeprefix(WHATSAPP)) if is_whatsapp else (sender,),
         opted or form["Body"],
         answered=opted is not None,
     )
+
+
+def _spellings(number: str) -> Sequence[str]:
+    """The number as WhatsApp knows it, then as the numbering plan has it, or had it."""
+    fits = ((spelling.fullmatch(number), other) for spelling, other in SPELLINGS)
+    return (number, *(match.expand(other) for match, other in fits if match))
 
 
 def _read(secret: str, request: Callback, _now: datetime) -> Notice:

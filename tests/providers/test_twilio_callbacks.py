@@ -69,20 +69,41 @@ def test_a_status_that_is_not_known_or_has_no_reference_is_none_of_our_business(
     [
         (
             {"MessageSid": "SM1", "From": "+491511", "Body": "Stop"},
-            Inbound("SM1", "sms", "+491511", "Stop", answered=False),
+            Inbound("SM1", "sms", ("+491511",), "Stop", answered=False),
         ),
         (
             {"MessageSid": "SM1", "From": "whatsapp:+491511", "Body": ""},
-            Inbound("SM1", "whatsapp", "+491511", "", answered=False),
+            Inbound("SM1", "whatsapp", ("+491511",), "", answered=False),
         ),
         (
             {"MessageSid": "SM1", "From": "+491511", "Body": "ARRET", "OptOutType": "STOP"},
-            Inbound("SM1", "sms", "+491511", "STOP", answered=True),
+            Inbound("SM1", "sms", ("+491511",), "STOP", answered=True),
         ),
     ],
 )
 def test_what_people_write_is_read(form: dict[str, str], text: Inbound) -> None:
     assert read(form) == text
+
+
+@pytest.mark.parametrize(
+    ("sender", "senders"),
+    [
+        ("whatsapp:+5215512345678", ("+5215512345678", "+525512345678")),
+        ("whatsapp:+5491123456789", ("+5491123456789", "+541123456789")),
+        ("whatsapp:+541123456789", ("+541123456789", "+5491123456789")),
+        ("whatsapp:+553188887777", ("+553188887777", "+5531988887777")),
+        ("whatsapp:+5531988887777", ("+5531988887777", "+553188887777")),
+        ("whatsapp:+553133334444", ("+553133334444",)),  # a landline
+        ("whatsapp:+14155550100", ("+14155550100",)),
+        ("+5215512345678", ("+5215512345678",)),  # only WhatsApp spells in its own way
+    ],
+)
+def test_a_number_that_whatsapp_spells_in_its_own_way_is_the_one_that_was_written_to(
+    sender: str, senders: tuple[str, ...]
+) -> None:
+    inbound = read({"MessageSid": "SM1", "From": sender, "Body": "Stop"})
+    assert isinstance(inbound, Inbound)
+    assert inbound.senders == senders
 
 
 FORM = {"MessageSid": "SM1", "MessageStatus": "delivered"}

@@ -457,6 +457,42 @@ async def test_whatsapp_is_its_own_channel(service: Service) -> None:
     assert await service.reasons() == [("whatsapp", "stopped")]
 
 
+@pytest.mark.parametrize(
+    ("stored", "whatsapp"),
+    [
+        ("+525512345678", "+5215512345678"),
+        ("+5531988887777", "+553188887777"),
+        ("+553188887777", "+5531988887777"),
+    ],
+    ids=["Mexico", "Brazil", "Brazil, stored as it was"],
+)
+@pytest.mark.parametrize("is_own", [False, True], ids=["the operator's number", "its own"])
+async def test_a_stop_by_whatsapp_from_a_number_that_is_spelled_otherwise_there_opts_out(
+    service: Service, cast: Cast, stored: str, whatsapp: str, is_own: bool
+) -> None:
+    ada = await cast.ed.made("/contacts", {"phone": stored})
+    url = ""
+    if is_own:
+        made = await put(cast.olivia, "whatsapp", {**TWILIO, "authToken": TOKEN})
+        url = made.json()["callbackUrl"]
+    else:
+        async with service.process.database.write() as db:
+            await providers.wrote(service.process, db, cast.ed.workspace_id, "whatsapp", stored)
+    sender = f"whatsapp:{whatsapp}"
+
+    async def status() -> str:
+        shown = (await cast.ed.get(f"/contacts/{ada['id']}")).json()
+        return str(shown["subscriptions"]["whatsapp"])
+
+    assert "no more messages" in await service.says("STOP", sid="SM1", url=url, From=sender)
+    assert await status() == "unsubscribed"
+    assert "again" in await service.says("START", sid="SM2", url=url, From=sender)
+    assert await status() == "subscribed"
+    await service.says("STOP", sid="SM3", url=url, From=sender)
+    await service.says("START", sid="SM2", url=url, From=sender)  # a copy
+    assert await status() == "unsubscribed"
+
+
 async def test_what_twilio_has_answered_is_heeded_and_not_answered_again(service: Service) -> None:
     await service.texted()
     assert "<Message>" not in await service.says("ARRET", OptOutType="STOP")
