@@ -23,6 +23,7 @@ KEYWORDS: Mapping[str, Meaning] = {
     **dict.fromkeys(
         ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"), "stop"
     ),
+    "STOPPROMOTIONS": "stop",  # the button that WhatsApp puts into templates of marketing
     **dict.fromkeys(("START", "UNSTOP", "YES"), "start"),
     **dict.fromkeys(("HELP", "INFO"), "help"),
 }
@@ -46,10 +47,20 @@ class Inbound:
 def meaning(text: str) -> Meaning:
     """A keyword stands alone, however it is spaced, quoted and ended: only its letters count, and
     digits, for "Yes 2" answers something else."""
-    word = "".join(filter(str.isalnum, text)).upper()
+    word = _word(text)
     if word in KEYWORDS:
         return KEYWORDS[word]
     return "flagged" if WORRYING.search(text) else "other"
+
+
+def _word(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).upper()
+
+
+def words_of(text: str, pressed: str | None) -> str:
+    """The words of a person who has written, or pressed a button: its id, if its author made that a
+    keyword, for what is written on it may be in any language; else the text."""
+    return pressed if pressed is not None and _word(pressed) in KEYWORDS else text
 
 
 async def obey(

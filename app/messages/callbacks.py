@@ -195,7 +195,8 @@ async def _said_to(
         workspace = await workspaces.by_id(db, id=workspace_id)
         if workspace is None:
             return None
-        what = {"sender": sender, "text": inbound.text, "channel": inbound.channel}
+        text = keywords.words_of(inbound.text, inbound.pressed)
+        what = {"sender": sender, "text": text, "channel": inbound.channel}
         if not await _once(process, db, workspace_id, account.provider, f"{inbound.id} {sender}"):
             return keywords.again(process, workspace_id=workspace_id, **what)
         return await keywords.obey(

@@ -62,13 +62,15 @@ class Report:
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """A person has written back. `senders` are the spellings of their number, the provider's first;
-    `answered` when the provider has said what is to be said."""
+    `pressed` is the id of the button whose words the text is, if any; `answered` when the provider
+    has said what is to be said."""
 
     id: str
     channel: str
     senders: Sequence[str]
     text: str
     answered: bool
+    pressed: str | None = None
 
 
 Notice: TypeAlias = Report | Inbound | None  # None is none of our business

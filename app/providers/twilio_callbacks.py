@@ -107,6 +107,7 @@ def _inbound(form: Mapping[str, str]) -> Inbound:
         _spellings(sender.removeprefix(WHATSAPP)) if is_whatsapp else (sender,),
         opted or form["Body"],
         answered=opted is not None,
+        pressed=None if opted else form.get("ButtonPayload"),
     )
 
 

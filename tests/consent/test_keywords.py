@@ -13,6 +13,7 @@ WORDS: list[tuple[str, keywords.Meaning]] = [
     *((word, "stop") for word in ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT")),
     ("revoke", "stop"),
     ("OptOut", "stop"),
+    ("Stop promotions", "stop"),
     (" stop ", "stop"),
     ("Stop.", "stop"),
     ("sToP\n", "stop"),
@@ -47,6 +48,22 @@ WORDS: list[tuple[str, keywords.Meaning]] = [
 @pytest.mark.parametrize(("text", "meant"), WORDS)
 def test_what_people_mean(text: str, meant: str) -> None:
     assert keywords.meaning(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "pressed", "meant"),
+    [
+        ("Désinscription", "STOP", "stop"),
+        ("Ja, gern", "start", "start"),
+        ("Stop promotions", "button 2", "stop"),
+        ("Stop", None, "stop"),
+        ("No", "", "other"),
+    ],
+)
+def test_a_button_whose_id_is_a_keyword_means_that_whatever_is_written_on_it(
+    text: str, pressed: str | None, meant: str
+) -> None:
+    assert keywords.meaning(keywords.words_of(text, pressed)) == meant
 
 
 async def test_stop_start_and_help_by_sms(process: Process, acme: str) -> None:

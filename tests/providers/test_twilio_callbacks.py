@@ -79,6 +79,10 @@ def test_a_status_that_is_not_known_or_has_no_reference_is_none_of_our_business(
             {"MessageSid": "SM1", "From": "+491511", "Body": "ARRET", "OptOutType": "STOP"},
             Inbound("SM1", "sms", ("+491511",), "STOP", answered=True),
         ),
+        (
+            {"MessageSid": "SM1", "From": "+491511", "Body": "Non merci", "ButtonPayload": "STOP"},
+            Inbound("SM1", "sms", ("+491511",), "Non merci", answered=False, pressed="STOP"),
+        ),
     ],
 )
 def test_what_people_write_is_read(form: dict[str, str], text: Inbound) -> None:

@@ -493,6 +493,17 @@ async def test_a_stop_by_whatsapp_from_a_number_that_is_spelled_otherwise_there_
     assert await status() == "unsubscribed"
 
 
+@pytest.mark.parametrize(
+    ("words", "payload"), [("Stop promotions", "b1"), ("Ne plus recevoir", "STOP")]
+)
+async def test_a_button_that_opts_out_is_obeyed(service: Service, words: str, payload: str) -> None:
+    await start(service.process, service.acme, text("whatsapp"))
+    await settle(service.process)
+    sender = f"whatsapp:{PHONE}"
+    await service.says(words, From=sender, ButtonText=words, ButtonPayload=payload)
+    assert await service.reasons() == [("whatsapp", "stopped")]
+
+
 async def test_what_twilio_has_answered_is_heeded_and_not_answered_again(service: Service) -> None:
     await service.texted()
     assert "<Message>" not in await service.says("ARRET", OptOutType="STOP")
