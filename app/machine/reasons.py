@@ -55,6 +55,8 @@ class Reason(StrEnum):
     # Nobody could, until a member looked.
     FOUND_ARRIVED = "found_arrived"
     FOUND_LOST = "found_lost"
+    # Of an attempt alone: its message has ended as the earlier one did.
+    ARRIVED_BEFORE = "arrived_before"
 
     # Another system did not do what a step asked of it.
     HTTP_STATUS = "http_status"
@@ -137,6 +139,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.RESTORED: "It was due in a restored backup, and may have been done since.",
     Reason.FOUND_ARRIVED: "A member looked, and found that the message arrived.",
     Reason.FOUND_LOST: "A member looked, and found that the message did not arrive.",
+    Reason.ARRIVED_BEFORE: "An earlier attempt has arrived, so this one was not made.",
     Reason.HTTP_STATUS: "The server did not answer with a success status.",
     Reason.HTTP_INVALID: "The step's templates did not render to a valid request.",
     Reason.HTTP_REFUSED: "The address is not on the public internet, so nothing was sent; the"

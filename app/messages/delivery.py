@@ -32,6 +32,7 @@ from app.messages import (
     parking,
     providers,
     refusals,
+    reports,
     settling,
 )
 from app.messages.composing import Prepared
@@ -150,6 +151,8 @@ async def _judge(process: Process, job: Job, db: Handle) -> Judgement:
         return None
     if row.status == "SENDING" and row.intended_by != job.lease_token:
         return await _resolve(process, db, job, row)
+    if row.status == "QUEUED" and await reports.has_arrived(process, db, row):
+        return None
     if job.claims > jobs.MAX_CLAIMS:
         broke = "Preparing the message crashed the worker several times."
         await settling.settle(process, db, row, Transition("FAILED", Reason.POISONED, broke))

@@ -17,8 +17,9 @@ from app.machine.reasons import Reason
 from app.messages import settling
 from app.process import Process
 from app.providers.callbacks import Became
-from app.store import delivery_attempts, delivery_reports, runs
-from app.store.delivery_reports import ReportedAttempt
+from app.store import delivery_attempts, delivery_reports, jobs, runs
+from app.store.delivery_reports import Ending, ReportedAttempt
+from app.store.held_messages import HeldMessage, MessageAttempt
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +78,11 @@ async def move(
     process: Process, db: Handle, row: ReportedAttempt, became: Became, detail: str | None
 ) -> None:
     """Give the attempt the status that it became, and with the newest its message and the run that
-    waits for it."""
+    waits for it. Where an older one has arrived, what waits to be sent again looks at once."""
     status, code = became.status, became.code
     if status is None:
         return
-    ending = delivery_reports.Ending(status, code, _detail(row, detail) if code else None)
+    ending = Ending(status, code, _detail(row, detail) if code else None)
     await delivery_reports.move_attempt(
         db,
         workspace_id=row.workspace_id,
@@ -91,11 +92,33 @@ async def move(
     )
     await settling.tell(db, row, settling.Transition(status, code))
     db.after_commit(partial(_tell_end, process, row, status))
-    if not row.is_newest:
-        return
+    if row.is_newest:
+        await _end(process, db, row, ending, is_awaited=row.status not in settling.ENDED)
+    elif row.waits and settling.ENDED[status] == "SENT":
+        await jobs.wake(db, "message", workspace_id=row.workspace_id, ids=[row.id])
+        process.queue.due(db, "message", row.workspace_id, row.id)
+
+
+async def has_arrived(process: Process, db: Handle, row: HeldMessage) -> bool:
+    """Whether an earlier attempt of a message that waits to be sent again has arrived, as is known
+    by now. Then that is the message's end, and the new attempt is not made."""
+    where = {"workspace_id": row.workspace_id, "message_id": row.id}
+    ending = await delivery_reports.arrived(db, **where) if row.number > 1 else None
+    if ending is None:
+        return False
+    not_made = settling.Transition("SUPPRESSED", Reason.ARRIVED_BEFORE)
+    await settling.note(db, row, not_made, channel=None, tries=row.tries)
+    await _end(process, db, row, ending, is_awaited=True)
+    return True
+
+
+async def _end(
+    process: Process, db: Handle, row: MessageAttempt, ending: Ending, *, is_awaited: bool
+) -> None:
+    """The message has come to this end, for which its run may be waiting."""
     await delivery_reports.move_message(db, workspace_id=row.workspace_id, id=row.id, ending=ending)
-    await settling.settle_recipient(db, row, status, code)
-    if row.run_id is not None and row.status not in settling.ENDED:
+    await settling.settle_recipient(db, row, ending.status, ending.reason_code)
+    if row.run_id is not None and is_awaited:
         where = {"workspace_id": row.workspace_id, "id": row.run_id}
         await runs.wake(db, **where, awaited_id=row.id)
         process.queue.due(db, "run", row.workspace_id, row.run_id)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.database.db import Handle
-from app.database.sql import named_values
+from app.database.sql import columns, named_values
+from app.machine.reasons import Reason
 from app.store import held_messages, jobs
 from app.store.held_messages import MessageAttempt
 from app.store.messages import MAY_ARRIVE, NAMED, Changed, accepting_since, judge_again
@@ -20,7 +21,8 @@ class ReportedAttempt(MessageAttempt):
     to_address: str | None
     status: str  # of the attempt, …
     reason_code: str | None  # … like its reason
-    is_newest: bool
+    is_newest: bool  # of those that were made, or may be
+    waits: bool  # the message, to be sent (again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,16 @@ async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedA
     await held_messages.hold(db, workspace_id=workspace_id, id=message_id)
     return await db.fetch_one_as(
         ReportedAttempt,
-        """
+        f"""
         SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel,
                m.to_address, m.account_mail,
                a.id AS attempt_id, a.provider, a.status, a.reason_code, a.events,
+               CAST(m.status = 'QUEUED' AS BOOLEAN) AS waits,
                CAST(a.number = (SELECT max(newest.number) FROM delivery_attempts newest
                                 WHERE newest.workspace_id = :workspace_id
-                                  AND newest.message_id = m.id) AS BOOLEAN) AS is_newest
+                                  AND newest.message_id = m.id
+                                  AND COALESCE(newest.reason_code, '')
+                                      <> '{Reason.ARRIVED_BEFORE}') AS BOOLEAN) AS is_newest
         FROM messages m
         JOIN delivery_attempts a ON a.workspace_id = m.workspace_id AND a.message_id = m.id
         WHERE m.workspace_id = :workspace_id AND m.id = :id AND a.id = :attempt_id
@@ -109,6 +114,23 @@ async def move_attempt(
         attempt_id=attempt_id,
         by_provider=by_provider,
         **named_values(ending),
+    )
+
+
+async def arrived(db: Handle, *, workspace_id: str, message_id: str) -> Ending | None:
+    """The end of the newest attempt of a held message that has arrived; None if none has.
+    COALESCE keeps a planner from walking all that were sent."""
+    return await db.fetch_one_as(
+        Ending,
+        f"""
+        SELECT {columns(Ending)} FROM delivery_attempts
+        WHERE workspace_id = :workspace_id AND message_id = :message_id
+          AND COALESCE(status IN ('SENT', 'DELIVERED', 'COMPLAINED'), FALSE)
+        ORDER BY number DESC
+        LIMIT 1
+        """,
+        workspace_id=workspace_id,
+        message_id=message_id,
     )
 
 

@@ -58,6 +58,7 @@ class HeldMessage(CalledMessage):
     source: str  # JSON: content and data; {} once its reader was erased
     sealed: bytes | None  # the source of mail about an account, encrypted
     intended_by: int | None  # the lease token of the claim that recorded the intent
+    number: int  # of the attempt
     message_key: str
     account: str | None  # a hash of the provider's account that was called
     counted_daily: bool  # the attempt, for a daily limit
@@ -88,8 +89,8 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | Non
         SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.template_id,
                m.channel, m.category, m.topic_id, m.to_address, m.source, m.account_mail, m.sealed,
                m.status, m.intended_by, m.created_at,
-               a.id AS attempt_id, a.message_key, a.provider, a.account, a.counted_daily, a.tries,
-               a.events, a.created_at AS attempt_at,
+               a.id AS attempt_id, a.number, a.message_key, a.provider, a.account, a.counted_daily,
+               a.tries, a.events, a.created_at AS attempt_at,
                a.trouble_code, a.trouble_since, t.provider AS trouble_provider, t.ask_at,
                m.send_at, CAST(w.sending_paused OR w.suspended AS BOOLEAN) AS sending_paused,
                w.frequency_cap, w.quiet_hours, w.timezone AS workspace_timezone, w.plan,

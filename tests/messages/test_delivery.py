@@ -308,6 +308,26 @@ async def test_what_is_told_of_an_unknown_just_before_it_is_sent_again_is_heard(
     assert await run_status(process, acme, run_id) == "COMPLETED"
 
 
+async def test_what_is_told_of_an_unknown_while_it_is_sent_again_in_vain_is_heard(
+    process: Process, acme: str
+) -> None:
+    async def unsure(_message: Message) -> Receipt:
+        made = await attempts(process, acme)
+        if len(made) == 2:
+            report = Report("told", acme, made[0].id, None, DELIVERED, None)
+            await callbacks.report(process, Account(provider.provider, acme, ""), report)
+        raise SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost.")
+
+    process, provider = with_provider(process, unsure)
+    run_id = await start(process, acme, {**SEND_HELLO, "onUnknown": "resend"})
+    await settle(process)
+    assert len(provider.given) == 2
+    made = await attempts(process, acme)
+    assert [attempt.status for attempt in made] == ["DELIVERED", "UNKNOWN", "SUPPRESSED"]
+    [step] = await steps_of(process, acme, run_id)
+    assert (step.status, orjson.loads(present(step.output))["status"]) == ("COMPLETED", "SENT")
+
+
 async def orphaned(process: Process, acme: str) -> str:
     """A message whose worker died after the intent was committed; its run's id."""
     run_id = await start(process, acme)

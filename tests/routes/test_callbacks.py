@@ -16,7 +16,7 @@ import pytest
 from app.consent import consent
 from app.errors import Unavailable
 from app.intake import webhooks
-from app.messages import callbacks, create, delivery, providers
+from app.messages import callbacks, circuit_breaker, create, delivery, providers
 from app.process import Process
 from app.runs import runner
 from app.store import callbacks as store
@@ -331,6 +331,38 @@ async def test_an_older_attempt_says_nothing_about_the_message(service: Service)
     assert (one.status, two.status) == ("BOUNCED", "SENT")
     async with service.process.database.read() as db:
         assert await db.fetch_value("SELECT status FROM messages") == "SENT"
+
+
+async def test_what_has_arrived_is_not_sent_again_though_a_resend_waits_for_the_circuit(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuit_breaker, "OPEN_AFTER", 1)
+    service.twilio.script.append(DROP_ACCEPTED)
+    await start(service.process, service.acme, text("sms", onUnknown="resend"))
+    await settle(service.process)
+    [(sid, form)] = service.twilio.accepted.items()
+    one, two = await attempts(service.process, service.acme)
+    assert (one.status, two.status, two.reason_code) == (
+        "UNKNOWN",
+        "QUEUED",
+        "provider_unreachable",
+    )
+
+    async def became() -> tuple[str, ...]:
+        async with service.process.database.read() as db:
+            message = await db.fetch_value("SELECT status FROM messages")
+            run = await db.fetch_value("SELECT status FROM runs")
+        return message, run, *(one.status for one in await attempts(service.process, service.acme))
+
+    await service.status(sid, form, "sent")
+    await settle(service.process)
+    assert await became() == ("SENT", "COMPLETED", "SENT", "SUPPRESSED")
+    assert (await service.attempt()).reason_code == "arrived_before"
+    await later(service.process, "message", 100_000)
+    await settle(service.process)
+    assert len(service.twilio.asked) == 1
+    await service.status(sid, form, "undelivered", ErrorCode="30003")  # it speaks for the message
+    assert await became() == ("BOUNCED", "COMPLETED", "BOUNCED", "SUPPRESSED")
 
 
 # --- who is believed ------------------------------------------------------------------------------

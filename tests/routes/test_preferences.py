@@ -422,6 +422,7 @@ async def test_a_resent_mail_shows_the_same_link(
         await settle(through)
         async with process.database.write() as db:
             await db.execute("UPDATE messages SET status = 'UNKNOWN'")
+            await db.execute("UPDATE delivery_attempts SET status = 'UNKNOWN'")
         assert (await cast.ed.post(f"/messages/{made['messageId']}/resend")).status_code == 202
         await settle(through)
         first, second = receiver.received

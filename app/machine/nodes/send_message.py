@@ -125,7 +125,7 @@ SEND_MESSAGE = NodeKind(
         "onUnknown": Field(
             choice("continue", "stop", "resend"),
             about=f"What follows if the outcome stays unknown. `resend`: at most {MOST_ATTEMPTS}"
-            " attempts in all, and somebody may get it twice.",
+            " attempts in all, until one is known to have arrived; somebody may get it twice.",
             default="continue",
         ),
     },
