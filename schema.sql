@@ -811,8 +811,8 @@ CREATE TABLE delivery_attempts (
                                                   -- BOUNCED | COMPLAINED | SUPPRESSED | UNKNOWN
     reason_code          TEXT,
     reason_detail        TEXT,
-    trouble_code         TEXT,                    -- why every try since then failed: each kind of trouble
-    trouble_since        TIMESTAMPTZ,             -- has a patience of its own
+    trouble_code         TEXT,                    -- why tries failed since then, of several reasons the one
+    trouble_since        TIMESTAMPTZ,             -- for which it is tried longest
     provider_message_id  TEXT,
     tries                INTEGER NOT NULL,        -- calls made under this attempt
     counted_daily        BOOLEAN NOT NULL DEFAULT FALSE,  -- its workspace's daily limit has counted it

@@ -86,20 +86,26 @@ def explain(circuit: OpenCircuit) -> str:
 
 
 def failing_with(row: CalledMessage) -> tuple[str, datetime] | None:
-    """The code with which every try of the attempt has failed, and since when."""
+    """The trouble of the attempt for which it is retried longest, and since when it has had any."""
     if row.trouble_code is None or row.trouble_since is None:
         return None
     return row.trouble_code, row.trouble_since
 
 
-def failing_since(row: CalledMessage, code: str, now: datetime) -> datetime:
-    failing = failing_with(row)
-    return failing[1] if failing and failing[0] == code else now
+def failing(row: CalledMessage, code: str, now: datetime) -> tuple[str, datetime]:
+    """The same with one more trouble. It never begins anew: of two that take turns neither would
+    end."""
+    before, since = failing_with(row) or (code, now)
+    return max(before, code, key=_retry_for), since
 
 
 def is_expired(code: str, since: datetime, now: datetime) -> bool:
     """Whether a message has been retried for as long as it is with this code."""
-    return now - since >= RETRY_FOR.get(code, DEFAULT_RETRY_FOR)
+    return now - since >= _retry_for(code)
+
+
+def _retry_for(code: str) -> timedelta:
+    return RETRY_FOR.get(code, DEFAULT_RETRY_FOR)
 
 
 @dataclass(frozen=True, slots=True)

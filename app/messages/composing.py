@@ -13,7 +13,7 @@ from app.machine import document
 from app.machine.content import ADDRESS_FIELD
 from app.machine.program import Facts, Json
 from app.machine.reasons import Reason
-from app.messages import facts, footers, providers, senders
+from app.messages import circuit_breaker, facts, footers, providers, senders
 from app.messages.footers import Footer
 from app.messages.settling import Transition
 from app.process import Process
@@ -176,7 +176,8 @@ async def _waiting(
     since = max(row.attempt_at, row.send_at or row.attempt_at)  # a resend is an order of its own
     if quiet.max_wait is not None and until - since > quiet.max_wait:
         return Transition("SUPPRESSED", Reason.SUPPRESSED_MAX_WAIT)
-    return Transition("QUEUED", Reason.QUIET_HOURS, None, until, waits=True)
+    failing = circuit_breaker.failing_with(row)  # a night does not begin its retries anew
+    return Transition("QUEUED", Reason.QUIET_HOURS, None, until, waits=True, failing=failing)
 
 
 async def _barred(

@@ -54,7 +54,7 @@ class Transition:
     detail: str | None = None
     wake_at: datetime | None = None
     provider_message_id: str | None = None
-    failing: tuple[str, datetime] | None = None  # the code of its failures, and since when
+    failing: tuple[str, datetime] | None = None  # the code that it is retried by, and since when
     held_back: bool = False
     waits: bool = False  # for a time, and not for a provider
     missing: tuple[str, ...] = ()  # what the content of a call printed that led nowhere
@@ -89,10 +89,10 @@ def _again(
     row: CalledMessage, now: datetime, code: str, detail: str, again_at: datetime
 ) -> Transition:
     """QUEUED, or FAILED when it has been retried for long enough."""
-    since = circuit_breaker.failing_since(row, code, now)
-    if circuit_breaker.is_expired(code, since, now):
+    failing = circuit_breaker.failing(row, code, now)
+    if circuit_breaker.is_expired(*failing, now):
         return Transition("FAILED", code, detail)
-    return Transition("QUEUED", code, detail, again_at, failing=(code, since))
+    return Transition("QUEUED", code, detail, again_at, failing=failing)
 
 
 def _retry_delay(tries: int) -> float:

@@ -41,7 +41,7 @@ class UnsettledMessage(MessageAttempt):
 class CalledMessage(UnsettledMessage):
     """One for which a provider was called, or may be, with the trouble that there is."""
 
-    trouble_code: str | None  # every try of the attempt has failed with, …
+    trouble_code: str | None  # of all that tries failed with what is retried longest, …
     trouble_since: datetime | None  # … since then
     trouble_provider: str | None  # of the workspace's channel
     ask_at: datetime | None  # when that one's circuit is half-open; None while it is closed

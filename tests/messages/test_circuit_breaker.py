@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime, timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -16,6 +18,7 @@ from app.process import Process
 from app.providers.base import Message, Receipt, SendError
 from app.store import held_messages, jobs
 from app.store.circuit_breakers import OpenCircuit
+from app.store.held_messages import CalledMessage
 from app.store.jobs import Job
 from tests import cast as cast_module
 from tests.cast import HELLO, settle
@@ -26,6 +29,7 @@ from tests.runs.test_runner import later
 THROTTLED = SendError("not_accepted", Reason.PROVIDER_THROTTLED, "454 Too much from you")
 AWAY = SendError("not_accepted", Reason.PROVIDER_UNREACHABLE, "Connection refused.")
 BARRED = SendError("not_accepted", Reason.PROVIDER_MISCONFIGURED, "535 Authentication failed")
+DEFERRED = SendError("not_accepted", Reason.RECIPIENT_DEFERRED, "452 4.2.2 Mailbox full")
 SILENT = SendError("unknown", Reason.OUTCOME_UNKNOWN, "Connection lost after the end.")
 
 
@@ -324,19 +328,50 @@ async def test_another_provider_does_not_inherit_the_circuit(process: Process, a
 async def test_each_kind_of_failure_is_retried_for_a_time_of_its_own(
     process: Process, acme: str, error: SendError, patience: timedelta
 ) -> None:
-    process, _, state = provided(process, error)
+    process, _, _ = provided(process, error)
     await order(process, acme)
     await settle(process)
     await turn_back(process, patience - timedelta(minutes=5))
     await settle(process)
     assert await statuses(process) == {"QUEUED": 1}
     await turn_back(process, timedelta(minutes=6))
-    state.error = AWAY if error is THROTTLED else THROTTLED  # a trouble of another kind begins anew
-    await settle(process)
-    assert await statuses(process) == {"QUEUED": 1}
-    await turn_back(process, timedelta(hours=73))
     await settle(process)
     assert await statuses(process) == {"FAILED": 1}
+
+
+@pytest.mark.parametrize("errors", [(DEFERRED, AWAY), (AWAY, DEFERRED), (THROTTLED, AWAY)])
+async def test_who_fails_now_in_one_way_now_in_another_is_given_up_all_the_same(
+    process: Process, acme: str, errors: tuple[SendError, SendError]
+) -> None:
+    process, _, state = provided(process, errors[0])
+    await order(process, acme)
+    await settle(process)
+    for number in range(1, 13):
+        assert await statuses(process) == {"QUEUED": 1}  # for the longer time of the two
+        await turn_back(process, timedelta(hours=6))
+        state.error = errors[number % 2]
+        await settle(process)
+    assert await statuses(process) == {"FAILED": 1}
+    assert [row["reason_code"] for row in await reasons(process)] == [errors[0].code]
+
+
+def test_an_open_circuit_begins_no_time_anew() -> None:
+    now = datetime.fromisoformat("2026-11-22T02:03:04+00:00")
+    row = called(trouble_code=DEFERRED.code, trouble_since=now - timedelta(hours=71))
+    closed = OpenCircuit(AWAY.code, now)
+    held = settling.held_back(closed, row, now)
+    assert (held.status, held.code, held.failing) == (
+        "QUEUED",
+        AWAY.code,
+        (DEFERRED.code, now - timedelta(hours=71)),
+    )
+    assert settling.held_back(closed, row, now + timedelta(hours=1)).status == "FAILED"
+    assert settling.held_back(closed, called(), now).failing == (AWAY.code, now)
+
+
+def called(**columns: object) -> CalledMessage:
+    named: dict[str, Any] = dict.fromkeys(field.name for field in fields(CalledMessage))
+    return CalledMessage(**{**named, **columns})
 
 
 async def turn_back(process: Process, by: timedelta) -> None:

@@ -11,13 +11,16 @@ import pytest
 from app.consent.gate import SPREAD
 from app.database import handle, pipelining
 from app.machine import document
+from app.machine.reasons import Reason
 from app.messages import callbacks, delivery
 from app.messages.providers import Account
 from app.process import Process
+from app.providers.base import SendError
 from app.providers.callbacks import DELIVERED, Report
 from app.store import jobs
 from tests.cast import HELLO, Cast, hook, settle
 from tests.driving import set_clock
+from tests.messages.test_delivery import refuses, with_provider
 from tests.tables import each_row
 
 EVENING = datetime.fromisoformat("2026-10-24T22:30:00+02:00")  # the clocks go back in this night
@@ -96,6 +99,26 @@ async def test_an_opt_out_in_the_night_ends_the_mail_of_the_morning(
     set_clock(process, MORNING + SPREAD)
     await settle(process)
     assert await outcome(cast, news) == ("SUPPRESSED", "suppressed_unsubscribed")
+
+
+async def test_a_night_does_not_begin_the_retries_of_a_message_anew(
+    cast: Cast, process: Process
+) -> None:
+    full = SendError("not_accepted", Reason.RECIPIENT_DEFERRED, "452 4.2.2 Mailbox full")
+    through, _ = with_provider(process, refuses(full))
+    await setting(cast, quietHours=NIGHT)
+    noon = EVENING - timedelta(hours=10)
+    set_clock(process, noon)
+    news = await ordered(cast, await ada(cast))
+    await settle(through)
+    for days in range(3):
+        assert await outcome(cast, news) == ("QUEUED", "recipient_deferred")
+        set_clock(process, EVENING + timedelta(days=days))
+        await settle(through)
+        assert await outcome(cast, news) == HELD
+        set_clock(process, noon + timedelta(days=days + 1, hours=1))
+        await settle(through)
+    assert await outcome(cast, news) == ("FAILED", "recipient_deferred")
 
 
 async def test_what_would_wait_too_long_is_not_sent(cast: Cast, process: Process) -> None:
