@@ -314,17 +314,19 @@ async def judge(
     topic_id: str | None,
     address_hash: str,
     contact: Contact | None,
+    is_own: bool,
 ) -> Code | None:
     """Why a message of this category and topic may not be sent to the address; None when it may.
     Until the transaction ends nobody can opt out.
 
-    `contact` is given, locked, when the address is its own; another's is judged by the suppressions
-    alone, and has agreed to no topic.
+    `contact` is whom the message is for, locked. Who has opted out is not written to at an address
+    of before either. Where the address is not its own by now, it has agreed to no topic there.
     """
     await suppressions.lock(db, address_hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
-    if contact is not None and contact.subscriptions.get(channel, "subscribed") != "subscribed":
+    if contact is not None and contact.subscriptions.get(channel) in subscriptions.OUT:
         held.append("unsubscribed")
+    contact = contact if is_own else None
     for reason, (forbidden, code) in FORBIDS.items():
         if reason in held and category in forbidden:
             return code

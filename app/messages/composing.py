@@ -80,7 +80,7 @@ async def prepare(
         hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
         is_own = contact is not None and subscriptions.key_of(contact, row.channel) == key
         own = contact if is_own else None
-        barred = await _barred(db, row, content, hash, own)
+        barred = await _barred(db, row, content, hash, contact, is_own=is_own)
         if barred is not None:
             return Transition("SUPPRESSED", barred)
         url = _link(process, row, content, own, key)
@@ -181,7 +181,13 @@ async def _waiting(
 
 
 async def _barred(
-    db: Handle, row: HeldMessage, content: Said, address_hash: str, own: Contact | None
+    db: Handle,
+    row: HeldMessage,
+    content: Said,
+    address_hash: str,
+    contact: Contact | None,
+    *,
+    is_own: bool,
 ) -> Reason | None:
     """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
     if row.account_mail is not None:
@@ -193,7 +199,8 @@ async def _barred(
         category=content.category,
         topic_id=content.topic_id,
         address_hash=address_hash,
-        contact=own,
+        contact=contact,
+        is_own=is_own,
     )
 
 

@@ -38,7 +38,7 @@ from app.store import (
 from app.store.held_messages import HeldMessage
 from app.store.jobs import Job
 from tests import servers
-from tests.cast import HELLO, SEND_HELLO, hook, lock_waiters, settle
+from tests.cast import HELLO, SEND_HELLO, Cast, hook, lock_waiters, settle
 from tests.present import present
 from tests.proxy import Proxy, proxy_before
 from tests.receivers import HESITATE, Receiver
@@ -247,6 +247,36 @@ async def test_a_refusal_for_good_is_never_tried_again(
     [attempt] = await attempts(process, acme)
     assert (attempt.status, attempt.reason_detail) == ("FAILED", "550 no such user")
     assert await run_status(process, acme, run_id) == status
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SendError("not_accepted", Reason.RECIPIENT_DEFERRED, "450 4.2.2 Mailbox full"),
+        SendError("unknown", Reason.OUTCOME_UNKNOWN, "The reply was lost."),
+    ],
+    ids=["retried", "sent again by hand"],
+)
+async def test_who_opts_out_at_a_new_address_is_not_written_to_at_the_old_one_either(
+    cast: Cast, process: Process, error: SendError
+) -> None:
+    through, provider = with_provider(process, refuses(error))
+    ada = await cast.ed.made("/contacts", {"email": "ada@exmaple.com"})
+    news = {**HELLO, "category": "marketing"}
+    wanted = {"channel": "email", "contactId": ada["id"], "content": news}
+    made = await cast.ed.made("/messages", wanted)
+    await settle(through)
+    assert len(provider.given) == 1
+    for change in ({"email": "ada@example.com"}, {"subscriptions": {"email": "unsubscribed"}}):
+        changed = await cast.ed.patch(f"/contacts/{ada['id']}", change)
+        assert changed.status_code == 200, changed.text
+    if error.outcome == "unknown":
+        await cast.ed.made(f"/messages/{made['messageId']}/resend", None)
+    await later(process, "message", 7_200)
+    await settle(through)
+    assert len(provider.given) == 1
+    shown = await cast.vic.read(f"/messages/{made['messageId']}")
+    assert (shown["status"], shown["reason"]["code"]) == ("SUPPRESSED", "suppressed_unsubscribed")
 
 
 async def test_an_uncertain_outcome_is_unknown_and_not_sent_again(
