@@ -168,8 +168,8 @@ async def _put_off(process: Process, job: Job, wake_at: datetime) -> None:
 @dataclass(frozen=True, slots=True)
 class TryOutcome:
     """The result of a try: SUCCEEDED, FAILED, or QUEUED again until `wake_at`. `disables` is the
-    reason to disable the endpoint, if any; `otherwise` is the result should it not be failing since
-    then any more."""
+    reason to disable the endpoint, if any; `otherwise` is the result should it have moved, or not
+    be failing since then any more."""
 
     status: str
     code: str | None = None
@@ -209,12 +209,12 @@ def _failed(
     asked: str | None = None,
 ) -> TryOutcome:
     failure = (code, detail, status_code, excerpt)
-    if code == "gone":
-        return TryOutcome("FAILED", *failure, disables="gone")
     ended, made = TryOutcome("FAILED", *failure), len(attempt.tries)
     if made < len(RETRY_SECONDS):
         wake_at = now + timedelta(seconds=_retry_delay(made, asked, now))
         ended = TryOutcome("QUEUED", *failure, wake_at=wake_at)
+    if code == "gone":
+        return TryOutcome("FAILED", *failure, disables="gone", otherwise=ended)
     failing_since = _failing_since(attempt)
     if failing_since is not None and now - failing_since >= DISABLED_AFTER:
         return TryOutcome("FAILED", *failure, disables="failing", otherwise=ended)
@@ -241,7 +241,9 @@ async def _record(
 ) -> None:
     """The attempt's job, then its endpoint, in one transaction: everybody locks them in this
     order."""
-    endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id}
+    # That has the URL which was called: what another one answered says nothing of it.
+    url = attempt.endpoint.url if attempt.endpoint is not None else ""
+    endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id, "url": url}
     failing_since = _failing_since(attempt)
     async with process.database.write() as db:
         if not await jobs.lock(db, [job]):
@@ -250,7 +252,7 @@ async def _record(
             db,
             **endpoint,
             reason=ended.disables,
-            failing_since=failing_since if ended.otherwise else None,
+            failing_since=failing_since if ended.disables == "failing" else None,
         )
         if ended.otherwise is not None and not is_disabled:
             ended = ended.otherwise

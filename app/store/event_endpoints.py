@@ -134,7 +134,7 @@ async def update(
     types: Sequence[str],
     disabled_reason: str | None,
 ) -> EventEndpoint:
-    """Change a locked endpoint; one that is enabled starts with a clean slate."""
+    """Change a locked endpoint; one that is enabled, or moved, starts with a clean slate."""
     return await db.returning_as(
         EventEndpoint,
         f"""
@@ -143,7 +143,8 @@ async def update(
             disabled_reason = :disabled_reason,
             disabled_at = CASE WHEN CAST(:disabled_reason AS TEXT) IS NOT NULL
                                THEN COALESCE(disabled_at, :now) END,
-            failing_since = CASE WHEN disabled_reason IS NULL THEN failing_since END,
+            failing_since = CASE WHEN disabled_reason IS NULL AND url = :url
+                                 THEN failing_since END,
             revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
@@ -189,37 +190,47 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 # --- how it fares ---------------------------------------------------------------------------------
 
 
-async def set_failing(db: Handle, *, workspace_id: str, id: str, failing: bool) -> None:
+async def set_failing(db: Handle, *, workspace_id: str, id: str, url: str, failing: bool) -> None:
     """Since now, unless it was failing before; or not any more. Nothing is written where it was so
-    before, for all that is on its way to an endpoint meets here. It is no change of a member's and
-    no revision: the tag tells it beside that."""
+    before, for all that is on its way to an endpoint meets here, nor where it has another URL by
+    now. It is no change of a member's and no revision: the tag tells it beside that."""
     await db.execute(
         """
         UPDATE event_endpoints SET failing_since = CASE WHEN :failing THEN :now END
-        WHERE workspace_id = :workspace_id AND id = :id AND (failing_since IS NULL) = :failing
+        WHERE workspace_id = :workspace_id AND id = :id AND url = :url
+          AND (failing_since IS NULL) = :failing
         """,
         workspace_id=workspace_id,
         id=id,
+        url=url,
         failing=failing,
     )
 
 
 async def disable(
-    db: Handle, *, workspace_id: str, id: str, reason: str, failing_since: datetime | None = None
+    db: Handle,
+    *,
+    workspace_id: str,
+    id: str,
+    url: str,
+    reason: str,
+    failing_since: datetime | None = None,
 ) -> bool:
-    """Unless it was disabled before, for whatever reason, or is not failing since this time any
-    more, if one is given: it has accepted something meanwhile."""
+    """Unless it was disabled before, for whatever reason, has another URL by now, or is not failing
+    since this time any more, if one is given: it has accepted something meanwhile."""
     disabled = await db.fetch_value(
         """
         UPDATE event_endpoints
         SET disabled_reason = :reason, disabled_at = :now, revision = revision + 1,
             updated_at = :now
-        WHERE workspace_id = :workspace_id AND id = :id AND disabled_reason IS NULL
+        WHERE workspace_id = :workspace_id AND id = :id AND url = :url
+          AND disabled_reason IS NULL
           AND (CAST(:failing_since AS TIMESTAMPTZ) IS NULL OR failing_since = :failing_since)
         RETURNING id
         """,
         workspace_id=workspace_id,
         id=id,
+        url=url,
         reason=reason,
         failing_since=failing_since,
     )

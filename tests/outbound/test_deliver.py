@@ -249,6 +249,57 @@ async def test_five_days_of_failure_disable_it_and_a_success_starts_anew(
     assert row["disabled_at"] is not None
 
 
+async def move(process: Process, acme: str, id: str, url: str) -> None:
+    async with process.database.write() as db:
+        await event_endpoints.update(
+            db,
+            workspace_id=acme,
+            id=id,
+            url=url,
+            description=None,
+            types=[],
+            disabled_reason=None,
+        )
+
+
+async def test_a_new_url_begins_with_a_clean_slate(open_process: Process, acme: str) -> None:
+    async with Listener(NOT_NOW) as listener:
+        id, _ = await endpoint(open_process, acme, f"{listener.url}/old")
+        async with open_process.database.read() as db:
+            long_ago = await db.now() - deliver.DISABLED_AFTER - timedelta(days=1)
+        await set_columns(open_process.database, "event_endpoints", id, failing_since=long_ago)
+        await move(open_process, acme, id, f"{listener.url}/old")  # the same as before
+        assert (await endpoint_of(open_process, id))["failing_since"] == long_ago
+        await move(open_process, acme, id, f"{listener.url}/new")
+        await tell(open_process, acme)
+        await post_due(open_process)
+    row = await endpoint_of(open_process, id)
+    assert row["disabled_reason"] is None
+    assert row["failing_since"] > long_ago
+    assert [row["status"] for row in await attempts(open_process)] == ["QUEUED"]
+
+
+@pytest.mark.parametrize("answer", [NOT_NOW, says(status="410 Gone")], ids=["503", "410"])
+async def test_what_the_old_url_answers_says_nothing_of_the_new_one(
+    open_process: Process, acme: str, answer: Any
+) -> None:
+    async def respond(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await move(open_process, acme, id, f"{listener.url}/new")
+        listener.respond = says()
+        await answer(asked, writer)
+
+    async with Listener(respond) as listener:
+        id, _ = await endpoint(open_process, acme, f"{listener.url}/old")
+        await tell(open_process, acme)
+        await post_due(open_process)
+        row = await endpoint_of(open_process, id)
+        assert (row["disabled_reason"], row["failing_since"]) == (None, None)
+        await later(open_process, "event_attempt", 60)
+        assert await post_due(open_process) == 1
+    assert [asked.target for asked in listener.asked] == ["/old", "/new"]
+    assert [row["status"] for row in await attempts(open_process)] == ["SUCCEEDED"]
+
+
 async def test_a_success_counts_though_another_try_failed_while_it_was_made(
     open_process: Process, acme: str
 ) -> None:

@@ -769,7 +769,9 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "an endpoint, failing": (
-        lambda db: event_endpoints.set_failing(db, **ACME, id="ep_10050", failing=True),
+        lambda db: event_endpoints.set_failing(
+            db, **ACME, id="ep_10050", url="https://hooks.example", failing=True
+        ),
         ["workspace_id id"],
     ),
     "what an endpoint missed": (
