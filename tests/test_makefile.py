@@ -1,7 +1,8 @@
-"""What `make again` runs a second time, and what it does not forgive."""
+"""What an old make reads too; what `make again` runs a second time, and does not forgive."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,16 @@ case "$*" in
 *) echo "ran again" ;;
 esac
 """
+
+
+@pytest.mark.parametrize("makefile", ["Makefile", "lab/Makefile"])
+def test_no_function_of_make_holds_a_number_sign(makefile: str) -> None:
+    """Before 4.3 make takes it for a comment, also there, and stops; macOS has 3.81."""
+    for line in (ROOT / makefile).read_text().splitlines():
+        read, shorter = "", line
+        while read != shorter:  # from the inside out
+            read, shorter = shorter, re.sub(r"\([^()#]*\)", "", shorter)
+        assert line.startswith("\t") or not re.search(r"\$\([^()]*#", read), line
 
 
 @pytest.mark.parametrize(
