@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from io import BytesIO
 from pathlib import Path
@@ -38,7 +39,8 @@ class TooLong(BaseException):
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    with suppress(OSError, ValueError):  # macOS takes no such limit; another may be lower already
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the parent, which ends us
         signal.signal(number, signal.SIG_IGN)

@@ -249,6 +249,24 @@ async def test_what_does_not_end_is_ended_and_the_next_job_is_done(
     assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
+# In place of a system that is not here: macOS answers EINVAL, which Python raises as this.
+TAKES_NO_LIMIT = """
+import resource
+def refuse(which, limits, take=resource.setrlimit):
+    if which == resource.RLIMIT_AS:
+        raise ValueError("current limit exceeds maximum limit")
+    take(which, limits)
+resource.setrlimit = refuse
+"""
+
+
+async def test_a_system_that_takes_no_limit_of_memory_computes_all_the_same(
+    computing: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute_process, "START", TAKES_NO_LIMIT + compute_process.START)
+    assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
+
+
 async def test_a_process_that_says_nothing_is_killed(
     computing: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
