@@ -17,6 +17,8 @@ UNSAFE_SETTINGS = {
 STANDBYS = """
     SELECT count(*) AS standbys,
            count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) AS in_step,
+           COALESCE(bool_or(sync_state IS NULL), FALSE) AS hidden,
+           quote_ident(current_user) AS role,
            current_setting('synchronous_standby_names') AS named,
            current_setting('synchronous_commit') AS waits
     FROM pg_stat_replication
@@ -78,6 +80,12 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
     elif found["waits"] in {"off", "local"}:
         sentence = f"synchronous_commit is {found['waits']}: no commit waits for the standby."
         yield Remark("standbys", sentence, "FAIL")
+    elif found["hidden"]:  # an ordinary role sees that somebody follows, and no more
+        sentence = (
+            "Our role may not see whether a standby is in step: have a superuser run"
+            f" GRANT pg_read_all_stats TO {found['role']}."
+        )
+        yield Remark("standbys", sentence)
     elif found["in_step"] == 0:
         sentence = "No standby is in step, so every commit waits until one is."
         yield Remark("standbys", sentence, "FAIL")

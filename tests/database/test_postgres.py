@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from app.database.db import Database, Deadlines, RequestTimeouts
+from app.database.engine import Remark
 from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 from tests import servers
 from tests.database.tables import TABLES
@@ -379,6 +380,37 @@ async def _have_commits_wait(server: servers.PostgresServer, names: str) -> None
     await connection.close()
     server.reload()
     await asyncio.sleep(0.2)  # its processes hear of it
+
+
+async def test_a_role_that_may_not_see_standbys_is_told_so_and_nothing_is_said_of_them(
+    connect: Connect, own_server: servers.PostgresServer
+) -> None:
+    if not own_server.runs:
+        own_server.start()
+    url = await servers.new_database(own_server.url, TABLES)
+    standby = servers.PostgresServer(next(servers.postgres_binaries()), follows=own_server)
+    try:
+        standby.start()
+        await _have_commits_wait(own_server, "*")
+        database = await connect(url)
+        async with database.write() as db:  # committed, so the standby is in step
+            await db.execute("CREATE ROLE plain LOGIN")
+        plain = await connect(url.replace("postgres@", "plain@"))
+        remark = await _about_standbys(plain)
+        assert remark.verdict == "warn"
+        assert "GRANT pg_read_all_stats TO plain." in remark.sentence
+        async with database.write() as db:
+            await db.execute("GRANT pg_read_all_stats TO plain")
+        remark = await _about_standbys(plain)
+        assert (remark.verdict, remark.sentence) == ("ok", "1 of 1 in step")
+    finally:
+        await _have_commits_wait(own_server, "")
+        standby.remove()
+
+
+async def _about_standbys(database: Database) -> Remark:
+    [remark] = [one for one in await database.surroundings() if one.subject == "standbys"]
+    return remark
 
 
 async def test_a_failover_to_a_standby_drops_the_connections_to_it(
