@@ -91,6 +91,20 @@ OLDER_KEYS = """
       AND k.conindid < (SELECT max(i.indexrelid) FROM pg_index i WHERE i.indrelid = k.conrelid)
     """
 
+# By a build that was cut off: the new index or, once they have changed places, the old one. Both
+# are kept up by every write.
+LEFT_BEHIND = """
+    SELECT c.relname
+    FROM pg_index i
+    JOIN pg_class c ON c.oid = i.indexrelid
+    WHERE i.indrelid = to_regclass($1) AND NOT i.indisvalid AND c.relname ~ '_cc(new|old)[0-9]*$'
+    """
+IN_THE_WAY = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.DeadlockDetectedError,  # with an ANALYZE of several tables, which is one transaction
+)
+
 ROLE_SETTINGS = """
     SELECT s.setconfig
     FROM pg_db_role_setting s
@@ -359,7 +373,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         await self._script(script)
 
     async def _script(self, script: str) -> None:
-        deadline = self.deadlines.migration_ms / 1000
+        deadline = (self.deadlines.migration_ms + SILENT_MS) / 1000
         await self.raw_connection.execute(script, timeout=deadline)
 
     async def distribute(self) -> list[str]:
@@ -391,32 +405,31 @@ class PostgresConnection(DatabasesPostgresConnection):
             return await vacuuming.configure(self.raw_connection)
 
     async def prefer_keys(self) -> None:
-        """Builds each key again that is older than another index of its table. Nobody waits for
-        that; and what another process is at just now is left to it.
+        """Builds each key again that is older than another index of its table. What another process
+        is at just now is left to it. So is to the next time what does not come about: each build
+        waits for all older transactions, be it a backup's, and an old key costs speed alone.
 
-        Through a pooler there is no session to lock and to give time: there, a large table's key
-        stays as it is, which costs speed alone."""
-        connection = self.raw_connection
-        if self._database.opener.pooler is not None:
-            try:
-                await self._rebuild_older_keys()
-            except asyncpg.QueryCanceledError:
-                log.warning("run migrate without the pooler: a key takes long to build again")
-            return
-        if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", KEYS_LOCK):
+        Through a pooler there is no session to lock and to give time."""
+        connection, is_ours = self.raw_connection, self._database.opener.pooler is None
+        if is_ours and not await connection.fetchval("SELECT pg_try_advisory_lock($1)", KEYS_LOCK):
             return
         try:
-            await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
+            if is_ours:
+                await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
             await self._rebuild_older_keys()
+        except IN_THE_WAY as error:
+            sentence = "a key was not built again: the next migrate tries it, best without a pooler"
+            log.warning(sentence, extra={"error": str(error)})
         finally:
-            await connection.execute(f"SET statement_timeout = {self.deadlines.statement_ms}")
-            await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
+            if is_ours:
+                await connection.execute(f"SET statement_timeout = {self.deadlines.statement_ms}")
+                await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
 
     async def _rebuild_older_keys(self) -> None:
         for table in QUEUES:
+            for (name,) in await self.raw_connection.fetch(LEFT_BEHIND, table):
+                await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
             for (name,) in await self.raw_connection.fetch(OLDER_KEYS, table):
-                # Left by a build that was cut off.
-                await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}_ccnew"')
                 await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')
 
     async def durability(self) -> list[str]:

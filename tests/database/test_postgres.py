@@ -7,13 +7,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Literal
 from urllib.parse import quote, urlsplit
 
 import asyncpg
 import pytest
 
-from app.database.db import Database, Deadlines, RequestTimeouts
+from app.database.db import Database, Deadlines, RequestTimeouts, migrate
 from app.database.engine import Remark
+from app.database.postgres import OLDER_KEYS
 from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 from tests import servers
 from tests.database.tables import TABLES
@@ -593,6 +595,48 @@ async def test_a_server_that_may_lose_commits_is_told_in_sentences(database: Dat
         "synchronous_commit",
         "full_page_writes",
     ]
+
+
+# --- keys that are older than another index -------------------------------------------------------
+
+QUEUE = """
+-- section 0001: a queue
+CREATE TABLE jobs (id TEXT PRIMARY KEY, wake_at TIMESTAMPTZ);
+"""
+NEWER = """
+-- section 0002: an index that is newer than the key
+CREATE INDEX jobs_by_time ON jobs (wake_at);
+"""
+INVALID = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
+
+
+@pytest.mark.parametrize(
+    ("isolation", "asks", "left"),
+    [
+        ("repeatable_read", "SELECT 1", "jobs_pkey_ccnew"),
+        ("read_committed", "SELECT id FROM jobs", "jobs_pkey_ccold"),
+    ],
+)
+async def test_a_key_that_cannot_be_built_again_now_stops_nothing(
+    connect: Connect,
+    postgres_server: servers.PostgresServer,
+    isolation: Literal["repeatable_read", "read_committed"],
+    asks: str,
+    left: str,
+) -> None:
+    """As beside a backup or a report, whose transaction stays open."""
+    url = await servers.new_database(postgres_server.url, QUEUE)
+    hasty = await connect(url, deadlines=Deadlines(lock_ms=100))
+    other, onlooker = await asyncpg.connect(url), await asyncpg.connect(url)
+    async with other.transaction(isolation=isolation):
+        await other.execute(asks)
+        assert await migrate(hasty, QUEUE + NEWER) == ["0002"]
+        assert [name for (name,) in await onlooker.fetch(INVALID)] == [left]
+    assert await migrate(hasty, QUEUE + NEWER) == []
+    assert await onlooker.fetch(INVALID) == []
+    assert await onlooker.fetch(OLDER_KEYS, "jobs") == []
+    await other.close()
+    await onlooker.close()
 
 
 # --- the URL --------------------------------------------------------------------------------------
