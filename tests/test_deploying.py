@@ -16,6 +16,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.config.variables import VARIABLES
+from app.database.db import Deadlines
 from tests.deployment import ROOT
 
 NAMES = {variable.name for variable in VARIABLES}
@@ -90,8 +91,12 @@ def test_containers_are_where_their_settings_say_that_database_and_proxy_are() -
         assert "-p" not in words  # docker publishes nothing of the machine's own network
 
 
+def unit_settings() -> dict[str, str]:
+    return dict(words[0].split("=", 1) for words in commands() if re.match(r"[A-Z]\w+=", words[0]))
+
+
 def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings() -> None:
-    unit = dict(words[0].split("=", 1) for words in commands() if re.match(r"[A-Z]\w+=", words[0]))
+    unit = unit_settings()
     user = unit["User"]
     assert int(unit["TimeoutStopSec"]) > GONE_SECONDS
     [added] = [words for words in commands() if words[0] == "useradd"]
@@ -102,6 +107,14 @@ def test_the_units_and_what_is_run_beside_them_have_a_user_and_its_settings() ->
     # Its default place, below a file system that is read-only else.
     assert unit["ReadWritePaths"] == f"{unit['WorkingDirectory']}/data"
     assert f"install -d -o {user} -m 0700 {unit['ReadWritePaths']}" in GUIDE
+
+
+def test_a_unit_gives_its_migration_the_time_that_migrate_gives_itself() -> None:
+    """Cut off, a long section would begin anew for ever. It has a deadline of its own, so a server
+    that hangs ends it all the same."""
+    assert unit_settings()["ExecStartPre"] == "/srv/tidings/.venv/bin/python"  # -m app migrate
+    assert unit_settings()["TimeoutStartSec"] == "infinity"
+    assert 0 < Deadlines().migration_ms <= 600_000  # "ten minutes"
 
 
 def block(beginning: str) -> str:
