@@ -9,8 +9,8 @@ from app.store import calls, jobs, segment_members
 
 async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: int) -> int:
     """Runs that were about to move, or waited for a message or an answer, have FAILED where they
-    stand, up to `limit` of a workspace; how many. Those that wait for a time to come or for an
-    event go on."""
+    stand, up to `limit` of a workspace; how many. Those that wait for a time to come, or their
+    message does, or for an event go on."""
     workspace_id = await db.fetch_value(
         f"SELECT r.workspace_id FROM runs r WHERE {ABOUT_TO_MOVE} LIMIT 1"
     )
@@ -53,9 +53,18 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
     return len(ids)
 
 
+# Of a message: its own time, or the end of quiet hours, is still to come, so nobody can have sent
+# it since the backup. What waits for its provider or its next try may have been woken before.
+NOT_YET_DUE = "m.waits_until > :now"
+
 # No worker runs, so nobody waits for anybody, in whatever order they are locked.
-ABOUT_TO_MOVE = """r.finished_at IS NULL
-              AND (r.waiting_for ->> 'kind' IN ('delivery', 'http')
+ABOUT_TO_MOVE = f"""r.finished_at IS NULL
+              AND (r.waiting_for ->> 'kind' = 'http'
+                   OR (r.waiting_for ->> 'kind' = 'delivery'
+                       AND NOT EXISTS (SELECT 1 FROM messages m
+                                       WHERE m.workspace_id = r.workspace_id
+                                         AND m.id = (r.waiting_for ->> 'messageId')
+                                         AND {NOT_YET_DUE}))
                    OR EXISTS (SELECT 1 FROM jobs j
                               WHERE j.workspace_id = r.workspace_id AND j.kind = 'run'
                                 AND j.id = r.id
@@ -102,10 +111,12 @@ async def segments_due(db: Handle, *, workspace_id: str) -> list[str]:
 async def messages_due(db: Handle, *, limit: int) -> tuple[str, list[str]] | None:
     """One workspace's id, and the ids of its messages that would be sent, or were being sent."""
     rows = await db.fetch_tuples(
-        """
-        SELECT workspace_id, id FROM jobs
-        WHERE kind = 'message'
-        ORDER BY workspace_id, wake_at
+        f"""
+        SELECT j.workspace_id, j.id FROM jobs j
+        WHERE j.kind = 'message'
+          AND NOT EXISTS (SELECT 1 FROM messages m
+                          WHERE m.workspace_id = j.workspace_id AND m.id = j.id AND {NOT_YET_DUE})
+        ORDER BY j.workspace_id, j.wake_at
         LIMIT :limit
         """,
         limit=limit,

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.audience import reactions
 from app.commands import after_restore
+from app.machine import document
 from app.messages import delivery
 from app.process import Process
 from app.runs import runner
@@ -83,6 +84,50 @@ async def test_whoever_knows_sends_again_and_what_waited_goes_on(
     for run_id in (waiting, due):
         assert (await cast.vic.read(f"/runs/{run_id}"))["status"] == "COMPLETED"
     assert await captured(process) == 3
+
+
+async def test_a_message_for_tomorrow_is_sent_tomorrow(cast: Cast, process: Process) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    content = {"channel": "email", "to": "eve@x.test", "content": {"subject": "S", "html": "H"}}
+    ordered = {**content, "sendAt": document.text(tomorrow)}
+    later = (await cast.ed.made("/messages", ordered))["messageId"]
+    due = (await cast.ed.made("/messages", content))["messageId"]
+    assert (await after_restore.park(process)).messages == 1
+    await until(process, tomorrow + timedelta(seconds=1))
+    await settle(process)
+    assert (await cast.vic.read(f"/messages/{later}"))["status"] == "SENT"
+    assert (await cast.vic.read(f"/messages/{due}"))["status"] == "UNKNOWN"
+
+
+async def test_a_message_whose_time_has_come_since_the_backup_is_not_sent(
+    cast: Cast, process: Process
+) -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=10)
+    content = {"channel": "email", "to": "eve@x.test", "content": {"subject": "S", "html": "H"}}
+    ordered = {**content, "sendAt": document.text(soon)}
+    message = (await cast.ed.made("/messages", ordered))["messageId"]
+    await until(process, soon + timedelta(minutes=10))  # the backup is restored
+    assert (await after_restore.park(process)).messages == 1
+    assert (await cast.vic.read(f"/messages/{message}"))["status"] == "UNKNOWN"
+
+
+async def test_a_run_whose_message_waits_for_the_morning_goes_on_with_it(
+    cast: Cast, process: Process
+) -> None:
+    """A run that had failed would send it a second time when it is retried."""
+    night = {"from": "21:00", "to": "08:00", "timezone": "workspace", "channels": ["email"]}
+    assert (await cast.adam.patch("/settings/workspace", {"quietHours": night})).status_code == 200
+    evening = (datetime.now(UTC) + timedelta(days=1)).replace(hour=22)
+    await until(process, evening)
+    news = {**SEND_HELLO, "content": {**HELLO, "category": "marketing"}}
+    run = await started(cast, process, [news], ADA)
+    await settle(process)
+    parked = await after_restore.park(process)
+    assert (parked.runs, parked.messages) == (0, 0)
+    await until(process, evening + timedelta(days=1) - timedelta(hours=10))
+    await settle(process)
+    assert (await cast.vic.read(f"/runs/{run}"))["status"] == "COMPLETED"
+    assert await captured(process) == 1
 
 
 async def test_a_date_and_a_schedule_that_were_due_start_nothing_and_are_explained(
