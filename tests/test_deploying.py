@@ -33,7 +33,8 @@ def test_the_button_asks_for_what_production_needs_and_nothing_unknown() -> None
     assert set(HEROKU["env"]) | GIVEN_BY_ADDONS >= REQUIRED
 
 
-def test_what_the_button_sets_is_accepted() -> None:
+def of_the_button() -> Settings:
+    """With what it sets, and what it asks for."""
     values = {name: text["value"] for name, text in HEROKU["env"].items() if "value" in text}
     asked = {
         "SECRET_KEY": "0" * 64,
@@ -43,7 +44,21 @@ def test_what_the_button_sets_is_accepted() -> None:
         "DATABASE_URL": "postgres://user:password@host:5432/name",
         "REDIS_URL": "rediss://:password@host:6379",
     }
-    assert Settings.from_environ({**values, **asked}).production
+    return Settings.from_environ({**values, **asked})
+
+
+def test_what_the_button_sets_is_accepted() -> None:
+    assert of_the_button().production
+
+
+def test_the_connections_of_the_formation_fit_the_smallest_plan_during_a_deploy() -> None:
+    """Of both releases. Where it is not set, the buildpacks set WEB_CONCURRENCY by the dyno."""
+    [heroku] = [words for words in commands() if words[:2] == ["heroku", "config:set"]]
+    set_by_guide = dict(word.split("=", 1) for word in heroku if re.match(r"[A-Z_]+=", word))
+    for name in ("WEB_CONCURRENCY", "DATABASE_POOL_SIZE"):
+        assert HEROKU["env"][name]["value"] == set_by_guide[name]
+    assert all(dynos["quantity"] == 1 for dynos in HEROKU["formation"].values())
+    assert 2 * of_the_button().most_connections <= 20
 
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
