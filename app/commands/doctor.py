@@ -231,7 +231,10 @@ async def _connections(settings: Settings, database: Database) -> Finding:
     detail = f"{settings.connections_sentence}; the server takes {most}"
     if settings.most_connections <= most:
         return fine("connections", detail)
-    advice = "lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, raise max_connections, or use a pooler."
+    advice = (
+        "lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, raise what limits them (max_connections, or"
+        " CONNECTION LIMIT of our role or database), or use a pooler."
+    )
     return warn("connections", f"{detail}: {advice}")
 
 

@@ -55,13 +55,18 @@ async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) 
 
 
 async def most_connections(db: Handle) -> int:
-    """That PostgreSQL takes from those who are no superusers."""
+    """That PostgreSQL takes from our role in our database, which is no superuser."""
     return int(
         await db.fetch_value(
             """
-            SELECT sum(CASE WHEN name = 'max_connections' THEN 1 ELSE -1 END * CAST(setting AS INT))
+            SELECT LEAST(
+                sum(CASE WHEN name = 'max_connections' THEN 1 ELSE -1 END * CAST(setting AS INT)),
+                (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
+                (SELECT NULLIF(datconnlimit, -1) FROM pg_database
+                 WHERE datname = current_database()))
             FROM pg_settings
-            WHERE name IN ('max_connections', 'superuser_reserved_connections')
+            WHERE name IN ('max_connections', 'superuser_reserved_connections',
+                           'reserved_connections')
             """
         )
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from app.commands import doctor
@@ -96,6 +97,26 @@ async def test_it_names_what_is_broken(
     [finding] = await found({**sound, **changed})
     assert (finding.verdict, finding.subject) == (verdict, subject)
     assert words in finding.sentence
+
+
+@pytest.mark.parametrize("whose", ["ROLE narrow", "DATABASE {database}"])
+async def test_the_limits_of_the_role_and_of_the_database_count(
+    sound: dict[str, str], whose: str
+) -> None:
+    url = sound["DATABASE_URL"]
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("CREATE ROLE narrow LOGIN; GRANT pg_read_all_data TO narrow")
+        limited = whose.format(database=urlsplit(url).path[1:])
+        await connection.execute(f"ALTER {limited} CONNECTION LIMIT 8")
+        environ = {**sound, "DATABASE_URL": url.replace("postgres@", "narrow@")}
+        [finding] = [one for one in await found(environ) if one.subject == "connections"]
+    finally:
+        await connection.execute("DROP ROLE narrow")
+        await connection.close()
+    assert finding.verdict == "warn"
+    assert "up to 10 connections" in finding.sentence
+    assert "the server takes 8: lower DATABASE_POOL_SIZE" in finding.sentence
 
 
 async def test_a_database_that_is_not_there_is_named(sound: dict[str, str]) -> None:
