@@ -55,15 +55,17 @@ async def database_of(
     settings: Settings, wait_seconds: float = BOOT_SECONDS
 ) -> AsyncIterator[Database]:
     """The database, once it answers. Raises NotReady when DATABASE_URL can never be right."""
-    database = Database(
-        settings.database_url,
-        pool_size=settings.database_pool_size,
-        clock_offset_ms=settings.clock_offset_ms,
-    )
     try:
+        database = Database(
+            settings.database_url,
+            pool_size=settings.database_pool_size,
+            clock_offset_ms=settings.clock_offset_ms,
+        )
         await database.connect()
     except (OSError, sqlite3.Error) as error:
         raise NotReady(f"DATABASE_URL names no SQLite file that can be opened: {error}.") from error
+    except (ValueError, RuntimeError) as error:  # its own sentences, of a URL and of an old SQLite
+        raise NotReady(f"DATABASE_URL cannot be used. {error}") from error
     try:
         await _retry(partial(_answer, database), wait_seconds)
         yield database
@@ -72,8 +74,11 @@ async def database_of(
 
 
 async def _answer(database: Database) -> None:
-    async with database.read() as db:
-        await db.now()
+    try:
+        async with database.read() as db:
+            await db.now()
+    except ValueError as error:  # asyncpg's, which reads the rest of the URL when it connects
+        raise NotReady(f"DATABASE_URL cannot be used: {error}.") from error
 
 
 async def _retry(work: Callable[[], Awaitable[Result]], wait_seconds: float) -> Result:
@@ -86,9 +91,16 @@ async def _retry(work: Callable[[], Awaitable[Result]], wait_seconds: float) -> 
             cause = problem.__cause__ or problem
             permanent = isinstance(cause, socket.gaierror) or _state(cause).startswith(PERMANENT)
             if permanent or asyncio.get_running_loop().time() > deadline:
-                raise NotReady(f"DATABASE_URL leads to no database: {cause}.") from problem
-            log.warning("waiting for the database", extra={"error": str(cause)})
+                sentence = f"DATABASE_URL leads to no database: {cause_of(problem)}."
+                raise NotReady(sentence) from problem
+            log.warning("waiting for the database", extra={"error": cause_of(problem)})
             await asyncio.sleep(1)
+
+
+def cause_of(problem: Unavailable) -> str:
+    """The cause in its own words, for an operator."""
+    cause = problem.__cause__ or problem
+    return " ".join(str(cause).split()).removesuffix(".") or type(cause).__name__
 
 
 PERMANENT = ("28", "3D")  # SQLSTATE classes: wrong user or password; no such database

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import signal
+import sqlite3
 import sys
 import time
 from argparse import Namespace
@@ -22,8 +23,9 @@ from app.__main__ import COMMANDS, _parser, main
 from app.commands import demo
 from app.commands.operating import verify_audit
 from app.config.settings import Settings
+from app.database.db import Database
 from app.database.migrations import sections
-from app.main import open_process
+from app.main import NotReady, database_of, open_process
 from app.process import SCHEMA
 from app.runtime.sharing import KEPT_SECONDS
 from app.store import sign_in_domains, user_identities, users, workspaces
@@ -124,6 +126,34 @@ def test_a_bad_variable_stops_every_command_and_is_named(
     assert variable not in ("SECRET_KEY", "DATABASE_URL") or value not in printed
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://127.0.0.1/x?sslmode=verify_full", "sslmode must be one of"),
+        ("postgresql://127.0.0.1/x?target_session_attrs=write", "target_session_attrs"),
+    ],
+)
+@pytest.mark.parametrize("name", ["migrate", "doctor"])
+def test_a_database_url_that_the_engine_does_not_take_is_a_sentence(
+    name: str, url: str, words: str
+) -> None:
+    environ = {"DATABASE_URL": url, "SECRET_KEY": SECRET_KEY}
+    code, output, errors = Command(name, environ=environ).ended()
+    assert (code, "Traceback" in errors) == (1, False)
+    [line] = [line for line in (output + errors).splitlines() if "DATABASE_URL" in line]
+    assert words in line
+
+
+async def test_a_sqlite_that_is_too_old_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    environ = {"DATABASE_URL": f"sqlite:///{tmp_path}/x.db", "SECRET_KEY": SECRET_KEY}
+    with pytest.raises(NotReady, match=r"^DATABASE_URL cannot be used. .*SQLite 3\.34\.1;"):
+        async with database_of(Settings.from_environ(environ)):
+            pass
+
+
 def test_a_database_without_tables_is_told_what_to_run(
     nowhere: dict[str, str], redis_url: str
 ) -> None:
@@ -172,6 +202,43 @@ def test_migrating_at_once_and_again_applies_every_section_once(nowhere: dict[st
     assert sorted(applied) == [section.number for section in sections(SCHEMA)]
     code, output, _ = Command("migrate", environ=nowhere).ended()
     assert (code, output) == (0, "The schema is up to date.\n")
+
+
+async def test_a_migration_that_meets_a_lock_says_so_and_what_to_do(
+    nowhere: dict[str, str],
+) -> None:
+    async with begun(nowhere, "CREATE TABLE workspaces (id TEXT)"):
+        code, _, errors = await asyncio.to_thread(Command("migrate", environ=nowhere).ended)
+    assert (code, "Traceback" in errors) == (1, False)
+    sentence = r"^tidings: The schema was not brought up to date: .*lock.*\. Run migrate again: "
+    assert re.search(sentence, errors, re.M), errors
+    code, output, _ = await asyncio.to_thread(Command("migrate", environ=nowhere).ended)
+    assert (code, output.split()[0]) == (0, "Applied")
+
+
+async def test_a_command_that_meets_a_lock_says_so_and_what_to_do(environ: dict[str, str]) -> None:
+    async with begun(environ, "LOCK TABLE broadcasts"):
+        code, _, errors = await asyncio.to_thread(Command("after-restore", environ=environ).ended)
+    assert code == 1
+    sentence = "It was not done to the end: canceling statement due to lock timeout. Run this again"
+    assert f"tidings: {sentence}" in errors
+
+
+class Undone(Exception):
+    pass
+
+
+@asynccontextmanager
+async def begun(environ: dict[str, str], sql: str) -> AsyncIterator[None]:
+    """A transaction that has done this, stays open, and is undone."""
+    database = Database(environ["DATABASE_URL"])
+    await database.connect()
+    with suppress(Undone):
+        async with database.write() as db:
+            await db.execute(sql)
+            yield
+            raise Undone
+    await database.disconnect()
 
 
 def applied_by(output: str) -> list[str]:

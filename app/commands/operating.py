@@ -17,9 +17,9 @@ from app.billing import quotas
 from app.commands import after_restore as restoring
 from app.commands import demo, doctor
 from app.config.settings import Settings
-from app.errors import Problem
+from app.errors import Problem, Unavailable
 from app.machine import reasons
-from app.main import NotReady, open_process
+from app.main import NotReady, cause_of, open_process
 from app.process import Process
 from app.store import keys, retention, user_identities, workspaces
 from app.store.sign_in_domains import SignInDomain
@@ -32,7 +32,13 @@ def _in_process(settings: Settings, act: Callable[[Process], Awaitable[T]]) -> T
 
     async def main() -> T:
         async with open_process(settings) as process:
-            return await act(process)
+            try:
+                return await act(process)
+            except Unavailable as problem:
+                raise NotReady(
+                    f"It was not done to the end: {cause_of(problem)}. Run this again: what was"
+                    " done stays."
+                ) from problem
 
     return asyncio.run(main())
 

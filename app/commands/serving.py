@@ -12,7 +12,8 @@ from app.commands import demo
 from app.commands.startup import StartupGate
 from app.config.settings import Settings
 from app.database.db import migrate
-from app.main import FOR_EVER, NotReady, database_of, open_process, web
+from app.errors import Unavailable
+from app.main import FOR_EVER, NotReady, cause_of, database_of, open_process, web
 from app.process import SCHEMA
 from app.runtime import processes, tasks
 from app.web import server
@@ -103,7 +104,13 @@ def _refuse_alone(command: str, settings: Settings) -> None:
 
 async def _migrate(settings: Settings) -> list[str]:
     async with database_of(settings) as database:
-        return await migrate(database, SCHEMA)
+        try:
+            return await migrate(database, SCHEMA)
+        except Unavailable as problem:
+            raise NotReady(
+                f"The schema was not brought up to date: {cause_of(problem)}. Run migrate again:"
+                " sections that were applied stay."
+            ) from problem
 
 
 async def _run_all(stop: asyncio.Event, *parts: Awaitable[None]) -> None:

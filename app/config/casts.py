@@ -69,7 +69,8 @@ def database_url(text: str) -> str:
         parts = _split(text.replace(netloc, f"{user}{at}{host}", 1), sentence)
     if parts.scheme in {"postgres", "postgresql"} and len(parts.path) > 1:
         return "postgresql" + text[len(parts.scheme) :]
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+    is_file = parts.path not in ("", "/", "/:memory:")  # in memory two connections share nothing
+    if parts.scheme == "sqlite" and is_file and not parts.netloc and not parts.query:
         return text
     raise ValueError(sentence)
 

@@ -175,6 +175,8 @@ def test_a_good_value_is_taken(name: str, text: str, value: object) -> None:
         ("DATABASE_URL", "postgresql+asyncpg://db/tidings"),
         ("DATABASE_URL", "sqlite://"),
         ("DATABASE_URL", "sqlite://tidings.db"),
+        ("DATABASE_URL", "sqlite:///:memory:"),
+        ("DATABASE_URL", "sqlite:///tidings.db?mode=ro"),
         ("DATABASE_URL", "postgresql://db:port/tidings"),
         ("DATABASE_URL", "postgresql://[/tidings"),
         ("DATABASE_URL", "postgresql://db1,/tidings"),
