@@ -185,7 +185,13 @@ async def _data_key(settings: Settings, database: Database) -> Finding:
     except VaultError as error:
         return fail("secret key", str(error))
     if vault.wrapped_by_first(wrapped):
-        return fine("secret key", "decrypts the data key")
+        sentence = "decrypts the data key"
+        if len(settings.secret_keys) > 1:  # whose access tokens live for so long
+            sentence = (
+                "the first entry decrypts the data key: the others can be removed fifteen minutes"
+                " after the last process has restarted with it"
+            )
+        return fine("secret key", sentence)
     sentence = "An older entry of SECRET_KEY decrypts the data key: run python -m app rewrap-keys."
     return warn("secret key", sentence)
 

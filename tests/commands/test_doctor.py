@@ -281,6 +281,10 @@ async def test_a_server_that_could_lose_what_was_accepted_is_named(sound: dict[s
 async def test_after_rewrapping_the_older_key_may_go(sound: dict[str, str]) -> None:
     environ = {**sound, "SECRET_KEY": f"{OTHER},{KEY}"}
     assert await asyncio.to_thread(command, "rewrap-keys", environ) == (0, "")
+    listed = [str(one) async for one in doctor.examine(Settings.from_environ(environ))]
+    [line] = [line for line in listed if "secret key" in line]
+    assert line.startswith("  ok")
+    assert "the others can be removed fifteen minutes after" in line
     assert await found({**sound, "SECRET_KEY": OTHER}) == []
 
 
