@@ -15,7 +15,7 @@ help: ## List the targets
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
 
 $(RUNTIME): requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidings needs Python 3.11 or newer; this is " + sys.version.split()[0])'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidings needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 …")'
 	@echo "Installing into .venv; this takes a minute, once."
 	@$(PYTHON) -m venv .venv
 	@$(PIP) -r requirements.txt

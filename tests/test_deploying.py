@@ -106,6 +106,10 @@ def test_containers_are_where_their_settings_say_that_database_and_proxy_are() -
         assert "-p" not in words  # docker publishes nothing of the machine's own network
 
 
+def test_no_command_needs_what_a_bare_machine_lacks() -> None:
+    assert "sudo" not in {words[0] for words in commands()}
+
+
 def unit_settings() -> dict[str, str]:
     return dict(words[0].split("=", 1) for words in commands() if re.match(r"[A-Z]\w+=", words[0]))
 

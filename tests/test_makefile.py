@@ -1,9 +1,10 @@
-"""What an old make reads too; what `make again` runs a second time, and does not forgive."""
+"""What an old make or Python is told; what `make again` runs a second time, and what not."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,27 @@ def test_no_function_of_make_holds_a_number_sign(makefile: str) -> None:
         while read != shorter:  # from the inside out
             read, shorter = shorter, re.sub(r"\([^()#]*\)", "", shorter)
         assert line.startswith("\t") or not re.search(r"\$\([^()]*#", read), line
+
+
+OLD_PYTHON = f"""#!/bin/sh
+exec {sys.executable} -c '
+import sys
+sys.version_info, sys.version = (3, 9, 6), "3.9.6 (of a Mac)"
+exec(sys.argv[1])
+' "$2"
+"""
+
+
+def test_who_has_an_old_python_is_told_how_to_name_another(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text(OLD_PYTHON)
+    old.chmod(0o755)
+    command = ["make", "run", f"PYTHON={old}", f"RUNTIME={tmp_path}/runtime"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    sentence = (
+        "Tidings needs Python 3.11 or newer; this is 3.9.6. Name another: make PYTHON=python3.12"
+    )
+    assert (ran.returncode, sentence in ran.stderr) == (2, True), ran.stderr
 
 
 @pytest.mark.parametrize(

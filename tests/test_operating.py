@@ -56,6 +56,14 @@ def test_what_it_says_to_do_can_be_done() -> None:
     assert set(named) <= there
 
 
+def test_a_restored_database_is_migrated_whatever_the_code() -> None:
+    """A dump that is restored into a new database brings no settings of our role there."""
+    restoring = GUIDE.split("## Restoring without sending twice")[1].split("\n## ")[0]
+    [step] = re.findall(r"^2\. (.*?)^3\. ", restoring, re.MULTILINE | re.DOTALL)
+    assert "Then run `python -m app migrate`" in step
+    assert "If " not in step
+
+
 def test_the_table_of_plans_is_what_they_allow() -> None:
     for plan in PLANS.values():
         limits = (plan.contacts, plan.messages_per_month, plan.members)
