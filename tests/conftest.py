@@ -181,12 +181,11 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=os.environ.get("ENGINES", "postgresql,sqlite").split(","))
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest, shared_databases: servers.SharedDatabases) -> str:
     if request.param != "sqlite":
         url: str = request.getfixturevalue("postgres_url")
         return url
-    copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "tidings.db")
-    return f"sqlite:///{copy}"
+    return shared_databases.copy_of(request.getfixturevalue("sqlite_template"))
 
 
 @pytest.fixture(scope="session")
@@ -197,8 +196,10 @@ async def cleaner() -> AsyncIterator[servers.DatabaseCleaner]:
 
 
 @pytest.fixture(scope="session")
-async def shared_databases() -> AsyncIterator[servers.SharedDatabases]:
-    shared = servers.SharedDatabases()
+async def shared_databases(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[servers.SharedDatabases]:
+    shared = servers.SharedDatabases(tmp_path_factory.mktemp("shared"))
     yield shared
     await shared.close()
 
@@ -212,10 +213,9 @@ async def connect(
     """Connects to the test's database, with options of its own; closed or given back, and emptied,
     at the end."""
     connected: list[Database] = []
-    is_shared = not database_url.startswith("sqlite")
 
     async def connect(url: str = database_url, **options: Any) -> Database:
-        if is_shared and url == database_url and not options:
+        if url == database_url and not options:
             return await shared_databases.connected(url)
         database = Database(url, **options)
         await database.connect()
@@ -225,8 +225,10 @@ async def connect(
     yield connect
     for database in connected:
         await database.disconnect()
-    if is_shared:
-        await shared_databases.give_back(database_url)
+    await shared_databases.give_back(database_url)
+    if database_url.startswith("sqlite"):
+        await shared_databases.empty(database_url)
+    else:
         await cleaner.clean(database_url)
 
 

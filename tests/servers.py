@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -627,10 +628,19 @@ def set_clock(database: Database, milliseconds: int) -> None:
 
 class SharedDatabases:
     """Databases that stay connected from one test to the next: opening connections, and having
-    their first statements planned, costs a server more than most tests do."""
+    their first statements planned, costs more than most tests do."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        """`directory`: for copies of SQLite's files."""
+        self._directory = directory
+        self._copies: dict[Path, CopiedFile] = {}  # by templates
         self._connected: dict[str, tuple[Database, object]] = {}  # with their clocks
+
+    def copy_of(self, template: Path) -> str:
+        """The URL of an empty copy."""
+        if template not in self._copies:
+            self._copies[template] = CopiedFile(template, self._directory)
+        return self._copies[template].url
 
     async def connected(self, url: str) -> Database:
         if url not in self._connected:
@@ -646,18 +656,41 @@ class SharedDatabases:
         if database is None:
             return
         try:
-            is_busy = database.connections()["busy"] > 0
+            busy = is_busy(database)
         except RuntimeError:  # it is not connected
             return
-        if is_busy or clock_of(database) != clock:
+        if busy or clock_of(database) != clock:
             await database.disconnect()
             return
         database.disk = Disk()
         self._connected[url] = (database, clock)
 
+    async def empty(self, url: str) -> None:
+        """A copy; or forget a file that is none, or cannot be emptied."""
+        copies = {template: copy for template, copy in self._copies.items() if copy.url == url}
+        if any(copy.is_emptied() for copy in copies.values()):
+            return
+        for template, copy in copies.items():
+            copy.close()
+            del self._copies[template]
+        database, _ = self._connected.pop(url, (None, None))
+        if database is not None:
+            await database.disconnect()
+
     async def close(self) -> None:
+        for copy in self._copies.values():
+            copy.close()
         for database, _ in self._connected.values():
             await database.disconnect()
+
+
+def is_busy(database: Database) -> bool:
+    """Whether a connection is in use. Raises RuntimeError when it is not connected."""
+    backend: Any = database._databases._backend
+    if database.engine == "postgresql":
+        return database.connections()["busy"] > 0
+    files = backend.files
+    return bool(files._turn.locked() or files._places._value < backend._readers)
 
 
 class DatabaseCleaner:
@@ -679,6 +712,43 @@ class DatabaseCleaner:
         for connection in self._connections.values():
             connection.terminate()  # its server may be gone
         await asyncio.sleep(0)  # for the loop to close the sockets
+
+
+class CopiedFile:
+    """A copy of a template, to be emptied after each test."""
+
+    def __init__(self, template: Path, directory: Path) -> None:
+        path = directory / f"{new_id('copy')}.db"
+        shutil.copy(template, path)
+        self.url = f"sqlite:///{path}"
+        self._raw = sqlite3.connect(path, isolation_level=None, timeout=1)
+        self._raw.execute("PRAGMA synchronous = OFF")
+        every = self._raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        tables = [name for (name,) in every if name != "schema_migrations"]
+        self._filled = " UNION ALL ".join(
+            f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name})" for name in tables
+        )
+        self._schema = self._version()
+
+    def is_emptied(self) -> bool:
+        """Not one whose tables were changed, or which somebody still writes to."""
+        try:
+            if self._version() != self._schema:
+                return False
+            self._raw.execute("BEGIN IMMEDIATE")
+            for (name,) in self._raw.execute(self._filled).fetchall():
+                self._raw.execute(f"DELETE FROM {name}")
+            self._raw.execute("COMMIT")
+        except sqlite3.Error:
+            return False
+        return True
+
+    def _version(self) -> int:
+        [[version]] = self._raw.execute("PRAGMA schema_version")
+        return int(version)
+
+    def close(self) -> None:
+        self._raw.close()
 
 
 async def _migrated(url: str, schema: str) -> None:
