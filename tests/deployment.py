@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -43,14 +44,16 @@ class Forked:
         words: Sequence[str],
         environ: Mapping[str, str],
         directory: Path,
-        output: Path,
+        output: Path | Connection,
         errors: Path | None = None,  # where they are kept apart
+        program: Callable[[], int] = main,
     ) -> None:
         files = (output, errors or output)
         for file in files:
-            file.touch()
+            if isinstance(file, Path):
+                file.touch()
         self._process = FORKING.Process(
-            target=_begin, args=(list(words), dict(environ), directory, files)
+            target=_begin, args=(list(words), dict(environ), directory, files, program)
         )
         self._process.start()
         assert self._process.pid is not None
@@ -78,18 +81,28 @@ class Forked:
 
 
 def _begin(
-    words: list[str], environ: dict[str, str], directory: Path, files: tuple[Path, Path]
+    words: list[str],
+    environ: dict[str, str],
+    directory: Path,
+    files: tuple[Path | Connection, Path | Connection],
+    program: Callable[[], int],
 ) -> None:
     os.setsid()
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environ)
     for standard, file in zip((sys.stdout, sys.stderr), files, strict=True):
+        if isinstance(file, Connection):
+            os.dup2(file.fileno(), standard.fileno())
+            continue
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, standard.fileno())
         os.close(descriptor)
+    for file in files:
+        if isinstance(file, Connection) and not file.closed:
+            file.close()  # whoever reads it knows that all have ended by its end
     sys.argv = ["app", *words]
-    sys.exit(main())
+    sys.exit(program())
 
 
 class Command:
@@ -101,7 +114,8 @@ class Command:
         self._kept = tempfile.TemporaryDirectory(prefix="command-")
         self._files = [Path(self._kept.name) / name for name in ("output", "errors")]
         environ = {"PATH": os.defpath, "COLUMNS": "100", **environ}
-        self._process = Forked(words, environ, directory or ROOT, *self._files)
+        output, errors = self._files
+        self._process = Forked(words, environ, directory or ROOT, output, errors)
 
     def ended(self) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""

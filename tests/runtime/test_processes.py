@@ -1,4 +1,4 @@
-"""The life of web processes: started as users start them, signalled and killed."""
+"""The life of web processes: started, signalled and killed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from app.runtime.processes import SAME_SIGNAL_SECONDS
+from tests.deployment import FORKING, Forked
+from tests.web.program import begin
 from tests.web.wire import Connection, Served, head
 
 ROOT = Path(__file__).parents[2]
@@ -23,23 +25,23 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(slots=True)
 class Program:
-    process: asyncio.subprocess.Process
+    process: Forked
+    pipe: asyncio.BaseTransport
+    output: asyncio.StreamReader
     served: Served
     lines: list[str]
 
     async def hears(self, word: str) -> str:
         """The next line that contains `word`."""
-        assert self.process.stdout is not None
-        while line := (await self.process.stdout.readline()).decode():
+        while line := (await self.output.readline()).decode():
             self.lines.append(line)
             if word in line:
                 return line
         raise AssertionError(f"ended without {word!r}: {''.join(self.lines)}")
 
     async def ends(self) -> int:
-        assert self.process.stdout is not None
-        self.lines += (await self.process.stdout.read()).decode().splitlines(keepends=True)
-        return await self.process.wait()
+        self.lines += (await self.output.read()).decode().splitlines(keepends=True)
+        return await asyncio.to_thread(self.process.wait)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -64,23 +66,25 @@ async def start() -> AsyncIterator[Start]:
     async def start(processes: int = 1, **environ: str) -> Program:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "tests.web.program", str(port), str(processes)),
-            cwd=ROOT,
-            env={**os.environ, **environ},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        programs.append(Program(process, Served(port), []))
+        reading, writing = FORKING.Pipe(duplex=False)
+        words, environ = [str(port), str(processes)], {**os.environ, **environ}
+        process = Forked(words, environ, ROOT, writing, program=begin)
+        writing.close()
+        output = asyncio.StreamReader()
+        protocol = partial(asyncio.StreamReaderProtocol, output)
+        pipe = os.fdopen(os.dup(reading.fileno()), "rb")
+        reading.close()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(protocol, pipe)
+        programs.append(Program(process, transport, output, Served(port), []))
         return programs[-1]
 
     yield start
     for program in programs:
+        program.process.kill()
         with suppress(ProcessLookupError):
             os.killpg(program.process.pid, signal.SIGKILL)
         await program.ends()
+        program.pipe.close()
 
 
 @asynccontextmanager

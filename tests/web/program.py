@@ -1,6 +1,6 @@
 """A web process like the real one, with endpoints that the tests of its life need.
 
-python -m tests.web.program launch|run <port> <processes>; says "started" and "serving" aloud.
+Its arguments are a port and how many processes; says "started" and "serving" aloud.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from app.config.settings import ConfigError, Settings
+from app.config.settings import Settings
 from app.runtime import logs, processes
 from app.web import server
 from app.web.edge import Edge
@@ -72,7 +72,8 @@ async def main(settings: Settings, listener: socket.socket, stop: asyncio.Event)
     await server.serve(Edge(router(ROUTES, lifespan), settings), settings, stop, listener=listener)
 
 
-if __name__ == "__main__":
+def begin() -> int:
+    """The exit code."""
     port, count = sys.argv[1:]
     settings = wire.settings(
         DATABASE_URL="postgresql://db/tidings",
@@ -81,13 +82,5 @@ if __name__ == "__main__":
         WEB_CONCURRENCY=count,
     )
     logs.configure(settings)
-    try:
-        sys.exit(
-            processes.launch(
-                partial(main, settings),
-                server.bound(settings.host, settings.port),
-                settings.web_concurrency,
-            )
-        )
-    except ConfigError as error:
-        sys.exit(str(error))
+    listener = server.bound(settings.host, settings.port)
+    return processes.launch(partial(main, settings), listener, settings.web_concurrency)
