@@ -240,6 +240,7 @@ async def reset_password(process: Process, where: Where, token: str, password: s
         await users.change_password(db, id=user.id, old_hash=user.password_hash, new_hash=new_hash)
         if user.email_verified_at is None:
             for workspace_id in await memberships.workspace_ids(db, user_id=user.id):
+                await memberships.owners(db, workspace_id=workspace_id)  # as who makes a key does
                 await api_keys.revoke_of(db, workspace_id=workspace_id, made_by=user.id)
         await users.verify_email(db, id=user.id)
         await sessions.end_all(db, user_id=user.id)

@@ -16,7 +16,7 @@ from app.database.db import Handle
 from app.errors import Problem
 from app.identity import access_tokens, keyring, roles
 from app.process import Process
-from app.store import memberships, sessions
+from app.store import api_keys, memberships, sessions
 from app.store.sessions import Bearer
 
 # Asks once more, while a long request goes on; raises Problem when its authority is gone.
@@ -85,17 +85,28 @@ async def _by_token(process: Process, token: str, *, ongoing: bool) -> Bearer | 
 
 async def lock_role(db: Handle, member: Member) -> Member:
     """The member with the role that they have now, which nobody changes before the transaction
-    ends: whoever changes a membership locks those of the owners first, as this does.
+    ends: whoever changes a membership locks those of the owners first, as this does. So does who
+    revokes all keys of somebody: one that is being made meanwhile is found, or is not made.
 
-    Raises Problem `unauthenticated` for who is no member any more.
+    Raises Problem `unauthenticated` for who is no member any more, or whose bearer is not good.
     """
     await memberships.owners(db, workspace_id=member.workspace_id)
+    if not await _is_good(db, member):
+        raise unauthenticated("Your session has ended, or your API key was revoked.")
     row = await memberships.by_user(db, workspace_id=member.workspace_id, user_id=member.user_id)
     if row is None:
         raise unauthenticated("You are no longer a member of this workspace.")
     role = roles.lower(member.role, row.role)  # a key may have a lower role than its maker
     permissions = roles.permissions(role, sends_broadcasts=row.sends_broadcasts)
     return replace(member, role=role, permissions=permissions)
+
+
+async def _is_good(db: Handle, member: Member) -> bool:
+    """Whether the session or the key of a request that was let in still is."""
+    which = {"workspace_id": member.workspace_id, "id": member.via_id}
+    if member.via == "session":
+        return await sessions.expiry(db, **which) is not None
+    return await api_keys.by_id(db, **which) is not None
 
 
 def require_session(member: Member) -> None:

@@ -275,6 +275,28 @@ async def test_a_key_loses_its_force_at_once(process: Process, sql: str, code: s
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE sessions SET ended_at = :now",
+        "UPDATE api_keys SET revoked_at = :now",
+        "DELETE FROM memberships",
+    ],
+)
+async def test_nor_does_who_was_let_in_before_give_a_role_any_more(
+    process: Process, sql: str
+) -> None:
+    user, signed = await registered(process)
+    _, key = await key_of(process, user, signed)
+    given = signed.access_token if "sessions" in sql else key
+    member = await identity.authenticate(process, given)
+    async with process.database.write() as db:
+        assert await identity.lock_role(db, member) == member
+    await execute(process, sql)
+    async with process.database.write() as db:
+        assert await refusal(identity.lock_role(db, member)) == "unauthenticated"
+
+
+@pytest.mark.parametrize(
     ("makers", "keys", "effective"),
     [
         ("owner", "viewer", "viewer"),
