@@ -25,6 +25,7 @@ from app.runs import run_control
 from app.store import contacts, jobs, messages, runs, segment_fills, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
+from tests.audience.segment_worker import Worker
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle
 from tests.servers import set_clock
 from workers import maintenance
@@ -32,6 +33,7 @@ from workers.maintenance import JobSweep
 
 CHANGES = int(os.environ.get("CHANGES", "125"))  # make -C lab fuzz-membership
 SEEDS = range(int(os.environ.get("SEEDS", "2")))
+KILLED_EVERY = 20  # a worker is a process of its own, and killed
 WAIT = {"id": "rest", "type": "wait", "duration": "PT2H"}
 
 
@@ -211,6 +213,10 @@ class World:
 
     async def work(self) -> None:
         """A worker does some of it, dies amid it, or never comes back to what it has claimed."""
+        self.seen["worked"] += 1
+        if self.seen["worked"] % KILLED_EVERY == 0:
+            await self.work_until_killed()
+            return
         claimed = await self.process.claim("segment", [], 2)
         for job in claimed:
             task = asyncio.create_task(segment_jobs.work(self.process, job))
@@ -219,6 +225,15 @@ class World:
                 self.seen["died"] += task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    async def work_until_killed(self) -> None:
+        """Kill a worker that is a process of its own with -9, amid its work if there is any."""
+        async with self.process.database.write() as db:
+            await jobs.wake(db, "segment", workspace_id=self.workspace_id, ids=self.segments[-1:])
+        worker = Worker(self.process.settings, self.ahead_ms)
+        self.seen["killed"] += await worker.has_begun()
+        await asyncio.sleep(self.random.random() * 0.01)
+        await worker.kill()
 
     async def step(self) -> None:
         chosen = self.random.random()
@@ -304,7 +319,7 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
         if is_last:
             break
     assert any(ids for ids, _ in (await here.kept()).values())
-    assert min(here.seen[name] for name in ("jumps", "died", "timed")) > 0
+    assert min(here.seen[name] for name in ("jumps", "died", "killed", "timed")) > 0
 
 
 async def all_done(here: World) -> None:
