@@ -41,6 +41,8 @@ from app.store import (
     runs,
     sandbox,
     searches,
+    segment_members,
+    segments,
     suppressions,
     templates,
     webhook_requests,
@@ -63,7 +65,8 @@ ACME = "ws_acme"
 # a message that was captured, a request, an entry in the audit trail, and lends its number to a
 # template, a suppression, a member, an invitation, an API key, an event endpoint, an event that is
 # told, a version and two definitions. Of every fifth contact, one run is due: more, even among a
-# thousand, than a claim looks at. Ids are in the order of making, as real ones are.
+# thousand, than a claim looks at. All are in one of a hundred segments, and a third of them in
+# another, which time moves. Ids are in the order of making, as real ones are.
 ONCE = """
     INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
     SELECT id, 'W', 'UTC', FALSE, 1, now(), now()
@@ -79,6 +82,16 @@ ONCE = """
     RETURN kind || '_' || lpad(to_hex(i), 26, '0');
     CREATE FUNCTION at(i BIGINT, total BIGINT) RETURNS TIMESTAMPTZ STABLE LANGUAGE SQL
     RETURN TIMESTAMPTZ '2026-06-01T12:00:00Z' - INTERVAL '1 second' * (total - i);
+    INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at, updated_at,
+                          state, saved_at, starts, fill_to, filled_up_to, rechecked)
+    SELECT whose, made('seg', n), 'S', 'live', '{}', 1, now(), now(), 'filled', now(), FALSE, '',
+           '', TRUE
+    FROM (VALUES ('ws_acme', 100), ('ws_other', 5000)) AS w (whose, many),
+         generate_series(1, many) AS s (n);
+    INSERT INTO usage_totals (workspace_id, meter, period, amount)
+    SELECT workspace_id, 'segment', id, 1000 FROM segments;
+    INSERT INTO usage_changes (workspace_id, meter, period, id, amount)
+    SELECT workspace_id, 'segment', id, 'use', 1 FROM segments;
     """
 FILL = (
     """
@@ -101,6 +114,13 @@ FILL = (
     SELECT 'ws_acme', made('con', i), tag
     FROM generate_series($1::bigint, $2::bigint) AS n (i),
          LATERAL (VALUES ('lead'), ('batch' || i / 10)) AS tags (tag) WHERE $3::bigint > 0
+    """,
+    """
+    INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
+    SELECT 'ws_acme', made('con', i), made('seg', k), k = 1 OR i % 3 = 0,
+           CASE WHEN k = 2 THEN now() + INTERVAL '1 day' END
+    FROM generate_series($1::bigint, $2::bigint) AS n (i), generate_series(1, 2) AS two (k)
+    WHERE $3::bigint > 0
     """,
     """
     INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
@@ -334,6 +354,18 @@ def keys(before: Callable[[int], str | None], limit: int) -> Ask:
     return lambda count: lambda db: api_keys.page(db, **rest, before=before(count))
 
 
+async def segment_list(db: Handle, **asked: Any) -> Sequence[Any]:
+    """With the names in their prose and their counts, as the route reads them."""
+    rows = await segments.page(db, **asked)
+    await segments.of_workspace(db, workspace_id=ACME)
+    await segment_members.counts(db, workspace_id=ACME)
+    return rows
+
+
+def members_of(number: int) -> Paged:
+    return partial(segment_members.page, segment_id=made("seg", number))
+
+
 LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
 BEFORE_ALL = datetime(2026, 1, 1, tzinfo=UTC)
 W: Mapping[str, Any] = {"workspace_id": ACME}
@@ -367,6 +399,9 @@ ASKED: Mapping[str, Ask] = {
     "contacts updatedAfter": searched(updated_after=LATELY),
     "contacts all updatedAfter": searched(updated_after=BEFORE_ALL),
     "all updatedAfter, thousandth": searched(to_thousandth, updated_after=BEFORE_ALL),
+    "segments, first page": page(segment_list),
+    **first_and_thousandth("members of all", members_of(1), "con"),
+    "members of a third, first page": page(members_of(2)),
     "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
     "tags, further on": lookup(
         lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
