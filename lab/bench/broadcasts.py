@@ -1,10 +1,12 @@
 """Benchmark: a broadcast to very many: freezing, memory, the first message, the rate of sending.
 
-python -m lab.bench.broadcasts [contacts] [seconds]: one web and one worker process on a PostgreSQL
-that commits to disk and a real Redis, in the sandbox. The contacts are written by one statement, a
-tenth of them unsubscribed. S10: from the time of the broadcast to its first message, to the end of
-the freezing, and the worker's peak memory; then it sends for so many seconds and is cancelled. S7:
-meanwhile another workspace sends single messages, each from its 202 to the sandbox's capture.
+python -m lab.bench.broadcasts [contacts] [seconds] [runs]: one web and one worker process on a
+PostgreSQL that commits to disk and a real Redis, in the sandbox. The contacts are written by one
+statement, a tenth of them unsubscribed. S10: from the broadcast's `sendAt` to its first message, to
+the end of the freezing, and the worker's peak memory; then it sends for so many seconds and is
+cancelled. S7: meanwhile another workspace sends single messages, each from its 202 to the sandbox's
+capture. S3: before and after it so many due runs, for a machine drifts; the rate of sending is
+given as a ratio to theirs.
 """
 
 from __future__ import annotations
@@ -14,20 +16,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from statistics import mean
 from typing import Any
 
 import asyncpg
 import httpx2
 
 from lab.bench.imports import resident_mb
-from lab.bench.runs import sandboxed
+from lab.bench.runs import Ledger, flow, people, sandboxed, worked_off
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import made, owner_of, until
 
 CONTACTS = 1_000_000
 SENDING_SECONDS = 30.0
+RUNS = 3_000
+LEAD = timedelta(seconds=10)  # from the schedule to the time of the broadcast
 PATIENCE_SECONDS = 1_800.0
 EVERY_SECONDS = 0.2
 SINGLE_EVERY_SECONDS = 0.5
@@ -49,7 +55,9 @@ TAGS = """
 NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
 
 
-def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
+def measure(
+    urls: Mapping[str, str], server_url: str, contacts: int, seconds: float, runs: int
+) -> None:
     with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
         deployment.web()
         worker = deployment.start("worker")
@@ -60,10 +68,15 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
         ):
             workspace_id = client.get("/settings/workspace").json()["id"]
             asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
+            people(bob, runs)
+            ledger = Ledger(urls["database_url"], server_url)
+            work_off = partial(worked_off, ledger, worker, flow(bob)["id"], runs)
+            work_off()  # it warms up
+            before = work_off().a_second
             idle = resident_mb(worker, "VmRSS")
             path = _scheduled(client, contacts)
             frozen = _until_frozen(client, path, worker)
-            began_at = datetime.fromisoformat(frozen["startedAt"]).timestamp()
+            began_at = datetime.fromisoformat(frozen["sendAt"]).timestamp()
             took = time.time() - began_at
             first = asyncio.run(_first_message_at(urls["database_url"])) - began_at
             sent = frozen["progress"]["sent"]
@@ -86,13 +99,17 @@ def measure(urls: Mapping[str, str], contacts: int, seconds: float) -> None:
             peak = resident_mb(worker, "VmHWM")
             bobs = bob.get("/settings/workspace").json()["id"]
             delays = asyncio.run(_delays(urls["database_url"], bobs))
+            ledger.forget()
+            after = work_off().a_second
     total = frozen["audience"]["frozen"]["total"]
     assert total == end["progress"]["total"] == contacts, (total, end["progress"], contacts)
     assert frozen["audience"]["difference"] == dict.fromkeys(frozen["audience"]["difference"], 0)
     print(
-        f"{contacts:,} contacts frozen in {took:.1f} s ({contacts / took:,.0f} a second), first"
-        f" message after {first:.2f} s, {sent:,} sent meanwhile\n"
-        f"then {rate:,.0f} messages a second; cancel answered in {answered:.2f} s, all"
+        f"{contacts:,} contacts frozen {took:.1f} s after its time ({contacts / took:,.0f} a"
+        f" second), first message {first:.2f} s after it, {sent:,} sent meanwhile\n"
+        f"then {rate:,.0f} messages a second; S3: {before:,.0f} runs a second before it and"
+        f" {after:,.0f} after it; ratio {rate / mean((before, after)):.2f}\n"
+        f"cancel answered in {answered:.2f} s, all"
         f" {end['progress']['cancelled']:,} others CANCELLED in {ended:.1f} s\n"
         f"worker: {idle:.0f} MB idle, {peak:.0f} MB at its peak\n"
         f"S7: {len(delays)} single messages of another workspace meanwhile: p50"
@@ -112,6 +129,9 @@ def _scheduled(client: httpx2.Client, contacts: int) -> str:
     took, counted = time.monotonic() - began, shown["audience"]["total"]
     whole = "all" if shown["isComplete"] else "cut short"
     print(f"previewed in {took:.1f} s, {whole}: {counted:,} of {contacts:,}", flush=True)
+    at = (datetime.now(UTC) + LEAD).isoformat()
+    response = client.patch(path, json={"sendAt": at}, timeout=60)
+    assert response.status_code == 200, response.text
     response = client.post(f"{path}/schedule", timeout=60)
     assert response.status_code == 200, response.text
     return path
@@ -167,20 +187,20 @@ async def _first_message_at(url: str) -> float:
     return float(first)
 
 
-def main(contacts: int = CONTACTS, seconds: float = SENDING_SECONDS) -> None:
+def main(contacts: float = CONTACTS, seconds: float = SENDING_SECONDS, runs: float = RUNS) -> None:
     postgres = servers.postgres_server(durable=True)
     redis = servers.redis_server()
     postgres.start()
     redis.start()
     try:
         url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
-        print(f"S10: a broadcast to {contacts:,} contacts, one worker process", flush=True)
-        measure({"database_url": url, "redis_url": redis.url}, contacts, seconds)
+        print(f"S10: a broadcast to {contacts:,.0f} contacts, one worker process", flush=True)
+        urls = {"database_url": url, "redis_url": redis.url}
+        measure(urls, postgres.url, int(contacts), seconds, int(runs))
     finally:
         redis.remove()
         postgres.remove()
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:]
-    main(int(asked[0]) if asked else CONTACTS, float(asked[1]) if asked[1:] else SENDING_SECONDS)
+    main(*map(float, sys.argv[1:]))
