@@ -535,25 +535,16 @@ async def taken_back(database: Database, query: Query) -> float:
         return ms
 
 
-class RecordingHandle:
-    """A handle that keeps what a store function sends."""
+class RecordingHandle(Handle):
+    """A handle on the transaction of another one, which keeps what a store function sends."""
 
     def __init__(self, db: Handle) -> None:
-        self._db = db
-        self.use = db.use
+        vars(self).update(vars(db))
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
         self.sent.append((sql, values))
-        return await self._db.fetch_all(sql, **values)
-
-    async def now(self) -> datetime:
-        return await self._db.now()
-
-    fetch_one = Handle.fetch_one
-    fetch_value = Handle.fetch_value
-    fetch_values = Handle.fetch_values
-    execute = Handle.execute
+        return await super().fetch_all(sql, **values)
 
 
 async def plans_that_walk(database: Database, query: Query) -> list[str]:
@@ -561,7 +552,7 @@ async def plans_that_walk(database: Database, query: Query) -> list[str]:
     lines: list[str] = []
 
     async def explained(db: Handle) -> None:
-        recording: Any = RecordingHandle(db)
+        recording = RecordingHandle(db)
         await query(recording)
         for sql, values in recording.sent:
             # Not by `explain`, which forbids what is looked for here.
