@@ -1,13 +1,16 @@
-"""Workers killed while dates and schedules come: each occasion starts one run, or is missed once.
+"""Workers killed while dates and schedules come, and contacts enter and leave segments: each
+occasion starts one run, or is missed once.
 
 python -m lab.chaos.occasions [contacts] [seconds] [seed]: one web and three worker processes, in
 production. A date of every contact and a time of a schedule for all of them come at one moment, for
-two flows each; from then on, every so many seconds, a worker is killed with -9 and started again
-until all runs have ended. Two flows stay ACTIVE, and are given another `graceWindow` meanwhile; two
-are paused while their runs are being started, resumed, and given another date or rule. Ends with 1
-when an occasion started no run or two, or of a flow that was paused neither a run nor a record that
-it was missed; when a run neither came to its end nor was set aside because five of its workers were
-killed; or when a segment of those who have been there is not what a fresh look finds.
+two flows each, and at the same moment all leave a segment, whose job finds it out; the runs give
+each a tag, by which it enters another segment. From then on, every so many seconds, a worker is
+killed with -9 and started again until all runs have ended. Two flows stay ACTIVE, and are given
+another `graceWindow` meanwhile; two are paused while their runs are being started, resumed, and
+given another date or rule; those of the segments stay as they are. Ends with 1 when an occasion
+started no run or two, or of a flow that was paused neither a run nor a record that it was missed;
+when a run neither came to its end nor was set aside because five of its workers were killed; or
+when a segment of those who have been there is not what a fresh look finds.
 """
 
 from __future__ import annotations
@@ -35,23 +38,27 @@ CONTACTS = 10_000
 KILL_EVERY = 2.0
 WORKERS = 3
 LEASE_SECONDS = "1"  # so that another goes on soon
-LEAD = timedelta(seconds=6)  # from the activation to the occasions
+LEAD = timedelta(seconds=10)  # from the activation to the occasions
 CHANGE_EVERY = 0.5  # seconds, of the flows
 AFTERWARDS_SECONDS = 3.0  # in which somebody who is late would start a second run
 PATIENCE_SECONDS = 1_800.0
 VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
 BEEN = {"path": "contact.tags", "op": "contains", "value": "been"}
+RENEWED = {"path": "contact.metadata.renewsAt", "op": "within_last"}
 ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 # A run that was in the hands of five killed workers in a row is set aside, and says so.
 SET_ASIDE = ("FAILED", "poisoned")
 STEPS = [{"id": "been", "type": "add_tag", "tag": "been"}]
-KEPT = ("date", "schedule")  # flows that nobody pauses
+KEPT = ("date", "schedule")  # flows that nobody pauses,
+MOVED = ("segment_entered", "segment_left")  # nor changes
+PAUSED = "paused "  # and the others' names
 # How each flow is changed, one after another, once its runs are being started.
 AWAY = {"date": {"offset": "P300D"}, "schedule": {"rrule": "FREQ=YEARLY;BYMONTH=6;BYMONTHDAY=1"}}
 CHANGES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     **{source: [{"trigger": {"graceWindow": "P2D"}}] for source in KEPT},
+    **dict.fromkeys(MOVED, ()),
     **{
-        f"paused {source}": [{"state": "PAUSED"}, {"state": "ACTIVE"}, {"trigger": AWAY[source]}]
+        PAUSED + source: [{"state": "PAUSED"}, {"state": "ACTIVE"}, {"trigger": AWAY[source]}]
         for source in KEPT
     },
 }
@@ -88,6 +95,14 @@ ASTRAY = """
     """
 
 
+# Segments and watches that have ended five workers in a row: nothing is done for these any more.
+GIVEN_UP = """
+    SELECT COALESCE(d.name, s.name) AS name FROM segments s
+    LEFT JOIN definitions d ON d.workspace_id = s.workspace_id AND d.id = s.definition_id
+    WHERE s.reason_code IS NOT NULL
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     runs: Sequence[StartedRun]
@@ -108,11 +123,11 @@ async def seen(url: str) -> Evidence:
     )
 
 
-async def astray(url: str, segment_id: str) -> list[str]:
+async def column(url: str, sql: str, *values: str) -> list[str]:
     connection = await asyncpg.connect(url)
-    rows = await connection.fetch(ASTRAY, segment_id)
+    rows = await connection.fetch(sql, *values)
     await connection.close()
-    return [row["id"] for row in rows]
+    return [row[0] for row in rows]
 
 
 def judge(evidence: Evidence, contacts: Collection[str], flows: Mapping[str, str]) -> list[str]:
@@ -124,9 +139,11 @@ def judge(evidence: Evidence, contacts: Collection[str], flows: Mapping[str, str
         + (f", and it missed {missed[id, contact]}" if missed[id, contact] else "")
         for id, name in flows.items()
         for contact in contacts
-        if runs[id, contact] + missed[id, contact] != 1 or (name in KEPT and missed[id, contact])
+        if runs[id, contact] + missed[id, contact] != 1
+        or (missed[id, contact] and not name.startswith(PAUSED))
     ]
-    faults += [f"{at} was the occasion of {n}" for at, n in _others(evidence.runs).items()]
+    timed = [run for run in evidence.runs if flows[run.definition_id] not in MOVED]
+    faults += [f"{at} was the occasion of {n}" for at, n in _others(timed).items()]
     faults += [
         f"{flows[run.definition_id]} is {run.status} for {run.contact_id}"
         for run in evidence.runs
@@ -136,7 +153,7 @@ def judge(evidence: Evidence, contacts: Collection[str], flows: Mapping[str, str
 
 
 def _others(runs: Sequence[StartedRun]) -> dict[str, int]:
-    """The occasions but for that of most runs: there is one."""
+    """The occasions but for that of most runs: there is one of all dates and schedules."""
     occasions = Counter(run.at for run in runs)
     return dict(occasions.most_common()[1:])
 
@@ -231,8 +248,13 @@ def drill(
             segment_id = _filled(client, VIP, contacts)
             been = _filled(client, BEEN, 0)
             when = (datetime.now(UTC) + LEAD).replace(microsecond=0)
-            flows = _activated(client, segment_id, since, when)
-            time.sleep(max(0.0, (when - datetime.now(UTC)).total_seconds()))
+            ahead = f"PT{int((when - since).total_seconds())}S"
+            recent = _filled(client, {**RENEWED, "value": ahead}, contacts)
+            segments = {"schedule": segment_id, "segment_entered": been, "segment_left": recent}
+            flows = _activated(client, segments, ahead, when)
+            left = (when - datetime.now(UTC)).total_seconds()
+            assert left > 0, f"all was ready {-left:.1f} s too late"
+            time.sleep(left)
             url, expected = urls["database_url"], len(flows) * contacts
             under_way = Drill(workers, client, url, flows, expected)
             under_way.run(kill_every)
@@ -246,9 +268,10 @@ def _judged(
     evidence = asyncio.run(seen(url))
     found.runs, found.missed = len(evidence.runs), len(evidence.missed)
     found.set_aside = sum((run.status, run.reason) == SET_ASIDE for run in evidence.runs)
+    found.faults += [f"{name} was given up" for name in asyncio.run(column(url, GIVEN_UP))]
     found.faults += judge(evidence, people, flows)
     found.faults += [
-        f"{id} is wrongly in or out of the segment" for id in asyncio.run(astray(url, been))
+        f"{id} is wrongly in or out of the segment" for id in asyncio.run(column(url, ASTRAY, been))
     ]
     return found
 
@@ -280,19 +303,18 @@ def _filled(client: httpx2.Client, filter: Mapping[str, Any], contacts: int) -> 
 
 
 def _activated(
-    client: httpx2.Client, segment_id: str, since: datetime, when: datetime
+    client: httpx2.Client, segments: Mapping[str, str], ahead: str, when: datetime
 ) -> dict[str, str]:
-    """Flows by the date and by a schedule, whose time is the same; id → name."""
-    ahead = int((when - since).total_seconds())
-    rule = f"FREQ=HOURLY;BYMINUTE={when.minute};BYSECOND={when.second}"
-    triggers: Mapping[str, Mapping[str, Any]] = {
-        "date": {"field": "metadata.renewsAt", "offset": f"PT{ahead}S"},
-        "schedule": {"rrule": rule, "segmentId": segment_id},
+    """Flows by the date, by a schedule whose time is the same, and by segments; id → name."""
+    given: Mapping[str, Mapping[str, Any]] = {
+        "date": {"field": "metadata.renewsAt", "offset": ahead},
+        "schedule": {"rrule": f"FREQ=HOURLY;BYMINUTE={when.minute};BYSECOND={when.second}"},
     }
     flows = {}
     for name in CHANGES:
-        source = name.removeprefix("paused ")
-        trigger = {"source": source, **triggers[source]}
+        source = name.removeprefix(PAUSED)
+        named = {"segmentId": segments[source]} if source in segments else {}
+        trigger = {"source": source, **given.get(source, {}), **named}
         body = {"name": name, "state": "ACTIVE", "trigger": trigger, "steps": STEPS}
         flows[str(made(client, "/workflows", body)["id"])] = name
     return flows

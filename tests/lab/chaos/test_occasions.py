@@ -1,4 +1,4 @@
-"""The drill of dates and schedules, a short one; and an oracle that sees what it is there for."""
+"""The drill of dates, schedules and segments, a short one; and an oracle that sees faults."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from lab.chaos import occasions
 from lab.chaos.occasions import Evidence, Missed, StartedRun
 
-CONTACTS = 1_500
-EVERY = 0.5  # seconds: workers die before even a fast machine has started them all
+CONTACTS = 1_000
+EVERY = 0.8  # seconds: workers die before even a fast machine has started them all
 
 
 @pytest.mark.timeout(300)
@@ -20,7 +20,7 @@ def test_three_workers_killed_in_turn_start_one_run_for_each_occasion_or_say_tha
 ) -> None:
     found = occasions.drill(tmp_path, fast_servers, CONTACTS, EVERY, 7)
     assert found.faults == []
-    assert found.runs + found.missed == 4 * CONTACTS
+    assert found.runs + found.missed == len(occasions.CHANGES) * CONTACTS
     assert found.missed > 0
     assert found.set_aside < CONTACTS / 2
     assert found.kills > 2
@@ -66,6 +66,15 @@ OF_DATE = Missed("wfl_1", "con_2", "stopped")
 )
 def test_the_oracle_finds(evidence: Evidence, fault: str) -> None:
     assert occasions.judge(evidence, {"con_1", "con_2"}, FLOWS) == [fault]
+
+
+def test_a_segment_is_moved_at_many_moments_and_nothing_of_it_is_missed() -> None:
+    flows = {"wfl_3": "segment_left"}
+    runs = [StartedRun("wfl_3", f"con_{n}", f"{NINE}{n}", "COMPLETED") for n in (1, 2)]
+    assert occasions.judge(Evidence(runs, []), {"con_1", "con_2"}, flows) == []
+    missed = Evidence(runs[:1], [Missed("wfl_3", "con_2", "inactive")])
+    fault = "segment_left started 0 runs for con_2, and it missed 1"
+    assert occasions.judge(missed, {"con_1", "con_2"}, flows) == [fault]
 
 
 def test_what_is_true_has_no_faults_nor_has_what_killed_workers_had_in_hand_time_and_again() -> (
