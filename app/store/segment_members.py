@@ -496,6 +496,8 @@ IS_LATE = """next.reason_code IS NULL
           AND NOT EXISTS (SELECT 1 FROM jobs j
                           WHERE j.workspace_id = next.workspace_id AND j.kind = 'segment'
                             AND j.id = next.id AND (j.lease_token <> 0 OR j.wake_at <= :now))"""
+# A workspace that comes out of a row names no shard.
+IS_LATE_OF_ONE = IS_LATE.replace("next.workspace_id", ":workspace_id")
 
 
 async def late(
@@ -543,7 +545,7 @@ async def _late_of_shards(
     late = await db.fetch_each(
         f"""
         SELECT next.id FROM segments next
-        WHERE next.workspace_id = :workspace_id AND next.id = :id AND {IS_LATE}
+        WHERE next.workspace_id = :workspace_id AND next.id = :id AND {IS_LATE_OF_ONE}
         """,
         [{"workspace_id": workspace_id, "id": id} for workspace_id, id in keys],
     )
