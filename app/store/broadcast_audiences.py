@@ -49,7 +49,7 @@ async def _values(db: Handle, gate: Gate) -> dict[str, Any]:
 # As store/messages.take counts.
 CAPPED = """CAST(:cap AS BIGINT) > 0
                           AND (SELECT count(*) FROM messages m
-                               WHERE m.workspace_id = c.workspace_id AND m.contact_id = c.id
+                               WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id
                                  AND m.intended_at > CAST(:cap_since AS TIMESTAMPTZ)
                                  AND m.status NOT IN ('FAILED', 'SUPPRESSED')
                                  AND CAST(:cap_channel AS TEXT) IN ('', m.channel))

@@ -460,7 +460,7 @@ class WholeMessage(Message):
 
 BROADCAST_STATE = """
     (SELECT b.state FROM broadcasts b
-     WHERE b.workspace_id = m.workspace_id AND b.id = m.broadcast_id) AS broadcast_state"""
+     WHERE b.workspace_id = :workspace_id AND b.id = m.broadcast_id) AS broadcast_state"""
 COLUMNS = columns(Message, "m").replace("m.broadcast_state", BROADCAST_STATE)
 
 # Not every member may read mail about accounts: `mails` are the kinds that the reader may,
