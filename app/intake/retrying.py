@@ -64,7 +64,11 @@ def _request_of(target: WebhookTarget, record: webhook_requests.WebhookRequest) 
 
 
 def _head(headers: Mapping[str, str], ip: str) -> Head:
-    named = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    """Their bytes, with question marks for what is masked: a member vouches for the signature."""
+    named = [
+        (name.encode("latin-1"), value.encode("latin-1", "replace"))
+        for name, value in headers.items()
+    ]
     return Head(named, ip)
 
 

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from app.errors import Unavailable
+from app.machine.secrets import MASK
 from app.process import Process
 from app.store import idempotency
 from tests.cast import WEBHOOK, Cast, Person, any_address
@@ -246,6 +247,24 @@ async def test_a_member_vouches_for_the_signature_and_for_nothing_else(
         retried = await cast.ed.post(f"/webhook-requests/{request['id']}/retry")
         assert retried.status_code == status, body
     assert len((await cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_a_request_with_masked_headers_is_retried(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient
+) -> None:
+    mine = await hook(cast, process, signingSecret=SECRET)
+    headers = {
+        "X_Service_Signature": signed(EVENT, "another secret"),
+        "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    }
+    for body, status in ((EVENT, 202), (b"{}", 422)):
+        assert (await send(sender, mine.token, body, **headers)).status_code == 401
+        request = (await mine.requests(cast.vic))[0]
+        assert request["headers"]["traceparent"] == MASK
+        retried = await cast.ed.post(f"/webhook-requests/{request['id']}/retry")
+        assert retried.status_code == status, body
+        latest = (await mine.requests(cast.vic))[0]
+        assert latest["headers"]["x-service-signature"] == MASK
 
 
 async def test_today_s_configuration_decides(
