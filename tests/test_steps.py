@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.machine import condition, content, description, graph, path, steps, template, triggers
+from app.machine import (
+    condition,
+    content,
+    description,
+    graph,
+    path,
+    step,
+    steps,
+    template,
+    triggers,
+)
 from app.machine.fields import Field
 from app.machine.kind import NodeKind
 from app.machine.liquid.filters import FILTERS
@@ -175,7 +185,8 @@ ROOTS = {
     "contact": "the contact, as GET `/contacts/:id` shows it",
     "workspace": "`id`, `name`, `timezone`, `country`, `postalAddress`",
     "run": "`id`, `definitionId`, `version`, `createdAt`",
-    "steps": "what earlier steps left: `steps.<id>.…`",
+    "steps": "what earlier steps left: `steps.<id>.…`,"
+    f" at most {step.MOST_NOTED // 1024} KiB of JSON in all; with more the run fails",
     "now": "the time",
     "event": "in a `match` of `wait_for`: the event's `name`, `properties`, `at`",
     "unsubscribeUrl": "in messages: the link to opt out",

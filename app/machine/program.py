@@ -290,7 +290,7 @@ class State:
     `at` is the node about to be entered, or being waited in when `waiting`; None once completed. A
     run that failed stands before the node it failed at, so that a retry enters that one again.
     `visits` counts per node; `since_wait` counts visits since the last wait (limit 1,000);
-    `outputs` is what `{{steps.<id>…}}` reads.
+    `outputs` is what `{{steps.<id>…}}` reads (limit 512 KiB as JSON).
     """
 
     at: str | None

@@ -92,6 +92,7 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     REENTRY_REFUSED = "reentry_refused"
     VISIT_LIMIT = "visit_limit"
+    OUTPUTS_TOO_LARGE = "outputs_too_large"
     STEP_MISSING = "step_missing"
     POISONED = "poisoned"
     SIMULATION_LIMIT = "simulation_limit"
@@ -169,6 +170,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.CANCELLED: "A member cancelled the run.",
     Reason.REENTRY_REFUSED: "The definition does not let the contact through again now.",
     Reason.VISIT_LIMIT: "The run exceeded the limit of steps per run.",
+    Reason.OUTPUTS_TOO_LARGE: "What the run's steps left for later ones, such as the answers to"
+    " HTTP requests, is more than 512 KiB in all.",
     Reason.STEP_MISSING: "The run's current step does not exist in its definition.",
     Reason.POISONED: "The work on it crashed its worker several times and was given up.",
     Reason.SIMULATION_LIMIT: "The simulation reached its limit of 2,000 visits, 4 MB, one second"

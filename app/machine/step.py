@@ -30,6 +30,7 @@ from app.machine.template import RenderError
 
 MOST_VISITS = 10_000
 MOST_BETWEEN_WAITS = 1_000
+MOST_NOTED = 512 * 1024  # bytes of JSON in all: eight answers, each as long as a call keeps one
 
 
 def start(program: Program) -> State:
@@ -99,6 +100,13 @@ def _resume(node: Node, state: State, event: Event, facts: Facts) -> Step:
 def _settle(state: State, visit: Visit, outcome: NodeOutcome) -> Step:
     """The step that an outcome amounts to."""
     node = visit.node
+    if outcome.noted is not None:
+        outputs = {**state.outputs, node.id: outcome.noted}
+        # The run's every step reads and writes them all, on the event loop.
+        if len(document.dumps(outputs)) > MOST_NOTED:
+            outcome = NodeOutcome("FAILED", code=Reason.OUTPUTS_TOO_LARGE, output=outcome.output)
+        else:
+            state = replace(state, outputs=outputs)
     detail = outcome.detail or SAID.get(outcome.code or "")
     record = Record(
         node.id,
@@ -110,8 +118,6 @@ def _settle(state: State, visit: Visit, outcome: NodeOutcome) -> Step:
         outcome.port,
         outcome.output,
     )
-    if outcome.noted is not None:
-        state = replace(state, outputs={**state.outputs, node.id: outcome.noted})
     if outcome.status == "WAITING":
         return Step(replace(state, waiting=True), outcome.effects, record)
     if outcome.status == "FAILED":

@@ -320,7 +320,7 @@ async def _facts(
 ) -> dict[str, Json]:
     if run is None or contact is None:
         return await facts.of_contact(db, row.workspace_id, contact, data)
-    return await facts.of_run(db, run, contact)
+    return await facts.of_run(db, run, contact, facts.steps_of(run))
 
 
 def missing(events: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:

@@ -16,7 +16,10 @@ from app.store.runs import RunFacts
 LARGE = 128 * 1024  # bytes of a body that is parsed where it is read, beside the event loop
 
 
-async def of_run(db: Handle, run: RunFacts, contact: Contact) -> dict[str, Json]:
+async def of_run(
+    db: Handle, run: RunFacts, contact: Contact, steps: Mapping[str, Json]
+) -> dict[str, Json]:
+    """`steps` is what they left (steps_of), which whoever moves the run has read already."""
     body = bytes(run.body)
     trigger = document.parse(body) if len(body) <= LARGE else Unread(body)
     facts = await of_contact(db, run.workspace_id, contact, trigger)
@@ -26,9 +29,14 @@ async def of_run(db: Handle, run: RunFacts, contact: Contact) -> dict[str, Json]
         "version": run.version,
         "createdAt": run.created_at,
     }
-    if run.state is not None:
-        facts["steps"] = State.from_json(document.parse(run.state.encode())).outputs
+    facts["steps"] = steps
     return facts
+
+
+def steps_of(run: RunFacts) -> Mapping[str, Json]:
+    if run.state is None:
+        return {}
+    return State.from_json(document.parse(run.state.encode())).outputs
 
 
 async def of_contact(

@@ -164,7 +164,8 @@ class Walk:
             obstacle = await entering.enter(self.db, self.row, version.reentry)
             if obstacle is not None:
                 return await self._refuse(obstacle, version.reentry)
-        known = await facts.of_run(self.db, self.row, contact)
+        state = self._state(version.program)
+        known = await facts.of_run(self.db, self.row, contact, state.outputs)
         workspace = WorkspaceContext(
             self.row.workspace_id,
             known["workspace"]["country"],
@@ -176,7 +177,7 @@ class Walk:
         self._workspace = workspace
         context = RunContext(self.process, self.db, self.row, contact, known, workspace)
         pending = await pending_events.load(self.db, self.row)
-        return await self._steps(context, version.program, pending)
+        return await self._steps(context, version.program, state, pending)
 
     async def _refuse(self, obstacle: Entry, policy: Json) -> None:
         """End before the first step, because of an earlier run."""
@@ -189,11 +190,13 @@ class Walk:
         detail = reentry.sentence(policy, obstacle)
         await self.end("COMPLETED", Reason.REENTRY_REFUSED, detail)
 
-    async def _steps(self, context: RunContext, program: Program, pending: PendingEvents) -> None:
+    def _state(self, program: Program) -> State:
         raw = self.row.state
-        state = (
-            step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
-        )
+        return step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
+
+    async def _steps(
+        self, context: RunContext, program: Program, state: State, pending: PendingEvents
+    ) -> None:
         events, steps = deque(pending.events), 0
         while events:
             event = events.popleft()

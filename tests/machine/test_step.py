@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.machine import check, document
 from app.machine.program import (
     AddTag,
+    Answered,
     Delivered,
     Event,
     Finish,
@@ -30,7 +31,7 @@ from app.machine.program import (
     Woken,
 )
 from app.machine.reasons import SENTENCES, Reason
-from app.machine.step import MOST_BETWEEN_WAITS, MOST_VISITS, start, step
+from app.machine.step import MOST_BETWEEN_WAITS, MOST_NOTED, MOST_VISITS, start, step
 from tests.present import present
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -235,6 +236,21 @@ def test_a_delivery_does_not_begin_the_count_anew() -> None:
     sending = program(send("s"), tag("a"))
     held = go(sending, State(at="s", since_wait=7))
     assert step(sending, held.state, DELIVERED, FACTS).state.since_wait == 8
+
+
+def test_a_step_that_would_leave_too_much_fails_and_leaves_nothing() -> None:
+    asking = program({"type": "http_request", "id": "ask", "method": "GET", "url": "https://x.y"})
+    entry = replace(start(asking), outputs={"before": {"body": "x" * (MOST_NOTED - 1_000)}})
+    held = go(asking, entry)
+    fits = step(asking, held.state, Answered(200, body="y" * 500), FACTS)
+    assert fits.state.outputs["ask"]["body"] == "y" * 500
+    result = step(asking, held.state, Answered(200, body="y" * 1_000), FACTS)
+    sentence = SENTENCES[Reason.OUTPUTS_TOO_LARGE]
+    assert result.effects == (Finish("FAILED", Reason.OUTPUTS_TOO_LARGE, sentence),)
+    record = present(result.record)
+    assert (record.status, record.code) == ("FAILED", Reason.OUTPUTS_TOO_LARGE)
+    assert present(record.output)["body"] == "y" * 1_000  # for whoever looks for the cause
+    assert result.state == replace(held.state, waiting=False)  # a retry asks again
 
 
 def test_what_newer_code_wrote_into_a_state_is_passed_over() -> None:

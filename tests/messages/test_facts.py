@@ -28,7 +28,7 @@ async def test_a_run_sees_its_trigger_its_contact_and_what_its_steps_have_made(
         contact = await contacts.by_id(db, workspace_id=acme, id=accepted.contact_id)
         assert run is not None
         assert contact is not None
-        seen = await facts.of_run(db, run, contact)
+        seen = await facts.of_run(db, run, contact, facts.steps_of(run))
         now = await db.now()
     assert seen.keys() == ROOTS
     assert (str(seen["trigger"]["price"]), str(seen["trigger"]["n"])) == (

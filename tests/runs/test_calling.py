@@ -13,6 +13,7 @@ from app.audience import erasing
 from app.audience.reactions import WorkspaceContext
 from app.intake import webhooks
 from app.machine.reasons import Reason
+from app.machine.step import MOST_NOTED
 from app.process import Process
 from app.runs import calling, runner
 from app.store import jobs, run_steps, runs
@@ -118,6 +119,20 @@ async def test_a_body_is_json_when_it_is_and_else_text(
     output = orjson.loads(present((await step_of(open_process, acme, run_id)).output))
     assert output["body"] == body
     assert output.get("truncated", False) is (len(body) == 64 * 1024)
+
+
+async def test_a_run_whose_steps_leave_too_much_fails_and_stays_small(
+    open_process: Process, acme: str
+) -> None:
+    async with Listener(says(b"[" + b"0.1," * 16_000 + b"0]")) as listener:
+        asking = [ask(listener, id=f"ask{number}") for number in range(10)]
+        run_id = await started(open_process, acme, *asking)
+        await settle(open_process)
+    run = await read(open_process, acme, run_id)
+    assert (run.status, run.reason_code) == ("FAILED", Reason.OUTPUTS_TOO_LARGE)
+    assert len(present(run.state)) < MOST_NOTED + 1_000
+    statuses = [step.status for step in await steps_of(open_process, acme, run_id)]
+    assert statuses == ["COMPLETED"] * 8 + ["FAILED"]
 
 
 async def test_the_network_inside_is_not_reached(process: Process, acme: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.audience.reactions import WorkspaceContext
 from app.database.db import Handle
 from app.intake import webhooks
 from app.machine import document
+from app.machine.program import State
 from app.machine.reasons import Reason
 from app.process import Process
 from app.runs import pending_events, runner
@@ -193,6 +195,25 @@ async def test_a_wait_ends_when_its_time_has_come_and_never_before(
     assert (await read(process, acme, run_id)).status == "COMPLETED"
     [pause, _] = await steps_of(process, acme, run_id)
     assert (pause.status, pause.visit) == ("COMPLETED", 1)
+
+
+async def test_a_run_s_state_is_read_once_for_a_walk(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tag = {"type": "add_tag", "tag": "waited"}
+    run_id = await started(process, acme, {"type": "wait", "duration": "PT1H"}, tag, tag)
+    await settle(process)
+    await later(process, "run", 3_601)
+    reads, read_from = [], State.from_json
+
+    def counting(body: Mapping[str, Any]) -> State:
+        reads.append(body)
+        return read_from(body)
+
+    monkeypatch.setattr(State, "from_json", counting)
+    await settle(process)
+    assert (await read(process, acme, run_id)).status == "COMPLETED"
+    assert len(reads) == 1
 
 
 async def test_a_moment_behind_the_last_millisecond_fails_the_run_that_waits_for_it(
