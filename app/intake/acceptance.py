@@ -292,11 +292,9 @@ class _Batch:
         """Runs that an earlier try of these very requests has made."""
         if not events:
             return
-        known = await runs.contacts_of(
-            self.db, [(event.workspace.id, event.run_id) for event in events]
-        )
-        for run_id, contact_id in known.items():
-            self.answers[run_id] = Accepted(run_id, contact_id)
+        known = await runs.known(self.db, [(event.workspace.id, event.run_id) for event in events])
+        for run_id, run in known.items():
+            self.answers[run_id] = Accepted(run_id, run.contact_id)
 
     async def _repeat(self) -> None:
         keyed = {

@@ -47,11 +47,12 @@ from app.store import calls, contact_events, contacts, erasure, jobs, run_steps,
 from app.store.contacts import Contact
 from app.store.jobs import Job
 from app.store.run_steps import NewStep
-from app.store.runs import HeldRun
+from app.store.runs import HeldRun, KnownRun
 
 log = logging.getLogger(__name__)
 
 STEPS_PER_TRANSACTION = 50
+BYTES_PER_TRANSACTION = 2 * 1024 * 1024  # of states, which are all held until the last step
 
 
 async def move(process: Process, job: Job) -> None:
@@ -75,12 +76,12 @@ async def move(process: Process, job: Job) -> None:
 @batched(max_items=64, concurrency=2, whose=lambda job: job.workspace_id)
 async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool | CommitUnknown]:
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
-    has the contact that it locked to itself."""
+    has the contact that it locked to itself, and not many whose steps have left much."""
     try:
         async with process.database.write(follow_indexes=True) as db:
-            of = await runs.contacts_of(db, [(job.workspace_id, job.id) for job in claimed])
+            known = await runs.known(db, [(job.workspace_id, job.id) for job in claimed])
+            first = _together(claimed, known)
             # By contact, so that no two transactions wait for each other.
-            first = {(job.workspace_id, of.get(job.id, "")): job for job in reversed(claimed)}
             whose = sorted(first)
             walked = [first[one] for one in whose]
             # The contact before its runs' jobs, as whoever changes it wakes them.
@@ -94,6 +95,19 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     except CommitUnknown as error:
         return [error for _ in claimed]
     return [rests.get(job, False) for job in claimed]
+
+
+def _together(claimed: Sequence[Job], known: Mapping[str, KnownRun]) -> dict[tuple[str, str], Job]:
+    """The runs to walk in one transaction, by contact."""
+    first: dict[tuple[str, str], Job] = {}
+    length = 0
+    for job in claimed:
+        run = known.get(job.id, KnownRun(job.id, "", 0))
+        whose = (job.workspace_id, run.contact_id)
+        if whose not in first and (not first or length + run.state_bytes <= BYTES_PER_TRANSACTION):
+            first[whose] = job
+            length += run.state_bytes
+    return first
 
 
 async def _contact(workspace_id: str, id: str, db: Handle) -> Contact | None:

@@ -39,11 +39,21 @@ class HeldRun(RunFacts):
     is_named: bool  # a segment asks about the runs of its definition
 
 
-async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Which of these runs exist, by workspace and id, and for whom, which never changes."""
-    rows = await db.fetch_tuples(
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run that exists."""
+
+    id: str
+    contact_id: str  # which never changes
+    state_bytes: int
+
+
+async def known(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, KnownRun]:
+    """Which of these runs exist, by workspace and id."""
+    found = await db.fetch_all_as(
+        KnownRun,
         """
-        SELECT r.id, r.contact_id
+        SELECT r.id, r.contact_id, octet_length(COALESCE(r.state, '')) AS state_bytes
         FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
              AS given (workspace_id, id)
         JOIN runs r ON r.workspace_id = given.workspace_id AND r.id = given.id
@@ -51,7 +61,7 @@ async def contacts_of(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str,
         workspace_ids=[workspace_id for workspace_id, _ in pairs],
         ids=[id for _, id in pairs],
     )
-    return dict(rows)
+    return {run.id: run for run in found}
 
 
 async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:

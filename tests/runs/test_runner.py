@@ -314,6 +314,31 @@ async def test_two_workers_never_claim_one_run(process: Process, acme: str) -> N
     assert len(ids) == len(set(ids)) > 0
 
 
+async def test_few_runs_whose_steps_have_left_much_are_moved_at_once(
+    process: Process, acme: str
+) -> None:
+    wait = {"id": "pause", "type": "wait", "duration": "PT1H"}
+    people = [{"email": f"n{number}@example.com"} for number in range(8)]
+    ids = [await started(process, acme, wait, event=event) for event in people]
+    await settle(process)
+    left = {"ask": {"body": "x" * (runner.BYTES_PER_TRANSACTION // 4)}}
+    async with process.database.write() as db:
+        for id in ids:
+            run = present(await runs.facts_of(db, workspace_id=acme, id=id))
+            state = {**orjson.loads(present(run.state)), "outputs": left}
+            await db.execute(
+                "UPDATE runs SET state = :state WHERE id = :id",
+                id=id,
+                state=orjson.dumps(state).decode(),
+            )
+    await later(process, "run", 3_601)
+    claimed = await process.claim("run", [], 10)
+    rest = await runner.move_some.work(process, claimed)
+    assert sorted(map(bool, rest)) == [False] * 5 + [True] * 3
+    await asyncio.gather(*(runner.move(process, job) for job in claimed))
+    assert {(await read(process, acme, id)).status for id in ids} == {"COMPLETED"}
+
+
 async def test_a_worker_that_lost_its_lease_changes_nothing(process: Process, acme: str) -> None:
     run_id = await started(process, acme, {"type": "add_tag", "tag": "once"})
     [stale] = await process.claim("run", [], 10)

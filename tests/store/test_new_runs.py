@@ -8,6 +8,7 @@ import pytest
 
 from app.database.db import Database, new_id
 from app.store import new_runs, runs
+from app.store.runs import KnownRun
 from tests.store.rows import definition, run, workspace
 from tests.store.test_runs import claimed, read
 
@@ -37,4 +38,4 @@ async def test_no_run_begins_when_its_definition_is_not_active(
         assert await insert(workspace_id=acme, definition_id=active.id)
         assert not await insert(workspace_id=acme, definition_id=active.id)
         wanted = [(acme, id), (rival, id), (acme, "run_unknown")]
-        assert await runs.contacts_of(db, wanted) == {id: "con_1"}
+        assert await runs.known(db, wanted) == {id: KnownRun(id, "con_1", 0)}

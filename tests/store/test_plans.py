@@ -565,7 +565,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "the runs that a commit may have made": (
-        lambda db: runs.contacts_of(db, [("ws_acme", f"run_{i}") for i in range(10_001, 10_065)]),
+        lambda db: runs.known(db, [("ws_acme", f"run_{i}") for i in range(10_001, 10_065)]),
         ["workspace_id id"],
     ),
     "contacts by their emails": (
