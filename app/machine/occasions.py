@@ -261,8 +261,8 @@ _NAMES = {
 
 
 def _read_cron(line: str) -> tuple[Rule, ...]:
-    """Five fields. Where both the day of the month and that of the week are given, either will do,
-    as cron has it."""
+    """Five fields. Where both the day of the month and that of the week are given, either will do;
+    both must hold where one of them begins with a star, as in */2 (cron's DOM_STAR, DOW_STAR)."""
     texts = line.lower().split()
     if len(texts) != len(_CRON):
         raise ValueError("Must be five fields: minute, hour, day, month and weekday.")
@@ -273,11 +273,10 @@ def _read_cron(line: str) -> tuple[Rule, ...]:
         raise ValueError(AT_MOST)
     same = {"dtstart": BEGIN, "bymonth": month, "byhour": hour, "byminute": minute, "bysecond": 0}
     weekdays = sorted({(one - 1) % 7 for one in weekday})  # dateutil's begin on Monday
-    by_day = Rule(rrule.rrule(rrule.DAILY, bymonthday=day, **same), "DAILY")
-    by_weekday = Rule(rrule.rrule(rrule.DAILY, byweekday=weekdays, **same), "DAILY")
-    if texts[4].startswith("*"):
-        return (by_day,)
-    return (by_weekday,) if texts[2].startswith("*") else (by_day, by_weekday)
+    by_day, by_weekday = {"bymonthday": day}, {"byweekday": weekdays}
+    is_either = not (texts[2].startswith("*") or texts[4].startswith("*"))
+    kinds = (by_day, by_weekday) if is_either else ({**by_day, **by_weekday},)
+    return tuple(Rule(rrule.rrule(rrule.DAILY, **kind, **same), "DAILY") for kind in kinds)
 
 
 def _values(text: str, name: str, least: int, most: int) -> list[int]:
