@@ -251,7 +251,13 @@ async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
     if row is None:
         return given.model_copy(update={"start_at": start_at})
     tags = await contacts.tags(db, workspace_id=subject.workspace_id, contact_id=row.id)
-    contact = {"id": row.id, **shapes.writable(row, tags), "topics": row.topics}
+    contact = {
+        "id": row.id,
+        **shapes.writable(row, tags),
+        "topics": row.topics,
+        "createdAt": document.text(row.created_at),
+        "updatedAt": document.text(row.updated_at),
+    }
     known: dict[str, Any] = {"start_at": start_at, "contact": contact}
     if "entered" not in given.model_fields_set:
         known["entered"] = await _entered(db, subject, row.id, start_at)

@@ -109,10 +109,12 @@ class Received(Shape):
 
 
 class Given(Shape):
-    """Everything that happens to the run. `entered` counts where the trigger limits `reentry`, and
-    `received` where the workspace has a `frequencyCap`; for a stored contact they are what the
-    records say, unless they are given. `outcomes`, `httpAnswers` and `variants` are by node ID; of
-    a list, each visit gets the next item, and the last one repeats.
+    """Everything that happens to the run. The `contact` may say when it was created (`createdAt`)
+    and last changed (`updatedAt`), which is otherwise when the run starts. `entered` counts where
+    the trigger limits `reentry`, and `received` where the workspace has a `frequencyCap`; for a
+    stored contact all of these are what the records say, `entered` and `received` unless they are
+    given. `outcomes`, `httpAnswers` and `variants` are by node ID; of a list, each visit gets the
+    next item, and the last one repeats.
     """
 
     trigger: dict[str, Any] = Field(default_factory=dict)
@@ -228,15 +230,30 @@ def given_contact(
 ) -> tuple[Contact, list[str]]:
     """A contact that is not stored, and its tags. Its `id`, if given, decides how splits go. Raises
     Problem `invalid`."""
-    apart = ("id", "tags", "topics")
+    apart = ("id", "tags", "topics", *TIMES)
     values = {name: value for name, value in given.items() if name not in apart}
     checked = profile.check(country, values, given.get("tags"))
     answers, wrong = topics.read(given.get("topics"), None)
-    errors = [FieldError(f"/contact{one.pointer}", one.message) for one in checked.errors]
-    if errors := [*errors, *(FieldError(f"/contact{one.pointer}", one.message) for one in wrong)]:
-        raise invalid(errors)
+    times, untimely = _times(given, now)
+    if errors := [*checked.errors, *wrong, *untimely]:
+        raise invalid([FieldError(f"/contact{one.pointer}", one.message) for one in errors])
     row = _row(checked, str(given.get("id") or f"con_{NOBODY}"), now)
-    return replace(row, topics=topics.joined({}, answers)), list(checked.tags)
+    return replace(row, topics=topics.joined({}, answers), **times), list(checked.tags)
+
+
+TIMES: Mapping[str, str] = {"createdAt": "created_at", "updatedAt": "updated_at"}
+
+
+def _times(given: Mapping[str, Json], now: datetime) -> tuple[dict[str, Any], list[FieldError]]:
+    """When the contact was created and last changed: now, unless that is given."""
+    moments = {name: compare.time(given.get(name, now)) for name in TIMES}
+    good: dict[str, Any] = {
+        TIMES[name]: moment.astimezone(UTC)
+        for name, moment in moments.items()
+        if moment is not None and YEARS[0] <= moment.year <= YEARS[1]
+    }
+    message = f"Must be a time from {YEARS[0]} to {YEARS[1]}, such as 2026-03-01T09:00:00Z."
+    return good, [FieldError(f"/{name}", message) for name in TIMES if TIMES[name] not in good]
 
 
 def new_contact(

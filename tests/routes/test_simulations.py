@@ -105,6 +105,36 @@ async def test_a_stored_contact_is_taken_and_left_as_it_is(cast: Cast) -> None:
     assert (await cast.vic.read(f"/contacts/{made['id']}"))["tags"] == ["vip"]
 
 
+NEWCOMER = {
+    "id": "new",
+    "type": "branch",
+    "cases": [{"when": {"path": "contact.createdAt", "op": "within_last", "value": "P7D"}}],
+}
+
+
+async def test_a_contact_is_as_old_as_it_is(cast: Cast) -> None:
+    naming = {
+        "id": "name",
+        "type": "update_contact",
+        "set": {"lastName": "{{contact.createdAt}} {{contact.updatedAt}}"},
+    }
+    url = await draft(cast, [NEWCOMER, naming])
+    made = await cast.ed.made("/contacts", ADA)
+    stored = (await cast.ed.patch(f"/contacts/{made['id']}", {"firstName": "Augusta"})).json()
+    start = {"startAt": "2099-03-01T09:00:00Z"}
+    times = {"createdAt": "2099-02-28T09:00:00Z", "updatedAt": "2099-02-28T10:00:00+01:00"}
+    for given, port, name in (
+        ({"contactId": stored["id"]}, "else", f"{stored['createdAt']} {stored['updatedAt']}"),
+        ({"contact": {**ADA, **times}}, "case1", " ".join(["2099-02-28T09:00:00.000Z"] * 2)),
+        ({"contact": ADA}, "case1", " ".join(["2099-03-01T09:00:00.000Z"] * 2)),
+    ):
+        answer = await cast.vic.made(f"{url}?case=true", {**start, **given})
+        branch, named = answer["steps"]
+        assert (branch["port"], named["changes"]["lastName"][1]) == (port, name)
+        case = cases.read(document.dumps(answer["case"]))
+        assert cases.difference(case.expected, cases.play(case)) == ""
+
+
 async def test_another_workspace_s_contact_is_no_contact(cast: Cast) -> None:
     url = await draft(cast)
     theirs = await cast.mallory.made("/contacts", ADA)
@@ -134,6 +164,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "/contact"),
     ({"contact": {"email": "no address"}}, "/contact/email"),
     ({"contact": {**ADA, "shoeSize": 40}}, "/contact/shoeSize"),
+    ({"contact": {**ADA, "createdAt": "long ago"}}, "/contact/createdAt"),
+    ({"contact": {**ADA, "updatedAt": "9999-12-31T00:00:00Z"}}, "/contact/updatedAt"),
     ({"contact": ADA, "outcomes": {"helo": "sent"}}, "/outcomes/helo"),
     ({"contact": ADA, "outcomes": {"ask": "sent"}}, "/outcomes/ask"),
     ({"contact": ADA, "httpAnswers": {"hello": {"status": 200}}}, "/httpAnswers/hello"),
