@@ -139,6 +139,8 @@ def of(
     if start_at is None:
         raise invalid([FieldError("/startAt", "Say when the run starts.")])
     _refuse_unknown(given, program)
+    events = [scenario_event(event, start_at) for event in given.events]
+    _refuse_early(events, start_at)
     contact = (
         new_contact(trigger, given.trigger, country, start_at)
         if given.contact is None
@@ -155,7 +157,7 @@ def of(
         "reentry": trigger.get("reentry"),
         "entries": [Entry(None, was.at, was.running)] if (was := given.entered) else [],
         "received": [(one.at, one.channel) for one in given.received],
-        "events": [scenario_event(event, start_at) for event in given.events],
+        "events": events,
         "outcomes": {id: _outcomes(outcome) for id, outcome in given.outcomes.items()},
         "answers": {id: _answers(answer) for id, answer in given.http_answers.items()},
     }
@@ -223,6 +225,16 @@ def _refuse_unknown(given: Given, program: Program) -> None:
             errors.append(FieldError(document.pointer("variants", id), message))
     if errors:
         raise invalid(errors)
+
+
+def _refuse_early(events: Sequence[ScenarioEvent], start_at: datetime) -> None:
+    """A run is told of nothing from before it. Raises Problem."""
+    early = [index for index, event in enumerate(events) if event.at < start_at]
+    if early:
+        message = "Must not be before startAt."
+        raise invalid(
+            [FieldError(document.pointer("events", index, "at"), message) for index in early]
+        )
 
 
 def given_contact(

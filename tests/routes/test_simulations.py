@@ -178,6 +178,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "/events/0/at",
     ),
     ({"contact": ADA, "startAt": "9999-12-31T00:00:00Z"}, "/startAt"),
+    (
+        {
+            "contact": ADA,
+            "startAt": "2026-03-01T09:00:00Z",
+            "events": [
+                {"at": "2026-03-01T10:00:00+01:00", "name": "x"},
+                {"at": "2026-03-01T08:59:59Z", "contact": {"firstName": "Ada"}},
+            ],
+        },
+        "/events/1/at",
+    ),
 ]
 
 
