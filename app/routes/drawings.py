@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from app.errors import Problem
 from app.routes.definitions import DefinitionKind
 from app.runtime.compute import Job
 from app.store import definition_versions, definitions, run_steps, runs, templates
+from app.store.run_steps import NodeCounts
 from app.web import conditions
 from app.web.body import Query
 from app.web.routing import Call, Endpoint, get
@@ -87,6 +89,10 @@ async def _counts(db: Handle, workspace_id: str, row: definitions.Definition) ->
     counted = await run_steps.counts(
         db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
     )
+    return _by_node(counted)
+
+
+def _by_node(counted: Iterable[NodeCounts]) -> dict[str, Count]:
     return {each.node_id: Count(int(each.here), int(each.passed)) for each in counted}
 
 
@@ -103,14 +109,11 @@ async def _walked(
     )
     if version is None:
         raise LookupError("a run took a version that was pinned")
-    counts: dict[str, Count] = {}
-    for step in await run_steps.of_run(db, workspace_id=workspace_id, run_id=run_id):
-        old, has_left = counts.get(step.node_id, Count()), step.finished_at is not None
-        counts[step.node_id] = Count(old.here + (not has_left), old.passed + has_left)
+    counted = await run_steps.counts_of_run(db, workspace_id=workspace_id, run_id=run_id)
     walked = replace(
         definition,
         body=version.body,
         trigger_config=version.trigger_config,
         version=run.version,
     )
-    return walked, counts
+    return walked, _by_node(counted)

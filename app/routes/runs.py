@@ -92,7 +92,8 @@ class Sent(Shape):
 
 
 class RunStep(Shape, json_schema_extra={"allOf": referring(description.outputs())}):
-    """`message` is present if the step sends one."""
+    """`message` is present if the step sends one. `output` is null, too, where those of later steps
+    have 2 MiB already."""
 
     node_id: str
     kind: str
@@ -107,10 +108,12 @@ class RunStep(Shape, json_schema_extra={"allOf": referring(description.outputs()
 
 
 class Run(RunSummary):
-    """`trigger` is the body that started it."""
+    """`trigger` is the body that started it; `stepsOmitted` says how many steps were before these,
+    which are the newest 2,000."""
 
     trigger: Any
     steps: list[RunStep]
+    steps_omitted: int
 
 
 class Start(Shape):
@@ -235,6 +238,7 @@ async def _resource(call: Call) -> dict[str, Any]:
         **summary(row),
         "trigger": document.parse(row.body),
         "steps": [_step(step, sent.get((step.node_id, step.visit))) for step in steps],
+        "stepsOmitted": steps[0].position - 1 if steps else 0,
     }
 
 
@@ -248,7 +252,7 @@ def summary(row: runs.Run) -> dict[str, Any]:
 
 def _step(row: run_steps.RunStep, sent: messages.StepMessage | None) -> dict[str, Any]:
     message = None if sent is None else Sent.of(sent, reason=reason(sent))
-    output = None if row.output is None else document.parse(row.output.encode())
+    output = None if row.output is None else document.as_written(row.output)
     return RunStep.of(row, reason=reason(row), output=output, message=message)
 
 

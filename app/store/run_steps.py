@@ -31,8 +31,17 @@ class NewStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStep(Step):
+class RunStep(NewStep):
     started_at: datetime
+
+
+# Of a run, those of its newest steps.
+MOST = 2_000
+MOST_BYTES = 2 * 1024 * 1024  # of their outputs
+_OUTPUT = """CASE WHEN SUM(octet_length(COALESCE(newest.output, '')))
+                      OVER (ORDER BY newest.position DESC) <= :most_bytes
+                 THEN newest.output END AS output"""
+SHOWN = columns(RunStep, "newest").replace("newest.output", _OUTPUT)
 
 
 async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:
@@ -76,13 +85,36 @@ async def cancel(
 
 
 async def of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[RunStep]:
-    """In the order in which the run took them."""
+    """The newest, in the order in which the run took them; of older ones' outputs none when the
+    newer ones are MOST_BYTES already."""
     return await db.fetch_all_as(
         RunStep,
         f"""
-        SELECT {columns(RunStep)} FROM run_steps
+        SELECT {SHOWN}
+        FROM (SELECT * FROM run_steps
+              WHERE workspace_id = :workspace_id AND run_id = :run_id
+              ORDER BY position DESC
+              LIMIT :most) newest
+        ORDER BY newest.position
+        """,
+        workspace_id=workspace_id,
+        run_id=run_id,
+        most=MOST,
+        most_bytes=MOST_BYTES,
+    )
+
+
+async def counts_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[NodeCounts]:
+    """For each node that the run has visited."""
+    return await db.fetch_all_as(
+        NodeCounts,
+        """
+        SELECT node_id,
+               SUM(CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END) AS here,
+               SUM(CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END) AS passed
+        FROM run_steps
         WHERE workspace_id = :workspace_id AND run_id = :run_id
-        ORDER BY position
+        GROUP BY node_id
         """,
         workspace_id=workspace_id,
         run_id=run_id,

@@ -8,6 +8,7 @@ import httpx2
 
 from app.process import Process
 from app.runs import runner
+from app.store import run_steps
 from tests.cast import SEND_HELLO, WEBHOOK, Cast, hook, settle
 
 RUNS = "/runs"
@@ -61,6 +62,7 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
         "waitingFor": None,
         "trigger": {"email": "ada@example.com", "word": "tea", "price": 2},
         "steps": [],
+        "stepsOmitted": 0,
         "createdAt": queued["createdAt"],
         "startedAt": None,
         "finishedAt": None,
@@ -86,6 +88,46 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
     assert (message["runId"], message["nodeId"]) == (receipt["runId"], "hello")
     assert resting["finishedAt"] is None
     assert all(one["finishedAt"] >= one["startedAt"] for one in waiting["steps"][:3])
+
+
+async def test_a_run_of_many_steps_is_shown_by_the_newest_and_what_they_left(
+    cast: Cast, process: Process
+) -> None:
+    token = await hook(process, cast.ed.workspace_id, STEPS)
+    receipt = await started(cast, token, b'{"email": "ada@example.com"}')
+    large = '{"body":"' + "x" * 64 * 1024 + '"}'
+    async with process.database.write() as db:
+        now = await db.now()
+        await run_steps.record(
+            db,
+            workspace_id=cast.ed.workspace_id,
+            run_id=receipt["runId"],
+            steps=[
+                run_steps.NewStep(
+                    node_id="ask",
+                    visit=number,
+                    position=number,
+                    kind="http_request",
+                    status="COMPLETED",
+                    reason_code=None,
+                    reason_detail=None,
+                    port="next",
+                    output=large if 1_900 < number < run_steps.MOST else '{"body":1.10}',
+                    finished_at=now,
+                )
+                for number in range(1, run_steps.MOST + 4)
+            ],
+        )
+    shown = await cast.vic.get(f"{RUNS}/{receipt['runId']}")
+    assert len(shown.content) < run_steps.MOST_BYTES + 1024 * 1024
+    assert b'"output":{"body":1.10}' in shown.content
+    run = shown.json()
+    assert run["stepsOmitted"] == 3
+    assert [step["visit"] for step in run["steps"]] == [*range(4, run_steps.MOST + 4)]
+    kept = [step["output"] is not None for step in run["steps"]]
+    assert kept == [False] * (run_steps.MOST - 35) + [True] * 35
+    drawn = await cast.vic.get(f"/workflows/{run['workflowId']}/graph.svg?runId={run['id']}")
+    assert drawn.status_code == 200
 
 
 async def test_a_step_tells_what_has_become_of_its_message_since(

@@ -852,6 +852,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: run_steps.of_run(db, **ACME, run_id="run_10050"),
         ["workspace_id run_id"],
     ),
+    "how often a run has passed each node": (
+        lambda db: run_steps.counts_of_run(db, **ACME, run_id="run_10050"),
+        ["workspace_id run_id"],
+    ),
     "how many runs stand at each node": (
         lambda db: run_steps.counts(db, **ACME, definition_id="wfl_10001", most=1_000),
         ["workspace_id definition_id run_id"],
