@@ -237,6 +237,7 @@ IMPORTING = """() => {
     const writer = pieces.writable.getWriter(), encoder = new TextEncoder()
     window.say = line => { void writer.write(encoder.encode(JSON.stringify(line) + '\\n')) }
     window.cut = () => { void writer.abort() }
+    window.end = () => { void writer.close() }
     window.fetch = (request, ...rest) => request.url?.includes('/contacts/import')
         ? Promise.resolve(new Response(pieces.readable)) : real(request, ...rest)
 }"""
@@ -262,6 +263,64 @@ def test_an_import_shows_how_far_it_has_come(page: Page, service: Service, tmp_p
     page.get_by_role("alert").get_by_text("The service cannot be reached").wait_for()
     page.get_by_text("1,000 of 2,000 rows are read").wait_for()
     page.get_by_role("button", name="Import now").wait_for()
+
+
+def test_what_an_import_did_is_what_its_last_line_says(
+    page: Page, service: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "contacts.csv"
+    file.write_text("email\nada@example.com\n")
+    opened(page, service, "/contacts/import")
+    page.get_by_label("File").set_input_files(file)
+    page.evaluate(IMPORTING)
+    page.get_by_role("button", name="Try it without changing anything").click()
+    counts = {**COUNTS, "dryRun": True}
+    error = {"type": "error", "row": 9, "pointer": "/email", "message": "Must be an address."}
+    end = {"type": "problem", **counts, "created": 731, "detail": "The plan has no room for more."}
+    for line in ({"type": "progress", **counts}, error, end):
+        page.evaluate("line => say(line)", line)
+    page.evaluate("end()")
+    page.get_by_role("alert").get_by_text("The plan has no room for more.").wait_for()
+    shown = page.locator("section", has=page.get_by_role("heading", name="What would be done"))
+    expect(shown.locator("dd").first).to_have_text("731")
+    shown.get_by_text("Row 9").wait_for()
+
+
+def test_answers_about_a_topic_are_imported_with_their_source(
+    page: Page, service: Service, watch: Watch, tmp_path: Path
+) -> None:
+    watch.expected = "422"
+    mark = secrets.token_hex(4)
+    topic = service.made("/topics", {"name": f"Offers {mark}", "channels": ["email", "sms"]})["id"]
+    file = tmp_path / "contacts.csv"
+    own = f"topics.{topic}.sms"
+    file.write_text(f"email,News,{own}\nann-{mark}@example.com,subscribed,unsubscribed\n")
+    opened(page, service, "/contacts/import")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_label("News").select_option(label=f"answers about Offers {mark}, email")
+    tried = page.get_by_role("button", name="Try it without changing anything")
+    source, evidence = page.get_by_label("Where the answers"), page.get_by_label("What shows them")
+    wrong = page.locator(".field .wrong")
+    tried.click()
+    expect(wrong).to_contain_text("Say where these answers come from")
+    expect(source).to_have_attribute("aria-invalid", "true")
+    source.fill("shop " * 50)
+    expect(wrong).to_have_count(0)
+    tried.click()
+    expect(wrong).to_have_count(1)
+    expect(source).to_have_attribute("aria-invalid", "true")
+    source.fill("old shop")
+    evidence.fill("signup form")
+    tried.click()
+    page.get_by_role("heading", name="What would be done").wait_for()
+    clean(page)
+    page.get_by_role("button", name="Import now").click()
+    page.get_by_role("heading", name="What was done").wait_for()
+    [found] = service.read(f"/contacts?q=ann-{mark}")["data"]
+    assert found["topics"] == {topic: {"email": "subscribed", "sms": "unsubscribed"}}
+    activity = service.read(f"/contacts/{found['id']}/activity")["data"]
+    given = {(one["consent"]["source"], one["consent"]["evidence"]) for one in activity}
+    assert given == {("old shop", "signup form")}
 
 
 def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(

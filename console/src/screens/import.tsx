@@ -1,8 +1,9 @@
 // Contacts from a file: which column is what, tried without changing anything, then done.
 import { useState } from 'preact/hooks'
 import { raw } from '../api'
-import { unreachable } from '../session'
 import { useAct } from '../data'
+import { useTopics } from '../names'
+import { Refusal, unreachable } from '../session'
 import { Check, Facts, Field, Refused, Screen, Section, plural } from '../ui'
 
 // --- its columns ------------------------------------------------------------------------------------
@@ -12,7 +13,7 @@ const BEGINNING = 65_536 // bytes that the header is looked for in
 const MOST_COLUMNS = 60 // that are offered; the rest is read as it is called
 
 const folded = (name: string) => name.toLowerCase().replace(/[\s_-]/g, '')
-const known = (name: string) => OURS.find(one => folded(one) === folded(name)) ?? (/^(metadata|subscriptions)\./.test(name.trim()) ? name.trim() : '')
+const known = (name: string) => OURS.find(one => folded(one) === folded(name)) ?? (/^(metadata|subscriptions|topics)\./.test(name.trim()) ? name.trim() : '')
 
 /** The cells of the first row of a CSV file: between commas, semicolons or tabs, with or without quotation marks. */
 export function header(text: string): string[] {
@@ -39,12 +40,16 @@ async function columnsOf(file: File): Promise<string[]> {
 
 /** Each column of the file, and as what it is read. */
 function Mapping({ columns, given, set }: { columns: readonly string[]; given: Record<string, string>; set: (given: Record<string, string>) => void }) {
+  const topics = useTopics()
+  const answers = (topics.rows ?? []).flatMap(({ id, name, channels }) => channels.map((channel): [string, string] => [`topics.${id}.${channel}`, `answers about ${name}, ${channel}`]))
   return <fieldset class="group"><legend>Columns of the file</legend>
     <div class="columns">{columns.slice(0, MOST_COLUMNS).map(name => {
       const usual = known(name)
       const own = `metadata.${name.trim()}`
-      const options: [string, string][] = [['=', usual ? `read as ${usual}` : 'as the choice below says'], ...OURS.filter(one => one !== usual).map((one): [string, string] => [one, one]), [own, `a field of your own: ${name.trim()}`], ['', 'left out']]
-      return <Field key={name} label={name} value={given[name] ?? '='} options={options} set={to => {
+      const others = [...OURS.map((one): [string, string] => [one, one]), ...answers].filter(([one]) => one !== usual)
+      const read = answers.find(([one]) => one === usual)?.[1] ?? usual
+      const options: [string, string][] = [['=', usual ? `read as ${read}` : 'as the choice below says'], ...others, [own, `a field of your own: ${name.trim()}`], ['', 'left out']]
+      return <Field key={name} label={name} value={given[name] ?? '='} options={options} growing={topics} set={to => {
         const { [name]: _, ...rest } = given
         set(to === '=' ? rest : { ...rest, [name]: to })
       }} />
@@ -59,6 +64,7 @@ type Line = { type: 'error'; row: number; pointer: string; message: string } | T
 type Totals = { type: 'progress' | 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
 
 const MOST_ROWS = 50
+const KNOWN = ['?consentSource', '?consentEvidence'] as const
 const rows = ({ created, updated, unchanged, failed }: Totals) => created + updated + unchanged + failed
 
 /** The lines of an answer as they come. */
@@ -78,6 +84,8 @@ export function Import() {
   const [file, setFile] = useState<File | null>(null)
   const [unknown, setUnknown] = useState('refuse')
   const [starts, setStarts] = useState(false)
+  const [source, setSource] = useState('')
+  const [evidence, setEvidence] = useState('')
   const [columns, setColumns] = useState<string[]>([])
   const [given, setGiven] = useState<Record<string, string>>({})
   const [lines, setLines] = useState<Line[] | null>(null)
@@ -89,6 +97,8 @@ export function Import() {
     if (!file) return
     setRead(null)
     const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
+    if (source.trim()) query.set('consentSource', source)
+    if (evidence) query.set('consentEvidence', evidence)
     for (const [name, to] of Object.entries(given)) query.set(`columns[${name}]`, to)
     const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
     const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
@@ -109,14 +119,20 @@ export function Import() {
     setColumns(next && !/\.(nd)?jsonl?$/i.test(next.name) ? await columnsOf(next) : [])
   }
   const wrong = lines?.filter(line => line.type === 'error') ?? []
+  const unsourced = source.trim() ? undefined : wrong.find(line => line.pointer === '/topics')
+  const problem = act.problem ?? (unsourced ? new Refusal(0, '', '', [{ pointer: KNOWN[0], message: unsourced.message }]) : null)
   return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
     <div class="form">
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
       {columns.length > 0 && <Mapping columns={columns} given={given} set={chose(setGiven)} />}
       <Field label="Columns with other names" value={unknown} set={chose(setUnknown)} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
-        hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.… and subscriptions.…" />
+        hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…" />
+      <div class="columns">
+        <Field label="Where the answers about topics come from" value={source} set={chose(setSource)} problem={problem} pointer={KNOWN[0]} placeholder="sign-up form" hint="Without it a row that would change one is refused." />
+        <Field label="What shows them" value={evidence} set={chose(setEvidence)} problem={problem} pointer={KNOWN[1]} hint="The words that were agreed to, or a URL." />
+      </div>
       <Check label="Start flows that begin with a new contact or a tag" value={starts} set={chose(setStarts)} />
-      <Refused problem={act.problem} />
+      <Refused problem={act.problem} known={KNOWN} />
       <p class="buttons">
         <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
         <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false)}>Import now</button>
@@ -127,7 +143,7 @@ export function Import() {
       {last.detail && <p class="wrong" role="alert">{last.detail}</p>}
       <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />
       {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} refused{wrong.length > MOST_ROWS && `, of which these are the first ${MOST_ROWS}`}:</p>
-        <ul>{wrong.slice(0, MOST_ROWS).map(line => line.type === 'error' && <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
+        <ul>{wrong.slice(0, MOST_ROWS).map(line => <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
     </Section>}
   </Screen>
 }
