@@ -62,6 +62,11 @@ def test_each_route_is_asked_for_by_the_console_or_the_manual_says_why_not() -> 
     assert without_screen() - missing == set(), "these have a screen, or are no routes any more"
 
 
+def test_every_moment_on_a_page_is_written_by_the_part_that_has_utc_on_hover() -> None:
+    text = sources().replace((SOURCES / "ui.tsx").read_text("utf-8"), "")
+    assert re.findall(r"new Date\([^)]*\)\.toLocale\w+|\bDateTimeFormat\(\)\.format", text) == []
+
+
 def test_the_console_says_what_to_do_about_every_occasion_that_was_missed() -> None:
     words = (SOURCES / "words.ts").read_text("utf-8")
     hints = words.partition("export const EXPLAINED")[2].partition("\n}")[0]

@@ -46,7 +46,10 @@ const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyl
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3_600], ['minute', 60]]
 
-export function ago(text: string): string {
+/** A moment in the viewer's zone, for a text that holds no element: `When` is for all else. */
+export const clock = (at: string): string => CLOCK.format(new Date(at))
+
+function ago(text: string): string {
   const seconds = (Date.parse(text) - Date.now()) / 1000
   const [unit, size] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1]
   return RELATIVE.format(Math.round(seconds / size), unit)
@@ -55,8 +58,7 @@ export function ago(text: string): string {
 /** In the viewer's zone, with UTC on hover. */
 export function When({ at, none = '–', relative = false }: { at: string | null | undefined; none?: string; relative?: boolean }) {
   if (!at) return <>{none}</>
-  const local = CLOCK.format(new Date(at))
-  return <time dateTime={at} title={relative ? `${local} (${at})` : at}>{relative ? ago(at) : local}</time>
+  return <time dateTime={at} title={relative ? `${clock(at)} (${at})` : at}>{relative ? ago(at) : clock(at)}</time>
 }
 
 const MOMENT = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z)/ // not of a value that is quoted

@@ -565,7 +565,10 @@ def test_settings_are_kept_and_secrets_shown_once(
     key = page.locator(".note code").inner_text()
     bearer = {"Authorization": f"Bearer {key}"}
     assert service.api.get("/contacts", headers=bearer).status_code == 200
+    opened(page, service, "/settings/keys")
     row = page.get_by_role("row", name=re.compile("Warehouse"))
+    used = row.locator("[data-name=Used] time")
+    expect(used).to_have_attribute("title", re.compile(r"\(20\d\d-\d\d-\d\dT[\d:.]+Z\)$"))
     confirmed(page, "Revoke", within=row)
     assert service.api.get("/contacts", headers=bearer).status_code == 401
     opened(page, service, "/settings/keys")

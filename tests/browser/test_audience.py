@@ -322,6 +322,7 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(
     whom = {"segment": (segment, None), "filter": (None, {"all": [filter]})}
     assert (stored["segmentId"], stored["filter"]) == whom[way]
     page.get_by_text(f"News {tag}").wait_for()
+    expect(page.locator("dialog time")).to_have_attribute("title", moment)
     confirmed(page, "Schedule")
     page.locator(".facts .status", has_text="Scheduled").wait_for()
     page.get_by_role("link", name="Change", exact=True).click()

@@ -236,6 +236,8 @@ def test_two_people_change_a_flow_and_neither_loses_work(
 
     meanwhile = refused(page, url)
     meanwhile.get_by_text("ed's", exact=True).first.wait_for()
+    saved_at = service.read(url)["updatedAt"]
+    expect(meanwhile.locator("time").first).to_have_attribute("title", saved_at)
     assert violations(page) == []
     assert service.read(url)["steps"] == of_ed
     meanwhile.get_by_role("button", name="Take theirs").click()

@@ -57,6 +57,8 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     assert service.api.patch(path, json=changed).status_code == 200
     confirmed(ed, "Pause")
     meanwhile(ed).get_by_text("is still active").wait_for()
+    saved_at = service.read(path)["updatedAt"]
+    expect(meanwhile(ed).locator("time").first).to_have_attribute("title", saved_at)
     expect(meanwhile(ed).locator("ins")).to_have_text("b")
     assert service.read(path)["state"] == "ACTIVE"
     meanwhile(ed).get_by_role("button", name="Pause all the same").click()

@@ -88,7 +88,11 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     page.get_by_role("button", name="email at data.email").wait_for()  # as the picker proposes
     palette(page, "Wait").click()
     page.get_by_role("button", name="Simulate", exact=True).first.click()
-    page.get_by_label("Take a request that came").select_option(index=1)
+    requests = page.get_by_label("Take a request that came")
+    [came] = service.read(f"{url}/webhook-requests")["data"]
+    newest = requests.locator("option").nth(1)
+    expect(newest).to_have_attribute("title", came["createdAt"])
+    requests.select_option(index=1)
     expect(page.get_by_label("The event, as JSON")).to_have_value(re.compile("Grace"))
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()

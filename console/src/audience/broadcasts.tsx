@@ -51,7 +51,7 @@ export function Broadcast({ id }: { id: string }) {
   const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
   const done = async (answer: Promise<Partial<Stored>>) => { const changed = await answer; if (value) broadcast.set({ ...value, ...changed }) }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
-  const begins = value?.sendAt ? `It begins at ${new Date(value.sendAt).toLocaleString()}.` : 'It begins at once.'
+  const begins = value?.sendAt ? <>It begins at <When at={value.sendAt} />.</> : 'It begins at once.'
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
     {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Change</Link>}
     {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))}>

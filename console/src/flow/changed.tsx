@@ -1,7 +1,7 @@
 // What somebody changed meanwhile in a flow, or in what a form shows.
 import type { ComponentChildren } from 'preact'
 import { useLoaded, type Held } from '../data'
-import { Shown } from '../ui'
+import { Shown, When } from '../ui'
 import { DifferenceShown, Members } from './difference'
 import { kinds, type Kinds } from './kinds'
 import { difference, docOf, same, type Doc } from './model'
@@ -17,7 +17,7 @@ export function Changed({ before, after }: { before: Definition; after: Definiti
 interface Ways { keep: () => void; take: () => void }
 
 /** Two changes of the same, and the two ways out. */
-function Both({ when, theirs, mine, keep, take }: Ways & { when: string; theirs: ComponentChildren; mine: ComponentChildren }) {
+function Both({ when, theirs, mine, keep, take }: Ways & { when: ComponentChildren; theirs: ComponentChildren; mine: ComponentChildren }) {
   return <div class="note" role="alert">
     <h2>Changed meanwhile</h2>
     <p>Somebody saved this {when}. Nothing is lost: yours is still here, theirs is stored.</p>
@@ -29,7 +29,7 @@ function Both({ when, theirs, mine, keep, take }: Ways & { when: string; theirs:
 
 /** In the editor, which has what is drawn here. */
 export function Conflict({ mine, base, theirs, at, all, ...ways }: Ways & { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds }) {
-  return <Both when={`flow at ${new Date(at).toLocaleTimeString()}, after you had opened it`} {...ways}
+  return <Both when={<>flow at <When at={at} />, after you had opened it</>} {...ways}
     theirs={<DifferenceShown of={difference(base, theirs, all)} />} mine={<DifferenceShown of={difference(theirs, mine, all)} />} />
 }
 

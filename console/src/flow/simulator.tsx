@@ -7,7 +7,7 @@ import { meant, type Kind } from '../names'
 import { Preview } from '../preview'
 import { useCan } from '../me'
 import { KINDS } from '../words'
-import { Field, Form, Json as Tree, JsonText, Status } from '../ui'
+import { clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
 import { Decision, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
 import { written, type Doc, type Json } from './model'
@@ -163,6 +163,6 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
     if (chosen) void act.run(async () => pick((await got(api.GET('/webhook-requests/{id}', { params: { path: { id: chosen } } }))).body ?? ''))
   }}>
     <option value="">{list.value.length} newest …</option>
-    {list.value.map(each => <option key={each.id} value={each.id}>{new Date(each.createdAt).toLocaleString()}, {each.outcome.toLowerCase()}{each.detail ? `: ${each.detail.slice(0, 60)}` : ''}</option>)}
+    {list.value.map(each => <option key={each.id} value={each.id} title={each.createdAt}>{clock(each.createdAt)}, {each.outcome.toLowerCase()}{each.detail ? `: ${each.detail.slice(0, 60)}` : ''}</option>)}
   </select></label></div>
 }

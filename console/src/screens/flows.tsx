@@ -114,7 +114,7 @@ function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; ke
   const [from, to] = [before.state, now.value.state].map(state => state.toLowerCase())
   return <div class="note" role="alert">
     <h2>Changed meanwhile</h2>
-    <p>Somebody saved this flow at {new Date(now.value.updatedAt).toLocaleTimeString()}, after you had opened it: it {from === to ? `is still ${to}` : `was ${from} and is ${to} now`}. Nothing was done yet; this page shows theirs.</p>
+    <p>Somebody saved this flow at <When at={now.value.updatedAt} />, after you had opened it: it {from === to ? `is still ${to}` : `was ${from} and is ${to} now`}. Nothing was done yet; this page shows theirs.</p>
     <h3>What they changed</h3>
     <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
     <Refused problem={act.problem} />

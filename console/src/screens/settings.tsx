@@ -12,7 +12,7 @@ import { Endpoints } from './endpoints'
 import { Plan } from './plan'
 import { SignOn } from './sign_on'
 import { Workspace } from './workspace'
-import { ago, Check, Choice, Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Secret, Section, Shown, Status, Table, When } from '../ui'
+import { Check, Choice, Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Secret, Section, Shown, Status, Table, When } from '../ui'
 
 const PARTS = [
   ['workspace', 'Workspace', '', () => <Workspace />], ['account', 'Account', '', () => <Account />], ['members', 'Members', 'memberships:read', () => <Members />],
@@ -148,7 +148,7 @@ function Keys() {
     {made && <Secret name="The new key" value={made} forget={() => setMade('')} />}
     <Table caption="API keys" of={list} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
       { name: 'Name', show: each => <>{each.name} <span class="soft">…{each.last4}</span></> }, { name: 'Role', show: each => each.role },
-      { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => (each.lastUsedAt ? ago(each.lastUsedAt) : 'never') },
+      { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
     ]} />
     {may && <Section title="New key"><Form act={act} label="Make the key" known={['/name', '/role', '/expiresAt']} submit={async () => {
