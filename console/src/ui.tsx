@@ -219,6 +219,19 @@ export function Check({ label, value, set, disabled = false }: { label: string; 
   return <label class="check"><input type="checkbox" checked={value} disabled={disabled} onChange={event => set(event.currentTarget.checked)} /> {label}</label>
 }
 
+/** Some of `options`, with the server's error about them. */
+export function Several({ label, hint, options, chosen, set, problem, pointer, look = 'several' }: {
+  label: string; hint?: string; options: Record<string, string>; chosen: readonly string[]; set: (chosen: string[]) => void; problem: Refusal | null; pointer: string; look?: 'several' | 'columns'
+}) {
+  const wrong = problem?.errors.filter(error => error.pointer.startsWith(pointer)) ?? []
+  return <fieldset class="group"><legend>{label}</legend>
+    {hint && <p class="hint">{hint}</p>}
+    <div class={look}>{Object.entries(options).map(([key, words]) => <Check key={key} label={words} value={chosen.includes(key)}
+      set={isOn => set(Object.keys(options).filter(one => (one === key ? isOn : chosen.includes(one))))} />)}</div>
+    {wrong.length > 0 && <p class="wrong">{wrong.map(error => error.message).join(' ')}</p>}
+  </fieldset>
+}
+
 export function Form({ act, submit, label, known, children, extra }: Children & {
   act: Act; submit: () => Promise<unknown>; label: string; known?: readonly string[]; extra?: ComponentChildren
 }) {

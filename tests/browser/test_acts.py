@@ -595,13 +595,21 @@ def test_settings_are_kept_and_secrets_shown_once(
     wrong.fill("P7D")
     page.get_by_label("Quiet from").fill("21:00")
     page.get_by_label("Until", exact=True).fill("08:00")
+    for channel in ("Email", "SMS", "WhatsApp"):
+        page.get_by_label(channel, exact=True).uncheck()
+    page.get_by_label("Sunday").uncheck()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("group", name="Quiet on").locator(".wrong").wait_for()
+    page.get_by_label("SMS", exact=True).check()
     page.get_by_role("button", name="Save").click()
     service.until(lambda: service.read("/settings/workspace")["postalAddress"] == "1 Main St")
     stored = service.read("/settings/workspace")
     assert stored["frequencyCap"] == {"limit": 500, "window": "P7D", "channel": None}
     quiet = stored["quietHours"]
     assert (quiet["from"], quiet["to"], quiet["timezone"]) == ("21:00", "08:00", "contact")
+    assert (quiet["channels"], len(quiet["days"]), "sun" in quiet["days"]) == (["sms"], 6, False)
     expect(page.get_by_role("button", name="Save")).to_be_enabled()  # the page has the answer too
+    expect(page.get_by_label("Sunday")).not_to_be_checked()
     for label in ("Most messages to a contact", "Within", "Quiet from", "Until"):
         page.get_by_label(label, exact=True).fill("")
     page.get_by_role("button", name="Save").click()

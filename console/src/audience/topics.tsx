@@ -3,11 +3,11 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, type Act } from '../data'
 import { useCan } from '../me'
-import { Check, Confirm, Field, Form, Section, Table, When } from '../ui'
+import { Check, Confirm, Field, Form, Section, Several, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
+import { CHANNELS } from '../words'
 
 type Topic = Schemas['TopicShape']
-const CHANNELS = ['email', 'sms', 'whatsapp'] as const
 const EMPTY = { name: '', description: '', channels: ['email'] as string[], doubleOptIn: false, isDefault: false }
 type Draft = typeof EMPTY
 
@@ -15,14 +15,11 @@ const drafted = ({ name, description, channels, doubleOptIn, isDefault }: Topic)
 const written = (draft: Draft) => ({ ...draft, description: draft.description || null }) as never
 
 function Fields({ draft, change, act, isNew }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: Act; isNew: boolean }) {
-  const wrong = act.problem?.errors.filter(error => error.pointer.startsWith('/channels')) ?? []
   const others = act.problem?.errors.filter(error => ['/doubleOptIn', '/isDefault'].includes(error.pointer)) ?? []
   return <>
     <Field label="Name" required hint="Contacts read it on their page of preferences." value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
     <Field label="Description" rows={2} value={draft.description} set={description => change({ description })} problem={act.problem} pointer="/description" />
-    <fieldset class="group"><legend>Channels</legend><div class="several">{CHANNELS.map(each => <Check key={each} label={each} value={draft.channels.includes(each)}
-      set={isOn => change({ channels: CHANNELS.filter(one => (one === each ? isOn : draft.channels.includes(one))) })} />)}</div>
-      {wrong.length > 0 && <p class="wrong">{wrong.map(error => error.message).join(' ')}</p>}</fieldset>
+    <Several label="Channels" options={CHANNELS} chosen={draft.channels} set={channels => change({ channels })} problem={act.problem} pointer="/channels" />
     <Check label="Ask for a confirmation by a link in a letter (double opt-in)" value={draft.doubleOptIn} set={doubleOptIn => change({ doubleOptIn })} />
     {isNew && <Check label="The default: marketing that names no topic" value={draft.isDefault} set={isDefault => change({ isDefault })} />}
     {others.length > 0 && <p class="wrong">{others.map(error => error.message).join(' ')}</p>}

@@ -4,7 +4,7 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, type Act } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
-import { Check, Confirm, Field, Form, Refused, Section, Secret, Shown, Status, Table, When } from '../ui'
+import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
 
 type Stored = Schemas['Endpoint']
@@ -22,14 +22,10 @@ const drafted = ({ url, description, types }: Stored): Draft => ({ url, descript
 const written = (draft: Draft) => ({ url: draft.url, description: draft.description || null, types: draft.types }) as never
 
 function Fields({ draft, change, act }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: Act }) {
-  const wrong = act.problem?.errors.filter(error => error.pointer.startsWith('/types')) ?? []
   return <>
     <Field label="URL" type="url" required value={draft.url} set={url => change({ url })} problem={act.problem} pointer="/url" />
     <Field label="Description" value={draft.description} set={description => change({ description })} problem={act.problem} pointer="/description" />
-    <fieldset class="group"><legend>Events</legend><p class="hint">None chosen: all, also those that are added later.</p>
-      <div class="columns">{Object.entries(TYPES).map(([type, words]) => <Check key={type} label={words} value={draft.types.includes(type)}
-        set={isOn => change({ types: Object.keys(TYPES).filter(one => (one === type ? isOn : draft.types.includes(one))) })} />)}</div>
-      {wrong.length > 0 && <p class="wrong">{wrong.map(error => error.message).join(' ')}</p>}</fieldset>
+    <Several label="Events" hint="None chosen: all, also those that are added later." options={TYPES} chosen={draft.types} set={types => change({ types })} problem={act.problem} pointer="/types" look="columns" />
   </>
 }
 

@@ -4,8 +4,9 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
 import { leave } from '../session'
-import { Check, Confirm, Facts, Field, Form, Section, Shown } from '../ui'
+import { Check, Confirm, Facts, Field, Form, Section, Several, Shown } from '../ui'
 import { Unsaved } from '../unsaved'
+import { CHANNELS } from '../words'
 
 export function Workspace() {
   const workspace = useLoaded(() => tagged(api.GET('/settings/workspace')), [])
@@ -29,19 +30,22 @@ function Close({ of }: { of: Schemas['Workspace'] }) {
   </Section>
 }
 
+const DAYS = { mon: 'Monday', tue: 'Tuesday', wed: 'Wednesday', thu: 'Thursday', fri: 'Friday', sat: 'Saturday', sun: 'Sunday' }
+
 const drafted = (value: Schemas['Workspace']) => ({
   name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
   fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
   mostMessages: value.frequencyCap ? String(value.frequencyCap.limit) : '', within: value.frequencyCap?.window ?? '', countedOn: value.frequencyCap?.channel ?? '',
   quietFrom: value.quietHours?.from ?? '', quietUntil: value.quietHours?.to ?? '', byClock: value.quietHours?.timezone ?? 'contact', maxWait: value.quietHours?.maxWait ?? '',
+  quietOn: value.quietHours?.channels ?? Object.keys(CHANNELS), quietDays: value.quietHours?.days ?? Object.keys(DAYS),
 })
 type Draft = ReturnType<typeof drafted>
 
-/** As the API takes them; what the form does not show stays as it is. */
-function gates({ mostMessages, within, countedOn, quietFrom, quietUntil, byClock, maxWait }: Draft, { quietHours }: Schemas['Workspace']) {
+/** As the API takes them. */
+function gates({ mostMessages, within, countedOn, quietFrom, quietUntil, byClock, maxWait, quietOn, quietDays }: Draft) {
   return {
     frequencyCap: mostMessages || within ? { limit: Number(mostMessages), window: within, channel: countedOn || null } : null,
-    quietHours: quietFrom || quietUntil ? { ...quietHours, from: quietFrom, to: quietUntil, timezone: byClock, maxWait: maxWait || null } : null,
+    quietHours: quietFrom || quietUntil ? { from: quietFrom, to: quietUntil, timezone: byClock, maxWait: maxWait || null, channels: quietOn, days: quietDays } : null,
   }
 }
 
@@ -51,11 +55,11 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
   const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
   const act = useAct()
   if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on']]} />
-  const known = ['/name', '/timezone', '/country', '/retentionDays', '/postalAddress', '/sender/fromName', '/sender/fromEmail', '/sender/replyTo', '/frequencyCap/limit', '/frequencyCap/window', '/quietHours/from', '/quietHours/to', '/quietHours/maxWait']
+  const known = ['/name', '/timezone', '/country', '/retentionDays', '/postalAddress', '/sender/fromName', '/sender/fromEmail', '/sender/replyTo', '/frequencyCap/limit', '/frequencyCap/window', '/quietHours/from', '/quietHours/to', '/quietHours/maxWait', '/quietHours/channels', '/quietHours/days']
   return <Form act={act} label="Save" known={known} submit={async () => {
     await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
-      sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft, value),
+      sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft),
     } as never })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     forget(drafted(await again()))
     await me.reload()
@@ -82,6 +86,8 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
         <Field label="By whose clock" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} />
         <Field label="Drop what waits longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} problem={act.problem} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
       </div>
+      <Several label="Quiet on" options={CHANNELS} chosen={draft.quietOn} set={quietOn => set({ quietOn })} problem={act.problem} pointer="/quietHours/channels" />
+      <Several label="Beginning on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} problem={act.problem} pointer="/quietHours/days" />
     </fieldset>
     <Check label="Pause all sending: messages wait until this is switched off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} />
   </Form>
