@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 from playwright.sync_api import Page, expect
 
+from app.machine.reasons import SAID
+from app.runs.explaining_broadcasts import BARRED
 from app.runs.explanations import MEANINGS, EvidenceType, Explanation
-from tests.browser.conftest import Service, opened, ready
+from tests.browser.conftest import ROOT, Service, opened, ready
 
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
 PLACES = {
@@ -29,33 +33,52 @@ def flow(service: Service, name: str, *steps: dict[str, Any], **more: Any) -> di
 
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+WORDS = Path(ROOT, "console/src/words.ts").read_text("utf-8")
 
 
-def read(page: Page) -> list[tuple[str, str]]:
-    """Each sentence, its moments as the API has them, and where its record is."""
+def words(table: str) -> Mapping[str, str]:
+    """What words.ts says of each code in this table."""
+    named = dict(re.findall(r"^const (\w+) = '(.+)'$", WORDS, re.MULTILINE))
+    rows = WORDS.partition(f"export const {table}:")[2].partition("\n}")[0]
+    found = re.findall(r"^  (\w+): (?:'(.+)'|(\w+)),$", rows, re.MULTILINE)
+    assert len(found) == rows.count("\n")
+    return {code: sentence or named[name] for code, sentence, name in found}
+
+
+ADVICE, EXCLUDED, EXPLAINED = words("ADVICE"), words("EXCLUDED"), words("EXPLAINED")
+
+
+def expected(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What the page has to say of this: the sentence, what to do about it, and its record."""
+    kind, id = one["evidence"]["type"], one["evidence"]["id"]
+    of_reasons = EXCLUDED if kind == "broadcast" else ADVICE
+    advice = of_reasons.get(one["reason"] or "") or EXPLAINED.get(one["code"], "")
+    return one["sentence"], advice, PLACES[kind] + id
+
+
+def read(page: Page) -> list[tuple[str, str, str]]:
+    """Each sentence, its moments as the API has them, its advice, and where its record is."""
     script = """all => all.map(one => {
         const sentence = one.querySelector('.sentence').cloneNode(true)
         for (const moment of sentence.querySelectorAll('time')) moment.replaceWith(moment.dateTime)
-        return [sentence.textContent,
+        return [sentence.textContent, one.querySelector('b')?.textContent ?? '',
             new URL(one.querySelector('a').href).pathname.replace('/console', '')]
     })"""
     found = page.locator(".whys > li").evaluate_all(script)
-    return [(sentence, path) for sentence, path in found]
+    return [(sentence, advice, path) for sentence, advice, path in found]
 
 
 def is_explained(page: Page, service: Service, contact: str, query: str) -> set[str]:
     """As the API answers it, each with its record; the codes."""
     answer = service.read(f"/contacts/{contact}/explain{query}")["data"]
-    expected = [
-        (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"]) for one in answer
-    ]
-    page.locator(".whys > li", has_text=MOMENT.split(expected[-1][0])[0]).last.wait_for()
-    page.locator(f".whys > li a[href*='{expected[-1][1]}']").last.wait_for()
-    assert read(page) == expected
+    sentence, _, path = expected(answer[-1])
+    page.locator(".whys > li", has_text=MOMENT.split(sentence)[0]).last.wait_for()
+    page.locator(f".whys > li a[href*='{path}']").last.wait_for()
+    assert read(page) == [expected(one) for one in answer]
     return {one["code"] for one in answer}
 
 
-def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
+def test_every_reason_that_there_is_has_a_sentence_its_advice_and_a_link_to_a_page(
     page: Page, service: Service, ids: dict[str, str]
 ) -> None:
     """What brings each about, tests/runs/test_explaining.py shows; this answer holds them all."""
@@ -68,28 +91,31 @@ def test_every_reason_that_there_is_has_a_sentence_and_a_link_to_a_page(
         "broadcast": ids["broadcast"],
     }
     assert set(records) == set(get_args(EvidenceType))
+    reasons = [
+        *((code, None, MEANINGS[code].sentence) for code in Explanation),
+        *((Explanation.SUPPRESSED, *row) for row in SAID.items()),
+        *((Explanation.EXCLUDED, *row) for row in BARRED.items()),
+    ]
     answer: list[dict[str, Any]] = [
         {
             "at": "2026-03-02T10:00:00.000Z",
             "code": code,
-            "sentence": MEANINGS[code].sentence,
-            "reason": None,
+            "sentence": sentence,
+            "reason": reason,
             "evidence": {
                 "type": (kind := MEANINGS[code].evidence),
                 "id": records[kind],
                 "nodeId": None,
             },
         }
-        for code in Explanation
+        for code, reason, sentence in reasons
     ]
     body = {"contactId": ids["contact"], "data": answer}
     page.route("**/explain**", lambda route: route.fulfill(json=body))
     opened(page, service, f"/contacts/{ids['contact']}?why=all")
     page.locator(".whys > li").nth(len(answer) - 1).wait_for()
     page.get_by_text("At most 20 runs").wait_for()
-    assert read(page) == [
-        (one["sentence"], PLACES[one["evidence"]["type"]] + one["evidence"]["id"]) for one in answer
-    ]
+    assert read(page) == [expected(one) for one in answer]
     for path in PLACES.values():
         page.locator(f".whys > li a[href*='/console{path}']").first.click()
         page.wait_for_url(re.compile(re.escape(path)))
