@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.machine.reasons import Reason
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.runs.explanations import Explanation
 
@@ -73,3 +74,23 @@ def test_the_console_says_what_to_do_about_every_occasion_that_was_missed() -> N
     missed = {code for code in Explanation if code.startswith("missed_")}
     assert len(missed) > 2
     assert missed - set(re.findall(r"^  (\w+): '", hints, re.MULTILINE)) == set()
+
+
+def test_the_console_says_of_each_reason_what_to_do_about_it() -> None:
+    words = (SOURCES / "words.ts").read_text("utf-8")
+    advice = words.partition("export const ADVICE")[2].partition("\n}")[0]
+    advised = re.findall(r"^  (\w+): (?:'[^']{10,}'|LOOK),$", advice, re.MULTILINE)
+    assert sorted(advised) == sorted(Reason)
+
+
+def test_the_pages_beside_the_console_have_its_colours() -> None:
+    def colours(path: str) -> list[tuple[str, str]]:
+        """Names and values: those of a light screen, then those of a dark one."""
+        style = (ROOT / path).read_text("utf-8").partition("* { box-sizing")[0]
+        return re.findall(r"--(paper|ink|soft|line|wash|accent|on-accent): (#\w+)", style)
+
+    of_the_console = colours("console/src/console.css")
+    assert len(of_the_console) == 14
+    for page in ("app/web/reference.html", "app/routes/account.html"):
+        assert len(found := colours(page)) >= 10
+        assert [one for one in found if one not in of_the_console] == []
