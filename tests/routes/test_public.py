@@ -40,7 +40,7 @@ async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "Tidings" in response.text
     links = re.findall(r"href='([^']*)'", response.text)
-    assert links == ["console/", "sandbox", "docs", "openapi.json"]
+    assert links == ["console/", "docs", "openapi.json"]
     for link in links[1:]:
         assert (await client.get(f"/{link}")).status_code == 200
     without = replace(process, settings=replace(process.settings, console=False))
@@ -137,7 +137,7 @@ async def test_while_the_database_is_away_everything_asks_to_be_tried_again(
         assert (await client.get("/healthz")).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/sandbox", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/docs"])
 async def test_a_page_has_a_main_landmark_and_an_icon_of_its_own(
     path: str, client: httpx2.AsyncClient
 ) -> None:
@@ -147,7 +147,7 @@ async def test_a_page_has_a_main_landmark_and_an_icon_of_its_own(
     assert "img-src data:" in response.headers["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("path", ["/", "/sandbox", "/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json"])
 async def test_a_large_public_answer_is_packed_for_who_takes_that(
     path: str, client: httpx2.AsyncClient
 ) -> None:
