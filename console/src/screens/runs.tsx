@@ -72,7 +72,7 @@ export function Run({ id }: { id: string }) {
   const run = useLoaded(async () => (await exactly<Run>(`/runs/${encodeURIComponent(id)}`)).value, [id], pause)
   const flows = useFlowNames(useFlows(), run.value ? [run.value] : [])
   const names = useContactNames([run.value?.contactId ?? null])
-  const drawn = useDrawing(run.value ?? {}, id, run.value?.steps.length)
+  const drawn = useDrawing(run.value ?? {}, id, run.value ? run.value.stepsOmitted + run.value.steps.length : undefined)
   const isGone = drawn.problem?.status === 404 // what a run walked is gone with its flow
   const may = useCan()('runs:write')
   const path = { params: { path: { id } } }
@@ -92,6 +92,7 @@ export function Run({ id }: { id: string }) {
         ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
       ]} />
       <Section title="The way it took">
+        {value.stepsOmitted > 0 && <p class="hint">Its first {value.stepsOmitted} steps are not shown, and what the newest have left only as far as 2 MiB.</p>}
         {value.steps.length === 0 ? <p class="empty">It has not reached a step yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
       </Section>
       <Section title="The event that started it"><Json value={value.trigger} /></Section>
