@@ -291,9 +291,10 @@ def test_answers_about_a_topic_are_imported_with_their_source(
 ) -> None:
     watch.expected = "422"
     mark = secrets.token_hex(4)
-    topic = service.made("/topics", {"name": f"Offers {mark}", "channels": ["email", "sms"]})["id"]
+    offers = {"name": f"Offers {mark}", "channels": ["email", "whatsapp"]}
+    topic = service.made("/topics", offers)["id"]
     file = tmp_path / "contacts.csv"
-    own = f"topics.{topic}.sms"
+    own = f"topics.{topic}.whatsapp"
     file.write_text(f"email,News,{own}\nann-{mark}@example.com,subscribed,unsubscribed\n")
     opened(page, service, "/contacts/import")
     page.get_by_label("File").set_input_files(file)
@@ -317,7 +318,7 @@ def test_answers_about_a_topic_are_imported_with_their_source(
     page.get_by_role("button", name="Import now").click()
     page.get_by_role("heading", name="What was done").wait_for()
     [found] = service.read(f"/contacts?q=ann-{mark}")["data"]
-    assert found["topics"] == {topic: {"email": "subscribed", "sms": "unsubscribed"}}
+    assert found["topics"] == {topic: {"email": "subscribed", "whatsapp": "unsubscribed"}}
     activity = service.read(f"/contacts/{found['id']}/activity")["data"]
     given = {(one["consent"]["source"], one["consent"]["evidence"]) for one in activity}
     assert given == {("old shop", "signup form")}
