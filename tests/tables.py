@@ -16,6 +16,7 @@ Test: TypeAlias = Callable[..., Awaitable[None]]
 def each_row(names: str | Sequence[str], table: Iterable[Any]) -> Callable[[Test], Test]:
     """Like parametrize. All rows are tried, and each that fails is named in the failure."""
     rows = list(table)
+    assert rows, "a table without rows tries nothing"
 
     def decorate(test: Test) -> Test:
         signature = inspect.signature(test)

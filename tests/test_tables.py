@@ -42,3 +42,8 @@ async def test_a_row_that_does_not_raise_what_it_should_is_named_too() -> None:
     with pytest.raises(BaseExceptionGroup) as failed:
         await silent()
     assert failed.value.exceptions[0].__notes__ == ["in the row 'none'"]
+
+
+def test_a_table_without_rows_is_a_fault() -> None:
+    with pytest.raises(AssertionError, match="tries nothing"):
+        each_row("word", [])

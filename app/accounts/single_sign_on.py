@@ -237,8 +237,9 @@ async def _found(db: Handle, email: Email, issuer: str) -> users.User | None:
     if user is not None and user.email_verified_at is None:
         raise Problem(
             "conflict",
-            "An account has your address but never verified it: verify the address with the mail"
-            " that you were sent, or reset the password, and sign in here again.",
+            # Not by the letter that verifies it: whoever registered it would stay signed in.
+            "An account has your address but never verified it: reset its password, and sign in"
+            " here again.",
         )
     if user is not None and await user_identities.is_linked(db, issuer=issuer, user_id=user.id):
         raise Problem(

@@ -20,7 +20,7 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
         f"""
         WITH due AS MATERIALIZED (
             SELECT r.id FROM runs r
-            WHERE r.workspace_id = :workspace_id AND {ABOUT_TO_MOVE}
+            WHERE r.workspace_id = :workspace_id AND {ABOUT_TO_MOVE_OF_ONE}
             LIMIT :limit
             FOR UPDATE
         )
@@ -69,6 +69,8 @@ ABOUT_TO_MOVE = f"""r.finished_at IS NULL
                               WHERE j.workspace_id = r.workspace_id AND j.kind = 'run'
                                 AND j.id = r.id
                                 AND (j.wake_at <= :now OR j.lease_token <> 0)))"""
+# A workspace that comes out of a row names no shard, and none may be locked that is not named.
+ABOUT_TO_MOVE_OF_ONE = ABOUT_TO_MOVE.replace("r.workspace_id", ":workspace_id")
 
 
 async def broadcasts_due(db: Handle, *, limit: int) -> list[tuple[str, str]]:

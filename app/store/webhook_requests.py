@@ -161,7 +161,7 @@ async def refused(db: Handle, *, workspace_id: str) -> list[RefusedRequests]:
         FROM (SELECT d.id AS definition_id, d.name,
                      (SELECT count(*)
                       FROM (SELECT 1 AS one FROM webhook_requests r
-                            WHERE r.workspace_id = d.workspace_id AND r.definition_id = d.id
+                            WHERE r.workspace_id = :workspace_id AND r.definition_id = d.id
                               AND r.code IS NOT NULL
                             LIMIT :enough) AS kept) AS count
               FROM definitions d
