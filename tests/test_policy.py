@@ -233,6 +233,7 @@ POLICY: Mapping[str, str] = {
     "GET /audit-logs": "admin",
     "GET /audit-logs/verify": "admin",
     "GET /audit-logs/export": "admin",
+    "GET /sandbox": "anybody",
     "GET /sandbox/messages": "viewer",
     "GET /sandbox/faults": "viewer",
     "POST /sandbox/faults": "editor",

@@ -112,7 +112,6 @@ def welcome(settings: Settings, seeded: Demo | None, link: str | None = None) ->
     file = settings.database_url.removeprefix("sqlite:///")
     kept = f" The database is {file}." if settings.sqlite else ""
     console = f"\nOpen the console (this signs you in, once):\n\n   {link}\n" if link else ""
-    inbox = " in the console's Sandbox inbox, or" if link else ""
     return f"""
 Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
 {console}
@@ -120,7 +119,7 @@ Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
 
 {seeded.curl()}
 
-2. See the resulting message{inbox}:
+2. See the resulting message at {at}/sandbox, or:
 
    curl -sS {at}/sandbox/messages -H 'Authorization: Bearer {seeded.api_key}'
 

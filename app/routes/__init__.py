@@ -139,6 +139,7 @@ GET    /runs/{id}                                         runs:read
 POST   /runs/{id}/cancel                                  runs:write
 POST   /runs/{id}/replay                                  runs:write
 POST   /runs/{id}/retry                                   runs:write
+GET    /sandbox                                           PUBLIC                 sandbox only
 GET    /sandbox/checkouts/{token}                         PUBLIC                 sandbox only
 POST   /sandbox/checkouts/{token}/cancel                  PUBLIC                 sandbox only
 POST   /sandbox/checkouts/{token}/complete                PUBLIC                 sandbox only

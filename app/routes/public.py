@@ -22,7 +22,7 @@ WHAT = (
     "Customer messaging and automation: a webhook comes in, one run starts for the right contact,"
     " and a message goes out."
 )
-SANDBOX = "This is a sandbox: every message is captured in its inbox instead of being sent."
+SANDBOX = "This is a sandbox: every message is captured. <a href='sandbox'>See the messages</a>."
 CONSOLE = "<b><a href='console/'>Open the console</a></b>"
 PRODUCTION = "This is the API."
 REFERENCE = (

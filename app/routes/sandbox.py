@@ -1,4 +1,4 @@
-"""The sandbox's inbox: what was captured instead of being sent."""
+"""The sandbox's inbox: what was captured instead of being sent, as a list and as a page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from importlib.resources import files
 from typing import Annotated, Any
 
 from pydantic import Field
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app.accounts import account_mail
 from app.errors import Problem
@@ -18,11 +19,13 @@ from app.routes.ids import AttemptId, CapturedId, ContactId, MessageId, RunId
 from app.routes.messages import readable
 from app.runtime.sharing import Shared
 from app.store import sandbox
-from app.web import paging
+from app.web import console_files, paging
 from app.web.body import DIGITS, Shape
+from app.web.packing import packed
+from app.web.page import script_digest
 from app.web.paging import Paging
 from app.web.reply import Page
-from app.web.routing import Call, get
+from app.web.routing import PUBLIC, Call, get
 
 LONGEST_WAIT_SECONDS = 30
 LOOK_SECONDS = 5.0  # then it is looked in any case: of two workers the later may write the lower id
@@ -30,6 +33,8 @@ ASK_SECONDS = 0.05
 LONGEST_PAUSE = 1.0
 MOST_WAITING = 20  # of one workspace, for each holds a connection that makes no room
 ALL_WAITING = 200  # likewise, of a process
+
+PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
 
 
 class Filters(Paging):
@@ -134,13 +139,39 @@ def _newest(call: Call) -> Callable[[], Awaitable[str | None]]:
     return lambda: shared.get(ask)
 
 
+async def page(call: Call) -> Response:
+    """Leads to the console's inbox. Where there is no console it is a page by itself, which reads
+    the list above with the key that it asks for."""
+    settings = call.process.settings
+    if settings.console and console_files.load().page:
+        return RedirectResponse(f"{settings.base_url}/console/inbox", 303)
+    headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+    return packed(call.request.headers, HTMLResponse(PAGE, headers=headers))
+
+
 def captured(row: sandbox.CapturedMessage) -> dict[str, Any]:
     return CapturedMessage.of(
         row, delivery_attempt_id=row.attempt_id, to=row.to_address, from_=row.from_address
     )
 
 
+# The preview inherits this policy: the mail's own styles show, its scripts never run, and no
+# picture is fetched from anywhere.
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        f"script-src 'sha256-{script_digest(PAGE)}'",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+
 routes = [
+    get("/sandbox", page, can=PUBLIC, tx=None, gives={200: ("text/html",), 303: None}),
     get(
         "/sandbox/messages",
         index,

@@ -40,9 +40,9 @@ async def test_the_front_door_says_what_this_is_and_where_everything_else_is(
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "Tidings" in response.text
     links = re.findall(r"href='([^']*)'", response.text)
-    assert links == ["console/", "docs", "openapi.json"]
+    assert links == ["console/", "sandbox", "docs", "openapi.json"]
     for link in links[1:]:
-        assert (await client.get(f"/{link}")).status_code == 200
+        assert (await client.get(f"/{link}")).status_code in (200, 303)
     without = replace(process, settings=replace(process.settings, console=False))
     async with company.client(without) as bare:
         assert "console/" not in (await bare.get("/")).text

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import Any, get_args
 
 import httpx2
 import pytest
 
 from app.database.db import Handle
 from app.identity import identity
+from app.machine.content import CHANNELS
 from app.main import web
 from app.process import Process
 from app.routes import sandbox
+from app.routes.sandbox_faults import FaultKind
 from app.store import sandbox as store
-from app.web import call
+from app.web import call, console_files
+from app.web.console_files import Files
 from tests import cast as company
 from tests.cast import Cast
 from tests.conftest import Records
@@ -253,14 +260,104 @@ async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
     assert times in (2, 3)
 
 
+# --- the page -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def bare(process: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    """Of a service without the console."""
+    without = replace(process, settings=replace(process.settings, console=False))
+    async with company.client(without) as client:
+        yield client
+
+
+async def test_where_the_console_is_the_page_leads_to_its_inbox(
+    client: httpx2.AsyncClient, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_files, "load", lambda: Files("<main></main>"))
+    response = await client.get("/sandbox")
+    assert response.status_code == 303
+    assert response.headers["Location"] == f"{process.settings.base_url}/console/inbox"
+    monkeypatch.setattr(console_files, "load", lambda: Files(""))  # it could not be built
+    assert (await client.get("/sandbox")).status_code == 200
+
+
+async def test_the_page_is_there_for_everybody_and_holds_no_data(
+    bare: httpx2.AsyncClient,
+) -> None:
+    response = await bare.get("/sandbox")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert "API key" in response.text
+
+
+class Elements(HTMLParser):
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def __getitem__(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.found if tag == name]
+
+
+async def test_the_page_runs_its_own_script_and_nothing_else(bare: httpx2.AsyncClient) -> None:
+    response = await bare.get("/sandbox")
+    [script] = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
+    policy = response.headers["content-security-policy"].split("; ")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policy)
+    assert not re.search(r"\son\w+=", response.text.split("<script>")[0])
+    assert response.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_the_page_fetches_nothing_from_elsewhere(bare: httpx2.AsyncClient) -> None:
+    page = (await bare.get("/sandbox")).text
+    assert "://" not in page
+    [icon] = Elements(page)["link"]
+    assert (icon["href"] or "").startswith("data:image/svg+xml,")
+
+
+async def test_a_preview_may_neither_run_scripts_nor_act_as_us(bare: httpx2.AsyncClient) -> None:
+    [frame] = Elements((await bare.get("/sandbox")).text)["iframe"]
+    permissions = (frame["sandbox"] or "").split()
+    assert not {"allow-scripts", "allow-same-origin", "allow-forms"} & set(permissions)
+    assert frame["title"]
+
+
+async def test_the_page_can_be_used_without_seeing_it(bare: httpx2.AsyncClient) -> None:
+    page = Elements((await bare.get("/sandbox")).text)
+    labelled = {label["for"] for label in page["label"]}
+    assert {field["id"] for field in (*page["input"], *page["select"])} == labelled
+    assert [html["lang"] for html in page["html"]] == ["en"]
+    assert {"alert", "status"} <= {attributes.get("role") for _, attributes in page.found}
+    assert len(page["h1"]) == len(page["title"]) == len(page["main"]) == 1
+
+
+async def test_the_page_can_pick_every_channel_that_there_is(bare: httpx2.AsyncClient) -> None:
+    page = (await bare.get("/sandbox")).text
+    # Once to look for messages, once to say which shall go wrong.
+    assert sorted(re.findall(r"<option>(\w+)</option>", page)) == sorted([*CHANNELS] * 2)
+
+
+async def test_the_page_can_ask_for_every_fault_that_there_is(bare: httpx2.AsyncClient) -> None:
+    page = (await bare.get("/sandbox")).text
+    assert re.findall(r'<option value="(\w+)">', page) == list(get_args(FaultKind))
+
+
 # --- production -----------------------------------------------------------------------------------
 
 
-async def test_production_has_no_inbox(process: Process, acme: str) -> None:
+@pytest.mark.parametrize("path", ["/sandbox", "/sandbox/messages"])
+async def test_production_has_no_inbox(process: Process, acme: str, path: str) -> None:
     production = replace(process, settings=replace(process.settings, environment="production"))
     async with company.client(production) as client:
         olivia = await company.person(production, client, acme, "olivia", "owner")
-        response = await olivia.get("/sandbox/messages")
+        response = await olivia.get(path)
     assert response.status_code == 404
     assert response.json()["code"] == "not_found"
 
