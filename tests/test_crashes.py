@@ -230,7 +230,11 @@ def test_a_worker_killed_at_any_commit_loses_nothing_and_sends_nothing_twice(
             name = f"ada{nth}{'after' if after else 'before'}"
             proxy.arm(worker, nth, after=after)
             receipt = post(hook, {"email": f"{name}@acme.test", "n": name})
-            run = ended(api, receipt, while_=lambda: not proxy.fired.is_set())
+            try:
+                run = ended(api, receipt, while_=lambda: not proxy.fired.is_set())
+            except AssertionError as failure:
+                failure.add_note(f"{name}: {worker.process.poll()}\n{worker.text}")
+                raise
             if proxy.fired.is_set():
                 kills += 1
                 worker.process.wait(10)

@@ -44,7 +44,7 @@ def test_the_printed_curl_becomes_a_captured_message(tmp_path: Path) -> None:
     try:
         until(lambda: "Stop with Ctrl-C" in part.text, "it printed what to do", part)
         words = shlex.split(part.text[part.text.index("curl") :].split("\n\n")[0])
-        key = part.text.split("with this API key:")[1].split()[0]
+        key = part.text.split("KEY=")[1].split()[0]
         headers = dict(header.split(": ", 1) for flag, header in pairwise(words) if flag == "-H")
         until(lambda: answers(f"http://127.0.0.1:{port}/readyz"), "it listens", part)
         with httpx2.Client(

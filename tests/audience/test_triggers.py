@@ -406,7 +406,8 @@ class Midst:
     async def scheduled(self, *given: Any) -> None:
         if self.asked is None:
             self.asked = asyncio.ensure_future(self.request())
-            await asyncio.wait([self.asked], timeout=0.5)  # it is answered now, or waits
+            # It is answered now, or waits; on a busy machine it may be long on its way.
+            await asyncio.wait([self.asked], timeout=2.0)
         await SCHEDULED(*given)
 
 
