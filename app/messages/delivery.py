@@ -151,7 +151,7 @@ async def _judge(process: Process, job: Job, db: Handle) -> Judgement:
         return None
     if row.status == "SENDING" and row.intended_by != job.lease_token:
         return await _resolve(process, db, job, row)
-    if row.status == "QUEUED" and await reports.has_arrived(process, db, row):
+    if await reports.has_arrived(process, db, row):  # as was reported while nothing waited
         return None
     if job.claims > jobs.MAX_CLAIMS:
         broke = "Preparing the message crashed the worker several times."

@@ -17,7 +17,7 @@ from app.machine.reasons import Reason
 from app.messages import settling
 from app.process import Process
 from app.providers.callbacks import Became
-from app.store import delivery_attempts, delivery_reports, jobs, runs
+from app.store import delivery_attempts, delivery_reports, held_messages, runs
 from app.store.delivery_reports import Ending, ReportedAttempt
 from app.store.held_messages import HeldMessage, MessageAttempt
 
@@ -78,7 +78,7 @@ async def move(
     process: Process, db: Handle, row: ReportedAttempt, became: Became, detail: str | None
 ) -> None:
     """Give the attempt the status that it became, and with the newest its message and the run that
-    waits for it. Where an older one has arrived, what waits to be sent again looks at once."""
+    waits for it. Where an older one has arrived, what waits to be sent again has ended."""
     status, code = became.status, became.code
     if status is None:
         return
@@ -94,16 +94,18 @@ async def move(
     db.after_commit(partial(_tell_end, process, row, status))
     if row.is_newest:
         await _end(process, db, row, ending, is_awaited=row.status not in settling.ENDED)
-    elif row.waits and settling.ENDED[status] == "SENT":
-        await jobs.wake(db, "message", workspace_id=row.workspace_id, ids=[row.id])
-        process.queue.due(db, "message", row.workspace_id, row.id)
+    elif settling.ENDED[status] == "SENT":  # now: what is parked has no worker that would look
+        held = await held_messages.locked(db, workspace_id=row.workspace_id, id=row.id)
+        if held is not None:
+            await has_arrived(process, db, held)
 
 
 async def has_arrived(process: Process, db: Handle, row: HeldMessage) -> bool:
     """Whether an earlier attempt of a message that waits to be sent again has arrived, as is known
     by now. Then that is the message's end, and the new attempt is not made."""
     where = {"workspace_id": row.workspace_id, "message_id": row.id}
-    ending = await delivery_reports.arrived(db, **where) if row.number > 1 else None
+    waits = row.status == "QUEUED" and row.number > 1
+    ending = await delivery_reports.arrived(db, **where) if waits else None
     if ending is None:
         return False
     not_made = settling.Transition("SUPPRESSED", Reason.ARRIVED_BEFORE)

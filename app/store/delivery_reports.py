@@ -22,7 +22,6 @@ class ReportedAttempt(MessageAttempt):
     status: str  # of the attempt, …
     reason_code: str | None  # … like its reason
     is_newest: bool  # of those that were made, or may be
-    waits: bool  # the message, to be sent (again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,6 @@ async def locked(db: Handle, *, workspace_id: str, attempt_id: str) -> ReportedA
         SELECT m.workspace_id, m.id, m.run_id, m.broadcast_id, m.contact_id, m.channel,
                m.to_address, m.account_mail,
                a.id AS attempt_id, a.provider, a.status, a.reason_code, a.events,
-               CAST(m.status = 'QUEUED' AS BOOLEAN) AS waits,
                CAST(a.number = (SELECT max(newest.number) FROM delivery_attempts newest
                                 WHERE newest.workspace_id = :workspace_id
                                   AND newest.message_id = m.id

@@ -333,8 +333,9 @@ async def test_an_older_attempt_says_nothing_about_the_message(service: Service)
         assert await db.fetch_value("SELECT status FROM messages") == "SENT"
 
 
-async def test_what_has_arrived_is_not_sent_again_though_a_resend_waits_for_the_circuit(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_paused", [False, True], ids=["for the circuit", "for a pause"])
+async def test_what_has_arrived_ends_a_resend_that_waits(
+    service: Service, monkeypatch: pytest.MonkeyPatch, is_paused: bool
 ) -> None:
     monkeypatch.setattr(circuit_breaker, "OPEN_AFTER", 1)
     service.twilio.script.append(DROP_ACCEPTED)
@@ -347,6 +348,12 @@ async def test_what_has_arrived_is_not_sent_again_though_a_resend_waits_for_the_
         "QUEUED",
         "provider_unreachable",
     )
+    if is_paused:
+        async with service.process.database.write() as db:
+            await db.execute("UPDATE workspaces SET sending_paused = TRUE")
+        await later(service.process, "message", 100_000)
+        await settle(service.process)
+        assert (await service.attempt()).reason_code == "sending_paused"
 
     async def became() -> tuple[str, ...]:
         async with service.process.database.read() as db:
@@ -355,6 +362,7 @@ async def test_what_has_arrived_is_not_sent_again_though_a_resend_waits_for_the_
         return message, run, *(one.status for one in await attempts(service.process, service.acme))
 
     await service.status(sid, form, "sent")
+    assert await became() == ("SENT", "WAITING", "SENT", "SUPPRESSED")  # for who cancels now, too
     await settle(service.process)
     assert await became() == ("SENT", "COMPLETED", "SENT", "SUPPRESSED")
     assert (await service.attempt()).reason_code == "arrived_before"
