@@ -19,11 +19,14 @@ log = logging.getLogger(__name__)
 
 Meaning: TypeAlias = Literal["stop", "start", "help", "flagged", "other"]
 
+# These mean nothing else, so they count as the id of a button, too, whose author may ask anything:
+# `cancel` may be for an appointment, and a `yes` that lifts an opt-out is to be said in words.
+BUTTONS = (
+    *("STOP", "STOPALL", "UNSUBSCRIBE", "OPTOUT"),
+    "STOPPROMOTIONS",  # the button that WhatsApp puts into templates of marketing
+)
 KEYWORDS: Mapping[str, Meaning] = {
-    **dict.fromkeys(
-        ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"), "stop"
-    ),
-    "STOPPROMOTIONS": "stop",  # the button that WhatsApp puts into templates of marketing
+    **dict.fromkeys((*BUTTONS, "CANCEL", "END", "QUIT", "REVOKE"), "stop"),
     **dict.fromkeys(("START", "UNSTOP", "YES"), "start"),
     **dict.fromkeys(("HELP", "INFO"), "help"),
 }
@@ -58,9 +61,9 @@ def _word(text: str) -> str:
 
 
 def words_of(text: str, pressed: str | None) -> str:
-    """The words of a person who has written, or pressed a button: its id, if its author made that a
-    keyword, for what is written on it may be in any language; else the text."""
-    return pressed if pressed is not None and _word(pressed) in KEYWORDS else text
+    """The words of a person who has written, or pressed a button: its id, if that says stop, for
+    what is written on it may be in any language; else the text."""
+    return pressed if pressed is not None and _word(pressed) in BUTTONS else text
 
 
 async def obey(

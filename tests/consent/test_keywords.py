@@ -54,13 +54,17 @@ def test_what_people_mean(text: str, meant: str) -> None:
     ("text", "pressed", "meant"),
     [
         ("Désinscription", "STOP", "stop"),
-        ("Ja, gern", "start", "start"),
+        ("Abmelden", "opt-out", "stop"),
+        ("Termin absagen", "cancel", "other"),
+        ("Ja, gern", "yes", "other"),
+        ("Ja, gern", "start", "other"),
+        ("Was ist das?", "info", "other"),
         ("Stop promotions", "button 2", "stop"),
         ("Stop", None, "stop"),
         ("No", "", "other"),
     ],
 )
-def test_a_button_whose_id_is_a_keyword_means_that_whatever_is_written_on_it(
+def test_a_button_whose_id_says_stop_means_that_whatever_is_written_on_it(
     text: str, pressed: str | None, meant: str
 ) -> None:
     assert keywords.meaning(keywords.words_of(text, pressed)) == meant
