@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from app.audience import subscriptions
 from app.audience.subscriptions import OptOut
@@ -40,11 +40,11 @@ WORRYING = re.compile(
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """The meaning of a person's message. `reply` is to be sent back, once, in the provider's
-    answer; a `suppression` is to be waited for (`consent.quiet`) before that."""
+    answer; the `suppressions` are to be waited for (`consent.quiet`) before that."""
 
     meaning: Meaning
     reply: str | None = None
-    suppression: Suppression | None = None
+    suppressions: Sequence[Suppression] = ()
 
 
 def meaning(text: str) -> Meaning:
@@ -71,7 +71,7 @@ async def obey(
     db: Handle,
     *,
     workspace_id: str,
-    sender: str,
+    senders: Sequence[str],
     text: str,
     workspace_name: str,
     channel: str = "sms",
@@ -80,57 +80,57 @@ async def obey(
     out of the channel, START and its like opt in again, HELP is answered. Each is confirmed when it
     changes something, so that two machines never talk to each other for ever.
 
-    Raises addresses.BadAddress for a `sender` that is no number, such as a short code.
+    `senders` are the spellings of the one number. An opt-out holds for all of them: no contact need
+    have the number that was written to, and one may come to have it in the other spelling. Raises
+    addresses.BadAddress for one that is no number, such as a short code.
     """
     keyword = meaning(text)
+    where: dict[str, Any] = {
+        "workspace_id": workspace_id,
+        "channel": channel,
+        "source": "inbound",
+    }
     match keyword:
         case "stop":
-            out = await consent.suppress(
-                process,
-                db,
-                workspace_id=workspace_id,
-                channel=channel,
-                address=sender,
-                reason="stopped",
-                source="inbound",
-            )
+            out = [
+                await consent.suppress(process, db, **where, address=sender, reason="stopped")
+                for sender in senders
+            ]
             reply = f"{workspace_name}: you will get no more messages. Reply START to resume."
-            return Inbound(keyword, reply if out.is_new else None, out)
+            return Inbound(keyword, reply if any(one.is_new for one in out) else None, out)
         case "start":
-            again = await consent.lift(
-                process,
-                db,
-                workspace_id=workspace_id,
-                channel=channel,
-                address=sender,
-                # What people say; not what providers, members and erasures do.
-                reasons=["stopped", "unsubscribed"],
-                source="inbound",
-            )
+            # What people say; not what providers, members and erasures do.
+            where["reasons"] = ["stopped", "unsubscribed"]
+            lifted = [
+                await consent.lift(process, db, **where, address=sender) for sender in senders
+            ]
             reply = f"{workspace_name}: you will get messages again. Reply STOP to end them."
-            return Inbound(keyword, reply if again else None)
+            return Inbound(keyword, reply if any(lifted) else None)
         case "help":
             return Inbound(keyword, f"{workspace_name}: reply STOP to get no more messages.")
         case "flagged":
-            await _flag(db, workspace_id, channel, sender)
+            await _flag(db, workspace_id, channel, senders)
             process.metrics.count("tidings_inbound_flagged", channel=channel)
     return Inbound(keyword)
 
 
-def again(process: Process, *, workspace_id: str, sender: str, text: str, channel: str) -> Inbound:
+def again(
+    process: Process, *, workspace_id: str, senders: Sequence[str], text: str, channel: str
+) -> Inbound:
     """A copy of what was said: nothing changes, and nobody is answered once more; but a STOP is
     waited for. Raises addresses.BadAddress."""
     keyword = meaning(text)
     if keyword != "stop":
         return Inbound(keyword)
-    out = consent.known(process, workspace_id, channel, sender, "stopped")
-    return Inbound(keyword, suppression=out)
+    known = [consent.known(process, workspace_id, channel, one, "stopped") for one in senders]
+    return Inbound(keyword, suppressions=known)
 
 
-async def _flag(db: Handle, workspace_id: str, channel: str, sender: str) -> None:
-    contact = await consent.owner(db, workspace_id, channel, subscriptions.key(channel, sender))
-    if contact is None:
+async def _flag(db: Handle, workspace_id: str, channel: str, senders: Sequence[str]) -> None:
+    keys = [subscriptions.key(channel, sender) for sender in senders]
+    found = [await consent.owner(db, workspace_id, channel, key) for key in keys]
+    who = [OptOut(contact.id, channel, None, None) for contact in found if contact is not None]
+    if not who:
         log.warning("possible opt-out by an unknown sender", extra={"workspace_id": workspace_id})
         return
-    who = OptOut(contact.id, channel, None, None)
-    await subscriptions.tell(db, workspace_id, [who], kind="flagged", reason=None, source="inbound")
+    await subscriptions.tell(db, workspace_id, who, kind="flagged", reason=None, source="inbound")

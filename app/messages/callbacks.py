@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 from app.audience import addresses
 from app.consent import consent, keywords
-from app.consent.consent import Suppression
 from app.database.db import Handle
 from app.errors import Problem
 from app.machine import document
@@ -146,18 +146,17 @@ async def _inbound(process: Process, account: Account, inbound: Inbound) -> str 
     """To a workspace's own number it is said to the workspace; to the operator's, to every one that
     has written to this person from there. It holds for the number in each of its spellings."""
     senders = _numbers(inbound)
+    if not senders:
+        return None
     if account.workspace_id is not None:
         asked = [account.workspace_id]
     else:
         asked = await _writers(process, inbound.channel, senders)
     found = [
-        await _said_to(process, account, workspace_id, sender, inbound)
-        for workspace_id in asked
-        for sender in senders
+        await _said_to(process, account, workspace_id, senders, inbound) for workspace_id in asked
     ]
     meanings = [one for one in found if one is not None]
-    out: list[Suppression] = [one.suppression for one in meanings if one.suppression is not None]
-    await consent.all_quiet(process, out)
+    await consent.all_quiet(process, [out for one in meanings for out in one.suppressions])
     replies = [one.reply for one in meanings if one.reply is not None]
     return replies[-1] if replies and not inbound.answered else None
 
@@ -188,7 +187,11 @@ async def _writers(process: Process, channel: str, senders: Sequence[str]) -> li
 
 
 async def _said_to(
-    process: Process, account: Account, workspace_id: str, sender: str, inbound: Inbound
+    process: Process,
+    account: Account,
+    workspace_id: str,
+    senders: Sequence[str],
+    inbound: Inbound,
 ) -> keywords.Inbound | None:
     """None when nobody is there to hear it."""
     async with process.database.write() as db:
@@ -196,8 +199,8 @@ async def _said_to(
         if workspace is None:
             return None
         text = keywords.words_of(inbound.text, inbound.pressed)
-        what = {"sender": sender, "text": text, "channel": inbound.channel}
-        if not await _once(process, db, workspace_id, account.provider, f"{inbound.id} {sender}"):
+        what: dict[str, Any] = {"senders": senders, "text": text, "channel": inbound.channel}
+        if not await _once(process, db, workspace_id, account.provider, inbound.id):
             return keywords.again(process, workspace_id=workspace_id, **what)
         return await keywords.obey(
             process, db, workspace_id=workspace_id, workspace_name=workspace.name, **what

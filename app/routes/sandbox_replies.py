@@ -43,7 +43,7 @@ async def create(call: Call) -> Response:
         call.process,
         call.db,
         workspace_id=workspace_id,
-        sender=_sender(new, workspace),
+        senders=[_sender(new, workspace)],
         text=new.text,
         workspace_name=workspace.name,
         channel=new.channel,

@@ -79,7 +79,7 @@ async def test_stop_start_and_help_by_sms(process: Process, acme: str) -> None:
                 process,
                 db,
                 workspace_id=acme,
-                sender="+14155550100",
+                senders=["+14155550100"],
                 text=text,
                 workspace_name="Acme",
             )

@@ -533,6 +533,23 @@ async def test_a_stop_by_whatsapp_from_a_number_that_is_spelled_otherwise_there_
     assert await status() == "unsubscribed"
 
 
+async def test_what_sounds_like_an_opt_out_is_flagged_once_however_the_number_is_spelled(
+    service: Service, cast: Cast, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cast.ed.made("/contacts", {"phone": "+5531988887777"})
+    made = await put(cast.olivia, "whatsapp", {**TWILIO, "authToken": TOKEN})
+    sender = "whatsapp:+553188887777"
+    await service.says("Stop it please", url=made.json()["callbackUrl"], From=sender)
+    async with service.process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM consent_events") == 1
+        recorded = await db.fetch_values("SELECT id FROM callbacks")
+    known = service.process.vault.keyed_hash("callback", b"twilio|SMin").hex()
+    assert recorded == [known]  # by its id alone, as by a version that knew fewer spellings
+    assert "unknown sender" not in caplog.text
+    counted = service.process.metrics.take()
+    assert counted["tidings_inbound_flagged", '{"channel": "whatsapp"}'] == 1
+
+
 @pytest.mark.parametrize(
     ("words", "payload"), [("Stop promotions", "b1"), ("Ne plus recevoir", "STOP")]
 )
