@@ -314,18 +314,24 @@ async def judge(
     topic_id: str | None,
     address_hash: str,
     contact: Contact | None,
+    own_hash: str | None,
     is_own: bool,
 ) -> Code | None:
     """Why a message of this category and topic may not be sent to the address; None when it may.
     Until the transaction ends nobody can opt out.
 
-    `contact` is whom the message is for, locked. Who has opted out is not written to at an address
-    of before either. Where the address is not its own by now, it has agreed to no topic there.
+    `contact` is whom the message is for, locked; `own_hash` is of the address that it has. Who has
+    opted out is not written to at an address of before either, though a bounce may hide that in
+    the subscription. Where the address is not its own by now, it has agreed to no topic there.
     """
     await suppressions.lock(db, address_hash)
     held = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=address_hash)
     if contact is not None and contact.subscriptions.get(channel) in subscriptions.OUT:
         held.append("unsubscribed")
+    if own_hash is not None and not is_own:
+        own = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=own_hash)
+        if not subscriptions.SAID.isdisjoint(own):
+            held.append("unsubscribed")
     contact = contact if is_own else None
     for reason, (forbidden, code) in FORBIDS.items():
         if reason in held and category in forbidden:

@@ -80,7 +80,8 @@ async def prepare(
         hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
         is_own = contact is not None and subscriptions.key_of(contact, row.channel) == key
         own = contact if is_own else None
-        barred = await _barred(db, row, content, hash, contact, is_own=is_own)
+        own_hash = _own_hash(process, row, contact)
+        barred = await _barred(db, row, content, hash, contact, own_hash=own_hash, is_own=is_own)
         if barred is not None:
             return Transition("SUPPRESSED", barred)
         url = _link(process, row, content, own, key)
@@ -187,6 +188,7 @@ async def _barred(
     address_hash: str,
     contact: Contact | None,
     *,
+    own_hash: str | None,
     is_own: bool,
 ) -> Reason | None:
     """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
@@ -200,8 +202,15 @@ async def _barred(
         topic_id=content.topic_id,
         address_hash=address_hash,
         contact=contact,
+        own_hash=own_hash,
         is_own=is_own,
     )
+
+
+def _own_hash(process: Process, row: HeldMessage, contact: Contact | None) -> str | None:
+    """The hash of the address that the contact has on the message's channel."""
+    key = subscriptions.key_of(contact, row.channel) if contact is not None else None
+    return key and subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
 
 
 def _link(process: Process, row: HeldMessage, content: Said, own: Contact | None, key: str) -> str:
