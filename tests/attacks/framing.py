@@ -221,12 +221,11 @@ async def memory(target: Target) -> None:
     hook = await target.hook()
     await hook.refuses(413, "body_too_large", padded(30_000_000))
     pieces = [b"x" * 100_000] * 12  # more than may be, from each of them
-    await asyncio.gather(
-        *(
-            hook.refuses(413, "body_too_large", chunked(*pieces), CHUNKED, length=False)
-            for _ in range(50)
-        )
+    answers = await asyncio.gather(
+        *(hook.post(chunked(*pieces), CHUNKED, length=False) for _ in range(50))
     )
+    # 503 where they come so fast that the process holds as many bodies as it may.
+    assert {413} <= {answer.status for answer in answers} <= {413, 503}
     for part in target.parts:
         assert peak_memory(part.process.pid) < MEMORY
 
