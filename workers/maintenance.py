@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
 # Seconds that a round rests for each that it worked. Of SQLite's one writer others have half; on
-# PostgreSQL nobody waits for it, and what is too old has to go faster than new things come.
+# PostgreSQL, which others share, what is too old has to go faster than new things come.
 REST = {"sqlite": 1.0, "postgresql": 0.2}
 PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
