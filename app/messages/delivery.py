@@ -99,7 +99,7 @@ async def _intend_apart(process: Process, job: Job) -> Sending | None:
     return await process.compute.within(lambda: process.batches.run(intend_alone, process, job))
 
 
-@batched(max_items=64, concurrency=2, whose=lambda job: job.workspace_id)
+@batched(max_items=32, concurrency=2, whose=lambda job: job.workspace_id)
 async def intend_some(
     process: Process, claimed: Sequence[Job]
 ) -> Sequence[Sending | Heavy | CommitUnknown | None]:

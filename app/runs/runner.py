@@ -73,7 +73,7 @@ async def move(process: Process, job: Job) -> None:
             )
 
 
-@batched(max_items=64, concurrency=2, whose=lambda job: job.workspace_id)
+@batched(max_items=32, concurrency=2, whose=lambda job: job.workspace_id)
 async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool | CommitUnknown]:
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
     has the contact that it locked to itself, and not many whose steps have left much."""
