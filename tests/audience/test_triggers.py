@@ -406,8 +406,8 @@ class Midst:
     async def scheduled(self, *given: Any) -> None:
         if self.asked is None:
             self.asked = asyncio.ensure_future(self.request())
-            # It is answered now, or waits; on a busy machine it may be long on its way.
-            await asyncio.wait([self.asked], timeout=2.0)
+            # It is answered now, or waits: for a lock, two seconds at the most.
+            await asyncio.wait([self.asked], timeout=0.8)
         await SCHEDULED(*given)
 
 
