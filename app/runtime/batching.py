@@ -1,7 +1,9 @@
 """Batches: work that costs hardly more for many items than for one.
 
 No timer collects them. An item that finds no batch running is processed at once, with whatever else
-was submitted in the same turn of the event loop; items submitted meanwhile share the next batch.
+was submitted in the same turn of the event loop; items submitted meanwhile share the next batch. Of
+those that find no room in it, each workspace's oldest come in turns: one's many hold up no other's
+single one.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from app.errors import Unavailable
@@ -43,7 +44,7 @@ class BatchKind(Generic[Context, Item, Result]):
     work: Callable[[Context, Sequence[Item]], Awaitable[Sequence[Result | Exception]]]
     max_items: int = 64  # of a batch
     weigh: Callable[[Item], int] = lambda _: 0  # in bytes
-    whose: Callable[[Item], str] = lambda _: ""  # the workspace, where batches are kept apart
+    whose: Callable[[Item], str] = lambda _: ""  # the workspace
     max_weight: int = 4 * 1024 * 1024  # of a batch, unless one item alone exceeds it
     concurrency: int = 1  # batches that run at a time
     max_backlog: int = 1_000  # queued items, for run_later
@@ -136,17 +137,20 @@ class _Queue(Generic[Context, Item, Result]):
     def __init__(self, kind: BatchKind[Context, Item, Result], context: Context) -> None:
         self._kind = kind
         self._context = context
-        self._waiting: deque[tuple[Item, asyncio.Future[Result] | None]] = deque()
+        # By workspace, in the order of their turns.
+        self._waiting: dict[str, deque[tuple[Item, asyncio.Future[Result] | None]]] = {}
+        self._number = 0
         self._weight = 0
         self.tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_full(self) -> bool:
         kind = self._kind
-        return len(self._waiting) >= kind.max_backlog or self._weight >= 4 * kind.max_weight
+        return self._number >= kind.max_backlog or self._weight >= 4 * kind.max_weight
 
     def put(self, item: Item, result: asyncio.Future[Result] | None) -> None:
-        self._waiting.append((item, result))
+        self._waiting.setdefault(self._kind.whose(item), deque()).append((item, result))
+        self._number += 1
         self._weight += self._kind.weigh(item)
         if len(self.tasks) < self._kind.concurrency:
             task = tasks.spawn_detached(self._run())
@@ -165,16 +169,22 @@ class _Queue(Generic[Context, Item, Result]):
             self.tasks.remove(cast("asyncio.Task[None]", asyncio.current_task()))
 
     def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result] | None]]:
-        """The oldest items, as many as one batch may have."""
-        number, weight = 0, 0
-        for item, _ in islice(self._waiting, self._kind.max_items):
-            weight += self._kind.weigh(item)
-            if number and weight > self._kind.max_weight:
-                weight -= self._kind.weigh(item)
+        """The oldest items of each workspace in turns, as many as one batch may have."""
+        batch: list[tuple[Item, asyncio.Future[Result] | None]] = []
+        weight = 0
+        while self._waiting and len(batch) < self._kind.max_items:
+            whose, waiting = next(iter(self._waiting.items()))
+            weight += self._kind.weigh(waiting[0][0])
+            if batch and weight > self._kind.max_weight:
+                weight -= self._kind.weigh(waiting[0][0])
                 break
-            number += 1
+            batch.append(waiting.popleft())
+            del self._waiting[whose]
+            if waiting:
+                self._waiting[whose] = waiting  # behind all others
+        self._number -= len(batch)
         self._weight -= weight
-        return [self._waiting.popleft() for _ in range(number)]
+        return batch
 
     async def _process(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         try:
@@ -189,12 +199,11 @@ class _Queue(Generic[Context, Item, Result]):
             return await self._retry_each(items)
 
     def _fail_waiting(self) -> None:
-        waiting, self._weight = self._waiting, 0
-        self._waiting = deque()
+        waiting = [one for each in self._waiting.values() for one in each]
+        self._waiting, self._number, self._weight = {}, 0, 0
         for item, future in waiting:
             if future is None:
-                self._waiting.append((item, future))  # nobody waits for the result: it may stay
-                self._weight += self._kind.weigh(item)
+                self.put(item, None)  # nobody waits for the result: it may stay
             else:
                 _resolve(future, Unavailable(NOT_BEGUN))
 

@@ -115,6 +115,13 @@ async def test_a_batch_is_bounded_in_number_and_weight() -> None:
     assert backend.seen == [[3, 2], [1], [9], [1]]
 
 
+async def test_one_workspace_s_single_item_does_not_wait_behind_another_s_many() -> None:
+    backend, batches = Backend(), Batches()
+    few = kind(max_items=3, whose=lambda n: "Acme" if n < 100 else "Bob's")
+    await asyncio.gather(*(batches.run(few, backend, n) for n in (1, 2, 3, 4, 5, 100, 6, 101)))
+    assert backend.seen == [[1, 100, 2], [101, 3, 4], [5, 6]]
+
+
 async def test_one_s_refusal_is_its_own() -> None:
     backend, batches, ten = Backend(), Batches(), kind()
     answers = await asyncio.gather(
