@@ -39,7 +39,7 @@ from app.database.sets import (
     over_set,
     yields_rows,
 )
-from app.database.sql import Bindable, Document, Statement, bound, parsed
+from app.database.sql import Bindable, Document, Statement, bound_each, parsed
 from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 from app.net.tls import system_trust
 
@@ -280,14 +280,14 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def _bound(
         self, sql: str, each: Sequence[Mapping[str, Any]]
-    ) -> tuple[Statement, list[dict[str, Bindable]]]:
+    ) -> tuple[Statement, list[Mapping[str, Bindable]]]:
         """The statement and its values. On a sharded database the moment is one of them: nodes have
         clocks of their own, and take no function where a row is judged."""
         statement = _statement(sql, None if self.is_sharded else self._database.now)
         if "now" in statement.names:
             moment = await self.clock()
             each = [{**values, "now": moment} for values in each]
-        return statement, [bound(statement, values) for values in each]
+        return statement, bound_each(statement, each)
 
     async def _over_set(self, sql: str, statement: Statement, *, held: bool) -> SetStatement | None:
         """The types of a set are what the server takes for single values."""

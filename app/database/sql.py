@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
@@ -112,14 +112,33 @@ def essence(sql: str) -> str:
     return _LAYOUT.sub(lambda match: match["quoted"] or " ", sql).strip()
 
 
-def bound(statement: Statement, values: Mapping[str, Any]) -> dict[str, Bindable]:
+def bound(statement: Statement, values: Mapping[str, Any]) -> Mapping[str, Bindable]:
     """The values by name, checked alike for both engines."""
-    if values.keys() != statement.names:
-        raise ValueError(_mismatch(statement.names, frozenset(values)))
-    return {
-        name: _list(name, value) if name in statement.lists else _bindable(name, value)
-        for name, value in values.items()
-    }
+    [ready] = bound_each(statement, [values])
+    return ready
+
+
+def bound_each(
+    statement: Statement, each: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Bindable]]:
+    """Likewise those of many rows. They are looked at by name, for the values of one name are
+    alike, and nearly all may be bound as they are."""
+    for values in each:
+        if values.keys() != statement.names:
+            raise ValueError(_mismatch(statement.names, frozenset(values)))
+    ready: dict[str, list[Bindable]] = {}
+    for name in statement.names:
+        given = [values[name] for values in each]
+        if name in statement.lists:
+            ready[name] = [_list(name, value) for value in given]
+        elif not _are_plain(given):
+            ready[name] = [_bindable(name, value) for value in given]
+    if not ready:
+        return list(each)
+    return [
+        {**values, **{name: column[place] for name, column in ready.items()}}
+        for place, values in enumerate(each)
+    ]
 
 
 def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
@@ -136,12 +155,17 @@ def _mismatch(wanted: frozenset[str], given: frozenset[str]) -> str:
 def _list(name: str, value: Any) -> Bindable:
     if not isinstance(value, list | tuple):
         raise ValueError(f":{name} is compared with ANY or ALL and must be a list")
-    kinds = set(map(type, value))
-    if kinds <= _FREE or (kinds == {str} and "\x00" not in "".join(value)):
-        return list(value)  # as nearly all are
-    if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
-        return list(value)
-    return [_bindable(name, item) for item in value]
+    return list(value) if _are_plain(value) else [_bindable(name, item) for item in value]
+
+
+def _are_plain(values: Sequence[Any]) -> bool:
+    """Whether all may be bound as they are: judged at once by their types, as far as that goes."""
+    kinds = set(map(type, values))
+    if kinds <= _FREE:
+        return True
+    if kinds <= _TEXT:
+        return "\x00" not in "".join(filter(None, values))
+    return kinds == {int} and min(values) >= -(2**63) and max(values) < 2**63
 
 
 def _bindable(name: str, value: Any) -> Bindable:
@@ -199,6 +223,7 @@ def _document(value: dict[str, Any] | list[Any]) -> Document:
 
 # Types that any value of may be bound, most values among them.
 _FREE = frozenset({type(None), bool, bytes, Document})
+_TEXT = frozenset({type(None), str})
 _RULES: Mapping[type, Callable[[Any], Bindable]] = {
     type(None): _as_it_is,
     bool: _as_it_is,

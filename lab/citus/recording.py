@@ -88,7 +88,7 @@ def pytest_configure() -> None:
 
 async def bound(
     self: PostgresConnection, sql: str, each: Sequence[Mapping[str, Any]]
-) -> tuple[Statement, list[dict[str, Bindable]]]:
+) -> tuple[Statement, list[Mapping[str, Bindable]]]:
     statement, ready = await _bound(self, sql, each)
     if self.is_sharded:
         by = sender()
