@@ -16,6 +16,7 @@ from app.messages import circuit_breaker
 from app.outbound import events
 from app.process import Process
 from app.providers.base import Channel, Receipt, SendError
+from app.runtime import logs
 from app.runtime.backoff import jittered
 from app.store import (
     broadcast_recipients,
@@ -27,8 +28,6 @@ from app.store import (
 )
 from app.store.circuit_breakers import OpenCircuit
 from app.store.held_messages import CalledMessage, MessageAttempt, UnsettledMessage
-
-log = logging.getLogger(__name__)
 
 # What a waiting run waits for, and what it is to the run, which asked only that it be sent.
 ENDED: Mapping[str, MessageEnd] = {
@@ -156,14 +155,14 @@ def _tell_end(
     process.metrics.count("tidings_message_outcomes", channel=channel, status=status)
     if status == "SENT":
         process.metrics.observe("tidings_acceptance_to_sent_seconds", seconds, channel=channel)
-    log.info(
+    logs.tell(
+        logging.INFO,
+        __name__,
         "message settled",
-        extra={
-            "workspace_id": row.workspace_id,
-            "message_id": row.id,
-            "run_id": row.run_id,
-            "status": status,
-        },
+        workspace_id=row.workspace_id,
+        message_id=row.id,
+        run_id=row.run_id,
+        status=status,
     )
 
 

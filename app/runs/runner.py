@@ -40,7 +40,7 @@ from app.process import Process
 from app.runs import effects, entering, pending_events, programs
 from app.runs.effects import RunContext
 from app.runs.pending_events import PendingEvents
-from app.runtime import compute
+from app.runtime import compute, logs
 from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Unfinished
 from app.store import calls, contact_events, contacts, erasure, jobs, run_steps, runs
@@ -48,8 +48,6 @@ from app.store.contacts import Contact
 from app.store.jobs import Job
 from app.store.run_steps import NewStep
 from app.store.runs import HeldRun, KnownRun
-
-log = logging.getLogger(__name__)
 
 STEPS_PER_TRANSACTION = 50
 BYTES_PER_TRANSACTION = 2 * 1024 * 1024  # of states, which are all held until the last step
@@ -319,8 +317,15 @@ class Walk:
 
     def _tell_end(self, status: str, code: str | None) -> None:
         self.process.metrics.count("tidings_runs_ended", status=status)
-        whose = {"workspace_id": self.row.workspace_id, "run_id": self.row.id}
-        log.info("run ended", extra={**whose, "status": status, "code": code})
+        logs.tell(
+            logging.INFO,
+            __name__,
+            "run ended",
+            workspace_id=self.row.workspace_id,
+            run_id=self.row.id,
+            status=status,
+            code=code,
+        )
 
     async def _tell(self, status: str, code: str | None) -> None:
         type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)
