@@ -32,7 +32,7 @@ run: $(RUNTIME) ## Start the whole service in one process: sandbox, SQLite, noth
 	@$(BIN)/python console/build.py --if-stale
 	@$(BIN)/python -m app run
 
-console: $(RUNTIME) ## Check and build the web console; needs Node.js or the package index, and npm's registry
+console: $(RUNTIME) ## Check, test and build the web console; needs Node.js or the package index, and npm's registry
 	@$(BIN)/python console/build.py
 
 migrate: $(RUNTIME) ## Bring the database named by DATABASE_URL up to date
@@ -41,8 +41,8 @@ migrate: $(RUNTIME) ## Bring the database named by DATABASE_URL up to date
 clients: $(STAMP) ## Build the clients for Python and TypeScript into clients/dist; needs npm's registry
 	@$(BIN)/python -m clients.build
 
-# The browser's tests want the machine to themselves, and the clients' want clients/dist: `.ci/run` runs them after the
-# suite.
+# The browser's tests want the machine to themselves, and the clients' want clients/dist and npm's registry: `.ci/run`
+# runs them after the suite.
 ALONE := --ignore=tests/browser --ignore=tests/clients
 
 test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers that it boots itself (ARGS=--cov)

@@ -3,6 +3,7 @@ import { build } from 'esbuild'
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
+import { AS_ALWAYS } from './bundle.mjs'
 
 const HERE = import.meta.dirname
 const DIST = join(HERE, '..', 'app', 'web', 'dist')
@@ -16,11 +17,9 @@ const PACKAGES = 8 // that the browser runs
 await rm(DRAFT, { recursive: true, force: true })
 await mkdir(DRAFT, { recursive: true })
 const built = await build({
-  entryPoints: [join(HERE, 'src/main.tsx')], outdir: DRAFT, bundle: true, splitting: true, format: 'esm',
-  minify: true, target: 'es2022', metafile: true, legalComments: 'none', logLevel: 'warning',
+  ...AS_ALWAYS, entryPoints: [join(HERE, 'src/main.tsx')], outdir: DRAFT, splitting: true,
+  minify: true, metafile: true, legalComments: 'none',
   entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]', assetNames: '[name]-[hash]',
-  loader: { '.json': 'text' }, alias: { react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime' },
-  define: { 'process.env.NODE_ENV': '"production"' }, jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: HERE,
 })
 
 const sizes = new Map()

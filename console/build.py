@@ -1,6 +1,6 @@
 """Builds the console into app/web/dist, with the Node.js of this machine or that of PyPI.
 
-python console/build.py            always, with the types checked against our own API
+python console/build.py            always, with the types checked against our own API, and tested
 python console/build.py --if-stale  when it is missing or older than its sources; what it lacks it
                                     says, and ends well: the service does without the console
 """
@@ -95,10 +95,12 @@ def _version() -> int:
 
 
 def _check(npm: list[str]) -> None:
-    """A screen that asks the API for what it does not have is an error."""
+    """A screen that asks the API for what it does not have is an error; then what needs no browser
+    is tested."""
     (HERE / "openapi.json").write_bytes(document())
     run([*npm, "run", "--silent", "types"], "The types cannot be generated")
     run([*npm, "run", "--silent", "check"], "The console does not fit the API")
+    run([*npm, "run", "--silent", "test"], "The console's own tests fail")
 
 
 def document() -> bytes:

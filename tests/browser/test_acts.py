@@ -5,30 +5,11 @@ from __future__ import annotations
 import re
 import secrets
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened
 from tests.browser.test_screens import clean
-
-TEXT = "a text begins that does not end on its line, or has a backslash where none may be"
-# What is typed, and what is said about it while it is.
-NOT_JSON = (
-    (
-        '{"data": {"name": "Ada",\n  }}',
-        "line 2, column 3, a name in double quotes should stand here",
-    ),
-    ("{name: 1}", "line 1, column 2, a name in double quotes or } should stand here"),
-    ('{"a" 1}', "line 1, column 6, a colon should stand here"),
-    ('{"a": [1 2]}', "line 1, column 10, a comma or ] should stand here"),
-    ('{"a": [1,]}', "line 1, column 10, a value should stand here"),
-    ('{"a": 01}', "line 1, column 7, a value should stand here"),
-    ('{"a": "b\n"}', f"line 1, column 7, {TEXT}"),
-    ('{"a": "\\x"}', f"line 1, column 7, {TEXT}"),
-    ("{} {}", "line 1, column 4, nothing more should stand here"),
-    ("{", "line 1, column 2, a name in double quotes or } should stand here"),
-)
 
 
 def confirmed(
@@ -79,40 +60,6 @@ def refuses_while_left(page: Page, url: str, label: str, sure: str) -> None:
     dialog.get_by_role("alert").get_by_text("It is not the time for that.").wait_for()
     leave.click()
     dialog.wait_for(state="hidden")
-
-
-def test_fields_that_fit_on_no_line_are_what_they_were_after_a_change(
-    page: Page, service: Service
-) -> None:
-    fields = {
-        "address": "1 Tea Street\nUlm",
-        "a=b": "c=d",
-        "said": '"tea"',
-        "padded": " tea ",
-        "seats": 3,
-        " in ": "Ulm",
-        "plan": "pro",
-    }
-    body = {"email": f"{secrets.token_hex(4)}@example.com", "metadata": fields}
-    path = f"/contacts/{service.made('/contacts', body)['id']}"
-    text = page.get_by_label("Fields of your own")
-
-    def changed(old: str, new: str) -> Any:
-        opened(page, service, path)
-        page.get_by_role("button", name="Change").click()
-        before = text.input_value()
-        assert old in before
-        text.fill(before.replace(old, new))
-        page.get_by_role("button", name="Save").click()
-        expect(text).to_have_count(0)
-        return service.read(path)["metadata"]
-
-    assert changed("plan = pro", "plan = free") == {**fields, "plan": "free"}
-    assert changed(r"Street\nUlm", r"Street\nBonn")["address"] == "1 Tea Street\nBonn"
-    assert changed('"a=b" = c=d', '"e=f" = "=g "')["e=f"] == "=g "
-    left = service.read(path)["metadata"]
-    assert "a=b" not in left
-    assert (left["padded"], left["said"], left["seats"]) == (" tea ", '"tea"', 3)
 
 
 def test_a_contact_is_meant_by_a_whole_address_that_others_begin_with(
@@ -387,10 +334,9 @@ def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     page.get_by_role("heading", level=1, name="Greeting").wait_for()
     id = page.url.rpartition("/")[2]
     page.frame_locator("iframe").get_by_role("heading", name="Hi (name)").wait_for()
-    wrong = page.locator(".field .wrong")
-    for text, sentence in NOT_JSON:
-        page.get_by_label("The event, as JSON").fill(text)
-        expect(wrong).to_have_text(f"This is not JSON: at {sentence}.")
+    page.get_by_label("The event, as JSON").fill('{"data": {"name": "Ada",\n  }}')
+    sentence = "at line 2, column 3, a name in double quotes should stand here"
+    expect(page.locator(".field .wrong")).to_have_text(f"This is not JSON: {sentence}.")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_label("The event, as JSON")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("The event, as JSON").fill('{"data": {"name": "Ada"}}')

@@ -1,83 +1,14 @@
-"""Acts of which the page cannot know whether they were done: pressed again, each is done once."""
+"""Acts of which the page cannot know whether they were done, and what it could not read.
+
+What counts as such an act, and under which key it is done again: console/test/session.test.ts.
+"""
 
 from __future__ import annotations
-
-import secrets
 
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
-from tests.browser.test_kills import named, press, template
-
-RUNNING = {
-    "type": "about:blank",
-    "status": 409,
-    "code": "idempotency_in_progress",
-    "title": "Still running",
-    "detail": "The first request with this Idempotency-Key is still running; retry later.",
-}
-
-
-def typed(page: Page, service: Service) -> str:
-    """A new template that is not made yet; its name."""
-    name = f"New {secrets.token_hex(4)}"
-    opened(page, service, "/templates/new")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Subject").fill("Hello")
-    page.get_by_label("HTML", exact=True).fill("<p>Hello</p>")
-    return name
-
-
-def done(route: Route) -> None:
-    answer = route.fetch()
-    assert answer.ok, answer.text()
-
-
-def test_what_a_proxy_calls_a_failure_is_not_done_twice(
-    page: Page, service: Service, watch: Watch
-) -> None:
-    watch.expected = "502"
-    name = typed(page, service)
-
-    def hidden(route: Route) -> None:
-        done(route)
-        route.fulfill(status=502, content_type="text/html", body="<h1>Bad gateway</h1>")
-
-    page.route("**/templates", hidden, times=1)
-    press(page, "Make the template")
-    page.get_by_role("alert").get_by_text("The answer was 502").wait_for()
-    press(page, "Make the template")
-    page.get_by_role("heading", level=1, name=name).wait_for()
-    assert len(named(service, name)) == 1
-
-
-def test_what_is_pressed_again_while_the_first_still_runs_is_not_done_twice(
-    page: Page, service: Service, watch: Watch
-) -> None:
-    watch.expected = "Failed"
-    name = typed(page, service)
-    keys: list[str] = []
-
-    def handle(route: Route) -> None:
-        keys.append(route.request.headers["idempotency-key"])
-        if len(keys) == 1:
-            done(route)
-            route.abort("connectionreset")
-        elif len(keys) == 2:
-            route.fulfill(status=409, content_type="application/problem+json", json=RUNNING)
-        else:
-            route.fallback()
-
-    page.route("**/templates", handle, times=3)
-    press(page, "Make the template")
-    page.get_by_role("alert").get_by_text("cannot be reached").wait_for()
-    press(page, "Make the template")
-    page.get_by_role("alert").get_by_text("still running").wait_for()
-    press(page, "Make the template")
-    page.get_by_role("heading", level=1, name=name).wait_for()
-    assert len(named(service, name)) == 1
-    assert len(keys) == 3
-    assert len(set(keys)) == 1
+from tests.browser.test_kills import press, template
 
 
 def test_the_first_event_counts_once_though_its_answer_was_lost(
@@ -90,7 +21,8 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     press(page, "Make them")
 
     def lost(route: Route) -> None:
-        done(route)
+        answer = route.fetch()
+        assert answer.ok, answer.text()
         route.abort("connectionreset")
 
     page.route("**/v1/webhooks/in/*", lost, times=1)

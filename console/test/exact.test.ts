@@ -1,0 +1,34 @@
+import './page'
+import { deepEqual, equal, throws } from 'node:assert/strict'
+import { test } from 'node:test'
+import { flaw, objectOf } from '../src/exact'
+
+const TEXT = 'a text begins that does not end on its line, or has a backslash where none may be'
+const FLAWS: Record<string, string> = {
+  '{"data": {"name": "Ada",\n  }}': 'line 2, column 3, a name in double quotes should stand here',
+  '{name: 1}': 'line 1, column 2, a name in double quotes or } should stand here',
+  '{"a" 1}': 'line 1, column 6, a colon should stand here',
+  '{"a": [1 2]}': 'line 1, column 10, a comma or ] should stand here',
+  '{"a": [1,]}': 'line 1, column 10, a value should stand here',
+  '{"a": 01}': 'line 1, column 7, a value should stand here',
+  '{"a": "b\n"}': `line 1, column 7, ${TEXT}`,
+  '{"a": "\\x"}': `line 1, column 7, ${TEXT}`,
+  '{} {}': 'line 1, column 4, nothing more should stand here',
+  '{': 'line 1, column 2, a name in double quotes or } should stand here',
+}
+
+for (const [text, sentence] of Object.entries(FLAWS))
+  test(`of ${JSON.stringify(text)} it is said where it stops being JSON`, () => {
+    equal(flaw(text), `This is not JSON: at ${sentence}.`)
+    throws(() => JSON.parse(text), /./)
+  })
+
+test('of JSON nothing is said', () => {
+  for (const text of ['{}', ' [1, -2.5e3, "a\\u00e9\\n", null, {"b": [true, []]}]\n', '"x"', '0']) equal(flaw(text), '')
+})
+
+test('what is typed as an object is one, and nothing typed is an empty one', () => {
+  deepEqual(objectOf('{"data": {}}', '/trigger'), { data: {} })
+  deepEqual(objectOf('  ', '/trigger'), {})
+  throws(() => objectOf('[]', '/trigger'), /must be a JSON object/)
+})

@@ -1,0 +1,33 @@
+import { deepEqual, equal } from 'node:assert/strict'
+import { test } from 'node:test'
+import { linesOf, valuesOf } from '../src/lines'
+
+const FIELDS = { address: '1 Tea Street\nUlm', 'a=b': 'c=d', said: '"tea"', padded: ' tea ', seats: 3, ' in ': 'Ulm', plan: 'pro' }
+
+/** What the lines say once somebody has changed this in them. */
+function changed(old: string, next: string): Record<string, unknown> {
+  const text = linesOf(FIELDS)
+  equal(text.includes(old), true, text)
+  return valuesOf(text.replace(old, next), FIELDS)
+}
+
+test('values that fit on no line are what they were after a change of another', () => {
+  deepEqual(changed('plan = pro', 'plan = free'), { ...FIELDS, plan: 'free' })
+})
+
+test('a line break in a value can be typed', () => {
+  equal(changed('Street\\nUlm', 'Street\\nBonn').address, '1 Tea Street\nBonn')
+})
+
+test('a name and a value in quotation marks keep signs and spaces', () => {
+  const { 'a=b': gone, ...rest } = FIELDS
+  deepEqual(changed('"a=b" = c=d', '"e=f" = "=g "'), { ...rest, 'e=f': '=g ' })
+})
+
+test('what reads as it did before keeps its type, and what is typed is a text', () => {
+  deepEqual(valuesOf('seats = 3\nrooms = 3', { seats: 3 }), { seats: 3, rooms: '3' })
+})
+
+test('a name without a value is an empty text, and an empty line is nothing', () => {
+  deepEqual(valuesOf('plan\n\n  \ncity ='), { plan: '', city: '' })
+})

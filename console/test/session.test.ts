@@ -1,0 +1,85 @@
+import './page'
+import { deepEqual, equal, notEqual, rejects } from 'node:assert/strict'
+import { test } from 'node:test'
+import { ask, isSignedIn } from '../src/session'
+
+const JSON_TYPE = { 'Content-Type': 'application/json' }
+const RUNNING = () => Response.json({ code: 'idempotency_in_progress' }, { status: 409 })
+const MADE = () => Response.json({}, { status: 201 })
+const CUT = () => { throw new TypeError('connection reset') }
+
+/** The service answers by these, one after the other; what it was asked. */
+function answering(...answers: (() => Response)[]): Request[] {
+  const asked: Request[] = []
+  globalThis.fetch = async request => {
+    asked.push(request as Request)
+    return answers.shift()!()
+  }
+  return asked
+}
+
+let made = 0
+/** An act that no test has done before. */
+const act = () => {
+  const body = JSON.stringify({ name: `New ${++made}` })
+  return () => ask(new Request('https://tidings.example/templates', { method: 'POST', headers: JSON_TYPE, body }))
+}
+const keys = (asked: readonly Request[]) => asked.map(each => each.headers.get('Idempotency-Key'))
+
+test('an act whose answer was lost is done again under its key', async () => {
+  const press = act(), asked = answering(CUT, MADE)
+  await rejects(press(), /cannot be reached/)
+  equal((await press()).status, 201)
+  equal(new Set(keys(asked)).size, 1)
+})
+
+test('what a proxy calls a failure is done again under its key', async () => {
+  const press = act(), asked = answering(() => new Response('<h1>Bad gateway</h1>', { status: 502 }), MADE)
+  equal((await press()).status, 502)
+  equal((await press()).status, 201)
+  equal(new Set(keys(asked)).size, 1)
+})
+
+test('an act that is pressed again while the first still runs keeps its key', async () => {
+  const press = act(), asked = answering(CUT, RUNNING, MADE)
+  await rejects(press(), /cannot be reached/)
+  equal((await press()).status, 409)
+  equal((await press()).status, 201)
+  equal(new Set(keys(asked)).size, 1)
+})
+
+test('an act that was answered is another one the next time, and so is one that says something else', async () => {
+  const press = act(), asked = answering(MADE, MADE, CUT, MADE)
+  await press()
+  await press()
+  await rejects(press(), /cannot be reached/)
+  await act()()
+  equal(new Set(keys(asked)).size, 4)
+})
+
+test('what has not changed is shown as it was read', async () => {
+  const read = () => ask(new Request('https://tidings.example/runs'))
+  const tagged = { ...JSON_TYPE, ETag: '"1"' }
+  const asked = answering(() => new Response('{"data":[]}', { headers: tagged }), () => new Response(null, { status: 304 }))
+  for (let look = 0; look < 2; look++) {
+    const answer = await read()
+    deepEqual([answer.status, answer.headers.get('ETag'), await answer.text()], [200, '"1"', '{"data":[]}'])
+  }
+  deepEqual(asked.map(each => each.headers.get('If-None-Match')), [null, '"1"'])
+})
+
+test('a token that has run out is renewed by the cookie, and what was asked is asked again', async () => {
+  const bearers: (string | null)[] = []
+  globalThis.fetch = async (input, init) => {
+    if (typeof input === 'string') {
+      deepEqual([input, JSON.parse(init!.body as string)], ['/auth/refresh', { session: 'cookie' }])
+      return Response.json({ accessToken: 'new', workspace: { id: 'wsp_1' } })
+    }
+    bearers.push((input as Request).headers.get('Authorization'))
+    return new Response(null, { status: bearers.length === 1 ? 401 : 204 })
+  }
+  equal((await ask(new Request('https://tidings.example/runs'))).status, 204)
+  notEqual(bearers[0], bearers[1])
+  equal(bearers[1], 'Bearer new')
+  equal(isSignedIn(), true)
+})
