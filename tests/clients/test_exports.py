@@ -14,21 +14,28 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from console import build
-from tests.browser.conftest import REQUIRED, ROOT, running
+from app.net.tls import system_trust
+from tests.deployment import ROOT, Part, until
+from tests.servers import free_port
 
 STEP_SECONDS = 180
+NPM = shutil.which("npm")
+
+pytestmark = [
+    pytest.mark.skipif(
+        NPM is None and os.environ.get("REQUIRE_CLIENTS") != "1",
+        reason="There is no npm on PATH.",
+    ),
+    pytest.mark.timeout(2 * STEP_SECONDS),
+]
 
 
 @pytest.fixture(scope="module")
-def environ(built: None) -> dict[str, str]:
-    """With npm on PATH, and its packages from the cache if they are there."""
-    build.npm()
-    if shutil.which("npm") is None:
-        sentence = "There is no npm on PATH."
-        pytest.fail(sentence) if REQUIRED else pytest.skip(sentence)
+def environ() -> dict[str, str]:
+    """With the packages of npm from its cache, if they are there."""
     return {**os.environ, "npm_config_prefer_offline": "true"}
 
 
@@ -58,9 +65,16 @@ def holds_the_console_and_no_node(tree: Path) -> None:
 
 
 def shows_the_console(tree: Path, directory: Path) -> None:
-    with running(directory, tree) as service:
-        page = service.api.get("/console/")
+    port = free_port()
+    database = f"sqlite:///{directory}/tidings.db"
+    environ = {"PORT": str(port), "DATABASE_URL": database, "PYTHONPATH": str(tree)}
+    part = Part("run", environ, directory)
+    try:
+        until(lambda: "Stop with Ctrl-C" in part.text, "it says how to try it", part)
+        page = httpx2.get(f"http://127.0.0.1:{port}/console/", verify=system_trust())
         assert (page.status_code, "main-" in page.text) == (200, True)
+    finally:
+        part.kill()
 
 
 def test_a_slug_holds_the_built_console_and_no_node(
