@@ -8,6 +8,7 @@ release: there has to be none.
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import tempfile
 import time
@@ -122,7 +123,7 @@ def measured(seconds: float) -> Dragged:
             service.api.close()
             return found
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             process.wait(30)
 
 

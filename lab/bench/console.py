@@ -90,7 +90,7 @@ def round_of() -> tuple[float, list[float]]:
             service.api.close()
             return first, again
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             process.wait(30)
 
 

@@ -17,6 +17,7 @@ from tests.browser.conftest import (
     PASSWORD,
     Service,
     Watch,
+    loaded,
     opened,
     ready,
     running,
@@ -285,7 +286,7 @@ def test_in_another_workspace_nothing_of_the_first_is_left(
     role = {"role": "editor"}
     [member] = [one for one in sol.read("/memberships")["data"] if one["email"] == email]
     assert sol.api.patch(f"/memberships/{member['id']}", json=role).status_code == 200
-    opened(page, service, "/settings/topics")
+    loaded(page, service, "/settings/topics")
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
     page.get_by_role("combobox", name="Workspace").select_option(label="North")
     page.get_by_role("heading", level=1, name="North").wait_for()
@@ -359,7 +360,7 @@ def test_the_provider_signs_in_and_leads_back_to_the_page(
     assert len(names) == 1  # the way's own is gone, the session's is there
     opened(page, service, "/settings/sign-in")
     page.get_by_text("Members can sign in with the provider").wait_for()
-    opened(page, service, "/sign-in")  # where nothing is for who is signed in
+    loaded(page, service, "/sign-in")  # where nothing is for who is signed in
     expect(page).to_have_url(f"{service.url}/console/")
 
 

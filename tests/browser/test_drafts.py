@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
-from tests.browser.conftest import PATIENCE_SECONDS, Service, Watch, opened
+from tests.browser.conftest import PATIENCE_SECONDS, Service, Watch, loaded, opened
 from tests.browser.test_acts import unknown
 from tests.browser.test_editor import box, edited
 from tests.browser.test_kills import press
@@ -94,7 +94,6 @@ def test_a_draft_that_waited_in_the_tab_is_not_saved_over_what_somebody_else_sto
     own = opened_form(page, service, form, path, mark)
     clash(page).get_by_text("Theirs").first.wait_for()
     assert own.get_by_label(form.label, exact=True).input_value() == "Mine"
-    clean(page)
     press(page, "Save")
     page.get_by_role("alert").get_by_text("Somebody changed this meanwhile").wait_for()
     assert service.read(path)[form.member] == "Theirs"
@@ -117,11 +116,12 @@ def test_what_somebody_else_stored_over_a_draft_can_be_taken(
     assert service.api.patch(path, json={"content": {"subject": "Theirs"}}).is_success
     press(page, "Save")  # while the form was open all the time
     clash(page).get_by_text("Theirs").first.wait_for()
+    clean(page)
     assert subject.input_value() == "Mine"
     press(page, "Take theirs")
     expect(subject).to_have_value("Theirs")
     expect(clash(page)).to_have_count(0)
-    opened(page, service, path)
+    loaded(page, service, path)
     expect(subject).to_have_value("Theirs")
     expect(page.get_by_text(UNSAVED)).to_have_count(0)
 
@@ -164,7 +164,7 @@ def test_what_was_typed_into_a_small_form_is_there_after_a_reload(
     for path, field in forms.items():
         opened(page, service, path)
         field().fill("Typed before")
-        opened(page, service, path)
+        loaded(page, service, path)
         expect(field()).to_have_value("Typed before")
     page.locator("dialog[open]").get_by_role("button", name="Record it").click()
     page.locator(".verdict", has_text="Failed").wait_for()
@@ -181,7 +181,7 @@ def test_the_settings_of_a_channel_wait_in_the_tab_and_its_secrets_do_not(
     page: Page, service: Service
 ) -> None:
     def form() -> Locator:
-        opened(page, service, "/settings/channels")
+        loaded(page, service, "/settings/channels")
         own = page.locator("section", has=page.get_by_role("heading", name="Email"))
         own.get_by_role("button", name="Provider of your own").click()
         return own
@@ -237,7 +237,7 @@ def test_a_template_keeps_what_is_typed_while_it_is_saved(page: Page, service: S
     assert (content["subject"], content["html"]) == ("Saved", "<p>Saved</p>")
     assert page.get_by_label("Name").input_value() == "Typed since"
     assert lines(page) == ["<p>Saved</p>!"]
-    opened(page, service, path)  # a reload
+    loaded(page, service, path)
     page.get_by_text(UNSAVED).wait_for()
     code(page).wait_for()
     assert page.get_by_label("Name").input_value() == "Typed since"

@@ -512,7 +512,8 @@ def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Servic
     assert found["nodes"]["changed"][0]["members"] == {"duration": ["P1D", "P3D"]}
 
 
-def test_a_flow_of_the_largest_size_is_drawn_and_moved(page: Page, service: Service) -> None:
+def test_a_flow_of_the_largest_size_is_drawn_and_moved(another_tab: Page, service: Service) -> None:
+    page = another_tab
     size = 500
     nodes = [NODES[0], *({"id": f"n{n}", "type": "exit", "data": {}} for n in range(1, size))]
     body = graph(*nodes)

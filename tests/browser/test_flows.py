@@ -8,7 +8,7 @@ from functools import partial
 
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, opened, signed_in
+from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import HOOK
 from tests.browser.test_screens import clean
@@ -113,7 +113,7 @@ def test_a_dialog_names_runs_that_are_older_than_a_thousand_others(
 
     for more, sentence in ((0, "1 run under way ends"), (999, "1,000 or more runs under way end")):
         page.route(f"{service.url}{path}", partial(busy, more))
-        opened(page, service, f"/flows{path}")
+        loaded(page, service, f"/flows{path}")
         page.locator(".facts").get_by_text("Newest 1,000 runs").wait_for()
         page.get_by_role("button", name="Archive").click()
         page.get_by_role("dialog").get_by_text(sentence).wait_for()

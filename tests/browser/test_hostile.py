@@ -11,9 +11,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in, went
 from tests.browser.test_preferences import mailed
-from tests.browser.test_screens import went
 
 NAME = "\"'><img src=//evil.example/a onerror=alert(1)><script>alert(2)</script>"
 # A letter leaves out names that read as an address.

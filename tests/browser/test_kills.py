@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import PATIENCE_SECONDS, Service, opened, ready, serving, started
+from tests.deployment import Forked
 from tests.servers import free_port
 
 LOST = "The service cannot be reached."
@@ -28,7 +28,7 @@ class Mortal:
 
     directory: Path
     port: int
-    process: subprocess.Popen[bytes]
+    process: Forked
     service: Service
 
     def stop_answering(self) -> None:
@@ -93,7 +93,7 @@ def killed_before(mortal: Mortal, page: Page, button: str, url: str) -> None:
     with page.expect_request(url):
         press(page, button)
     mortal.kill()
-    page.get_by_role("alert").get_by_text(LOST).wait_for()
+    page.get_by_role("alert").get_by_text(LOST).first.wait_for()
     mortal.start()
 
 
@@ -108,7 +108,7 @@ def killed_after(mortal: Mortal, page: Page, button: str, url: str) -> None:
 
     page.route(url, handle, times=1)
     press(page, button)
-    page.get_by_role("alert").get_by_text(LOST).wait_for()
+    page.get_by_role("alert").get_by_text(LOST).first.wait_for()
     mortal.start()
 
 

@@ -3,8 +3,7 @@ opt-out by one click in that night ends it."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.consent.gate import SPREAD
 from app.net.tls import system_trust
-from tests.browser.conftest import PATIENCE_SECONDS, Service, environment, opened, serving
+from tests.browser.conftest import PATIENCE_SECONDS, Service, opened, serving, started
 from tests.browser.test_preferences import NEWS, captured, link, states
+from tests.deployment import Forked
 from tests.servers import free_port
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -28,24 +28,10 @@ NIGHT = {"from": "21:00", "to": "08:00", "timezone": "contact", "channels": ["em
 ONE_CLICK = "List-Unsubscribe=One-Click"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The evening before the clocks change, and the end of that night's quiet hours."""
-
-    evening: datetime
-    ends: datetime
-
-
-CHANGES = {
-    "back": Change(  # at three: an hour longer than other nights
-        datetime.fromisoformat("2026-10-24T20:30:00+02:00"),
-        datetime.fromisoformat("2026-10-25T08:00:00+01:00"),
-    ),
-    "forward": Change(  # at two: an hour shorter
-        datetime.fromisoformat("2027-03-27T20:30:00+01:00"),
-        datetime.fromisoformat("2027-03-28T08:00:00+02:00"),
-    ),
-}
+# The evening before the clocks go back, and the end of the quiet hours of that night. Those of the
+# night in which they go forward are shown in tests/consent/test_gate.py.
+EVENING = datetime.fromisoformat("2026-10-24T20:30:00+02:00")
+ENDS = datetime.fromisoformat("2026-10-25T08:00:00+01:00")
 
 
 @dataclass(slots=True)
@@ -54,7 +40,7 @@ class ClockedService:
 
     directory: Path
     port: int
-    process: subprocess.Popen[bytes] | None = None
+    process: Forked | None = None
     service: Service | None = None
 
     def started(self, moment: datetime) -> Service:
@@ -71,22 +57,14 @@ class ClockedService:
             assert time.monotonic() < deadline, "it did not start again"
             time.sleep(0.1)
 
-    def _start(self, moment: datetime) -> tuple[subprocess.Popen[bytes], Path]:
+    def _start(self, moment: datetime) -> tuple[Forked, Path]:
         offset = round((moment - datetime.now(UTC)).total_seconds() * 1_000)
-        more = {"PORT": str(self.port), "TRUSTED_HOPS": "1", "CLOCK_OFFSET_MS": str(offset)}
-        output = self.directory / f"output-{time.monotonic_ns()}.txt"
-        with output.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "app", "run"],
-                cwd=self.directory,
-                env={**environment(self.directory), **more},
-                stdout=file,
-            )
+        self.process, output = started(self.directory, self.port, CLOCK_OFFSET_MS=str(offset))
         return self.process, output
 
     def stop(self) -> None:
         if self.process is not None:
-            self.process.terminate()
+            self.process.send_signal(signal.SIGTERM)
             self.process.wait(30)
             self.process = None
 
@@ -135,12 +113,11 @@ def written(moment: datetime) -> str:
     return f"{local.day} {local:%b %Y, %H:%M:%S}"
 
 
-@pytest.mark.parametrize("name", CHANGES)
 def test_the_console_says_until_when_a_message_waits_and_one_click_of_that_night_ends_it(
-    in_berlin: Page, clocked: ClockedService, name: str
+    in_berlin: Page, clocked: ClockedService
 ) -> None:
-    change, page = CHANGES[name], in_berlin
-    service = clocked.started(change.evening)
+    page = in_berlin
+    service = clocked.started(EVENING)
     page.goto(service.link)
     page.get_by_role("heading", level=1, name="Demo").wait_for()
     assert service.api.patch("/settings/workspace", json={"quietHours": NIGHT}).status_code == 200
@@ -152,16 +129,16 @@ def test_the_console_says_until_when_a_message_waits_and_one_click_of_that_night
     service.until(lambda: outcome(service, early) == ("SENT", None))
     [mail] = captured(service, "ada@example.com")
 
-    clocked.move(service, change.evening + timedelta(hours=2))
+    clocked.move(service, EVENING + timedelta(hours=2))
     hers, his = wrote(service, ada), wrote(service, bob)
     for id in (hers, his):
         service.until(partial(is_held, service, id))
         until = datetime.fromisoformat(service.read(f"/messages/{id}")["until"])
-        assert change.ends <= until < change.ends + SPREAD
+        assert ENDS <= until < ENDS + SPREAD
         opened(page, service, f"/messages/{id}")
         waits = page.locator(".facts div", has_text="Waits until")
         expect(waits.locator("time")).to_have_text(written(until))
-    assert written(until).startswith(f"{change.ends.day} {change.ends:%b %Y}, 08:")
+    assert written(until).startswith(f"{ENDS.day} {ENDS:%b %Y}, 08:")
 
     answer = httpx2.post(
         service.url + link(mail["text"], "u"),
@@ -172,7 +149,7 @@ def test_the_console_says_until_when_a_message_waits_and_one_click_of_that_night
     assert answer.status_code == 200, answer.text
     assert states(service, ada)[0] == "unsubscribed"
 
-    clocked.move(service, change.ends + SPREAD)
+    clocked.move(service, ENDS + SPREAD)
     service.until(lambda: outcome(service, his) == ("SENT", None))
     service.until(lambda: outcome(service, hers) == ("SUPPRESSED", "suppressed_unsubscribed"))
     assert len(captured(service, "ada@example.com")) == 1

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page
 
 from app.identity.roles import PERMISSIONS
 from app.routes import ROUTES, SANDBOX_ROUTES
-from tests.browser.conftest import ROOT, Service, Watch, ready, signed_in
-from tests.browser.test_screens import SCREENS, went
+from tests.browser.conftest import ROOT, Service, Watch, ready, signed_in, went
+from tests.browser.test_screens import SCREENS
 
 FOR_ALL = PERMISSIONS["viewer"]
 ACTS = {

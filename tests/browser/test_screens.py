@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser.conftest import AXE, HOSTILE, ROOT, Service, Watch, opened, ready, signed_in
+from tests.browser.conftest import AXE, HOSTILE, ROOT, Service, Watch, opened, signed_in, went
 
 WALK = Path(__file__).with_name("walk.js").read_text("utf-8")
 # What colours and the width change; the rest of a screen is the same.
@@ -136,14 +136,6 @@ def tour(owner: BrowserContext, service: Service) -> Iterator[tuple[Page, Watch]
     opened(page, service, "/")
     yield page, watch
     page.close()
-
-
-def went(page: Page, path: str) -> None:
-    """Through a page without anything, so that nothing of the screen before is taken for it."""
-    for next in ("/nothing", path):
-        page.evaluate("path => history.pushState(null, '', path)", f"/console{next}")
-        page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
-    ready(page)
 
 
 @pytest.mark.parametrize("path", SCREENS)

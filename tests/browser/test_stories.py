@@ -16,7 +16,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.browser.conftest import HASTY, PASSWORD, Service, Watch, opened, ready, signed_in
+from tests.browser.conftest import HASTY, PASSWORD, Service, Watch, loaded, opened, ready, signed_in
 from tests.browser.test_screens import clean
 from tests.cast import any_address
 
@@ -166,7 +166,7 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     )  # too old a token
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
-    opened(page, service, "/")
+    loaded(page, service, "/")
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
 
 
@@ -174,7 +174,7 @@ def test_a_broken_address_is_a_page_that_says_so(
     page: Page, service: Service, watch: Watch
 ) -> None:
     watch.expected = "404"
-    opened(page, service, "/runs/%")
+    loaded(page, service, "/runs/%")
     page.get_by_role("alert").first.wait_for()
     page.get_by_role("link", name="Home").click()
     page.get_by_role("heading", level=1, name="Demo").wait_for()
@@ -320,7 +320,7 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
         route.fulfill(response=answer, json={**answer.json(), "overdue": {"message": 3}})
 
     page.route("**/troubles", late)
-    opened(page, service, "/")
+    loaded(page, service, "/")
     assert page.get_by_text("Messages by SMS wait").count() == 0
     today = service.read("/billing/plan")["sending"]["sentToday"]
     page.get_by_text(f"; today {today}").wait_for()
@@ -384,7 +384,7 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     dialog.get_by_label("May send broadcasts, too").check()
     dialog.get_by_role("button", name="Change").click()
     row.get_by_text("editor, sends broadcasts").wait_for()
-    opened(page, service, "/broadcasts")
+    loaded(page, service, "/broadcasts")
     page.get_by_role("link", name="New broadcast").wait_for()
     owner.close()
     viewer.close()
@@ -398,8 +398,9 @@ window.look = () => { for (const look of [...looks.values()]) look() }"""
 
 
 def test_a_list_that_grows_while_more_of_it_is_read_loses_no_row(
-    page: Page, service: Service
+    another_tab: Page, service: Service
 ) -> None:
+    page = another_tab
     path = (
         f"/contacts/{service.made('/contacts', {'firstName': 'Ada', 'metadata': {'a': 1}})['id']}"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, opened
+from tests.browser.conftest import Service, Watch, loaded, opened
 from tests.browser.test_screens import clean
 
 CHUNK = re.compile(r"/assets/code_editor-\w+\.js")
@@ -242,7 +242,7 @@ def test_without_its_editor_code_is_typed_into_a_plain_box(
     watch.expected = "ERR_FAILED"
     page.route(CHUNK, lambda route: route.abort())
     path = stored(service, html="<p>Hi</p>")
-    opened(page, service, path)
+    loaded(page, service, path)
     page.get_by_text("The code editor could not be loaded").first.wait_for()
     page.get_by_label("HTML", exact=True).fill("Hello ")
     page.get_by_text("Insert a value").click()
@@ -260,7 +260,7 @@ def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(
         late.append(route)
 
     page.route(CHUNK, hold)
-    opened(page, service, stored(service, html="<p></p>"))
+    loaded(page, service, stored(service, html="<p></p>"))
     plain = page.get_by_label("HTML", exact=True)
     plain.click()
     page.keyboard.press("Control+Home")

@@ -172,7 +172,8 @@ def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Se
     page.locator(".way .meant").get_by_text("once", exact=True).wait_for()
 
 
-def test_moments_in_sentences_are_in_the_readers_zone(page: Page, service: Service) -> None:
+def test_moments_in_sentences_are_in_the_readers_zone(another_tab: Page, service: Service) -> None:
+    page = another_tab
     mark = secrets.token_hex(4)
     wait = {"id": "pause", "type": "wait", "duration": "P9D"}
     made = flow(service, f"Later {mark}", wait, trigger={"createContact": True})
