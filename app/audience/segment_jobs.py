@@ -193,9 +193,10 @@ async def _judged(
     ids = sorted({*(one.contact_id for one in touches), *due})
     if not ids:
         return False
-    rows = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
+    free = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
+    rows = await contacts.by_ids(db, workspace_id=job.workspace_id, ids=free)
     if segment.is_settled:  # whoever was being created when it was frozen may have brought a time
-        await segment_members.forget_times(db, **whose, contact_ids=[row.id for row in rows])
+        await segment_members.forget_times(db, **whose, contact_ids=free)
     judged = await _judge(db, segment, existing, rows, job)
     await _react(process, db, job, judged.moved)
     gone = set(ids) - await contacts.existing(db, workspace_id=job.workspace_id, ids=ids)
