@@ -1237,6 +1237,12 @@ async def test_what_is_old_is_looked_for_after_what_was_kept_before(filled: Data
         assert re.search(r"\bid ?>.*\bid ?<", narrowed_by(plan)), plan
 
 
+async def test_what_hangs_on_an_old_row_is_looked_for_row_by_row(filled: Database) -> None:
+    query, _ = LOOKUPS["what is old, deleted"]
+    joined = [plan for plan in await plans_of(filled, query) if "Anti Join" in plan]
+    assert joined == []
+
+
 async def test_whose_entries_are_to_be_chained_is_known_without_a_look_at_the_others(
     filled: Database,
 ) -> None:
