@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from app.store import contacts, jobs, missed_occasions, segment_members, watches
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.missed_occasions import MissedOccasion, MissReason
-from app.store.segment_members import Effects, Membership, Occasion
+from app.store.segment_members import Change, Effects, Membership, Occasion
 from app.store.segments import Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
@@ -131,18 +129,9 @@ async def judge(
     if others:  # dates take little, and ask whether the field was changed, which no job knows
         chosen += await watches.by_ids(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
-    judged = await judge_rows(
+    return await judge_rows(
         db, existing, chosen, workspace_id=workspace_id, rows=rows, changed=changed
     )
-    return judged.moved
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The flips and dates that were found, and the contacts that were looked at."""
-
-    moved: list[Moved]
-    ids: set[str]
 
 
 async def judge_rows(
@@ -153,20 +142,17 @@ async def judge_rows(
     workspace_id: str,
     rows: Sequence[Contact],
     changed: Changes = UNCHANGED,
-    ends: float = math.inf,
-) -> Judged:
-    """The same for these segments, of all those of the workspace, and the locked contacts' rows:
-    the first of them, if at `ends` (of time.monotonic) others are left."""
+) -> list[Moved]:
+    """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
     dated = [one for one in chosen if one.definition_id is not None]
     dues = await _dates(db, dated, rows, changed, workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
-        return Judged([*dues], {row.id for row in rows})
+        return [*dues]
     conditions = conditions_of(chosen, existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
-    judged, ids = [], set()
+    judged = []
     async for past in segments.pasts(db, filters, workspace_id=workspace_id, rows=rows):
-        ids.add(past.id)
         facts = segments.facts(past, conditions)
         for segment in chosen:
             asked = conditions[segment.id]
@@ -174,11 +160,9 @@ async def judge_rows(
             next_at = segment_changes.next_flip(asked, conditions, facts)
             is_frozen = segment.kind == "frozen"
             judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
-        if time.monotonic() > ends:
-            break
         await asyncio.sleep(0)  # a long past takes milliseconds: others are not held up by several
     flips = await keep(db, chosen, judged, workspace_id=workspace_id)
-    return Judged([*dues, *flips], ids)
+    return [*dues, *flips]
 
 
 async def _dates(
@@ -285,16 +269,33 @@ async def keep(
         segment_ids=sorted({one.segment_id for one in judged}),
     )
     before = {(one.contact_id, one.segment_id): one for one in held}
-    changed, flips, counted, now = [], [], Counter[str](), await db.now()
-    by_id = {segment.id: segment for segment in chosen}
+    changes = []
     for one in judged:
         was = before.get((one.contact_id, one.segment_id))
+        is_nothing = was is None and not one.member and one.next_at is None
+        if was != one and not is_nothing:
+            changes.append(Change(one, was))
+    flips = await keep_changes(db, chosen, changes, workspace_id=workspace_id)
+    soonest: dict[str, datetime] = {}
+    for change in changes:
+        id, at = change.now.segment_id, change.now.next_at
+        if at is not None:
+            soonest[id] = min(at, soonest.get(id, at))
+    for id, at in sorted(soonest.items()):
+        await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=at)
+    return flips
+
+
+async def keep_changes(
+    db: Handle, chosen: Sequence[Segment], changes: Sequence[Change], *, workspace_id: str
+) -> list[Flip]:
+    """Keep what has changed of locked contacts; the flips among it, likewise. The segments' jobs
+    are not woken for the times when that may change again."""
+    flips, counted, now = [], Counter[str](), await db.now()
+    by_id = {segment.id: segment for segment in chosen}
+    for change in changes:
+        one, was = change.now, change.was
         was_member = was is not None and was.member
-        if was is None and not one.member and one.next_at is None:
-            continue
-        if was == one:
-            continue
-        changed.append(one)
         if one.member == was_member:
             continue
         counted[one.segment_id] += 1 if one.member else -1
@@ -302,12 +303,7 @@ async def keep(
         if segment.starts or not segment.is_unjudged(one.contact_id):
             was_due = was is not None and was.next_at is not None and was.next_at <= now
             flips.append(Flip(one.contact_id, one.segment_id, one.member, was_due))
-    await segment_members.write(db, workspace_id=workspace_id, rows=changed)
+    rows = [change.now for change in changes]
+    await segment_members.write(db, workspace_id=workspace_id, rows=rows)
     await segment_members.count_changes(db, workspace_id=workspace_id, amounts=counted)
-    for segment_id in sorted({one.segment_id for one in changed}):
-        dues = [one.next_at for one in changed if one.segment_id == segment_id and one.next_at]
-        if dues:
-            await jobs.wake_by(
-                db, "segment", workspace_id=workspace_id, ids=[segment_id], at=min(dues)
-            )
     return flips

@@ -12,15 +12,16 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.audience import membership, reactions, schedules, segments
-from app.audience.membership import Judged, Moved
+from app.audience.membership import Moved
 from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.engine import Engine
 from app.database.ids import first_id
+from app.errors import Unavailable
 from app.machine import segment_changes
 from app.machine.reasons import Reason
 from app.process import Process
@@ -34,7 +35,6 @@ from app.store import (
     watches,
 )
 from app.store import segments as store
-from app.store.contacts import Contact
 from app.store.jobs import Job
 from app.store.segment_members import ALL_START
 from app.store.segments import Fitting, Segment
@@ -42,11 +42,10 @@ from app.store.segments import Fitting, Segment
 log = logging.getLogger(__name__)
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
-CHUNK = 1_000  # contacts of one transaction that SQL judges, at the most,
-FIRST = 8  # of a claim: who has done thousands of things takes long there too; each time twice as
+CHUNK = 1_000  # contacts of one transaction, at the most,
+FIRST = 8  # of a claim: who has done thousands of things takes long; each time twice as
 QUICK_SECONDS = 0.5  # many as before while that takes no longer, else half as many
-FEW = 250  # contacts of one transaction that the machine judges,
-JUDGED_SECONDS = 2.0  # as far as it comes in that time
+FEW = 250  # contacts of one transaction whose dates are reckoned
 # Who was being created when the filter was saved, by a transaction that could not see it: these are
 # looked at once more when no such transaction can be left.
 RECHECKED_AFTER = timedelta(seconds=30)
@@ -66,8 +65,13 @@ async def work(process: Process, job: Job) -> None:
         ends, goes_on, most = time.monotonic() + SPELL_SECONDS, True, FIRST
         with suppress(_Lost):  # whoever has the claim by now goes on
             while goes_on and (began := time.monotonic()) < ends:
-                goes_on = await _chunk(process, job, most)
-                is_quick = time.monotonic() - began < QUICK_SECONDS
+                try:
+                    goes_on = await _chunk(process, job, most)
+                    is_quick = time.monotonic() - began < QUICK_SECONDS
+                except Unavailable:
+                    if most == 1:
+                        raise
+                    is_quick, most = False, 1  # a statement may have taken too long
                 most = min(CHUNK, 2 * most) if is_quick else max(1, most // 2)
             if goes_on:
                 await _give_turn(process, job)
@@ -83,8 +87,8 @@ async def _give_turn(process: Process, job: Job) -> None:
 
 
 async def _chunk(process: Process, job: Job, most: int) -> bool:
-    """One transaction's worth, `most` contacts where SQL judges them; whether there is more to be
-    done now. Raises _Lost."""
+    """One transaction's worth, of `most` contacts; whether there is more to be done now. Raises
+    _Lost."""
     async with process.database.write(follow_indexes=True) as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
@@ -188,37 +192,50 @@ async def _judged(
         await _recheck(db, segment, job)
         return True
     whose = {"workspace_id": job.workspace_id, "segment_id": segment.id}
-    touches = await segment_members.touched(db, **whose, limit=FEW)
-    due = await segment_members.due(db, **whose, limit=FEW)
-    ids = sorted({*(one.contact_id for one in touches), *due})
+    by_sql = _by_sql(segment, existing, await db.now(), db.engine, most)
+    limit = min(most, FEW if by_sql is None else by_sql.chunk)
+    touches = await segment_members.touched(db, **whose, limit=limit)
+    due = await segment_members.due(db, **whose, limit=limit)
+    ids = {*(one.contact_id for one in touches), *due}
     if not ids:
         return False
-    free = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=ids)
-    rows = await contacts.by_ids(db, workspace_id=job.workspace_id, ids=free)
-    if segment.is_settled:  # whoever was being created when it was frozen may have brought a time
+    free = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=sorted(ids))
+    if segment.is_settled:
+        # Whoever was touched while it was a live one stays as the fill has found them; and whoever
+        # was being created when it was frozen may have brought a time.
         await segment_members.forget_times(db, **whose, contact_ids=free)
-    judged = await _judge(db, segment, existing, rows, job)
-    await _react(process, db, job, judged.moved)
-    gone = set(ids) - await contacts.existing(db, workspace_id=job.workspace_id, ids=ids)
-    done = [one.id for one in touches if one.contact_id in judged.ids | gone]
+    else:
+        moved = await _judge(db, segment, existing, free, by_sql, workspace_id=job.workspace_id)
+        await _react(process, db, job, moved)
+    held = ids.difference(free)
+    if held:  # or erased
+        held = await contacts.existing(db, workspace_id=job.workspace_id, ids=sorted(held))
+    done = [one.id for one in touches if one.contact_id not in held]
     await segment_members.delete_touches(db, **whose, ids=done)
-    return bool(rows)  # else all are held by others: a little later
+    return bool(free)  # else all are held by others: a little later
 
 
 async def _judge(
     db: Handle,
     segment: Segment,
     existing: Mapping[str, Segment],
-    rows: Sequence[Contact],
-    job: Job,
-) -> Judged:
-    """Judge locked contacts one by one, as far as there is time. Whoever was touched while a frozen
-    segment was a live one stays as the fill has found them."""
-    ends = time.monotonic() + JUDGED_SECONDS
-    chosen = [] if segment.is_settled else [segment]
-    return await membership.judge_rows(
-        db, existing, chosen, workspace_id=job.workspace_id, rows=rows, ends=ends
+    ids: Sequence[str],
+    by_sql: _BySql | None,
+    *,
+    workspace_id: str,
+) -> Sequence[Moved]:
+    """Judge locked contacts, and keep what is found."""
+    if by_sql is None:
+        rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=ids)
+        return await membership.judge_rows(
+            db, existing, [segment], workspace_id=workspace_id, rows=rows
+        )
+    whose = {"workspace_id": workspace_id}
+    fits = segments.fitting(db, by_sql.readable, await db.now())
+    changes = await segment_fills.changes(
+        db, fits, by_sql.next_flip, **whose, segment_id=segment.id, contact_ids=ids
     )
+    return await membership.keep_changes(db, [segment], changes, **whose)
 
 
 async def _fill(
@@ -230,31 +247,29 @@ async def _fill(
     *,
     most: int,
 ) -> bool:
-    by_sql = None if segment.starts else _by_sql(segment, existing, await db.now(), db.engine)
+    by_sql = _by_sql(segment, existing, await db.now(), db.engine, most)
     whose = {"workspace_id": job.workspace_id}
     stretch = await segment_fills.lock_stretch(
         db,
         **whose,
         after=segment.filled_up_to,
         to=segment.fill_to,
-        limit=FEW if by_sql is None else min(most, by_sql.chunk),
+        limit=min(most, FEW if by_sql is None else by_sql.chunk),
     )
     if stretch.until is None:  # none is left, or somebody has locked the first just now
         if stretch.is_last:
             await store.filled(db, segment, **whose, up_to=None)
         return True
-    if by_sql is not None:
+    if by_sql is not None and not segment.starts:
         fits = segments.fitting(db, by_sql.readable, await db.now())
         more = await segment_fills.fill(
             db, fits, by_sql.next_flip, stretch, **whose, segment_id=segment.id
         )
         await segment_members.count_changes(db, **whose, amounts={segment.id: more})
     else:
-        rows = await segment_fills.rows_of(db, stretch, **whose)
-        judged = await _judge(db, segment, existing, rows, job)
-        await _react(process, db, job, judged.moved)
-        if len(judged.ids) < len(rows):
-            stretch = replace(stretch, until=max(judged.ids), is_last=False)
+        ids = await segment_fills.ids_of(db, stretch, **whose)
+        moved = await _judge(db, segment, existing, ids, by_sql, **whose)
+        await _react(process, db, job, moved)
     await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 
@@ -273,10 +288,11 @@ class _BySql:
 
 
 def _by_sql(
-    segment: Segment, existing: Mapping[str, Segment], now: datetime, engine: Engine
+    segment: Segment, existing: Mapping[str, Segment], now: datetime, engine: Engine, most: int
 ) -> _BySql | None:
-    """None where the machine alone knows when the answer changes: at dates of local calendars."""
-    if segment.kind == "date":
+    """None where the machine judges, which alone knows the dates of local calendars, and looks at a
+    bounded part of a single contact's past, whatever it has done."""
+    if segment.kind == "date" or most == 1:
         return None
     conditions = membership.conditions_of([segment], existing)
     is_live = segment.kind == "live"

@@ -1,12 +1,13 @@
-"""The fill of a segment: stretches of contacts that are locked, and judged all at once."""
+"""Contacts that are locked, and judged for a segment all at once: by stretches, to fill it, or
+whoever is named."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.database.db import Handle
-from app.store import contacts
-from app.store.contacts import Contact
+from app.store.segment_members import Change, Membership
 from app.store.segments import Fitting
 
 
@@ -70,13 +71,12 @@ async def lock_stretch(
     return Stretch(after, until, is_last)
 
 
-async def rows_of(db: Handle, stretch: Stretch, *, workspace_id: str) -> list[Contact]:
-    return await db.fetch_all_as(
-        Contact,
-        f"""
-        SELECT {contacts.COLUMNS} FROM contacts c
-        WHERE c.workspace_id = :workspace_id AND c.id > :after AND c.id <= :until
-        ORDER BY c.id
+async def ids_of(db: Handle, stretch: Stretch, *, workspace_id: str) -> list[str]:
+    return await db.fetch_values(
+        """
+        SELECT id FROM contacts
+        WHERE workspace_id = :workspace_id AND id > :after AND id <= :until
+        ORDER BY id
         """,
         workspace_id=workspace_id,
         after=stretch.after,
@@ -129,3 +129,51 @@ async def fill(
         **next_flip.values,
     )
     return added.count(True) - gone.count(True)
+
+
+# Of a contact `c`.
+KEPT = """FROM segment_members m
+                      WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id
+                        AND m.segment_id = :segment_id"""
+
+
+async def changes(
+    db: Handle,
+    fitting: Fitting,
+    next_flip: Fitting,
+    *,
+    workspace_id: str,
+    segment_id: str,
+    contact_ids: Sequence[str],
+) -> list[Change]:
+    """Judge these contacts anew, all at once; those of whom something else is kept, unchanged.
+    What is kept is looked up one by one: joined, a planner whose statistics know nothing of the
+    segment compares each contact with all its members."""
+    once = "OFFSET 0" if db.engine == "postgresql" else ""
+    rows = await db.fetch_tuples(
+        f"""
+        SELECT id, CAST(member AS BOOLEAN) AS member, CAST(next_at AS TIMESTAMPTZ) AS next_at,
+               CAST(was_member AS BOOLEAN) AS was_member,
+               CAST(was_next_at AS TIMESTAMPTZ) AS was_next_at
+        FROM (SELECT c.id, CAST(({fitting.sql}) AS BOOLEAN) AS member, {next_flip.sql} AS next_at,
+                     (SELECT m.member {KEPT}) AS was_member,
+                     (SELECT m.next_at {KEPT}) AS was_next_at
+              FROM contacts c
+              WHERE c.workspace_id = :workspace_id AND c.id = ANY(:contact_ids)
+              {once}) AS judged
+        WHERE COALESCE(was_member, FALSE) <> member
+           OR (was_next_at IS NULL) <> (next_at IS NULL) OR was_next_at <> next_at
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        contact_ids=list(contact_ids),
+        **fitting.values,
+        **next_flip.values,
+    )
+    return [
+        Change(
+            Membership(id, segment_id, member, next_at),
+            None if was_member is None else Membership(id, segment_id, was_member, was_next_at),
+        )
+        for id, member, next_at, was_member, was_next_at in rows
+    ]

@@ -29,6 +29,14 @@ class Membership:
     next_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A contact's membership from now on, and what was kept of it, if anything was."""
+
+    now: Membership
+    was: Membership | None
+
+
 async def of_contacts(
     db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
 ) -> list[Membership]:

@@ -6,8 +6,8 @@ import asyncio
 import itertools
 import os
 import random
-import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,15 +18,15 @@ import pytest
 from app.audience import audience, erasing, membership, segment_jobs, segments
 from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
 from app.database.db import Handle, new_id
-from app.errors import Problem
-from app.machine import condition, document, segment_changes, segment_filter
+from app.errors import Problem, Unavailable
+from app.machine import document, segment_changes, segment_filter
 from app.process import Process
 from app.runs import run_control
 from app.store import contacts, jobs, messages, runs, segment_fills, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
 from tests.audience.segment_worker import Worker
-from tests.cast import SEND_HELLO, hook, lock_waiters, settle
+from tests.cast import SEND_HELLO, hook, lock_waiters, settle, workspace
 from tests.servers import set_clock
 from workers import maintenance
 from workers.maintenance import JobSweep
@@ -307,8 +307,9 @@ async def test_membership_is_what_a_fresh_evaluation_finds(
     process: Process, acme: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_jobs, "RECHECKED_AFTER", timedelta(days=9_999))  # it hides faults
-    if seed % 2:  # each chunk ends amid its contacts
-        monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 0)
+    if seed % 2:  # the machine judges one, and then SQL no more than two at a time
+        monkeypatch.setattr(segment_jobs, "FIRST", 1)
+        monkeypatch.setattr(segment_jobs, "CHUNK", 2)
     here = await world(process, acme, seed)
     for number in itertools.count(1):
         await here.step()
@@ -578,30 +579,50 @@ async def test_a_change_reads_the_filters_that_it_concerns_and_no_others(
     assert asked in ([plan, outer], [outer, plan])
 
 
-async def crowd(here: World, count: int) -> None:
-    """Contacts in a segment that is filled by the machine, one by one."""
+async def unseen_crowd(here: World, count: int) -> None:
+    """Contacts in a segment that has yet to be filled."""
     async with here.process.database.write() as db:
         for _ in range(count):
             await here.create(db)
         await here.save(db, {"not": {"event": "x"}})
+
+
+async def crowd(here: World, count: int) -> None:
+    """Likewise, and what is found has entered it."""
+    await unseen_crowd(here, count)
+    async with here.process.database.write() as db:
         await db.execute("UPDATE segments SET starts = TRUE")
+
+
+async def touched_crowd(here: World, count: int) -> None:
+    """Likewise, but it has been filled before, and all have been touched."""
+    whose = {"workspace_id": here.workspace_id}
+    await unseen_crowd(here, count)
+    await settle(here.process)
+    async with here.process.database.write() as db:  # as if nobody had been judged yet
+        await db.execute("DELETE FROM segment_members")
+        await db.execute("DELETE FROM usage_changes WHERE meter = 'segment'")
+        await segment_members.touch(db, **whose, contact_ids=here.people, segment_ids=here.segments)
+
+
+CROWDS = [unseen_crowd, crowd, touched_crowd]
 
 
 def slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Judge contacts as slowly as if each had done thousands of things."""
-    evaluate = condition.evaluate
+    judge = segment_fills.changes
 
-    def evaluated(*given: Any) -> Any:
-        time.sleep(seconds)
-        return evaluate(*given)
+    async def judged(*given: Any, contact_ids: list[str], **named: Any) -> Any:
+        await asyncio.sleep(seconds * len(contact_ids))
+        return await judge(*given, contact_ids=contact_ids, **named)
 
-    monkeypatch.setattr(condition, "evaluate", evaluated)
+    monkeypatch.setattr(segment_fills, "changes", judged)
 
 
 async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 60)
+    monkeypatch.setattr(segment_jobs, "FIRST", 40)
     process = replace(process, settings=replace(process.settings, lease_seconds=1))
     here = await world(process, acme, 1)
     await crowd(here, 40)
@@ -615,72 +636,96 @@ async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
     assert [count for _, count in (await here.kept()).values()] == [40]
 
 
-@pytest.mark.parametrize("touched", [False, True])
-async def test_whoever_takes_long_to_judge_is_judged_in_chunks_of_their_own(
-    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, touched: bool
+@pytest.mark.parametrize("made", CROWDS)
+async def test_whoever_takes_too_long_to_judge_together_is_judged_one_by_one(
+    process: Process,
+    acme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[World, int], Awaitable[None]],
 ) -> None:
-    monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 0)
+    """By the machine, which looks at a bounded part of what one has done."""
+
+    async def cancelled(*_: Any, **__: Any) -> Any:
+        raise Unavailable("canceling statement due to statement timeout")
+
     here = await world(process, acme, 1)
-    await crowd(here, 3)
-    if touched:
-        await settle(process)
-        async with process.database.write() as db:  # as if nobody had been judged yet
-            await db.execute("DELETE FROM segment_members")
-            await db.execute("DELETE FROM usage_changes WHERE meter = 'segment'")
-            await segment_members.touch(
-                db, workspace_id=acme, contact_ids=here.people, segment_ids=here.segments
-            )
+    await made(here, 3)
+    for name in ("changes", "fill"):
+        monkeypatch.setattr(segment_fills, name, cancelled)
     [job] = await process.claim("segment", [], 1)
-    found = []
-    while await segment_jobs._chunk(process, job, segment_jobs.CHUNK):
-        found += [count for _, count in (await here.kept()).values()]
-    assert found[:3] == [1, 2, 3]
+    await segment_jobs.work(process, job)
     assert [*(await here.kept()).values()] == [(set(here.people), 3)]
 
 
+@pytest.mark.parametrize("made", CROWDS)
+async def test_a_chunk_makes_as_many_statements_whatever_its_size(
+    process: Process, monkeypatch: pytest.MonkeyPatch, made: Callable[[World, int], Awaitable[None]]
+) -> None:
+    """Else a batch of events that ten segments name is judged at some hundred a second."""
+    use, statements = Handle.use, Counter[int]()
+
+    async def counted(db: Handle, work: Any) -> Any:
+        statements[len(here.people)] += 1
+        return await use(db, work)
+
+    for count in (5, 45):
+        here = await world(process, await workspace(process, f"Of {count}"), 1)
+        await made(here, count)
+        [job] = await process.claim("segment", [], 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(Handle, "use", counted)
+            assert await segment_jobs._chunk(process, job, segment_jobs.CHUNK)
+        assert [*(await here.kept()).values()] == [(set(here.people), count)]
+        await segment_jobs.work(process, job)
+    assert statements[5] == statements[45]
+
+
+@pytest.mark.parametrize("made", CROWDS)
 @pytest.mark.parametrize(
     ("quick", "sizes"), [(60, [8, 16, 32]), (0, [8, 4, 2, 1, 1])], ids=["quick", "slow"]
 )
-async def test_a_fill_begins_with_few_contacts_and_takes_more_while_that_is_quick(
+async def test_a_claim_begins_with_few_contacts_and_takes_more_while_that_is_quick(
     process: Process,
     acme: str,
     monkeypatch: pytest.MonkeyPatch,
     quick: float,
     sizes: list[int],
+    made: Callable[[World, int], Awaitable[None]],
 ) -> None:
     """A thousand who have done much would take longer than a statement may."""
-    monkeypatch.setattr(segment_jobs, "QUICK_SECONDS", quick)
     here = await world(process, acme, 1)
-    async with process.database.write() as db:
-        for _ in range(30):
-            await here.create(db)
-        await here.save(db, {"not": {"event": "x"}})
-    lock, asked = segment_fills.lock_stretch, []
-
-    async def locked(*given: Any, limit: int, **named: Any) -> segment_fills.Stretch:
-        asked.append(limit)
-        return await lock(*given, limit=limit, **named)
-
-    monkeypatch.setattr(segment_fills, "lock_stretch", locked)
+    await made(here, 30)
+    monkeypatch.setattr(segment_jobs, "QUICK_SECONDS", quick)
+    asked: list[int] = []
+    for room, name in ((segment_fills, "lock_stretch"), (segment_members, "touched")):
+        monkeypatch.setattr(room, name, noted(getattr(room, name), asked))
     await settle(process)
     assert asked[: len(sizes)] == sizes
     assert [*(await here.kept()).values()] == [(set(here.people), 30)]
+
+
+def noted(function: Any, limits: list[int]) -> Any:
+    async def asked(*given: Any, limit: int, **named: Any) -> Any:
+        limits.append(limit)
+        return await function(*given, limit=limit, **named)
+
+    return asked
 
 
 async def test_a_fill_gives_its_slot_to_others_after_a_while(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.1)
-    monkeypatch.setattr(segment_jobs, "JUDGED_SECONDS", 0)
+    monkeypatch.setattr(segment_jobs, "FIRST", 2)
     here = await world(process, acme, 1)
-    await crowd(here, 4)
-    slowly(monkeypatch, 0.11)
-    for done in (1, 2):
+    await crowd(here, 8)
+    slowly(monkeypatch, 0.06)
+    for done in (2, 4):
         [job] = await process.claim("segment", [], 1)
         await segment_jobs.work(process, job)
         assert [count for _, count in (await here.kept()).values()] == [done]
     await settle(process)
-    assert [count for _, count in (await here.kept()).values()] == [4]
+    assert [count for _, count in (await here.kept()).values()] == [8]
 
 
 async def test_a_worker_that_lost_its_claim_changes_nothing(process: Process, acme: str) -> None:

@@ -56,6 +56,7 @@ from app.store import (
     run_steps,
     runs,
     sandbox,
+    segment_fills,
     segment_members,
     segments,
     sessions,
@@ -70,12 +71,14 @@ from app.store import (
 from app.store.directory import Place
 from app.store.jobs import Kind
 from app.store.new_runs import NewRun
+from app.store.segments import Fitting
 from tests import servers
 from tests.conftest import SCHEMA
 
 Result = TypeVar("Result")
 
 PAST = datetime.now(UTC) - timedelta(days=30)
+EVERYBODY, NEVER = Fitting("TRUE", {}), Fitting("CAST(NULL AS TIMESTAMPTZ)", {})
 
 # Eight thousand rows a table, in one workspace of twenty: i, from 10001, is in their ids.
 FILL = (
@@ -1050,6 +1053,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             db, **ACME, contact_id="con_10050", filters={}, before=None, limit=51
         ),
         ["workspace_id contact_id"],
+    ),
+    "whose membership of a segment has changed": (
+        lambda db: segment_fills.changes(
+            db, EVERYBODY, NEVER, **ACME, segment_id="seg_10001", contact_ids=["con_10050"]
+        ),
+        ["workspace_id id contact_id segment_id"],
     ),
     "the next members of a segment": (
         lambda db: segment_members.ids_after(
