@@ -18,6 +18,7 @@ from app.identity.identity import Member
 from app.process import Process
 from app.store import memberships, sessions, users, workspaces
 from app.store.directory import Place
+from app.store.row_keys import RowKey
 from app.store.sessions import Session
 from app.vault.vault import digest
 
@@ -199,7 +200,7 @@ async def _renew(
         unless_since=now - GRACE,
     )
     if session is None and in_cookie:
-        whose = {"workspace_id": place.workspace_id, "id": place.id}
+        whose: RowKey = {"workspace_id": place.workspace_id, "id": place.id}
         session = await sessions.renewed(db, **whose, hash=spent, since=now - GRACE)
     if session is None:
         await _end_reused(process, db, where, place)

@@ -16,6 +16,7 @@ from app.machine.contact_values import Status
 from app.machine.program import Json
 from app.store import batches, contacts, suppressions
 from app.store.contacts import Contact
+from app.store.row_keys import HashedAddressKey
 from app.vault.vault import Vault
 
 
@@ -242,7 +243,7 @@ async def _resubscribe(
         elif wanted != was == subscriptions.UNSUBSCRIBED and channel in known:
             hash = known[channel]
             await suppressions.lock(db, hash)
-            where = {"workspace_id": workspace.id, "address_hash": hash}
+            where: HashedAddressKey = {"workspace_id": workspace.id, "address_hash": hash}
             await suppressions.lift(db, **where, reasons=["unsubscribed"])
             left = await suppressions.of_addresses(
                 db, workspace_id=workspace.id, address_hashes=[hash]

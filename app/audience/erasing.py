@@ -19,6 +19,7 @@ from app.store import (
     suppressions,
 )
 from app.store.contacts import Addresses, Contact
+from app.store.row_keys import ContactKey
 
 # Of one transaction: a second or so of SQLite's one writer.
 FORGOTTEN_PAGES = 5
@@ -75,7 +76,7 @@ async def erase(
             )
             shown = [contact_id, *await _suppress_erased(db, workspace, row, former)]
             await erasure.forget_answers(db, workspace_id=workspace.id, about=shown)
-            whose = {"workspace_id": workspace.id, "contact_id": contact_id}
+            whose: ContactKey = {"workspace_id": workspace.id, "contact_id": contact_id}
             await segment_members.forget_contact(db, **whose)
             await contacts.delete(db, workspace_id=workspace.id, id=contact_id)
             await events.tell(db, workspace.id, "contact.deleted", {"contactId": contact_id})

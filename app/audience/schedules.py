@@ -16,6 +16,7 @@ from app.process import Process
 from app.store import contacts, jobs, missed_occasions, segment_members, watches, workspaces
 from app.store.jobs import Job
 from app.store.missed_occasions import MissedOccasion
+from app.store.row_keys import RowKey
 from app.store.segments import Segment
 
 CHUNK = 1_000  # members of one transaction, at the most
@@ -31,7 +32,7 @@ async def work(
     if due is None or due > (segment.ended_at or now):
         return False
     trigger = document.parse(segment.filter.encode())
-    whose = {"workspace_id": job.workspace_id, "id": segment.id}
+    whose: RowKey = {"workspace_id": job.workspace_id, "id": segment.id}
     workspace = await workspaces.by_id(db, id=job.workspace_id)
     zone = workspace.timezone if workspace else None
     over = target(segment, existing)

@@ -36,6 +36,7 @@ from app.store import (
 )
 from app.store import segments as store
 from app.store.jobs import Job
+from app.store.row_keys import RowKey, SegmentKey, WorkspaceKey
 from app.store.segment_members import ALL_START
 from app.store.segments import Fitting, Segment
 
@@ -81,7 +82,7 @@ async def _give_turn(process: Process, job: Job) -> None:
     """Let others have the slot: a large fill takes minutes."""
     async with process.database.write() as db:
         await _hold(db, job)
-        whose = {"workspace_id": job.workspace_id, "id": job.id}
+        whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
         await jobs.rest(db, "segment", **whose, wake_at=await db.now())
         process.queue.due(db, "segment", job.workspace_id, job.id)
 
@@ -117,7 +118,7 @@ async def _set_aside(db: Handle, segment: Segment, job: Job) -> bool:
     whoever wakes it finds it so."""
     await _hold(db, job)
     if segment.reason_code is None:
-        whose = {"workspace_id": job.workspace_id, "id": job.id}
+        whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
         await store.set_aside(db, **whose, reason_code=Reason.POISONED)
         log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
     await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None)
@@ -151,14 +152,14 @@ async def _is_over(db: Handle, watch: Segment, job: Job) -> bool:
     """Whether an ended watch has recorded all that was missed."""
     if watch.kind == "schedule":
         return watch.due_at is None or watch.due_at > (watch.ended_at or watch.due_at)
-    whose = {"workspace_id": job.workspace_id, "segment_id": watch.id}
+    whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": watch.id}
     is_judged = not await segment_members.touched(db, **whose, limit=1)
     return is_judged and not await segment_members.due(db, **whose, limit=1)
 
 
 async def _removed(process: Process, db: Handle, job: Job) -> bool:
     """Delete a chunk of a segment that nobody sees any more, and at last itself."""
-    whose = {"workspace_id": job.workspace_id, "segment_id": job.id}
+    whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": job.id}
     is_more = await segment_members.delete_some(db, **whose, limit=CHUNK) == CHUNK
     if not is_more:
         await usage.forget_period(
@@ -191,7 +192,7 @@ async def _judged(
     if is_unchecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
         await _recheck(db, segment, job)
         return True
-    whose = {"workspace_id": job.workspace_id, "segment_id": segment.id}
+    whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": segment.id}
     by_sql = _by_sql(segment, existing, await db.now(), db.engine, most)
     limit = min(most, FEW if by_sql is None else by_sql.chunk)
     touches = await segment_members.touched(db, **whose, limit=limit)
@@ -230,7 +231,7 @@ async def _judge(
         return await membership.judge_rows(
             db, existing, [segment], workspace_id=workspace_id, rows=rows
         )
-    whose = {"workspace_id": workspace_id}
+    whose: WorkspaceKey = {"workspace_id": workspace_id}
     fits = segments.fitting(db, by_sql.readable, await db.now())
     changes = await segment_fills.changes(
         db, fits, by_sql.next_flip, **whose, segment_id=segment.id, contact_ids=ids
@@ -248,7 +249,7 @@ async def _fill(
     most: int,
 ) -> bool:
     by_sql = _by_sql(segment, existing, await db.now(), db.engine, most)
-    whose = {"workspace_id": job.workspace_id}
+    whose: WorkspaceKey = {"workspace_id": job.workspace_id}
     stretch = await segment_fills.lock_stretch(
         db,
         **whose,

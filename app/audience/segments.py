@@ -19,6 +19,7 @@ from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, InSegment, Went
 from app.store import broadcasts, contacts, segment_members, segments, templates, topics
 from app.store.contacts import Contact
+from app.store.row_keys import WorkspaceKey
 from app.store.segment_sql import Clause
 from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
 
@@ -140,7 +141,7 @@ async def _unknown(
     }
     for one in filter.mentions:
         ids.setdefault(one.kind, []).append(one.id)
-    where = {"workspace_id": workspace_id}
+    where: WorkspaceKey = {"workspace_id": workspace_id}
     there = {
         "segment": existing.keys(),
         "template": (await templates.named(db, **where, ids=ids["template"])).keys(),

@@ -29,6 +29,7 @@ from app.store import segments as stored_segments
 from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Unsubscribed, Window
 from app.store.broadcasts import Written
 from app.store.contacts import Contact
+from app.store.row_keys import WorkspaceKey
 from app.store.segments import Segment
 from app.store.templates import Template
 
@@ -243,7 +244,7 @@ async def count(process: Process, audience: Audience) -> Counted:
 
 async def _count(process: Process, db: Handle, audience: Audience, window: Window) -> Counter[str]:
     fits = segments.fitting(db, audience.readable, await db.now())
-    where = {"workspace_id": audience.workspace_id}
+    where: WorkspaceKey = {"workspace_id": audience.workspace_id}
     contacts = await stored_audiences.count(db, fits, audience.gate, window, **where)
     if contacts[UNSUBSCRIBED]:
         out = await stored_audiences.unsubscribed(db, fits, audience.gate, window, **where)

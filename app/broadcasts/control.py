@@ -16,6 +16,7 @@ from app.process import Process
 from app.store import broadcast_recipients as recipients
 from app.store import broadcasts, parked
 from app.store.broadcasts import Broadcast, State
+from app.store.row_keys import BroadcastKey
 
 
 def require(broadcast: Broadcast, verb: str, *states: State) -> None:
@@ -100,7 +101,7 @@ async def pause_by_itself(
 
 async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
     """Resume it: what went out before the pause is not judged again."""
-    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     now = await db.now()
     resumed = await broadcasts.move(
         db,

@@ -22,6 +22,7 @@ from app.store import broadcast_recipients as recipients
 from app.store import broadcasts, workspaces
 from app.store.broadcast_audiences import UNSUBSCRIBED, Window
 from app.store.broadcasts import Broadcast
+from app.store.row_keys import BroadcastKey
 
 
 async def freeze(
@@ -58,7 +59,7 @@ async def _freeze(
     window: Window,
 ) -> Counter[str]:
     """How many contacts were added, by the reason for which they get nothing."""
-    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     due_at, due_in = await _due(db, broadcast, window)
     await stored_audiences.freeze(
         db,

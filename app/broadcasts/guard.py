@@ -14,6 +14,7 @@ from app.process import Process
 from app.store import broadcast_recipients as recipients
 from app.store import broadcasts
 from app.store.broadcasts import Broadcast
+from app.store.row_keys import BroadcastKey
 
 JUDGED = 1_000  # messages, the newest that have left
 FEWEST = 100  # of which nothing can be judged yet
@@ -71,7 +72,7 @@ async def made(process: Process, db: Handle, workspace_id: str) -> UnderWay:
     """The messages that the workspace's broadcasts have made and that are yet to be counted."""
     messages = operators = 0
     for one in await broadcasts.sending(db, workspace_id=workspace_id):
-        which = {"workspace_id": workspace_id, "broadcast_id": one.id}
+        which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": one.id}
         count = await recipients.uncounted(db, **which, limit=MOST)
         provider = await providers.of(process, db, workspace_id, one.channel)
         messages += count
@@ -113,7 +114,7 @@ async def refusal_to_resume(
     at once, and what a quota suppresses is lost to it for good."""
     workspace_id = broadcast.workspace_id
     await broadcasts.lock_room(db, workspace_id=workspace_id)
-    which = {"workspace_id": workspace_id, "broadcast_id": broadcast.id}
+    which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": broadcast.id}
     waiting = await recipients.uncounted(db, **which, limit=MOST)
     others = await made(process, db, workspace_id) if waiting else NOTHING
     left = await room(process, db, workspace_id, channel, others)

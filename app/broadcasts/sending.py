@@ -32,6 +32,7 @@ from app.store.broadcast_recipients import Due
 from app.store.broadcasts import Broadcast
 from app.store.held_messages import UnsettledMessage
 from app.store.jobs import Job
+from app.store.row_keys import BroadcastKey, RowKey
 from app.store.segments import Segment
 from app.store.templates import Template
 
@@ -90,7 +91,7 @@ async def step(process: Process, job: Job, turn: int = 0) -> bool:
 
 
 async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> None:
-    whose = {"workspace_id": job.workspace_id, "id": job.id}
+    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
     await jobs.rest(db, "broadcast", **whose, wake_at=wake_at)
     if wake_at <= await db.now():
         process.queue.due(db, "broadcast", job.workspace_id, job.id)
@@ -130,7 +131,7 @@ async def _make(
     process: Process, db: Handle, job: Job, broadcast: Broadcast, template: Template
 ) -> bool:
     """Make the messages whose turn it is, unless something is wrong with those that left."""
-    which = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
+    which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
     now, in_flight = await db.now(), await recipients.in_flight(db, **which, limit=WINDOW)
     pace = _pace(broadcast, now)
     most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
@@ -196,7 +197,7 @@ async def _make_some(
 ) -> int:
     """Make the messages of those who are there still, and are not one too many at their domain;
     how many."""
-    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     gone = {one.contact_id: "erased" for one in due if not one.is_there}
     await recipients.judge(db, **which, reasons=gone)
     there = await _awake(db, broadcast, template, [one for one in due if one.is_there])
@@ -251,7 +252,7 @@ async def _awake(
         until = ends and gate.released(ends, f"{broadcast.id}|{one.contact_id}")
         if until is not None and (quiet.max_wait is None or until - now <= quiet.max_wait):
             later[one.contact_id] = until
-    which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     await recipients.postpone(db, **which, until=later, has_turn=False)
     return [one for one in due if one.contact_id not in later]
 
@@ -266,7 +267,7 @@ async def _spread(
     most = process.settings.broadcast_domain_per_minute
     spread = pacing.spread(due, slots, most, await db.now())
     if spread.later:
-        which = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+        which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
         await recipients.postpone(db, **which, until=spread.later, has_turn=True)
     if spread.slots or slots:
         kept = {domain: document.text(slot) for domain, slot in spread.slots.items()}
@@ -281,7 +282,7 @@ async def _spread(
 
 async def _cancel(process: Process, db: Handle, job: Job) -> bool:
     """End some of what has not left; what is being sent is left to arrive."""
-    which = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
+    which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
     cancelled = await recipients.cancel(db, **which, limit=CANCELLED_AT_ONCE)
     ids = await recipients.unsent(db, **which, limit=SETTLED_AT_ONCE)
     rows = await held_messages.taken(db, workspace_id=job.workspace_id, ids=ids)

@@ -22,6 +22,7 @@ from app.process import Process
 from app.store import contacts, messages, suppressions
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
+from app.store.row_keys import AddressKey, HashedAddressKey
 
 QUIET_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -214,7 +215,10 @@ async def quiet(process: Process, suppression: Suppression) -> list[str]:
 
     Before every answer that says so: who asks again may never have heard the first one, and whoever
     was to wait for that may be dead."""
-    where = {"workspace_id": suppression.workspace_id, "address_hash": suppression.address_hash}
+    where: HashedAddressKey = {
+        "workspace_id": suppression.workspace_id,
+        "address_hash": suppression.address_hash,
+    }
     deadline = time.monotonic() + QUIET_SECONDS
     while True:
         async with process.database.read() as db:
@@ -379,7 +383,7 @@ async def heed(
     is_shown: bool = True,
 ) -> Suppression | None:
     """The suppression that a provider's refusal, or its report, comes to."""
-    where = {"workspace_id": workspace_id, "channel": channel, "address": address}
+    where: AddressKey = {"workspace_id": workspace_id, "channel": channel, "address": address}
     for barring, reason in BARRING.items():
         if code == barring:
             return await suppress(
@@ -405,7 +409,7 @@ async def soft_bounced(
     """The address bounced for a while: the fifth time in a row it is taken for dead."""
     key = subscriptions.key(channel, address)
     hash = subscriptions.hashed(process.vault, workspace_id, channel, key)
-    where = {"workspace_id": workspace_id, "address_hash": hash}
+    where: HashedAddressKey = {"workspace_id": workspace_id, "address_hash": hash}
     # The contact first, as everywhere: the count is a lock too.
     await owner(db, workspace_id, channel, key)
     if await suppressions.count_soft_bounce(db, **where) < SOFT_BOUNCES:

@@ -20,6 +20,7 @@ from app.process import Process
 from app.store import contacts, messages, suppressions
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
+from app.store.row_keys import HashedAddressKey
 from app.store.topics import Topic
 
 LINK = "way out"  # the purpose that the vault signs for
@@ -244,7 +245,7 @@ async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool
     """Takes back what was chosen, and nothing else that holds; False when that bars them still."""
     for hash, address in await _addresses(process, db, link, channel):
         if address is None:
-            where = {"workspace_id": link.workspace_id, "address_hash": hash}
+            where: HashedAddressKey = {"workspace_id": link.workspace_id, "address_hash": hash}
             await suppressions.lock(db, hash)
             await suppressions.lift(db, **where, reasons=["unsubscribed"])
         else:

@@ -19,6 +19,7 @@ from app.machine.reasons import Reason
 from app.process import Process
 from app.store import definition_cases, definition_versions, definitions, runs, templates
 from app.store.definitions import Definition, State
+from app.store.row_keys import DefinitionKey
 from app.vault import tokens
 
 Shape = Literal["graph", "steps"]
@@ -176,7 +177,7 @@ async def duplicate(
         cases_gate=row.cases_gate,
     )
     new = await _inserted(db, workspace_id, row.shape, draft)
-    of = {"workspace_id": workspace_id, "definition_id": row.id}
+    of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": row.id}
     await definition_cases.copy(db, **of, to_id=new.id)
     return await change(process, db, workspace_id, new, draft, run_cases=run_cases)
 

@@ -20,6 +20,7 @@ from app.process import Process
 from app.runtime.compute import Job
 from app.store import definitions, segments, templates, topics
 from app.store.definitions import Definition, NamedDefinition
+from app.store.row_keys import WorkspaceKey
 from app.store.templates import FiledTemplate, KeyedTemplate
 
 SECONDS = 3.0  # of CPU time for all templates of a file
@@ -103,7 +104,7 @@ class Audience:
 
 
 async def audience(db: Handle, workspace_id: str) -> Audience:
-    of = {"workspace_id": workspace_id}
+    of: WorkspaceKey = {"workspace_id": workspace_id}
     known = await segments.of_workspace(db, **of), await topics.of_workspace(db, **of)
     keys = (
         portable.keys_of([_Called(one.id, one.name) for one in kind.values()]) for kind in known

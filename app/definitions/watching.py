@@ -18,6 +18,7 @@ from app.process import Process
 from app.store import definitions, jobs, segment_members, watches, workspaces
 from app.store.definitions import Definition
 from app.store.missed_occasions import MissReason
+from app.store.row_keys import DefinitionKey, WorkspaceKey
 
 WATCHED = ("date", "schedule")
 MOST_ENDED = 20  # watches of a definition
@@ -41,8 +42,12 @@ async def follow(
     is_same = _moments(before.trigger_config) == _moments(after.trigger_config)
     if was is not None and now is not None and is_same:
         if was != now:
-            of = {"workspace_id": workspace_id, "definition_id": after.id}
-            ids = await watches.replace_trigger(db, **of, trigger=document.dumps(now).decode())
+            ids = await watches.replace_trigger(
+                db,
+                workspace_id=workspace_id,
+                definition_id=after.id,
+                trigger=document.dumps(now).decode(),
+            )
             await _wake(process, db, workspace_id, ids)
         return
     if now is not None or (was is None and not is_same):
@@ -60,8 +65,9 @@ async def follow(
     is_paused = after.state == "PAUSED" and after.trigger_config["source"] in WATCHED
     unwatched_since = since if is_paused else None
     if unwatched_since != before.unwatched_since:
-        of = {"workspace_id": workspace_id, "id": after.id}
-        await definitions.set_unwatched(db, **of, since=unwatched_since)
+        await definitions.set_unwatched(
+            db, workspace_id=workspace_id, id=after.id, since=unwatched_since
+        )
 
 
 async def _wake(process: Process, db: Handle, workspace_id: str, ids: Sequence[str]) -> None:
@@ -73,7 +79,7 @@ async def _wake(process: Process, db: Handle, workspace_id: str, ids: Sequence[s
 async def _require_few_ended(db: Handle, workspace_id: str, definition_id: str) -> None:
     """Raise Problem `conflict` for who pauses and resumes all the time: each watch has all contacts
     to look through, and they would never be done with. A pause itself is never refused."""
-    of = {"workspace_id": workspace_id, "definition_id": definition_id}
+    of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": definition_id}
     if await watches.count_ended(db, **of) >= MOST_ENDED:
         detail = "It was paused or changed very often, and what it missed is still being recorded."
         raise Problem("conflict", f"{detail} Try again in some minutes.")
@@ -93,7 +99,7 @@ async def _end(
 ) -> datetime:
     """Nobody watches from now on; that is returned, and is later than all that has been started.
     What is due and has not been started is recorded by the watch's job, which then removes it."""
-    of = {"workspace_id": workspace_id}
+    of: WorkspaceKey = {"workspace_id": workspace_id}
     ids = await watches.lock_of(db, **of, definition_id=definition_id)
     now = await db.present()
     for id in ids:
@@ -105,7 +111,7 @@ async def _end(
 
 async def forget(process: Process, db: Handle, workspace_id: str, definition_id: str) -> None:
     """The definition is deleted; what is left of its watches goes by their jobs."""
-    of = {"workspace_id": workspace_id, "definition_id": definition_id}
+    of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": definition_id}
     for id in await watches.forget(db, **of):
         await segment_members.set_names(db, workspace_id=workspace_id, segment_id=id, names=[])
         await _wake(process, db, workspace_id, [id])
@@ -165,7 +171,7 @@ async def move_zone(
 ) -> None:
     """The workspace has another time zone: dates and times of the day come at other moments. What
     is due now is left as it is."""
-    of = {"workspace_id": workspace_id}
+    of: WorkspaceKey = {"workspace_id": workspace_id}
     now = await db.now()
     for watch in await watches.lock(db, **of):
         due_at, up_to = watch.due_at, watch.filled_up_to

@@ -17,6 +17,7 @@ from app.errors import Problem
 from app.identity import access_tokens, keyring, roles
 from app.process import Process
 from app.store import api_keys, memberships, sessions
+from app.store.row_keys import RowKey
 from app.store.sessions import Bearer
 
 # Asks once more, while a long request goes on; raises Problem when its authority is gone.
@@ -103,7 +104,7 @@ async def lock_role(db: Handle, member: Member) -> Member:
 
 async def _is_good(db: Handle, member: Member) -> bool:
     """Whether the session or the key of a request that was let in still is."""
-    which = {"workspace_id": member.workspace_id, "id": member.via_id}
+    which: RowKey = {"workspace_id": member.workspace_id, "id": member.via_id}
     if member.via == "session":
         return await sessions.expiry(db, **which) is not None
     return await api_keys.by_id(db, **which) is not None

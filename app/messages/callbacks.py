@@ -26,6 +26,7 @@ from app.providers.inbox import Captured, Inbox
 from app.providers.kinds import Answer, Callbacks
 from app.store import callbacks, delivery_reports, workspaces
 from app.store.delivery_reports import ReportedAttempt
+from app.store.row_keys import AddressKey
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ async def _heed(process: Process, db: Handle, row: ReportedAttempt, report: Repo
     anyway."""
     if row.to_address is None:
         return
-    where = {
+    where: AddressKey = {
         "workspace_id": row.workspace_id,
         "channel": row.channel,
         "address": row.to_address,

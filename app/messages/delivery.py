@@ -44,6 +44,7 @@ from app.runtime.compute import Heavy
 from app.store import held_messages, jobs, messages, workspaces
 from app.store.held_messages import CalledMessage, HeldMessage
 from app.store.jobs import Job
+from app.store.row_keys import AddressKey, RowKey
 
 log = logging.getLogger(__name__)
 
@@ -365,7 +366,7 @@ async def _record(
     process: Process, sending: Sending, result: Receipt | SendError, is_held: bool, db: Handle
 ) -> CalledMessage | None:
     """The message as it was held, when the outcome counts for its provider's circuit breaker."""
-    whose = {"workspace_id": sending.job.workspace_id, "id": sending.job.id}
+    whose: RowKey = {"workspace_id": sending.job.workspace_id, "id": sending.job.id}
     row = await held_messages.locked(db, **whose) if is_held else None
     if row is not None and row.status == "SENDING":
         await _heed(process, db, sending, result)  # the contact before the run
@@ -393,7 +394,7 @@ async def _heed(
     """Suppress who opted out at the provider, and who is dead there. Where nobody reports what was
     delivered, being accepted ends a row of bounces."""
     message, provider = sending.message, _judging(sending)
-    where = {
+    where: AddressKey = {
         "workspace_id": message.workspace_id,
         "channel": message.channel,
         "address": message.to,
@@ -417,7 +418,7 @@ async def _record_late(
     Not when it was recorded by a COMMIT whose answer was lost, nor after a newer attempt; and a run
     that went on meanwhile has gone on, so what was given up is not tried again.
     """
-    whose = {"workspace_id": sending.row.workspace_id, "id": sending.row.id}
+    whose: RowKey = {"workspace_id": sending.row.workspace_id, "id": sending.row.id}
     row = await held_messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
     await _heed(process, db, sending, result)  # the contact before the run
     if row is None or not _tells_all(sending, result, row):

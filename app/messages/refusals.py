@@ -27,6 +27,7 @@ from app.machine.reasons import Reason
 from app.process import Process
 from app.providers.base import Receipt, SendError
 from app.store import refused_recipients, suppressions
+from app.store.row_keys import WorkspaceKey
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ async def undo_batch(process: Process) -> bool:
 
 
 async def _undo(process: Process, db: Handle, row: refused_recipients.Undoing) -> None:
-    where = {"workspace_id": row.workspace_id}
+    where: WorkspaceKey = {"workspace_id": row.workspace_id}
     held = await suppressions.by_id(db, **where, id=row.suppression_id)
     if held is not None:
         await consent.lift_one(process, db, held, **where, source="provider")

@@ -20,6 +20,7 @@ from app.providers.callbacks import Became
 from app.store import delivery_attempts, delivery_reports, held_messages, runs
 from app.store.delivery_reports import Ending, ReportedAttempt
 from app.store.held_messages import HeldMessage, MessageAttempt
+from app.store.row_keys import RowKey
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ async def _end(
     await delivery_reports.move_message(db, workspace_id=row.workspace_id, id=row.id, ending=ending)
     await settling.settle_recipient(db, row, ending.status, ending.reason_code)
     if row.run_id is not None and is_awaited:
-        where = {"workspace_id": row.workspace_id, "id": row.run_id}
+        where: RowKey = {"workspace_id": row.workspace_id, "id": row.run_id}
         await runs.wake(db, **where, awaited_id=row.id)
         process.queue.due(db, "run", row.workspace_id, row.run_id)
 

@@ -25,6 +25,7 @@ from app.runtime.backoff import jittered, retry_after
 from app.store import event_endpoints, events, jobs, new_runs
 from app.store.events import Endpoint, UnfinishedAttempt
 from app.store.jobs import Job
+from app.store.row_keys import RowKey
 from app.vault import standard_webhooks
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ async def _put_off(process: Process, job: Job, wake_at: datetime) -> None:
     """Put the attempt back as if it had not been claimed, due then."""
     async with process.database.write() as db:
         if await jobs.lock(db, [job]):
-            whose = {"workspace_id": job.workspace_id, "id": job.id}
+            whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
             await jobs.rest(db, "event_attempt", **whose, wake_at=wake_at)
 
 

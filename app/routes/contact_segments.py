@@ -10,6 +10,7 @@ from app.errors import Problem
 from app.routes.ids import SegmentId
 from app.routes.segments import KindName
 from app.store import contacts, segment_members
+from app.store.row_keys import WorkspaceKey
 from app.web import paging
 from app.web.body import Shape
 from app.web.paging import Pages
@@ -28,7 +29,7 @@ class ContactSegment(Shape):
 
 async def index(call: Call) -> Response:
     """The newest segment first. One that is being filled is left out until it is."""
-    whose = {"workspace_id": call.member.workspace_id}
+    whose: WorkspaceKey = {"workspace_id": call.member.workspace_id}
     id = call.path("id")
     if await contacts.by_id(call.db, **whose, id=id) is None:
         raise Problem("not_found", "There is no such contact.")

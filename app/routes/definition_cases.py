@@ -22,6 +22,7 @@ from app.simulation.proofs import CaseName, WritableCase
 from app.simulation.scenes import Given
 from app.store import definition_cases, definitions
 from app.store.definition_cases import DefinitionCase
+from app.store.row_keys import DefinitionKey, RowKey
 from app.web import reply
 from app.web.body import Shape
 from app.web.reply import Page, Revised
@@ -119,7 +120,7 @@ class Cases:
         return {"workspace_id": call.member.workspace_id, "definition_id": call.path("id")}
 
     async def _locked(self, call: Call) -> dict[str, str]:
-        of = {"workspace_id": call.member.workspace_id, "id": call.path("id")}
+        of: RowKey = {"workspace_id": call.member.workspace_id, "id": call.path("id")}
         if await definitions.locked(call.db, **of, shape=self.kind.shape) is None:
             raise self.kind.unknown()
         return await self._whose(call)
@@ -159,7 +160,7 @@ NAMES = (
 async def keep_case(call: Call, definition_id: str, name: str, texts: tuple[str, str]) -> None:
     """A new case of the locked definition, or another content of the one of that name. Raises
     Problem for too many."""
-    of = {"workspace_id": call.member.workspace_id, "definition_id": definition_id}
+    of: DefinitionKey = {"workspace_id": call.member.workspace_id, "definition_id": definition_id}
     before = await definition_cases.by_name(call.db, **of, name=name)
     await proofs.put(call.db, call.member.workspace_id, definition_id, name, texts)
     act = f"{_noun(definition_id)}.case_{'updated' if before else 'created'}"
@@ -168,7 +169,7 @@ async def keep_case(call: Call, definition_id: str, name: str, texts: tuple[str,
 
 
 async def delete_case(call: Call, definition_id: str, case: DefinitionCase) -> None:
-    of = {"workspace_id": call.member.workspace_id, "definition_id": definition_id}
+    of: DefinitionKey = {"workspace_id": call.member.workspace_id, "definition_id": definition_id}
     await definition_cases.delete(call.db, **of, name=case.name)
     before = _noted(case.name, case.given, case.expect)
     await call.note(f"{_noun(definition_id)}.case_deleted", definition_id, before=before)

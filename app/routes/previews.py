@@ -20,6 +20,7 @@ from app.errors import Problem
 from app.machine import document
 from app.process import Process
 from app.store import messages, sessions
+from app.store.row_keys import RowKey
 from app.vault.vault import VaultError, digest
 from app.web import reply
 from app.web.body import Shape
@@ -152,7 +153,7 @@ async def _opened(call: Call) -> Ticket:
         raise _gone() from None
     async with call.process.database.read() as db:
         now = (await db.now()).timestamp()
-        whose = {"workspace_id": ticket.workspace_id, "id": ticket.session_id or ""}
+        whose: RowKey = {"workspace_id": ticket.workspace_id, "id": ticket.session_id or ""}
         ended = ticket.session_id is not None and await sessions.expiry(db, **whose) is None
     # By its bytes: base64 allows several spellings of them.
     verdict = await call.throttle.hit(ONCE, digest(sealed.hex()).hex())

@@ -28,6 +28,7 @@ from app.routes.runs import Reason
 from app.runtime.compute import Job
 from app.store import contacts, definitions, jobs, segment_members, workspaces
 from app.store import segments as store
+from app.store.row_keys import ContactKey, WorkspaceKey
 from app.store.segments import Segment
 from app.web import paging, reply
 from app.web.body import Name, Query, Shape, Unchanged, Writable
@@ -235,7 +236,7 @@ async def remove(call: Call) -> Response:
         message = f"{users[0]} names this segment; change that first."
         raise Problem("conflict", message, usedBy=users)
     await store.remove(call.db, workspace_id=workspace_id, id=segment.id)
-    whose = {"workspace_id": workspace_id}
+    whose: WorkspaceKey = {"workspace_id": workspace_id}
     await segment_members.set_names(call.db, **whose, segment_id=segment.id, names=[])
     await jobs.wake(call.db, "segment", **whose, ids=[segment.id])
     call.process.queue.due(call.db, "segment", workspace_id, segment.id)
@@ -338,7 +339,7 @@ async def _fit(
         errors = [FieldError("/contactId", "There is no such contact.")]
         raise Problem("invalid", "The filter cannot be tried; see errors.", errors=errors)
     if readable.frozen_id is not None:
-        whose = {"workspace_id": workspace_id, "contact_id": contact_id}
+        whose: ContactKey = {"workspace_id": workspace_id, "contact_id": contact_id}
         return await segments.kept(db, readable.frozen_id, **whose)
     return await segments.past(db, readable, workspace_id=workspace_id, contact=row)
 

@@ -35,6 +35,7 @@ from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
 from app.store import contacts, definition_entries, definitions, messages, workspaces
 from app.store.contacts import Contact
+from app.store.row_keys import EntrantKey
 from app.web import body, reply
 from app.web.body import Query, Shape
 from app.web.routing import Call, Endpoint, post
@@ -273,7 +274,7 @@ async def _entered(
     policy = subject.trigger.get("reentry")
     if not reentry.is_limited(policy):
         return None
-    of = {
+    of: EntrantKey = {
         "workspace_id": subject.workspace_id,
         "definition_id": subject.row.id,
         "contact_id": contact_id,

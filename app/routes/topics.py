@@ -20,6 +20,7 @@ from app.machine.content import CHANNELS, ChannelName
 from app.routes.ids import TopicId
 from app.store import definitions, segments, templates
 from app.store import topics as store
+from app.store.row_keys import WorkspaceKey
 from app.store.topics import Topic
 from app.web import paging, reply
 from app.web.body import Name, Writable
@@ -158,7 +159,7 @@ async def _definitions_about(
 
 async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
     """The ids of templates, definitions, segments and broadcasts that name it."""
-    of = {"workspace_id": workspace_id}
+    of: WorkspaceKey = {"workspace_id": workspace_id}
     existing = await segments.of_workspace(db, **of)
     return [
         *await templates.naming_topic(db, **of, topic_id=id, channels=CHANNELS),

@@ -27,6 +27,7 @@ from app.runtime.backoff import jittered, retry_after
 from app.store import calls, jobs, runs
 from app.store.calls import HeldCall
 from app.store.jobs import Job
+from app.store.row_keys import RowKey
 
 TRIES = 3
 RETRY_SECONDS = (2, 10)
@@ -159,7 +160,7 @@ async def _held(db: Handle, job: Job) -> HeldCall | None:
 
 
 async def _requeue(db: Handle, row: HeldCall, tries: int, wake_at: datetime) -> None:
-    whose = {"workspace_id": row.workspace_id, "id": row.id}
+    whose: RowKey = {"workspace_id": row.workspace_id, "id": row.id}
     await calls.requeue(db, **whose, tries=tries)
     await jobs.rest(db, "call", **whose, wake_at=wake_at)
 
@@ -195,10 +196,10 @@ async def _fail(process: Process, db: Handle, row: HeldCall, code: Reason, detai
 
 
 async def _answer(process: Process, db: Handle, row: HeldCall, **answer: str) -> None:
-    whose = {"workspace_id": row.workspace_id, "id": row.id}
+    whose: RowKey = {"workspace_id": row.workspace_id, "id": row.id}
     await calls.answer(db, **whose, **answer)
     await jobs.rest(db, "call", **whose, wake_at=None)
-    run = {"workspace_id": row.workspace_id, "id": row.run_id}
+    run: RowKey = {"workspace_id": row.workspace_id, "id": row.run_id}
     if await runs.wake(db, **run, awaited_id=row.id):
         process.queue.due(db, "run", row.workspace_id, row.run_id)
     else:  # it has ended meanwhile

@@ -7,6 +7,7 @@ from app.machine import reentry
 from app.machine.program import Json
 from app.machine.reentry import Entry
 from app.store import definition_entries
+from app.store.row_keys import EntrantKey
 from app.store.runs import HeldRun
 
 
@@ -17,7 +18,7 @@ async def enter(db: Handle, run: HeldRun, policy: Json) -> Entry | None:
     In the order of the runs' ids: an earlier one that no worker has claimed yet goes first. What
     has its entry already passes: a replay, a retry, and such an earlier one.
     """
-    of = {
+    of: EntrantKey = {
         "workspace_id": run.workspace_id,
         "definition_id": run.definition_id,
         "contact_id": run.contact_id,

@@ -16,6 +16,7 @@ from app.messages import settling
 from app.outbound import chains
 from app.process import Process
 from app.store import contacts, definition_entries, jobs, new_runs, runs
+from app.store.row_keys import RowKey
 
 
 async def start(
@@ -94,7 +95,7 @@ async def cancel(process: Process, db: Handle, workspace_id: str, row: runs.Whol
     """
     if row.finished_at is None:
         await settling.suppress(process, db, workspace_id, row.id, Reason.CANCELLED)
-        whose = {"workspace_id": workspace_id, "id": row.id}
+        whose: RowKey = {"workspace_id": workspace_id, "id": row.id}
         await jobs.take(db, "run", **whose)  # so that nobody moves it
         cancelled = await runs.cancel_some(
             db, **whose, of="run", reason_code=Reason.CANCELLED, limit=1

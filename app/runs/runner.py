@@ -46,6 +46,7 @@ from app.runtime.compute import Heavy, Unfinished
 from app.store import calls, contact_events, contacts, erasure, jobs, run_steps, runs
 from app.store.contacts import Contact
 from app.store.jobs import Job
+from app.store.row_keys import RowKey
 from app.store.run_steps import NewStep
 from app.store.runs import HeldRun, KnownRun
 
@@ -122,7 +123,7 @@ async def _walk(
     """Whether the run rests now, as far as we are concerned. Raises Heavy."""
     if not is_held:
         return True
-    whose = {"workspace_id": job.workspace_id, "id": job.id}
+    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
     row = await runs.held(db, **whose)
     if row is None:  # woken just when it ended
         await calls.delete_of_runs(db, workspace_id=job.workspace_id, run_ids=[job.id])
@@ -370,7 +371,7 @@ class Walk:
         await self._rest(wake_at)
 
     async def _rest(self, wake_at: datetime | None) -> None:
-        whose = {"workspace_id": self.row.workspace_id, "id": self.row.id}
+        whose: RowKey = {"workspace_id": self.row.workspace_id, "id": self.row.id}
         await jobs.rest(self.db, "run", **whose, wake_at=wake_at)
 
     async def _write(

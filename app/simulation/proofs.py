@@ -33,6 +33,7 @@ from app.store import (
     workspaces,
 )
 from app.store.definition_cases import DefinitionCase
+from app.store.row_keys import DefinitionKey
 from app.web.body import Shape
 
 MOST = 20  # of one definition
@@ -96,7 +97,7 @@ async def put(
     db: Handle, workspace_id: str, definition_id: str, name: str, case: tuple[str, str]
 ) -> None:
     """Keep its texts; the definition is locked. Raises Problem for too many."""
-    of = {"workspace_id": workspace_id, "definition_id": definition_id}
+    of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": definition_id}
     others = [one for one in await definition_cases.of_definition(db, **of) if one.name != name]
     if len(others) >= MOST:
         raise Problem("conflict", f"A definition has at most {MOST} cases; delete one.")
@@ -114,7 +115,7 @@ def written(case: DefinitionCase) -> dict[str, Any]:
 
 async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseResult]:
     """Run each case, and what the definition's file expects. Raises Heavy."""
-    of = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
+    of: DefinitionKey = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
     kept = await definition_cases.of_definition(db, **of)
     filed = await definitions.filed(db, workspace_id=subject.workspace_id, id=subject.row.id)
     file = document.parse(filed.beside.encode()) if filed.beside else {}

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from app.database.db import Handle
 from app.database.sql import columns
 from app.store import jobs, keyset
+from app.store.row_keys import RowKey
 
 State: TypeAlias = Literal["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED"]
 
@@ -261,7 +262,7 @@ async def move(
         reason_detail=reason_detail,
         **changes,
     )
-    whose = {"workspace_id": workspace_id, "id": id}
+    whose: RowKey = {"workspace_id": workspace_id, "id": id}
     if wake_at is None:
         await jobs.delete(db, "broadcast", workspace_id=workspace_id, ids=[id])
     else:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from app.database.db import Handle
 from app.store.messages import MAY_ARRIVE, accepting_since
+from app.store.row_keys import ContactKey
 
 
 async def forget_some(
@@ -22,7 +23,7 @@ async def forget_some(
     runs = await _remembering_runs(db, workspace_id, contact_id, limit)
     messages = await _remembering_messages(db, workspace_id, contact_id, limit)
     sent = await _messages_to(db, workspace_id, addresses, limit)
-    whose = {"workspace_id": workspace_id, "contact_id": contact_id}
+    whose: ContactKey = {"workspace_id": workspace_id, "contact_id": contact_id}
     captured = await delete_rows(db, "captured_messages", **whose, limit=limit)
     captured += await _delete_captured_for(db, workspace_id, addresses, limit)
     events = await delete_rows(db, "contact_events", **whose, limit=limit)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.store.row_keys import CircuitKey
 
 MINUTES = 10
 WINDOW = timedelta(minutes=MINUTES)
@@ -106,7 +107,7 @@ async def insert(
     message_id: str,
 ) -> None:
     """And forget those that are too old to be undone."""
-    key = {"workspace_id": workspace_id, "channel": channel, "provider": provider}
+    key: CircuitKey = {"workspace_id": workspace_id, "channel": channel, "provider": provider}
     await db.execute(
         """
         DELETE FROM refused_recipients
