@@ -38,7 +38,7 @@ RULES: Mapping[str, RetentionRule] = {
         "msg",
         """AND t.status NOT IN ('QUEUED', 'SENDING')
           AND (SELECT a.id FROM delivery_attempts a
-               WHERE a.workspace_id = t.workspace_id AND a.message_id = t.id
+               WHERE a.workspace_id = :workspace_id AND a.message_id = t.id
                  AND a.finished_at >= :moment LIMIT 1) IS NULL""",
         NAMED_MESSAGE,
     ),
@@ -47,7 +47,7 @@ RULES: Mapping[str, RetentionRule] = {
         "bro",
         """AND t.finished_at < :moment
           AND (SELECT r.contact_id FROM broadcast_recipients r
-               WHERE r.workspace_id = t.workspace_id AND r.broadcast_id = t.id LIMIT 1) IS NULL""",
+               WHERE r.workspace_id = :workspace_id AND r.broadcast_id = t.id LIMIT 1) IS NULL""",
     ),
     "webhook_requests": RetentionRule("req"),
     "missed_occasions": RetentionRule("mis"),
@@ -56,7 +56,7 @@ RULES: Mapping[str, RetentionRule] = {
     "events": RetentionRule(
         "evt",
         """AND (SELECT a.id FROM event_attempts a
-                WHERE a.workspace_id = t.workspace_id AND a.event_id = t.id LIMIT 1) IS NULL""",
+                WHERE a.workspace_id = :workspace_id AND a.event_id = t.id LIMIT 1) IS NULL""",
     ),
     "invitations": RetentionRule("inv", "AND t.expires_at < :moment"),
     "api_keys": RetentionRule("key", "AND t.revoked_at < :moment"),
