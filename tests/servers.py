@@ -403,6 +403,7 @@ class PgBouncer(Server):
             max_client_conn = 500
             default_pool_size = {self._connections}
             server_idle_timeout = 5
+            server_login_retry = 1
             """.replace(" " * 12, "")
         )
         for path in (self.directory, users, settings):
@@ -465,13 +466,17 @@ def postgres_server(*, durable: bool = False) -> PostgresServer | GivenServer:
 
 
 def shared_postgres_server() -> PostgresServer | PgBouncer | Citus | GivenServer:
-    """The one that tests share: sharded where ENGINES says citus, or behind the PgBouncer that
-    POOLER names."""
+    """The one that tests share: sharded where ENGINES says citus, or behind a pooler."""
     if "citus" in os.environ.get("ENGINES", ""):
         return Citus() if has_citus() else pytest.skip(NO_CITUS)
     server = postgres_server()
+    return server if isinstance(server, GivenServer) else behind_pooler(server)
+
+
+def behind_pooler(server: PostgresServer) -> PostgresServer | PgBouncer:
+    """The server, or the PgBouncer that POOLER names, before it."""
     pooler = os.environ.get("POOLER")
-    if pooler is None or isinstance(server, GivenServer):
+    if pooler is None:
         return server
     binary = shutil.which(pooler)
     if binary is None:

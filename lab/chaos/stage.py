@@ -201,22 +201,23 @@ async def set_up(
 ) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         postgres = servers.postgres_server(durable=True)
-        stack.callback(postgres.remove)
-        redis = servers.redis_server()
-        stack.callback(redis.remove)
         assert isinstance(postgres, servers.PostgresServer), (
             "this needs a PostgreSQL that may be killed"
         )
+        database = servers.behind_pooler(postgres)
+        stack.callback(database.remove)
+        redis = servers.redis_server()
+        stack.callback(redis.remove)
         assert isinstance(redis, servers.RedisServer), "this needs a Redis that may be killed"
-        postgres.start()
+        database.start()
         redis.start()
         mail = stack.enter_context(MailServer(directory, pause=QUEUEING_SECONDS, hold=HOLD_SECONDS))
         listener = await stack.enter_async_context(Listener(says({"paid": True})))
         subscriber = Subscriber()
         hearing = await stack.enter_async_context(Listener(subscriber.respond))
         behind = {
-            "web → PostgreSQL": postgres.port,
-            "worker → PostgreSQL": postgres.port,
+            "web → PostgreSQL": database.port,
+            "worker → PostgreSQL": database.port,
             "Redis": redis.port,
             "SMTP": urlsplit(mail.url).port or 0,
             "HTTP": listener.port,
@@ -230,7 +231,7 @@ async def set_up(
         deployment = stack.enter_context(
             deployed(
                 directory,
-                database_url=await servers.new_database(postgres.tcp_url, ""),
+                database_url=await servers.new_database(database.tcp_url, ""),
                 redis_url=f"redis://127.0.0.1:{proxies['Redis'].port}/0",
                 smtp_url=f"smtp://127.0.0.1:{proxies['SMTP'].port}",
                 LEASE_SECONDS=str(lease_seconds),
