@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -30,6 +31,7 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Page,
+    ViewportSize,
     expect,
     sync_playwright,
 )
@@ -55,11 +57,21 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
+DESK: ViewportSize = {"width": 1280, "height": 720}  # as pages begin
 PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
 
 # Pages look again after pauses that are made for people.
 HASTY = """const real = setInterval.bind(window)
 window.setInterval = (work, pause, ...rest) => real(work, pause / 5, ...rest)"""
+
+# Nothing of the screen that is left is taken for the next one.
+GONE = """path => {
+    document.querySelector('h1')?.setAttribute('data-left', '')
+    history.pushState(null, '', path)
+    dispatchEvent(new PopStateEvent('popstate'))
+}"""
+READY = """() => document.querySelector('h1:not([data-left])') !== null
+    && !document.body.textContent.includes('Loading …')"""
 
 PASSWORD = "correct horse battery"
 
@@ -371,7 +383,7 @@ def another_tab(owner: BrowserContext, watch: Watch) -> Iterator[Page]:
 def left(page: Page, url: str) -> None:
     """On no screen, with nothing typed and nothing in the way of its requests."""
     page.unroute_all(behavior="ignoreErrors")
-    page.set_viewport_size({"width": 1280, "height": 720})
+    page.set_viewport_size(DESK)
     page.emulate_media(color_scheme="light")
     if page.url.startswith(f"{url}/console"):
         gone(page, "/nothing")
@@ -405,20 +417,20 @@ def loaded(page: Page, service: Service, path: str) -> None:
 
 
 def went(page: Page, path: str) -> None:
-    """Through a page without anything, so that nothing of the screen before is taken for it."""
-    gone(page, "/nothing")
+    """To this path as by a link; to another query of a screen through a page without anything, for
+    it would stay the same screen."""
+    if urlsplit(page.url).path == f"/console{path}".partition("?")[0]:
+        gone(page, "/nothing")
     gone(page, path)
 
 
 def gone(page: Page, path: str) -> None:
-    page.evaluate("path => history.pushState(null, '', path)", f"/console{path}")
-    page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+    page.evaluate(GONE, f"/console{path}")
     ready(page)
 
 
 def ready(page: Page) -> None:
-    page.get_by_role("heading", level=1).wait_for()
-    expect(page.get_by_text("Loading …")).to_have_count(0)
+    page.wait_for_function(READY)
 
 
 # --- what tests look at ---------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// Begins to record where the focus goes, for a walk through the screen by Tab; `walk.found()` says what was wrong with it.
-() => {
+// Begins to record where the focus goes, for a walk by Tab through what `within` selects; `walk.found()` says what was wrong with it.
+within => {
   const CONTROLS = 'a, button, input, select, textarea, summary, [contenteditable=true], [tabindex="0"], [role=button], [role=link]'
   const LINES = '.react-flow__edge' // what a mouse does to them, the form of a box does too
   const STYLES = ['outlineStyle', 'outlineWidth', 'outlineColor', 'boxShadow', 'borderTopColor', 'backgroundColor', 'stroke', 'left', 'top']
@@ -14,12 +14,14 @@
   }).join()
   const html = one => one.outerHTML.replace(/\s+/g, ' ').slice(0, 120)
 
-  const everything = all(document.body)
+  const root = document.querySelector(within), isPart = root !== document.body
+  const everything = all(root)
   const controls = everything.filter(one => one.matches(CONTROLS) && isThere(one))
   const before = new Map(controls.map(one => [one, look(one)]))
   const reached = new Set(), unseen = []
   let isRound = false
   const onFocus = event => {
+    if (isPart && (isRound ||= !root.contains(event.target))) return // it ends where it is left
     const one = event.composedPath()[0]
     if (reached.values().next().value === one) isRound = true
     if (!reached.has(one) && look(one) === before.get(one)) unseen.push(one)
@@ -27,7 +29,7 @@
   }
   const found = () => {
     const places = [...reached].map(one => controls.indexOf(one)).filter(place => place >= 0)
-    const [, ...back] = places.filter((place, index) => index && place < places[index - 1]) // once, from the last to the first
+    const back = places.filter((place, index) => index && place < places[index - 1]).slice(isPart ? 0 : 1) // once, from the last to the first
     const idle = everything.filter(one => getComputedStyle(one).cursor === 'pointer' && isThere(one) && !one.closest(`${CONTROLS}, label, ${LINES}`))
     return [
       ...unseen.map(one => `shows no focus: ${html(one)}`),
@@ -37,6 +39,7 @@
     ]
   }
   window.walk?.end()
+  if (isPart) root.focus()
   addEventListener('focusin', onFocus, true)
   window.walk = { count: controls.length, isRound: () => isRound, found, end: () => removeEventListener('focusin', onFocus, true) }
 }
