@@ -65,7 +65,7 @@ def verified(page: Page, service: Service) -> None:
     def letter() -> str:
         with page.expect_response(re.compile("/sandbox/messages")) as answer:
             opened(page, service, "/inbox")
-        found = re.findall(r"/account\S+?token=([\w.~-]+)", answer.value.text())
+        found = re.findall(r"email_verification&token=([\w.~-]+)", answer.value.text())
         return str(found[0]) if found else ""
 
     opened(page, service, "/settings/account")
