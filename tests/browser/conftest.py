@@ -60,9 +60,12 @@ QUIET = (
 DESK: ViewportSize = {"width": 1280, "height": 720}  # as pages begin
 PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
 
-# Pages look again after pauses that are made for people.
-HASTY = """const real = setInterval.bind(window)
-window.setInterval = (work, pause, ...rest) => real(work, pause / 5, ...rest)"""
+
+def hasty(times: int = 5) -> str:
+    """The script of a page that looks again sooner: its pauses are made for people."""
+    return f"""const real = setInterval.bind(window)
+        window.setInterval = (work, pause, ...rest) => real(work, pause / {times}, ...rest)"""
+
 
 # Nothing of the screen that is left is taken for the next one.
 GONE = """path => {
@@ -335,7 +338,7 @@ def watch(watching: Watch) -> Watch:
 def owner(chromium: Browser, service: Service) -> Iterator[BrowserContext]:
     """The demo's owner, signed in by the link that was printed."""
     context = chromium.new_context()
-    context.add_init_script(HASTY)
+    context.add_init_script(hasty())
     page = context.new_page()
     page.goto(service.link)
     page.get_by_role("heading", level=1, name="Demo").wait_for()
@@ -383,7 +386,8 @@ def another_tab(owner: BrowserContext, watch: Watch) -> Iterator[Page]:
 def left(page: Page, url: str) -> None:
     """On no screen, with nothing typed and nothing in the way of its requests."""
     page.unroute_all(behavior="ignoreErrors")
-    page.set_viewport_size(DESK)
+    if page.viewport_size != DESK:
+        page.set_viewport_size(DESK)
     page.emulate_media(color_scheme="light")
     if page.url.startswith(f"{url}/console"):
         gone(page, "/nothing")

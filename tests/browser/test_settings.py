@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from app.net.tls import system_trust
-from tests.browser.conftest import HASTY, HOSTILE, PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.conftest import HOSTILE, PASSWORD, Service, Watch, hasty, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 
@@ -210,7 +210,7 @@ def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service
 def stranger(chromium: Browser, watch: Watch) -> Iterator[Page]:
     """A browser in which nobody has signed in."""
     context = chromium.new_context()
-    context.add_init_script(HASTY)
+    context.add_init_script(hasty())
     page = context.new_page()
     watch.on(page)
     yield page

@@ -16,7 +16,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.browser.conftest import HASTY, PASSWORD, Service, Watch, loaded, opened, ready, signed_in
+from tests.browser.conftest import PASSWORD, Service, Watch, hasty, loaded, opened, ready, signed_in
 from tests.browser.test_screens import clean
 from tests.cast import any_address
 
@@ -183,7 +183,7 @@ def test_a_broken_address_is_a_page_that_says_so(
 def test_many_tabs_that_open_at_once_stay_signed_in(
     owner: BrowserContext, service: Service
 ) -> None:
-    pages = [owner.new_page() for _ in range(6)]
+    pages = [owner.new_page() for _ in range(4)]
     for page in pages:
         page.goto(f"{service.url}/console/runs", wait_until="commit")
     for page in pages:
@@ -262,7 +262,7 @@ def test_home_names_the_graph_that_refused_a_request(page: Page, service: Servic
 def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
     stranger: BrowserContext, service: Service
 ) -> None:
-    stranger.add_init_script(HASTY)
+    stranger.add_init_script(hasty(30))
     email, bearer = service.registered("Nia", "Letters")
     own = service.acting(bearer)
     page = stranger.new_page()

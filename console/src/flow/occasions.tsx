@@ -53,13 +53,13 @@ const SIMPLE = /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|
 const WAYS = [['', '–'], ['day', 'every day'], ['week', 'on days of the week'], ['month', 'on a day of the month'], ['cron', 'by a line of cron'], ['rrule', 'by a recurrence rule']] as const
 
 /** What a line of cron says, if the form can say it: the time, and on which days. */
-function read(cron: string) {
+export function timeOf(cron: string) {
   const [, minute, hour, date = '*', days = '*'] = SIMPLE.exec(cron) ?? []
   if (minute === undefined || hour === undefined || (date !== '*' && days !== '*')) return null
   return { time: `${hour.padStart(2, '0')}:${minute.padStart(2, '0')}`, date, days, way: date !== '*' ? 'month' : days !== '*' ? 'week' : 'day' }
 }
 
-function line(time: string, date: string, days: string): string {
+export function cronOf(time: string, date: string, days: string): string {
   const [hour = '9', minute = '0'] = time.split(':')
   return `${Number(minute)} ${Number(hour)} ${date} * ${days}`
 }
@@ -68,23 +68,23 @@ export function Schedule(asked: Asked) {
   const { value, set, problem } = asked
   const { cron, rrule, ...rest } = value
   const [isLine, setLine] = useState(false)
-  const simple = isLine ? null : read(text(cron))
+  const simple = isLine ? null : timeOf(text(cron))
   const way = rrule !== undefined ? 'rrule' : cron === undefined ? '' : simple?.way ?? 'cron'
   const by = (next: string) => set({ ...rest, cron: next })
   const time = simple?.time ?? '09:00'
   const begin: Record<string, () => void> = {
-    '': () => set(rest), day: () => by(line(time, '*', '*')), week: () => by(line(time, '*', 'mon')), month: () => by(line(time, '1', '*')),
-    cron: () => by(text(cron) || line(time, '*', '*')), rrule: () => set({ ...rest, rrule: 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9' }),
+    '': () => set(rest), day: () => by(cronOf(time, '*', '*')), week: () => by(cronOf(time, '*', 'mon')), month: () => by(cronOf(time, '1', '*')),
+    cron: () => by(text(cron) || cronOf(time, '*', '*')), rrule: () => set({ ...rest, rrule: 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9' }),
   }
   const turn = (day: string, on: boolean) => {
     const chosen = DAYS.filter(each => (each === day ? on : simple?.days.split(',').includes(each)))
-    by(line(time, '*', chosen.join() || '*'))
+    by(cronOf(time, '*', chosen.join() || '*'))
   }
   return <>
     <Field label="When" value={way} set={to => { setLine(to === 'cron'); begin[to]?.() }} options={WAYS} problem={problem} {...(way === '' ? { pointer: '/trigger/rrule' } : {})} />
     {simple && way === 'week' && <p class="several" role="group" aria-label="Days of the week">{DAYS.map(day => <label key={day}><input type="checkbox" checked={simple.days.split(',').includes(day)} onChange={event => turn(day, event.currentTarget.checked)} /> {day}</label>)}</p>}
-    {simple && way === 'month' && <Field label="Day of the month" type="number" min="1" max="31" value={simple.date} set={to => by(line(time, to || '1', '*'))} problem={problem} pointer="/trigger/cron" />}
-    {simple ? <Field label="At" type="time" value={time} set={to => to && by(line(to, simple.date, simple.days))} problem={problem} pointer="/trigger/cron" />
+    {simple && way === 'month' && <Field label="Day of the month" type="number" min="1" max="31" value={simple.date} set={to => by(cronOf(time, to || '1', '*'))} problem={problem} pointer="/trigger/cron" />}
+    {simple ? <Field label="At" type="time" value={time} set={to => to && by(cronOf(to, simple.date, simple.days))} problem={problem} pointer="/trigger/cron" />
       : way === 'cron' ? <Field label="Cron" value={text(cron)} set={by} problem={problem} pointer="/trigger/cron" hint="Minute, hour, day, month and weekday; at most once an hour." />
       : way === 'rrule' && <Field label="Recurrence rule" value={text(rrule)} set={to => set({ ...rest, rrule: to })} problem={problem} pointer="/trigger/rrule" hint="RFC 5545, such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9; at most once an hour." />}
     <Zone {...asked} />
