@@ -50,6 +50,7 @@ LONGEST = (
     "test_main.py",
     "test_story.py",
     "test_api.py",
+    "test_screens.py",
 )
 
 
