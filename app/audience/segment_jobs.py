@@ -42,7 +42,8 @@ from app.store.segments import Fitting, Segment
 
 log = logging.getLogger(__name__)
 
-SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
+SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
+SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, after five
 CHUNK = 1_000  # contacts of one transaction, at the most,
 FIRST = 8  # of a claim: who has done thousands of things takes long; each time twice as
 QUICK_SECONDS = 0.5  # many as before while that takes no longer, else half as many
@@ -62,17 +63,27 @@ class _Lost(Exception):
 
 async def work(process: Process, job: Job) -> None:
     """Work on a claimed segment for a while, chunk by chunk; it is due again, if more is left."""
+    began = time.monotonic()
     async with process.lease(job):
-        ends, goes_on, most = time.monotonic() + SPELL_SECONDS, True, FIRST
+        ends, goes_on, most = began + SPELL_SECONDS, True, FIRST
+        is_cut = by_machine = False
         with suppress(_Lost):  # whoever has the claim by now goes on
-            while goes_on and (began := time.monotonic()) < ends:
+            while goes_on and (is_cut or time.monotonic() < ends):
+                chunk_began = time.monotonic()
                 try:
-                    goes_on = await _chunk(process, job, most)
-                    is_quick = time.monotonic() - began < QUICK_SECONDS
-                except Unavailable:
-                    if most == 1:
+                    goes_on = await _chunk(process, job, most, by_machine=by_machine)
+                except Unavailable as error:
+                    if by_machine:
                         raise
-                    is_quick, most = False, 1  # a statement may have taken too long
+                    extra = {"segment_id": job.id, "contacts": most, "error": error.detail}
+                    log.warning("chunk of a segment given up", extra=extra)
+                    # A statement may have taken too long. Next is one contact, in this claim: the
+                    # next begins with those again who took too long together.
+                    is_cut, by_machine, most = True, most == 1, 1
+                    ends = began + SLOW_SPELL_SECONDS
+                    continue
+                is_cut = by_machine = False
+                is_quick = time.monotonic() - chunk_began < QUICK_SECONDS
                 most = min(CHUNK, 2 * most) if is_quick else max(1, most // 2)
             if goes_on:
                 await _give_turn(process, job)
@@ -87,7 +98,7 @@ async def _give_turn(process: Process, job: Job) -> None:
         process.queue.due(db, "segment", job.workspace_id, job.id)
 
 
-async def _chunk(process: Process, job: Job, most: int) -> bool:
+async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = False) -> bool:
     """One transaction's worth, of `most` contacts; whether there is more to be done now. Raises
     _Lost."""
     async with process.database.write(follow_indexes=True) as db:
@@ -99,7 +110,9 @@ async def _chunk(process: Process, job: Job, most: int) -> bool:
             return await _removed(process, db, job)
         if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
             return await _set_aside(db, segment, job)
-        is_more = await _judged(process, db, segment, existing, job, most=most)
+        is_more = await _judged(
+            process, db, segment, existing, job, most=most, by_machine=by_machine
+        )
         if not is_more and segment.missed is not None and await _is_over(db, segment, job):
             await store.remove(db, workspace_id=job.workspace_id, id=job.id)
             is_more = True
@@ -183,17 +196,18 @@ async def _judged(
     job: Job,
     *,
     most: int,
+    by_machine: bool,
 ) -> bool:
     if segment.kind == "schedule":
         return await schedules.work(process, db, segment, existing, job)
     if segment.state == "filling":
-        return await _fill(process, db, segment, existing, job, most=most)
+        return await _fill(process, db, segment, existing, job, most=most, by_machine=by_machine)
     is_unchecked = not segment.rechecked and segment.missed is None
     if is_unchecked and segment.saved_at + RECHECKED_AFTER <= await db.now():
         await _recheck(db, segment, job)
         return True
     whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": segment.id}
-    by_sql = _by_sql(segment, existing, await db.now(), db.engine, most)
+    by_sql = _by_sql(segment, existing, await db.now(), db.engine, by_machine)
     limit = min(most, FEW if by_sql is None else by_sql.chunk)
     touches = await segment_members.touched(db, **whose, limit=limit)
     due = await segment_members.due(db, **whose, limit=limit)
@@ -247,8 +261,9 @@ async def _fill(
     job: Job,
     *,
     most: int,
+    by_machine: bool,
 ) -> bool:
-    by_sql = _by_sql(segment, existing, await db.now(), db.engine, most)
+    by_sql = _by_sql(segment, existing, await db.now(), db.engine, by_machine)
     whose: WorkspaceKey = {"workspace_id": job.workspace_id}
     stretch = await segment_fills.lock_stretch(
         db,
@@ -289,11 +304,15 @@ class _BySql:
 
 
 def _by_sql(
-    segment: Segment, existing: Mapping[str, Segment], now: datetime, engine: Engine, most: int
+    segment: Segment,
+    existing: Mapping[str, Segment],
+    now: datetime,
+    engine: Engine,
+    by_machine: bool,
 ) -> _BySql | None:
-    """None where the machine judges, which alone knows the dates of local calendars, and looks at a
-    bounded part of a single contact's past, whatever it has done."""
-    if segment.kind == "date" or most == 1:
+    """None where the machine judges: if it is to, and the dates of local calendars, which it alone
+    knows."""
+    if segment.kind == "date" or by_machine:
         return None
     conditions = membership.conditions_of([segment], existing)
     is_live = segment.kind == "live"

@@ -25,6 +25,7 @@ from app.runs import run_control
 from app.store import contacts, jobs, messages, runs, segment_fills, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
+from app.store.segment_fills import Stretch
 from tests.audience.segment_worker import Worker
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle, workspace
 from tests.servers import set_clock
@@ -643,18 +644,56 @@ async def test_whoever_takes_too_long_to_judge_together_is_judged_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
     made: Callable[[World, int], Awaitable[None]],
 ) -> None:
-    """By the machine, which looks at a bounded part of what one has done."""
-
-    async def cancelled(*_: Any, **__: Any) -> Any:
-        raise Unavailable("canceling statement due to statement timeout")
-
+    """A statement that is cut off has taken longer than a claim goes on for."""
+    monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.05)
     here = await world(process, acme, 1)
     await made(here, 3)
-    for name in ("changes", "fill"):
-        monkeypatch.setattr(segment_fills, name, cancelled)
-    [job] = await process.claim("segment", [], 1)
-    await segment_jobs.work(process, job)
+    cut_off(monkeypatch, least=2)
+    await settle(process)
     assert [*(await here.kept()).values()] == [(set(here.people), 3)]
+
+
+@pytest.mark.parametrize("made", CROWDS)
+async def test_whoever_takes_too_long_even_alone_is_judged_by_the_machine(
+    process: Process,
+    acme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    made: Callable[[World, int], Awaitable[None]],
+) -> None:
+    """It looks at a bounded part of what one has done."""
+    monkeypatch.setattr(segment_jobs, "SPELL_SECONDS", 0.05)
+    monkeypatch.setattr(segment_jobs, "SLOW_SPELL_SECONDS", 0.15)
+    here = await world(process, acme, 1)
+    await made(here, 3)
+    cut_off(monkeypatch, least=1)
+    for done in (1, 2, 3):
+        [job] = await process.claim("segment", [], 1)
+        await segment_jobs.work(process, job)
+        assert [count for _, count in (await here.kept()).values()] == [done]
+    given_up = [one for one in caplog.records if one.message == "chunk of a segment given up"]
+    assert [vars(one)["contacts"] for one in given_up] == [8, 1] * 3
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int) -> None:
+    """Let statements that judge so many contacts, or more, take too long."""
+    fill, changes = segment_fills.fill, segment_fills.changes
+
+    async def judged(going: Any, among: int, *given: Any, **named: Any) -> Any:
+        if among >= least:
+            await asyncio.sleep(0.1)
+            raise Unavailable("canceling statement due to statement timeout")
+        return await going(*given, **named)
+
+    async def filled(db: Handle, fits: Any, flip: Any, stretch: Stretch, **named: Any) -> Any:
+        ids = await segment_fills.ids_of(db, stretch, workspace_id=named["workspace_id"])
+        return await judged(fill, len(ids), db, fits, flip, stretch, **named)
+
+    async def changed(*given: Any, contact_ids: list[str], **named: Any) -> Any:
+        return await judged(changes, len(contact_ids), *given, contact_ids=contact_ids, **named)
+
+    monkeypatch.setattr(segment_fills, "fill", filled)
+    monkeypatch.setattr(segment_fills, "changes", changed)
 
 
 @pytest.mark.parametrize("made", CROWDS)
