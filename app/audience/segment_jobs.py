@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
 from app.audience.membership import Moved
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others,
 SLOW_SPELL_SECONDS = 10.0  # and of one that a statement has been cut off in, after five
-CHUNK = 1_000  # contacts of one transaction, at the most,
+CHUNK = 1_000  # contacts of one transaction at the most,
 FIRST = 8  # of a claim: who has done thousands of things takes long; each time twice as
 QUICK_SECONDS = 0.5  # many as before while that takes no longer, else half as many
 FEW = 250  # contacts of one transaction whose dates are reckoned
@@ -208,10 +209,12 @@ async def _judged(
         return True
     whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": segment.id}
     by_sql = _by_sql(segment, existing, await db.now(), db.engine, by_machine)
-    limit = min(most, FEW if by_sql is None else by_sql.chunk)
+    chunk = FEW if by_sql is None else by_sql.chunk
+    limit = min(most, chunk)
     touches = await segment_members.touched(db, **whose, limit=limit)
     due = await segment_members.due(db, **whose, limit=limit)
-    ids = {*(one.contact_id for one in touches), *due}
+    each = zip_longest((one.contact_id for one in touches), due)  # in turns, touched ones first
+    ids = list(dict.fromkeys(id for pair in each for id in pair if id is not None))[:limit]
     if not ids:
         return False
     free = await segment_members.lock_free(db, workspace_id=job.workspace_id, ids=sorted(ids))
@@ -222,12 +225,15 @@ async def _judged(
     else:
         moved = await _judge(db, segment, existing, free, by_sql, workspace_id=job.workspace_id)
         await _react(process, db, job, moved)
-    held = ids.difference(free)
+    held = set(ids).difference(free)
     if held:  # or erased
         held = await contacts.existing(db, workspace_id=job.workspace_id, ids=sorted(held))
-    done = [one.id for one in touches if one.contact_id not in held]
+    gone = set(ids).difference(held)
+    done = [one.id for one in touches if one.contact_id in gone]
     await segment_members.delete_touches(db, **whose, ids=done)
-    return bool(free)  # else all are held by others: a little later
+    # Where others hold them all, a larger chunk may have somebody else: then a little later.
+    is_larger = limit < chunk and limit in (len(touches), len(due))
+    return bool(free) or bool(done) or is_larger
 
 
 async def _judge(

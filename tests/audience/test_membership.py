@@ -26,6 +26,7 @@ from app.store import contacts, jobs, messages, runs, segment_fills, segment_mem
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.segment_fills import Stretch
+from app.store.segment_members import Membership
 from tests.audience.segment_worker import Worker
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle, workspace
 from tests.servers import set_clock
@@ -694,6 +695,50 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, *, least: int) -> None:
 
     monkeypatch.setattr(segment_fills, "fill", filled)
     monkeypatch.setattr(segment_fills, "changes", changed)
+
+
+@pytest.mark.parametrize("are_held", [False, True], ids=["erased", "held"])
+async def test_a_claim_comes_to_those_behind_whom_it_cannot_judge(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, are_held: bool
+) -> None:
+    """More than it begins with, who are erased by now, or held by others."""
+    here = await world(process, acme, 1)
+    await touched_crowd(here, 20)
+    first, free = set(here.people[:19]), segment_members.lock_free
+
+    async def locked(db: Handle, *, ids: list[str], **whose: Any) -> list[str]:
+        return [id for id in await free(db, ids=ids, **whose) if id not in first]
+
+    if are_held:
+        monkeypatch.setattr(segment_members, "lock_free", locked)
+    else:
+        async with process.database.write() as db:
+            await db.execute("DELETE FROM contacts WHERE id = ANY(:ids)", ids=sorted(first))
+    [job] = await process.claim("segment", [], 1)
+    await segment_jobs.work(process, job)
+    assert [*(await here.kept()).values()] == [({here.people[19]}, 1)]
+    async with process.database.read() as db:
+        whose = {"workspace_id": acme, "segment_id": job.id}
+        left = await segment_members.touched(db, **whose, limit=100)
+    assert {one.contact_id for one in left} == (first if are_held else set())
+
+
+async def test_a_chunk_judges_touched_and_due_ones_in_turns(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than it is to, together."""
+    here = await world(process, acme, 1)
+    await touched_crowd(here, 6)
+    whose, due = {"workspace_id": acme}, here.people[3:]
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM segment_touches WHERE contact_id = ANY(:ids)", ids=due)
+        [id] = here.segments
+        late = [Membership(one, id, False, await db.now()) for one in due]
+        await segment_members.write(db, **whose, rows=late)
+    [job] = await process.claim("segment", [], 1)
+    for most, members in ((1, 1), (2, 3), (4, 6)):
+        assert await segment_jobs._chunk(process, job, most)
+        assert [count for _, count in (await here.kept()).values()] == [members]
 
 
 @pytest.mark.parametrize("made", CROWDS)
