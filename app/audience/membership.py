@@ -10,18 +10,27 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from app.audience import segments, shapes
+from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.ids import first_id
 from app.jobs.queue import Queue
 from app.machine import condition, document, occasions, segment_changes
 from app.machine.condition import Condition
 from app.machine.segment_filter import Filter
-from app.store import contacts, jobs, missed_occasions, segment_members, watches, workspaces
+from app.store import (
+    contacts,
+    jobs,
+    missed_occasions,
+    segment_members,
+    segment_moments,
+    watches,
+    workspaces,
+)
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.missed_occasions import MissedOccasion, MissReason
 from app.store.segment_members import Change, Effects, Membership, Occasion
-from app.store.segments import Segment
+from app.store.segments import Fitting, Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
 MOST_AT_ONCE = 500
@@ -152,7 +161,10 @@ async def judge_rows(
     conditions = conditions_of(chosen, existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
     judged = []
-    async for past in segments.pasts(db, filters, workspace_id=workspace_id, rows=rows):
+    # Not the transaction's moment: while it waited for the locks, another one may have recorded
+    # what would lie in the future of that.
+    now = await db.present()
+    async for past in segments.pasts(db, filters, now, workspace_id=workspace_id, rows=rows):
         facts = segments.facts(past, conditions)
         for segment in chosen:
             asked = conditions[segment.id]
@@ -161,7 +173,7 @@ async def judge_rows(
             is_frozen = segment.kind == "frozen"
             judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
         await asyncio.sleep(0)  # a long past takes milliseconds: others are not held up by several
-    flips = await keep(db, chosen, judged, workspace_id=workspace_id)
+    flips = await keep(db, chosen, judged, now, workspace_id=workspace_id)
     return [*dues, *flips]
 
 
@@ -223,7 +235,7 @@ async def _dates(
             is_ahead = is_to_come and at is not None and at > now
             judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
     await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
-    await keep(db, dated, judged, workspace_id=workspace_id)
+    await keep(db, dated, judged, now, workspace_id=workspace_id)
     if new:
         since = now - occasions.REMEMBERED_FOR
         await segment_members.remember(db, workspace_id=workspace_id, occasions=new, since=since)
@@ -257,8 +269,33 @@ def conditions_of(
     return {id: filter.condition for id, filter in found.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Two that SQL answers of contacts: who fits, and when time may change that."""
+
+    readable: Readable
+    timed: Sequence[Condition]
+
+    def as_of(self, db: Handle, now: datetime) -> tuple[Fitting, Fitting]:
+        """Ask them as of a moment at which the contacts were locked already."""
+        next_flip = segment_moments.next_flip(db.engine, now, self.timed)
+        return segments.fitting(db, self.readable, now), next_flip
+
+
+def questions(segment: Segment, existing: Mapping[str, Segment]) -> Questions:
+    conditions = conditions_of([segment], existing)
+    is_live = segment.kind == "live"
+    timed = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
+    return Questions(segments.known(segments.stored(segment.filter), existing), timed)
+
+
 async def keep(
-    db: Handle, chosen: Sequence[Segment], judged: Sequence[Membership], *, workspace_id: str
+    db: Handle,
+    chosen: Sequence[Segment],
+    judged: Sequence[Membership],
+    now: datetime,
+    *,
+    workspace_id: str,
 ) -> list[Flip]:
     """Keep what was found of locked contacts; the flips among it, without those of contacts that
     the fill of a segment finds for the first time."""
@@ -275,7 +312,7 @@ async def keep(
         is_nothing = was is None and not one.member and one.next_at is None
         if was != one and not is_nothing:
             changes.append(Change(one, was))
-    flips = await keep_changes(db, chosen, changes, workspace_id=workspace_id)
+    flips = await keep_changes(db, chosen, changes, now, workspace_id=workspace_id)
     soonest: dict[str, datetime] = {}
     for change in changes:
         id, at = change.now.segment_id, change.now.next_at
@@ -287,11 +324,16 @@ async def keep(
 
 
 async def keep_changes(
-    db: Handle, chosen: Sequence[Segment], changes: Sequence[Change], *, workspace_id: str
+    db: Handle,
+    chosen: Sequence[Segment],
+    changes: Sequence[Change],
+    now: datetime,
+    *,
+    workspace_id: str,
 ) -> list[Flip]:
-    """Keep what has changed of locked contacts; the flips among it, likewise. The segments' jobs
-    are not woken for the times when that may change again."""
-    flips, counted, now = [], Counter[str](), await db.now()
+    """Keep what was found of locked contacts at a moment to have changed; the flips among it,
+    likewise. The segments' jobs are not woken for the times when that may change again."""
+    flips, counted = [], Counter[str]()
     by_id = {segment.id: segment for segment in chosen}
     for change in changes:
         one, was = change.now, change.was

@@ -12,18 +12,14 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
-from app.audience.membership import Moved
-from app.audience.segments import Readable
+from app.audience.membership import Moved, Questions
 from app.database.db import Handle
-from app.database.engine import Engine
 from app.database.ids import first_id
 from app.errors import Unavailable
-from app.machine import segment_changes
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import (
@@ -31,7 +27,6 @@ from app.store import (
     jobs,
     segment_fills,
     segment_members,
-    segment_moments,
     usage,
     watches,
 )
@@ -39,7 +34,7 @@ from app.store import segments as store
 from app.store.jobs import Job
 from app.store.row_keys import RowKey, SegmentKey, WorkspaceKey
 from app.store.segment_members import ALL_START
-from app.store.segments import Fitting, Segment
+from app.store.segments import Segment
 
 log = logging.getLogger(__name__)
 
@@ -208,8 +203,7 @@ async def _judged(
         await _recheck(db, segment, job)
         return True
     whose: SegmentKey = {"workspace_id": job.workspace_id, "segment_id": segment.id}
-    by_sql = _by_sql(segment, existing, await db.now(), db.engine, by_machine)
-    chunk = FEW if by_sql is None else by_sql.chunk
+    questions, chunk = _questions(segment, existing, by_machine=by_machine)
     limit = min(most, chunk)
     touches = await segment_members.touched(db, **whose, limit=limit)
     due = await segment_members.due(db, **whose, limit=limit)
@@ -223,7 +217,7 @@ async def _judged(
         # was being created when it was frozen may have brought a time.
         await segment_members.forget_times(db, **whose, contact_ids=free)
     else:
-        moved = await _judge(db, segment, existing, free, by_sql, workspace_id=job.workspace_id)
+        moved = await _judge(db, segment, existing, free, questions, workspace_id=job.workspace_id)
         await _react(process, db, job, moved)
     held = set(ids).difference(free)
     if held:  # or erased
@@ -241,22 +235,23 @@ async def _judge(
     segment: Segment,
     existing: Mapping[str, Segment],
     ids: Sequence[str],
-    by_sql: _BySql | None,
+    questions: Questions | None,
     *,
     workspace_id: str,
 ) -> Sequence[Moved]:
     """Judge locked contacts, and keep what is found."""
-    if by_sql is None:
+    if questions is None:
         rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=ids)
         return await membership.judge_rows(
             db, existing, [segment], workspace_id=workspace_id, rows=rows
         )
     whose: WorkspaceKey = {"workspace_id": workspace_id}
-    fits = segments.fitting(db, by_sql.readable, await db.now())
+    now = await db.present()
+    asked = questions.as_of(db, now)
     changes = await segment_fills.changes(
-        db, fits, by_sql.next_flip, **whose, segment_id=segment.id, contact_ids=ids
+        db, *asked, **whose, segment_id=segment.id, contact_ids=ids
     )
-    return await membership.keep_changes(db, [segment], changes, **whose)
+    return await membership.keep_changes(db, [segment], changes, now, **whose)
 
 
 async def _fill(
@@ -269,62 +264,41 @@ async def _fill(
     most: int,
     by_machine: bool,
 ) -> bool:
-    by_sql = _by_sql(segment, existing, await db.now(), db.engine, by_machine)
+    questions, chunk = _questions(segment, existing, by_machine=by_machine)
     whose: WorkspaceKey = {"workspace_id": job.workspace_id}
     stretch = await segment_fills.lock_stretch(
         db,
         **whose,
         after=segment.filled_up_to,
         to=segment.fill_to,
-        limit=min(most, FEW if by_sql is None else by_sql.chunk),
+        limit=min(most, chunk),
     )
     if stretch.until is None:  # none is left, or somebody has locked the first just now
         if stretch.is_last:
             await store.filled(db, segment, **whose, up_to=None)
         return True
-    if by_sql is not None and not segment.starts:
-        fits = segments.fitting(db, by_sql.readable, await db.now())
-        more = await segment_fills.fill(
-            db, fits, by_sql.next_flip, stretch, **whose, segment_id=segment.id
-        )
+    if questions is not None and not segment.starts:
+        asked = questions.as_of(db, await db.present())
+        more = await segment_fills.fill(db, *asked, stretch, **whose, segment_id=segment.id)
         await segment_members.count_changes(db, **whose, amounts={segment.id: more})
     else:
         ids = await segment_fills.ids_of(db, stretch, **whose)
-        moved = await _judge(db, segment, existing, ids, by_sql, **whose)
+        moved = await _judge(db, segment, existing, ids, questions, **whose)
         await _react(process, db, job, moved)
     await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _BySql:
-    """The conditions of a chunk: who fits, and when time may change that."""
-
-    readable: Readable
-    next_flip: Fitting
-
-    @property
-    def chunk(self) -> int:
-        """The more it compares, the fewer contacts, for they are locked meanwhile."""
-        return max(1, min(CHUNK, segments.STEP // self.readable.comparisons))
-
-
-def _by_sql(
-    segment: Segment,
-    existing: Mapping[str, Segment],
-    now: datetime,
-    engine: Engine,
-    by_machine: bool,
-) -> _BySql | None:
-    """None where the machine judges: if it is to, and the dates of local calendars, which it alone
-    knows."""
+def _questions(
+    segment: Segment, existing: Mapping[str, Segment], *, by_machine: bool
+) -> tuple[Questions | None, int]:
+    """Questions of a chunk, and its contacts: the more is compared, the fewer, for they are locked
+    meanwhile. None where the machine judges: if it is to, and the dates of local calendars, which
+    it alone knows."""
     if segment.kind == "date" or by_machine:
-        return None
-    conditions = membership.conditions_of([segment], existing)
-    is_live = segment.kind == "live"
-    parts = segment_changes.timed(conditions[segment.id], conditions) if is_live else []
-    next_flip = segment_moments.next_flip(engine, now, parts)
-    return _BySql(segments.known(segments.stored(segment.filter), existing), next_flip)
+        return None, FEW
+    questions = membership.questions(segment, existing)
+    return questions, max(1, min(CHUNK, segments.STEP // questions.readable.comparisons))
 
 
 async def _recheck(db: Handle, segment: Segment, job: Job) -> None:

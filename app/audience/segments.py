@@ -391,23 +391,27 @@ class Past:
 
 
 async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Contact) -> Past:
-    [found] = [
-        one async for one in pasts(db, [readable], workspace_id=workspace_id, rows=[contact])
-    ]
+    now, whose = await db.now(), WorkspaceKey(workspace_id=workspace_id)
+    [found] = [one async for one in pasts(db, [readable], now, **whose, rows=[contact])]
     return found
 
 
 async def pasts(
-    db: Handle, filters: Sequence[Readable], *, workspace_id: str, rows: Sequence[Contact]
+    db: Handle,
+    filters: Sequence[Readable],
+    now: datetime,
+    *,
+    workspace_id: str,
+    rows: Sequence[Contact],
 ) -> AsyncIterator[Past]:
-    """The pasts of contacts, as far as any of the filters asks, a few in memory at a time."""
+    """The pasts of contacts at a moment, as far as any of the filters asks, a few in memory at a
+    time."""
     asked = [one for each in filters for one in (each.filter, *each.others.values())]
     parts = {type(part) for one in asked for part in segment_filter.walk(one.condition)}
     names = sorted({name for one in asked for name in one.names()})
     matched = sorted({name for one in asked for name in one.matched()})
     ids = [row.id for row in rows]
     tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-    now = await db.now()
     for start in range(0, len(rows), PASTS_AT_ONCE):
         few = rows[start : start + PASTS_AT_ONCE]
         of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": [row.id for row in few]}

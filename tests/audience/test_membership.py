@@ -410,6 +410,74 @@ async def test_of_two_changes_at_once_the_second_sees_the_first(
     assert [*(await here.kept()).values()] == [({id}, 1)]
 
 
+async def ordered_lately(here: World) -> None:
+    """Somebody enters a segment whose flow starts by that, a while after it was filled."""
+    async with here.process.database.write() as db:
+        await here.create(db)
+        lately = {"event": "order", "within": "PT1H"}
+        most = {"path": "contact.metadata.plan", "op": "eq", "value": "max"}
+        await here.save(db, {"any": [lately, most]})
+    [id] = here.segments
+    trigger = {"source": "segment_entered", "segmentId": id}
+    await hook(here.process, here.workspace_id, [WAIT], trigger=trigger)
+    await settle(here.process)
+
+
+async def order(here: World) -> None:
+    async with here.process.database.write() as db:
+        row = await here.someone(db)
+        assert row is not None
+        happened = [ContactEvent(row.id, "order", {}, await db.now())]
+        await all_happened(db, here.context, happened)
+
+
+async def entries(here: World) -> tuple[list[tuple[set[str], int]], int]:
+    """Who is in the segments, and how many runs their entries have started."""
+    await settle(here.process)
+    async with here.process.database.read() as db:
+        count = await db.fetch_value("SELECT count(*) FROM runs")
+    return [*(await here.kept()).values()], count
+
+
+async def test_an_entry_that_another_makes_while_a_job_has_begun_is_made_once(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the moment at which the job's transaction began it would lie in the future."""
+    if process.database.engine == "sqlite":
+        pytest.skip("one writer: nobody commits meanwhile")
+    here = await world(process, acme, 1)
+    await ordered_lately(here)
+    async with process.database.write() as db:
+        await segment_members.touch(
+            db, workspace_id=acme, contact_ids=here.people, segment_ids=here.segments
+        )
+    free, to_come = segment_members.lock_free, [order]
+
+    async def locked(*given: Any, **named: Any) -> list[str]:
+        if to_come:
+            await to_come.pop()(here)
+        return await free(*given, **named)
+
+    monkeypatch.setattr(segment_members, "lock_free", locked)
+    assert await entries(here) == ([(set(here.people), 1)], 1)
+
+
+async def test_a_change_that_has_waited_sees_what_happened_meanwhile(
+    process: Process, acme: str
+) -> None:
+    if process.database.engine == "sqlite":
+        pytest.skip("one writer: nobody commits meanwhile")
+    here = await world(process, acme, 1)
+    await ordered_lately(here)
+    async with process.database.write() as db:
+        await db.now()
+        await order(here)
+        row = await here.someone(db)
+        assert row is not None
+        await audience.change(db, here.context, row, {"metadata": {"plan": "other"}})
+    assert await entries(here) == ([(set(here.people), 1)], 1)
+
+
 async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, acme: str) -> None:
     here = await world(process, acme, 1)
     young = {"path": "contact.createdAt", "op": "within_last", "value": "PT2H"}

@@ -42,7 +42,8 @@ async def pasts(process: Process, acme: str, ids: list[str], raw: Json) -> list[
     async with process.database.read() as db:
         rows = await contacts.by_ids(db, workspace_id=acme, ids=ids)
         given: dict[str, Any] = {"workspace_id": acme, "rows": rows}
-        return [one async for one in segments.pasts(db, [readable(raw)], **given)]
+        now = await db.now()
+        return [one async for one in segments.pasts(db, [readable(raw)], now, **given)]
 
 
 async def test_properties_are_read_where_a_match_asks_for_them(process: Process, acme: str) -> None:
