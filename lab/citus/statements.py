@@ -56,6 +56,9 @@ LOOKS: Mapping[str, str] = {
     "store/users.home": "people: somebody signs in",
     "store/invitations.by_hash": "people: an invitation is followed",
     "store/admin.workspace": "administration: a workspace is shown",
+    "store/restored.park_runs": "administration: once after a restore",
+    "store/restored.broadcasts_due": "administration: likewise",
+    "store/restored.messages_due": "administration: likewise",
     # Of new workspaces of the free plan in production: one person has one allowance for all of
     # theirs, and an unverified one may write to its own members alone.
     "messages/delivery.intend_some": "messages of the first thirty days: with each batch",
