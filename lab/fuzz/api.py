@@ -59,16 +59,14 @@ def fuzz(
     seed: int,
     examples: int,
     *more: str,
-    part: str = "whole",
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Verdict:
-    """Run as an owner and a viewer, in a workspace of its own that has one of everything that
-    members cannot just make."""
-    with owner_of(deployment, WORKSPACE, f"{part}@acme.test") as owner:
+    """Run as an owner and a viewer, in a workspace that has one of everything that members cannot
+    just make."""
+    with owner_of(deployment, WORKSPACE) as owner:
         ids = _belongings(owner)
         keys = {role: dict(_key(owner, role, number) for number in range(KEYS)) for role in ROLES}
-    directory = deployment.directory / part
-    directory.mkdir()
+    directory = deployment.directory
     counts, report = directory / "counts.json", directory / "told"
     began = time.monotonic()
     with report.open("w") as output:
