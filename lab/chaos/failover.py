@@ -134,16 +134,15 @@ class Load:
         async with httpx2.AsyncClient(timeout=10, trust_env=False, verify=system_trust()) as client:
             while not self.ending:
                 self.numbers += 1
-                address = f"event{self.numbers}@acme.test"
-                while (run_id := await self._once(client, address)) is None:
+                number, address = self.numbers, f"event{self.numbers}@acme.test"
+                while (run_id := await self._once(client, number, address)) is None:
                     await asyncio.sleep(0.05)
                 self.accepted[address] = run_id
                 self.newest = time.monotonic()
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _once(self, client: httpx2.AsyncClient, address: str) -> str | None:
+    async def _once(self, client: httpx2.AsyncClient, number: int, address: str) -> str | None:
         # Each from an address of its own: what one may send in a minute is limited.
-        number = self.numbers
         headers = {
             "Idempotency-Key": address,
             "X-Forwarded-For": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
