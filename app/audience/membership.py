@@ -21,6 +21,7 @@ from app.store import (
     contacts,
     jobs,
     missed_occasions,
+    segment_fills,
     segment_members,
     segment_moments,
     watches,
@@ -122,7 +123,10 @@ async def judge(
     named `changed`. Too many are left to the segments' jobs, but for dates.
 
     Not those that are to start nothing: found later, together with another change, they would start
-    what that starts. Raises TooMany instead."""
+    what that starts. Raises TooMany instead.
+
+    Who has a longer past than the machine reads is judged by SQL, as by the segments' jobs: by a
+    part of it, they might be out for one and in for the other, again and again."""
     is_many = len(contact_ids) * len(segment_ids) > MOST_AT_ONCE
     if is_many and effects and len(contact_ids) > 1:
         raise TooMany(len(segment_ids))
@@ -139,7 +143,13 @@ async def judge(
         chosen += await watches.by_ids(db, workspace_id=workspace_id, ids=others)
     rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=sorted(contact_ids))
     return await judge_rows(
-        db, existing, chosen, workspace_id=workspace_id, rows=rows, changed=changed
+        db,
+        existing,
+        chosen,
+        workspace_id=workspace_id,
+        rows=rows,
+        changed=changed,
+        effects=effects,
     )
 
 
@@ -151,8 +161,10 @@ async def judge_rows(
     workspace_id: str,
     rows: Sequence[Contact],
     changed: Changes = UNCHANGED,
+    effects: Effects | None = None,
 ) -> list[Moved]:
-    """The same for these segments, of all those of the workspace, and the locked contacts' rows."""
+    """The same for these segments, of all those of the workspace, and the locked contacts' rows.
+    Without `effects` the machine judges by the newest part of a longer past, too."""
     dated = [one for one in chosen if one.definition_id is not None]
     dues = await _dates(db, dated, rows, changed, workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
@@ -161,6 +173,7 @@ async def judge_rows(
     conditions = conditions_of(chosen, existing)
     filters = [segments.known(segments.stored(one.filter), existing) for one in chosen]
     judged = []
+    longer: dict[str, list[str]] = {}
     # Not the transaction's moment: while it waited for the locks, another one may have recorded
     # what would lie in the future of that.
     now = await db.present()
@@ -168,13 +181,56 @@ async def judge_rows(
         facts = segments.facts(past, conditions)
         for segment in chosen:
             asked = conditions[segment.id]
+            is_part = not past.is_whole and segment_changes.looks_back(asked, conditions)
+            if is_part and effects is not None:
+                longer.setdefault(segment.id, []).append(past.id)
+                continue
             holds = condition.evaluate(asked, facts).holds
             next_at = segment_changes.next_flip(asked, conditions, facts)
             is_frozen = segment.kind == "frozen"
             judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
         await asyncio.sleep(0)  # a long past takes milliseconds: others are not held up by several
     flips = await keep(db, chosen, judged, now, workspace_id=workspace_id)
+    for segment in chosen:
+        if segment.id in longer:
+            flips += await _judge_longer(
+                db,
+                segment,
+                questions(segment, existing).as_of(db, now),
+                now,
+                workspace_id=workspace_id,
+                contact_ids=longer[segment.id],
+                effects=effects or {},
+            )
     return [*dues, *flips]
+
+
+async def _judge_longer(
+    db: Handle,
+    segment: Segment,
+    asked: tuple[Fitting, Fitting],
+    now: datetime,
+    *,
+    workspace_id: str,
+    contact_ids: Sequence[str],
+    effects: Effects,
+) -> list[Flip]:
+    """Leave those with longer pasts to the segment's job, which has the time; but not those that
+    are to start nothing. Each of these has a statement, and its time, of its own."""
+    later = [id for id in contact_ids if id not in effects]
+    if later:
+        await segment_members.touch(
+            db, workspace_id=workspace_id, contact_ids=later, segment_ids=[segment.id]
+        )
+    changes: list[Change] = []
+    for id in contact_ids:
+        if id in effects:
+            changes += await segment_fills.changes(
+                db, *asked, workspace_id=workspace_id, segment_id=segment.id, contact_ids=[id]
+            )
+    flips = await keep_changes(db, [segment], changes, now, workspace_id=workspace_id)
+    await _wake(db, changes, workspace_id=workspace_id)
+    return flips
 
 
 async def _dates(
@@ -297,8 +353,8 @@ async def keep(
     *,
     workspace_id: str,
 ) -> list[Flip]:
-    """Keep what was found of locked contacts; the flips among it, without those of contacts that
-    the fill of a segment finds for the first time."""
+    """Keep what was found of locked contacts, of whom much may be as it was, and have the segments'
+    jobs woken when time may change it; the flips among it, as of keep_changes."""
     held = await segment_members.of_contacts(
         db,
         workspace_id=workspace_id,
@@ -313,6 +369,12 @@ async def keep(
         if was != one and not is_nothing:
             changes.append(Change(one, was))
     flips = await keep_changes(db, chosen, changes, now, workspace_id=workspace_id)
+    await _wake(db, changes, workspace_id=workspace_id)
+    return flips
+
+
+async def _wake(db: Handle, changes: Sequence[Change], *, workspace_id: str) -> None:
+    """Wake the segments' jobs when time may change what was found."""
     soonest: dict[str, datetime] = {}
     for change in changes:
         id, at = change.now.segment_id, change.now.next_at
@@ -320,7 +382,6 @@ async def keep(
             soonest[id] = min(at, soonest.get(id, at))
     for id, at in sorted(soonest.items()):
         await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[id], at=at)
-    return flips
 
 
 async def keep_changes(
@@ -332,7 +393,8 @@ async def keep_changes(
     workspace_id: str,
 ) -> list[Flip]:
     """Keep what was found of locked contacts at a moment to have changed; the flips among it,
-    likewise. The segments' jobs are not woken for the times when that may change again."""
+    without those of contacts that the fill of a segment finds for the first time. The segments'
+    jobs are not woken."""
     flips, counted = [], Counter[str]()
     by_id = {segment.id: segment for segment in chosen}
     for change in changes:

@@ -21,7 +21,7 @@ from app.store import broadcasts, contacts, segment_members, segments, templates
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
 from app.store.segment_sql import Clause
-from app.store.segments import Counted, Fitting, PastEvent, PastMessage, PastRun, Segment
+from app.store.segments import Counted, Fitting, Newest, PastEvent, PastMessage, PastRun, Segment
 
 MOST = 200  # of a workspace
 MOST_READ = 2_000  # filters in memory, of all workspaces: some 3 MB, of the longest ones 27
@@ -380,7 +380,8 @@ async def count(database: Database, readable: Readable, *, workspace_id: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A contact, and what has become of it, as far as a filter asks."""
+    """A contact, and what has become of it, as far as a filter asks: of a long past the newest
+    part, which then is not the whole."""
 
     id: str
     contact: Mapping[str, Json]
@@ -388,6 +389,7 @@ class Past:
     events: Sequence[PastEvent]
     messages: Sequence[PastMessage]
     runs: Sequence[PastRun]
+    is_whole: bool
 
 
 async def past(db: Handle, readable: Readable, *, workspace_id: str, contact: Contact) -> Past:
@@ -415,14 +417,16 @@ async def pasts(
     for start in range(0, len(rows), PASTS_AT_ONCE):
         few = rows[start : start + PASTS_AT_ONCE]
         of: dict[str, Any] = {"workspace_id": workspace_id, "contact_ids": [row.id for row in few]}
-        nothing: list[list[Any]] = [[] for _ in few]
+        nothing: list[Newest[Any]] = [Newest([], are_all=True) for _ in few]
         events = nothing
         if names:
             events = await segments.past_events(db, **of, names=names, matched=matched)
         messages = await segments.past_messages(db, **of) if Got in parts else nothing
         runs = await segments.past_runs(db, **of) if Went in parts else nothing
-        for row, *found in zip(few, events, messages, runs, strict=True):
-            yield Past(row.id, shapes.resource(row, tags[row.id]), now, *found)
+        for row, did, got, went in zip(few, events, messages, runs, strict=True):
+            contact = shapes.resource(row, tags[row.id])
+            is_whole = did.are_all and got.are_all and went.are_all
+            yield Past(row.id, contact, now, did.rows, got.rows, went.rows, is_whole)
 
 
 async def kept(db: Handle, segment_id: str, *, workspace_id: str, contact_id: str) -> Verdict:
@@ -448,6 +452,7 @@ def facts(past: Past, conditions: Mapping[str, Condition]) -> Facts:
         "events": [
             {"name": one.name, "at": one.at, "properties": document.parse(one.properties.encode())}
             for one in past.events
+            if one.properties is not None
         ],
         "messages": [
             {

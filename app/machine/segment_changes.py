@@ -110,6 +110,11 @@ def timed(condition: Condition, others: Mapping[str, Condition]) -> list[Conditi
     return [part for part in _parts(condition, others) if _is_timed(part)]
 
 
+def looks_back(condition: Condition, others: Mapping[str, Condition]) -> bool:
+    """Whether it asks what has become of a contact."""
+    return any(isinstance(part, Did | Got | Went) for part in _parts(condition, others))
+
+
 def _is_timed(part: Condition) -> bool:
     match part:
         case Did():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from app.database.db import Handle
 from app.database.sql import columns
@@ -404,7 +404,7 @@ MOST_PROPERTIES = 2 * 1024 * 1024  # bytes of the events of one contact
 @dataclass(frozen=True, slots=True)
 class PastEvent:
     name: str
-    properties: str  # JSON
+    properties: str | None  # JSON, of those that are read
     at: datetime
 
 
@@ -423,16 +423,26 @@ class PastRun:
 
 
 Of: TypeAlias = Sequence[str]  # the ids of contacts
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Newest(Generic[T]):
+    """The newest of a contact's, and whether they are surely all."""
+
+    rows: Sequence[T]
+    are_all: bool
 
 
 async def past_events(
     db: Handle, *, workspace_id: str, contact_ids: Of, names: Sequence[str], matched: Sequence[str]
-) -> list[list[PastEvent]]:
+) -> list[Newest[PastEvent]]:
     """The events of each contact, newest first: those whose names are in `matched` with their
     properties, as many as MOST_PROPERTIES holds, the others without."""
     found = await db.fetch_each(
         """
-        SELECT name, properties, at
+        SELECT name, at,
+               CASE WHEN bytes <= :most OR name <> ALL(:matched) THEN properties END AS properties
         FROM (SELECT id, name, at,
                      CASE WHEN name = ANY(:matched) THEN properties ELSE '{}' END AS properties,
                      sum(CASE WHEN name = ANY(:matched) THEN octet_length(properties) ELSE 0 END)
@@ -442,7 +452,6 @@ async def past_events(
                       AND name = ANY(:names)
                     ORDER BY id DESC
                     LIMIT :limit) AS newest) AS summed
-        WHERE bytes <= :most OR name <> ALL(:matched)
         ORDER BY id DESC
         """,
         [
@@ -450,12 +459,17 @@ async def past_events(
             for one in _each(workspace_id, contact_ids)
         ],
     )
-    return [[PastEvent(**row) for row in rows] for rows in found]
+    pasts = [[PastEvent(**row) for row in rows] for rows in found]
+    read = [[one for one in past if one.properties is not None] for past in pasts]
+    return [
+        Newest(some, len(some) == len(past) < MOST_OF_PAST)
+        for some, past in zip(read, pasts, strict=True)
+    ]
 
 
 async def past_messages(
     db: Handle, *, workspace_id: str, contact_ids: Of
-) -> list[list[PastMessage]]:
+) -> list[Newest[PastMessage]]:
     found = await db.fetch_each(
         """
         SELECT status, template_id, broadcast_id, created_at FROM messages
@@ -465,10 +479,12 @@ async def past_messages(
         """,
         _each(workspace_id, contact_ids),
     )
-    return [[PastMessage(**row) for row in rows] for rows in found]
+    return [
+        Newest([PastMessage(**row) for row in rows], len(rows) < MOST_OF_PAST) for rows in found
+    ]
 
 
-async def past_runs(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[list[PastRun]]:
+async def past_runs(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[Newest[PastRun]]:
     """Without those that were not let in."""
     found = await db.fetch_each(
         """
@@ -479,7 +495,7 @@ async def past_runs(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[l
         """,
         _each(workspace_id, contact_ids),
     )
-    return [[PastRun(**row) for row in rows] for rows in found]
+    return [Newest([PastRun(**row) for row in rows], len(rows) < MOST_OF_PAST) for rows in found]
 
 
 def _each(workspace_id: str, contact_ids: Of) -> list[dict[str, Any]]:

@@ -423,11 +423,12 @@ async def ordered_lately(here: World) -> None:
     await settle(here.process)
 
 
-async def order(here: World) -> None:
+async def order(here: World, *, is_quiet: bool = False, **properties: str) -> None:
     async with here.process.database.write() as db:
         row = await here.someone(db)
         assert row is not None
-        happened = [ContactEvent(row.id, "order", {}, await db.now())]
+        at = await db.now()
+        happened = [ContactEvent(row.id, "order", properties, at, reacts=not is_quiet)]
         await all_happened(db, here.context, happened)
 
 
@@ -476,6 +477,70 @@ async def test_a_change_that_has_waited_sees_what_happened_meanwhile(
         assert row is not None
         await audience.change(db, here.context, row, {"metadata": {"plan": "other"}})
     assert await entries(here) == ([(set(here.people), 1)], 1)
+
+
+@pytest.mark.parametrize("bound", ["MOST_OF_PAST", "MOST_PROPERTIES"])
+@pytest.mark.parametrize("is_quiet", [False, True], ids=["now", "long ago"])
+async def test_who_has_a_longer_past_than_is_read_is_in_a_segment_whoever_judges(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, bound: str, is_quiet: bool
+) -> None:
+    monkeypatch.setattr(store, bound, 3 if bound == "MOST_OF_PAST" else 40)
+    here = await world(process, acme, 1)
+    plan = {"path": "event.properties.plan", "op": "eq", "value": "pro"}
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"event": "order", "match": plan, "within": "P1D"})
+    [id] = here.segments
+    trigger = {"source": "segment_entered", "segmentId": id}
+    await hook(process, acme, [WAIT], trigger=trigger)
+    await settle(process)
+    await order(here, plan="pro")
+    for number in range(6):
+        await order(here, is_quiet=is_quiet, plan="free")
+        if is_quiet:  # judged at once, and by the job's turn is what it was
+            assert [*(await here.kept()).values()] == [(set(here.people), 1)]
+        assert await entries(here) == ([(set(here.people), 1)], 1), number
+        async with process.database.write() as db:
+            await segment_members.touch(
+                db, workspace_id=acme, contact_ids=here.people, segment_ids=here.segments
+            )
+        assert await entries(here) == ([(set(here.people), 1)], 1), number
+
+
+async def test_what_is_long_ago_starts_nothing_for_who_has_a_longer_past_than_is_read(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left to the segment's job, it would."""
+    monkeypatch.setattr(store, "MOST_OF_PAST", 2)
+    here = await world(process, acme, 1)
+    thrice = {"event": "order", "count": {"op": "gte", "value": 3}, "within": "P1D"}
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, thrice)
+    trigger = {"source": "segment_entered", "segmentId": here.segments[0]}
+    await hook(process, acme, [WAIT], trigger=trigger)
+    await settle(process)
+    for _ in range(3):
+        await order(here, is_quiet=True)
+    assert [*(await here.kept()).values()] == [(set(here.people), 1)]
+    assert await entries(here) == ([(set(here.people), 1)], 0)
+
+
+async def test_whoever_takes_too_long_even_alone_is_judged_by_the_newest_part_of_a_longer_past(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for ever by turns, here and there."""
+    monkeypatch.setattr(store, "MOST_OF_PAST", 2)
+    cut_off(monkeypatch, least=1)
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        await here.save(db, {"event": "order", "count": {"op": "gte", "value": 2}})
+    await settle(process)
+    for count in (0, 1, 1, 1):
+        await order(here)
+        await settle(process)
+        assert [count for _, count in (await here.kept()).values()] == [count]
 
 
 async def test_a_job_that_rests_beyond_what_is_due_is_found(process: Process, acme: str) -> None:
