@@ -174,10 +174,10 @@ class _Queue(Generic[Context, Item, Result]):
         weight = 0
         while self._waiting and len(batch) < self._kind.max_items:
             whose, waiting = next(iter(self._waiting.items()))
-            weight += self._kind.weigh(waiting[0][0])
-            if batch and weight > self._kind.max_weight:
-                weight -= self._kind.weigh(waiting[0][0])
+            more = self._kind.weigh(waiting[0][0])
+            if batch and weight + more > self._kind.max_weight:
                 break
+            weight += more
             batch.append(waiting.popleft())
             del self._waiting[whose]
             if waiting:

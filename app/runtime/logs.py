@@ -1,8 +1,9 @@
 """Logging: one JSON object a line, ours and every library's, capped, escaped and without secrets.
 
-What is told of every request goes through `tell`, at a tenth of what a logger costs; for the rest
-`logging.getLogger(__name__)` does, its `extra` included, or structlog.get_logger(). Ids that every
-record of a request or a run should carry are bound with structlog.contextvars.bind_contextvars.
+What every request, run and message writes goes through `tell`, at a tenth of what a logger costs;
+for the rest `logging.getLogger(__name__)` does, its `extra` included, or structlog.get_logger().
+Ids that every record of a request or a run should carry are bound with
+structlog.contextvars.bind_contextvars.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def configure(settings: Settings, *, stream: TextIO | None = None) -> None:
     _telling.to = _Teller(root.level, renderer, output)
 
 
-# --- what is told of every request ----------------------------------------------------------------
+# --- what every request, run and message writes ---------------------------------------------------
 
 
 def tell(level: int, logger: str, event: str, **values: str | float | None) -> None:

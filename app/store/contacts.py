@@ -225,7 +225,7 @@ async def hold(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str
         """,
         [{"workspace_id": workspace_id, "id": id} for id in sorted(ids)],
     )
-    return {id: since for rows in found for id, since in (row.values() for row in rows)}
+    return dict(tuple(row.values()) for rows in found for row in rows)
 
 
 async def with_fields(

@@ -131,8 +131,8 @@ async def fill(
     return added.count(True) - gone.count(True)
 
 
-# Of a contact `c`.
-KEPT = """FROM segment_members m
+# Of a contact `c`, what is kept for the segment.
+FROM_KEPT_ROW = """FROM segment_members m
                       WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id
                         AND m.segment_id = :segment_id"""
 
@@ -156,8 +156,8 @@ async def changes(
                CAST(was_member AS BOOLEAN) AS was_member,
                CAST(was_next_at AS TIMESTAMPTZ) AS was_next_at
         FROM (SELECT c.id, CAST(({fitting.sql}) AS BOOLEAN) AS member, {next_flip.sql} AS next_at,
-                     (SELECT m.member {KEPT}) AS was_member,
-                     (SELECT m.next_at {KEPT}) AS was_next_at
+                     (SELECT m.member {FROM_KEPT_ROW}) AS was_member,
+                     (SELECT m.next_at {FROM_KEPT_ROW}) AS was_next_at
               FROM contacts c
               WHERE c.workspace_id = :workspace_id AND c.id = ANY(:contact_ids)
               {once}) AS judged

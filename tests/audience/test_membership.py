@@ -743,8 +743,8 @@ async def touched_crowd(here: World, count: int) -> None:
 CROWDS = [unseen_crowd, crowd, touched_crowd]
 
 
-def slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Judge contacts as slowly as if each had done thousands of things."""
+def slow_down_sql(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let SQL judge contacts who are named as if each had done thousands of things."""
     judge = segment_fills.changes
 
     async def judged(*given: Any, contact_ids: list[str], **named: Any) -> Any:
@@ -761,7 +761,7 @@ async def test_a_chunk_that_takes_longer_than_its_lease_is_not_lost(
     process = replace(process, settings=replace(process.settings, lease_seconds=1))
     here = await world(process, acme, 1)
     await crowd(here, 40)
-    slowly(monkeypatch, 0.05)
+    slow_down_sql(monkeypatch, 0.05)
     [job] = await process.claim("segment", [], 1)
     working = asyncio.create_task(segment_jobs.work(process, job))
     await asyncio.sleep(1.5)
@@ -914,8 +914,8 @@ async def test_a_claim_begins_with_few_contacts_and_takes_more_while_that_is_qui
     await made(here, 30)
     monkeypatch.setattr(segment_jobs, "QUICK_SECONDS", quick)
     asked: list[int] = []
-    for room, name in ((segment_fills, "lock_stretch"), (segment_members, "touched")):
-        monkeypatch.setattr(room, name, noted(getattr(room, name), asked))
+    for module, name in ((segment_fills, "lock_stretch"), (segment_members, "touched")):
+        monkeypatch.setattr(module, name, noted(getattr(module, name), asked))
     await settle(process)
     assert asked[: len(sizes)] == sizes
     assert [*(await here.kept()).values()] == [(set(here.people), 30)]
@@ -936,7 +936,7 @@ async def test_a_fill_gives_its_slot_to_others_after_a_while(
     monkeypatch.setattr(segment_jobs, "FIRST", 2)
     here = await world(process, acme, 1)
     await crowd(here, 8)
-    slowly(monkeypatch, 0.06)
+    slow_down_sql(monkeypatch, 0.06)
     for done in (2, 4):
         [job] = await process.claim("segment", [], 1)
         await segment_jobs.work(process, job)

@@ -405,3 +405,8 @@ async def test_counts_of_a_day_go_when_nobody_asks_for_them_any_more(
     async with process.database.read() as db:
         rows = await db.fetch_all("SELECT period FROM usage_totals ORDER BY period")
     assert [row["period"] for row in rows] == ["2020-01", today]
+
+
+def test_no_rule_takes_the_workspace_out_of_a_row() -> None:
+    """By that, a database that is sharded finds no shard."""
+    assert [name for name, rule in store.RULES.items() if "t.workspace_id" in rule.narrowed] == []
