@@ -7,7 +7,10 @@ import { begins, days, local } from '../src/days'
 function at(zone: string, look: () => void) {
   const { TZ } = process.env
   process.env.TZ = zone
-  try { look() } finally { process.env.TZ = TZ }
+  try { look() } finally {
+    if (TZ === undefined) delete process.env.TZ // what is assigned becomes a text
+    else process.env.TZ = TZ
+  }
 }
 
 test('a day of a filter is that of the reader, with its first and its last moment', () => at('Asia/Kathmandu', () => {
