@@ -116,7 +116,7 @@ def test_what_somebody_else_stored_over_a_draft_can_be_taken(
     assert service.api.patch(path, json={"content": {"subject": "Theirs"}}).is_success
     press(page, "Save")  # while the form was open all the time
     clash(page).get_by_text("Theirs").first.wait_for()
-    clean(page)
+    clean(page)  # of each form the clash is the same component, so one is looked at
     assert subject.input_value() == "Mine"
     press(page, "Take theirs")
     expect(subject).to_have_value("Theirs")

@@ -93,7 +93,7 @@ def killed_before(mortal: Mortal, page: Page, button: str, url: str) -> None:
     with page.expect_request(url):
         press(page, button)
     mortal.kill()
-    page.get_by_role("alert").get_by_text(LOST).first.wait_for()
+    expect(page.get_by_role("alert").get_by_text(LOST)).to_have_count(1)
     mortal.start()
 
 
@@ -108,7 +108,7 @@ def killed_after(mortal: Mortal, page: Page, button: str, url: str) -> None:
 
     page.route(url, handle, times=1)
     press(page, button)
-    page.get_by_role("alert").get_by_text(LOST).first.wait_for()
+    expect(page.get_by_role("alert").get_by_text(LOST)).to_have_count(1)
     mortal.start()
 
 
