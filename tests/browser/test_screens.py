@@ -18,6 +18,7 @@ from tests.browser.conftest import (
     Service,
     Watch,
     opened,
+    ready,
     signed_in,
     went,
 )
@@ -199,6 +200,17 @@ def test_a_way_in_is_as_clean_for_who_is_not_signed_in(
     opened(page, service, path)
     is_fit(page, watch)
     context.close()
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_a_screen_opens_by_its_address(
+    page: Page, service: Service, ids: dict[str, str], path: str
+) -> None:
+    answer = page.goto(f"{service.url}/console{path.format(**ids)}")
+    assert answer is not None
+    assert answer.status == 200
+    ready(page)
+    assert page.locator("h1").count() == 1
 
 
 def is_fit(page: Page, watch: Watch, within: str = "body") -> None:
