@@ -8,6 +8,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Service
+from tests.browser.test_screens import clean
 
 HOSTILE = "<img src=x onerror=alert(1)></b><script>alert(2)</script>\"'&"
 NEWS = {"subject": "News", "html": "<p>News</p>", "category": "marketing"}
@@ -46,6 +47,7 @@ def test_a_reader_chooses_topics_one_click_each_and_hostile_names_run_nothing(
     asks = page.get_by_role("button", name=f"Get {HOSTILE} by email", exact=True)
     expect(asks).to_be_visible()
     assert page.locator("img, script").count() == 0
+    clean(page)
     assert states(service, contact_id) == ("subscribed", {})
     asks.click()
     expect(page.get_by_text("Done: your choice has been saved.")).to_be_visible()
@@ -74,6 +76,7 @@ def test_a_reader_confirms_by_the_button_of_the_page_in_the_letter(
     letter, _ = service.until(lambda: len(found := captured(service, email)) == 2 and found)
     page.goto(service.url + link(letter["text"], "confirm"))
     assert page.locator("img, script").count() == 0
+    clean(page)
     assert states(service, contact_id)[1][id] == {"email": "pending"}
     page.get_by_role("button", name="Confirm").click()
     expect(page.get_by_text("Done:")).to_be_visible()
