@@ -327,11 +327,13 @@ def watching(service: Service) -> Watch:
 
 
 @pytest.fixture
-def watch(watching: Watch) -> Watch:
-    """Of the owner's tab, and of what else this test lets it look at."""
-    watching.found.clear()
+def watch(watching: Watch) -> Iterator[Watch]:
+    """Of the owner's tab, and of what else this test lets it look at. What a tab says after the
+    test that it was lent to is found by the next one."""
     watching.expected = Watch.expected
-    return watching
+    yield watching
+    found, watching.found = watching.found, []
+    assert found == []
 
 
 @pytest.fixture(scope="session")
@@ -370,7 +372,6 @@ def page(
         left(tabs[0], watch.own)
     else:
         tabs.pop().close()
-    assert watch.found == []
 
 
 @pytest.fixture
@@ -380,15 +381,64 @@ def another_tab(owner: BrowserContext, watch: Watch) -> Iterator[Page]:
     watch.on(page)
     yield page
     page.close()
-    assert watch.found == []
 
 
-def left(page: Page, url: str) -> None:
-    """On no screen, with nothing typed and nothing in the way of its requests."""
+@pytest.fixture(scope="session")
+def strangers() -> list[Page]:
+    """The tab of the others, once there is one."""
+    return []
+
+
+@pytest.fixture
+def stranger(
+    request: pytest.FixtureRequest, chromium: Browser, watch: Watch, strangers: list[Page]
+) -> Iterator[Page]:
+    """A tab of another browser, in which nobody is signed in: of who was, it has kept nothing but
+    the scripts. It is at an address of its own, for there are ten tries a minute for each."""
+    if not strangers:
+        strangers.append(watched(chromium.new_context(), watch))
+    page, headers = strangers[0], {"X-Forwarded-For": any_address()}
+    page.context.set_extra_http_headers(headers)
+    page.set_extra_http_headers(headers)
+    failed = request.session.testsfailed
+    yield page
+    if request.session.testsfailed == failed and watch.found == []:
+        forgotten(page, watch.own)
+    else:
+        strangers.pop().context.close()
+
+
+def watched(context: BrowserContext, watch: Watch) -> Page:
+    """A tab more."""
+    page = context.new_page()
+    watch.on(page)
+    return page
+
+
+def forgotten(page: Page, url: str) -> None:
+    """As if nobody had ever been there with this browser, of which this tab is left."""
+    context = page.context
+    for other in context.pages:
+        if other != page:
+            other.close()
+    context.unroute_all(behavior="ignoreErrors")
+    as_new(page)
+    page.goto(f"{url}/readyz")  # where no script keeps anything
+    page.evaluate("sessionStorage.clear(), localStorage.clear()")
+    context.clear_cookies()
+
+
+def as_new(page: Page) -> None:
+    """With nothing in the way of its requests, light on a desk."""
     page.unroute_all(behavior="ignoreErrors")
     if page.viewport_size != DESK:
         page.set_viewport_size(DESK)
     page.emulate_media(color_scheme="light")
+
+
+def left(page: Page, url: str) -> None:
+    """On no screen, with nothing typed."""
+    as_new(page)
     if page.url.startswith(f"{url}/console"):
         gone(page, "/nothing")
     if page.url.startswith(url):

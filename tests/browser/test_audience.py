@@ -140,8 +140,6 @@ def test_who_enters_a_segment_as_another_leaves_it_appears_by_themselves(
     service.until(lambda: service.read(f"/segments/{id}")["count"] == 3)
     opened(page, service, f"/segments/{id}")
     page.get_by_role("link", name="Ada").wait_for()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
     assert service.api.delete(f"/contacts/{ada}/tags/{tag}").is_success
     service.made("/contacts", {"email": f"d-{tag}@example.com", "firstName": "Dot", "tags": [tag]})
     page.get_by_role("link", name="Dot").wait_for()
@@ -264,7 +262,6 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     page.get_by_role("heading", level=1, name="Message").wait_for()
     page.go_back()
     ready(page)
-    clean(page)
     opened(page, service, f"/contacts/{bob}")
     page.get_by_role("combobox", name="Flow or broadcast").select_option(id)
     is_explained(page, service, bob, f"?broadcastId={id}")

@@ -22,6 +22,7 @@ from tests.browser.conftest import (
     ready,
     running,
     signed_in,
+    watched,
 )
 from tests.browser.test_screens import is_fit
 from tests.cast import any_address
@@ -29,21 +30,6 @@ from tests.provider import ADA, CLIENT_ID, CLIENT_SECRET, OpenIdProvider
 
 ANOTHER = "another correct horse"
 GRACE = {"sub": "grace", "email": "grace@corp.example", "email_verified": True, "name": "Grace"}
-
-
-@pytest.fixture
-def stranger(chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A browser in which nobody has signed in, at an address of its own."""
-    context = chromium.new_context(extra_http_headers={"X-Forwarded-For": any_address()})
-    yield watched(context, watch)
-    context.close()
-    assert watch.found == []
-
-
-def watched(context: BrowserContext, watch: Watch) -> Page:
-    page = context.new_page()
-    watch.on(page)
-    return page
 
 
 def entered(page: Page, email: str, password: str) -> None:
@@ -188,17 +174,17 @@ def test_the_printed_link_signs_in_once_and_no_other_does(
         page.goto("about:blank")
     assert len(owner.cookies()) == 1
     context.close()
-    assert watch.found == []
 
 
 def test_a_browser_over_plain_http_is_told_why_it_cannot_sign_in(
-    stranger: Page, service: Service
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
     """To pages from elsewhere that came by it, the browser gives no locks."""
     without = "Object.defineProperty(Navigator.prototype, 'locks', {value: undefined})"
-    stranger.add_init_script(without)
-    opened(stranger, service, "/")
-    stranger.get_by_role("alert").get_by_text("The console works over https").wait_for()
+    page = watched(stranger.context, watch)
+    page.add_init_script(without)
+    opened(page, service, "/")
+    page.get_by_role("alert").get_by_text("The console works over https").wait_for()
 
 
 # --- workspaces -----------------------------------------------------------------------------------
@@ -249,7 +235,7 @@ def test_an_invitation_is_declined_or_accepted_by_who_has_an_account(
 
 
 def test_in_another_workspace_nothing_of_the_first_is_left(
-    chromium: Browser, service: Service, watch: Watch
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
     """In no tab, and of no draft; and one's own role there counts."""
     watch.expected = "4"
@@ -260,8 +246,7 @@ def test_in_another_workspace_nothing_of_the_first_is_left(
     sol.made("/memberships/invitations", {"email": email, "role": "viewer"})
     sol.accepted(sol.letter("invitation", email), "Wanda")
 
-    context = chromium.new_context()
-    page, other = (watched(context, watch) for _ in range(2))
+    page, other = stranger, watched(stranger.context, watch)
     signed_in(page, service, email)
     page.get_by_role("heading", level=1, name="North").wait_for()
     opened(page, service, "/settings/topics")
@@ -294,8 +279,6 @@ def test_in_another_workspace_nothing_of_the_first_is_left(
     page.get_by_role("heading", level=1, name="North").wait_for()
     opened(page, service, "/settings/topics")
     expect(page.get_by_label("Name", exact=True)).to_have_value("A topic of North")
-    context.close()
-    assert watch.found == []
 
 
 def is_of_south(page: Page, service: Service) -> None:

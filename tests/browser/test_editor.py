@@ -6,7 +6,7 @@ import re
 import secrets
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
 from tests.browser.test_acts import confirmed
@@ -216,14 +216,12 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
 
 
 def test_two_people_change_a_flow_and_neither_loses_work(
-    chromium: Browser, page: Page, service: Service, watch: Watch
+    page: Page, stranger: Page, service: Service, watch: Watch
 ) -> None:
     """Each in a browser and a session of their own."""
     watch.expected = "412"
     url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
-    context = chromium.new_context()
-    ed = context.new_page()
-    watch.on(ed)
+    ed = stranger
     signed_in(ed, service, service.joined("editor"))
     opened(ed, service, f"/flows{url}/edit")
     for person, tag in ((page, "mine"), (ed, "ed's")):
@@ -256,7 +254,6 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     meanwhile.get_by_role("button", name="Go on with mine").click()
     saved(ed)
     assert service.read(url)["steps"] == [{**of_ed[0], "tag": "ed's again"}, of_ed[1]]
-    context.close()
 
 
 def refused(page: Page, url: str) -> Locator:

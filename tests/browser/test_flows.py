@@ -6,7 +6,7 @@ import re
 import secrets
 from functools import partial
 
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
 from tests.browser.test_acts import confirmed
@@ -39,16 +39,14 @@ def test_an_example_whose_flow_is_refused_makes_its_templates_once(
 
 
 def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
-    chromium: Browser, page: Page, service: Service, watch: Watch
+    page: Page, stranger: Page, service: Service, watch: Watch
 ) -> None:
     """Each in a browser and a session of their own."""
     watch.expected = "412"
     steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
     flow = {"name": "Shared", "state": "ACTIVE", "trigger": HOOK, "steps": steps}
     path = f"/workflows/{service.made('/workflows', flow)['id']}"
-    context = chromium.new_context()
-    ed = context.new_page()
-    watch.on(ed)
+    ed = stranger
     signed_in(ed, service, service.joined("editor"))
     for person in (page, ed):
         opened(person, service, f"/flows{path}")
@@ -91,7 +89,6 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     confirmed(ed, "Activate")  # the same was done already: there is nothing to choose
     expect(ed.locator(".facts .status")).to_have_text("Active")
     expect(meanwhile(ed)).to_have_count(0)
-    context.close()
 
 
 def test_a_dialog_names_runs_that_are_older_than_a_thousand_others(

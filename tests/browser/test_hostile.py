@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in, went
 from tests.browser.test_preferences import mailed
@@ -96,18 +96,16 @@ def mallory(service: Service) -> Mallory:
 
 
 @pytest.fixture
-def stranger(chromium: Browser, watch: Watch) -> Iterator[Page]:
+def stranger(stranger: Page, watch: Watch) -> Iterator[Page]:
     """What the policy of a page or of a frame stops before it is sent, the browser tells of all
     the same."""
-    context, sent = chromium.new_context(), list[str]()
-    context.route(re.compile("^https?://evil"), lambda route: sent.append(route.request.url))
-    page = context.new_page()
-    watch.on(page)
-    yield page
-    assert page.evaluate(TAKEN) == 0
-    context.close()
+    sent: list[str] = []
+    evil = re.compile("^https?://evil")
+    stranger.context.route(evil, lambda route: sent.append(route.request.url))
+    yield stranger
+    assert stranger.evaluate(TAKEN) == 0
     assert sent == []
-    assert [one for one in watch.found if not re.search(STOPPED, one)] == []
+    watch.found[:] = (one for one in watch.found if not re.search(STOPPED, one))
 
 
 def test_every_page_of_a_workspace_shows_such_names_as_text(

@@ -161,8 +161,10 @@ def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
 
 
 @pytest.fixture(scope="module")
-def newcomers(chromium: Browser, service: Service) -> Iterator[tuple[Page, Watch]]:
-    """Somebody's new workspace, and who looks after all of them."""
+def newcomers(
+    chromium: Browser, service: Service, ids: dict[str, str]
+) -> Iterator[tuple[Page, Watch]]:
+    """Somebody's new workspace, and who looks after all of them, of which one is full."""
     email, _ = service.registered("Olivia", "Acme")
     service.command("grant-super-admin", email)
     context, watch = chromium.new_context(), Watch(service.url)
@@ -192,14 +194,10 @@ def test_a_screen_of_an_empty_workspace_or_of_all_is_as_clean(
 
 @pytest.mark.parametrize("path", ["/sign-in", "/register", "/forgotten", "/runs?status=FAILED"])
 def test_a_way_in_is_as_clean_for_who_is_not_signed_in(
-    chromium: Browser, service: Service, path: str
+    stranger: Page, service: Service, watch: Watch, path: str
 ) -> None:
-    context, watch = chromium.new_context(), Watch(service.url)
-    page = context.new_page()
-    watch.on(page)
-    opened(page, service, path)
-    is_fit(page, watch)
-    context.close()
+    opened(stranger, service, path)
+    is_fit(stranger, watch)
 
 
 @pytest.mark.parametrize("path", SCREENS)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from app.net.tls import system_trust
 from tests.browser.conftest import HOSTILE, PASSWORD, Service, Watch, hasty, opened, signed_in
@@ -206,22 +204,11 @@ def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service
     assert [service.api.delete(f"/suppressions/{id}").status_code for id in ids] == [404, 204]
 
 
-@pytest.fixture
-def stranger(chromium: Browser, watch: Watch) -> Iterator[Page]:
-    """A browser in which nobody has signed in."""
-    context = chromium.new_context()
-    context.add_init_script(hasty())
-    page = context.new_page()
-    watch.on(page)
-    yield page
-    context.close()
-    assert watch.found == []
-
-
 def test_a_plan_that_was_paid_for_is_shown_by_itself(stranger: Page, service: Service) -> None:
     email, bearer = service.registered("Pia", "Prints")
     own = service.acting(bearer)
-    page = stranger
+    page = stranger.context.new_page()
+    page.add_init_script(hasty())
     signed_in(page, service, email)
     opened(page, service, "/settings/plan")
     page.get_by_role("button", name="Choose growth").wait_for()
@@ -260,12 +247,9 @@ def test_what_was_found_about_a_channel_goes_with_the_settings_that_it_was_about
 
 
 def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
-    chromium: Browser, service: Service, watch: Watch
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
-    watch.expected = "4"
-    context = chromium.new_context()
-    page = context.new_page()
-    watch.on(page)
+    page, watch.expected = stranger, "4"
     email, name = f"wanda-{secrets.token_hex(4)}@example.com", "Second <b>shop</b>"
     account = {"name": "Wanda", "email": email, "password": PASSWORD, "workspaceName": "First"}
     answer = httpx2.post(f"{service.url}/auth/register", json=account, verify=system_trust())
@@ -324,5 +308,3 @@ def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
     page.get_by_role("heading", level=1, name="First").wait_for()
     opened(page, service, "/settings/account")
     expect(page.locator("tbody tr")).to_have_count(1)
-    assert watch.found == []
-    context.close()

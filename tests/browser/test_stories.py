@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import (
@@ -12,21 +13,13 @@ from playwright.sync_api import (
     BrowserContext,
     Locator,
     Page,
+    Request,
     Route,
     expect,
 )
 
 from tests.browser.conftest import PASSWORD, Service, Watch, hasty, loaded, opened, ready, signed_in
 from tests.browser.test_screens import clean
-from tests.cast import any_address
-
-
-@pytest.fixture
-def stranger(chromium: Browser) -> Iterator[BrowserContext]:
-    """A browser of their own, in which nobody has signed in."""
-    context = chromium.new_context()
-    yield context
-    context.close()
 
 
 def registered(page: Page, service: Service) -> str:
@@ -66,13 +59,13 @@ def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survi
 
 
 def test_when_the_session_ends_nothing_that_was_typed_is_lost(
-    stranger: BrowserContext, service: Service
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
-    page = stranger.new_page()
+    page, watch.expected = stranger, "401"
     email = registered(page, service)
     opened(page, service, "/contacts/new")
     page.get_by_label("Email").fill("grace@example.com")
-    other = stranger.new_page()
+    other = stranger.context.new_page()
     opened(other, service, "/")
     other.get_by_role("button", name="Sign out").click()
     other.get_by_role("heading", level=1, name="Sign in").wait_for()
@@ -85,7 +78,7 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     again.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
 
-    signed_out(stranger, service)
+    signed_out(stranger.context, service)
     page.get_by_role("button", name="Sign out").click()  # which is over, so nobody is asked
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
 
@@ -100,10 +93,9 @@ def signed_out(context: BrowserContext, service: Service) -> None:
 
 
 def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
-    stranger: BrowserContext, service: Service
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
-    stranger.set_extra_http_headers({"X-Forwarded-For": any_address()})
-    page = stranger.new_page()
+    page, watch.expected = stranger, "401"
     email = registered(page, service)
     opened(page, service, "/settings/account")
     page.get_by_label("Name of a new workspace").fill("Beta")
@@ -111,7 +103,7 @@ def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     page.get_by_role("heading", level=1, name="Beta").wait_for()
     opened(page, service, "/contacts/new")
     page.get_by_label("Email").fill("grace@example.com")
-    signed_out(stranger, service)
+    signed_out(stranger.context, service)
     page.get_by_role("button", name="Make the contact").click()
     again = page.get_by_role("dialog", name="Sign in again")
     again.get_by_label("Email").fill(email)
@@ -120,7 +112,7 @@ def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     page.get_by_role("heading", level=1, name="grace@example.com").wait_for()
     expect(page.locator(".account option:checked")).to_have_text("Beta")
     expect(again).to_have_count(0)
-    signed_out(stranger, service)
+    signed_out(stranger.context, service)
     page.get_by_role("link", name="Runs").click()
     again.get_by_role("button", name="Sign out instead").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
@@ -128,10 +120,9 @@ def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
 
 
 def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
-    stranger: BrowserContext, service: Service
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
-    stranger.set_extra_http_headers({"X-Forwarded-For": any_address()})
-    page = stranger.new_page()
+    page, watch.expected = stranger, "401"
     email = registered(page, service)
     opened(page, service, "/settings/account")
     page.get_by_label("Name of a new workspace").fill("Beta")
@@ -157,7 +148,7 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", level=1, name="Beta").wait_for()  # where they were last
 
-    other = stranger.new_page()
+    other = stranger.context.new_page()
     opened(other, service, "/")
     other.get_by_label("Workspace").select_option(label="Acme")
     other.get_by_role("heading", level=1, name="Acme").wait_for()
@@ -260,12 +251,12 @@ def test_home_names_the_graph_that_refused_a_request(page: Page, service: Servic
 
 
 def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
-    stranger: BrowserContext, service: Service
+    stranger: Page, service: Service
 ) -> None:
-    stranger.add_init_script(hasty(30))
+    page = stranger.context.new_page()
+    page.add_init_script(hasty(30))
     email, bearer = service.registered("Nia", "Letters")
     own = service.acting(bearer)
-    page = stranger.new_page()
     signed_in(page, service, email)
     page.get_by_role("heading", name="Three steps to the first message").wait_for()
     needs = page.get_by_role("heading", name="Needs you")
@@ -291,13 +282,25 @@ def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
 def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(
     page: Page, service: Service
 ) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url.partition("?")[0]))
-    opened(page, service, "/")
-    with page.expect_response(re.compile(r"/runs\?limit=10")):
-        pass  # the next look at the newest runs
-    expect(page.get_by_text("Loading …")).to_have_count(0)
+    with asking(page) as asked:
+        opened(page, service, "/")
+        with page.expect_response(re.compile(r"/runs\?limit=10")):
+            pass  # the next look at the newest runs
+        expect(page.get_by_text("Loading …")).to_have_count(0)
     assert asked.count(f"{service.url}/troubles") == 1
+
+
+@contextmanager
+def asking(page: Page) -> Iterator[list[str]]:
+    """What the page asks for until the block ends, without queries."""
+    asked: list[str] = []
+
+    def ask(request: Request) -> None:
+        asked.append(request.url.partition("?")[0])
+
+    page.on("request", ask)
+    yield asked
+    page.remove_listener("request", ask)
 
 
 def test_home_says_whom_messages_wait_for_and_what_nobody_does(
@@ -328,10 +331,11 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
     page.wait_for_url(re.compile(r"/messages\?status=QUEUED$"))
 
 
-def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Service) -> None:
+def test_a_viewer_sees_no_way_to_change_anything(
+    chromium: Browser, stranger: Page, service: Service
+) -> None:
     email = f"vic-{secrets.token_hex(4)}@acme.example"
-    owner = chromium.new_context()
-    page = owner.new_page()
+    page = stranger
     registered(page, service)
     opened(page, service, "/settings/members")
     page.get_by_label("Email").fill(email)
@@ -386,7 +390,6 @@ def test_a_viewer_sees_no_way_to_change_anything(chromium: Browser, service: Ser
     row.get_by_text("editor, sends broadcasts").wait_for()
     loaded(page, service, "/broadcasts")
     page.get_by_role("link", name="New broadcast").wait_for()
-    owner.close()
     viewer.close()
 
 
@@ -427,12 +430,9 @@ def test_a_list_that_grows_while_more_of_it_is_read_loses_no_row(
     assert {f"n{number}" for number in range(60)} <= set(rows.all_inner_texts())
 
 
-def test_the_history_of_a_contact_says_who_changed_what(
-    stranger: BrowserContext, service: Service, watch: Watch
-) -> None:
+def test_the_history_of_a_contact_says_who_changed_what(stranger: Page, service: Service) -> None:
     """On a plan that has the audit trail; without it nothing is asked for."""
-    page = stranger.new_page()
-    watch.on(page)
+    page = stranger
     registered(page, service)
     opened(page, service, "/contacts/new")
     page.get_by_label("Email").fill(f"joan-{secrets.token_hex(4)}@example.com")
@@ -450,7 +450,6 @@ def test_the_history_of_a_contact_says_who_changed_what(
     page.get_by_role("button", name="Save").click()
     item = page.locator(".timeline > li", has_text="Changed by Olivia")
     item.get_by_text('lastName: null → "Clarke"').wait_for()
-    assert watch.found == []
 
 
 def test_a_list_that_looks_again_is_sent_only_what_has_changed(

@@ -5,18 +5,17 @@ What counts as such an act, and under which key it is done again: console/test/s
 
 from __future__ import annotations
 
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
 from tests.browser.test_kills import press, template
 
 
 def test_the_first_event_counts_once_though_its_answer_was_lost(
-    chromium: Browser, service: Service
+    stranger: Page, service: Service, watch: Watch
 ) -> None:
+    page, watch.expected = stranger, "ERR_CONNECTION_RESET"
     email, bearer = service.registered("Nia", "Letters")
-    context = chromium.new_context()
-    page = context.new_page()
     signed_in(page, service, email)
     press(page, "Make them")
 
@@ -31,7 +30,6 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     press(page, "Send this event")
     page.get_by_role("heading", level=1, name="Run").wait_for()
     assert len(service.acting(bearer).read("/runs")["data"]) == 1
-    context.close()
 
 
 def test_a_choice_that_could_not_be_read_says_so_and_is_read_again(
