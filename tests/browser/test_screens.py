@@ -20,6 +20,7 @@ from tests.browser.conftest import (
     opened,
     ready,
     signed_in,
+    watched,
     went,
 )
 
@@ -200,15 +201,28 @@ def test_a_way_in_is_as_clean_for_who_is_not_signed_in(
     is_fit(stranger, watch)
 
 
+@pytest.fixture(scope="module")
+def colleague(chromium: Browser, service: Service) -> Iterator[tuple[Page, Watch]]:
+    """An admin of the same workspace. Each load renews the session, and sixty may in a minute: the
+    owner's is left to the other tests."""
+    context, watch = chromium.new_context(), Watch(service.url)
+    page = watched(context, watch)
+    signed_in(page, service, service.joined("admin"))
+    yield page, watch
+    context.close()
+
+
 @pytest.mark.parametrize("path", SCREENS)
 def test_a_screen_opens_by_its_address(
-    page: Page, service: Service, ids: dict[str, str], path: str
+    colleague: tuple[Page, Watch], service: Service, ids: dict[str, str], path: str
 ) -> None:
+    page, watch = colleague
     answer = page.goto(f"{service.url}/console{path.format(**ids)}")
     assert answer is not None
     assert answer.status == 200
     ready(page)
     assert page.locator("h1").count() == 1
+    assert watch.found == []
 
 
 def is_fit(page: Page, watch: Watch, within: str = "body") -> None:
