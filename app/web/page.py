@@ -17,7 +17,8 @@ PAGE = """<!doctype html>
 <link rel="icon" href="{icon}">
 <style>
   :root {{ color-scheme: light dark; background: Canvas; color: CanvasText }}
-  body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 10vh auto }}
+  body {{ font: 1.1rem/1.6 system-ui, sans-serif; max-width: 36rem; margin: 10vh auto;
+    overflow-wrap: anywhere }}
   body {{ padding: 0 1.5rem }}
   h1 {{ font-size: 2.2rem; line-height: 1.2; margin: 0 }}
   body:has(figure) {{ max-width: 58rem }}
