@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -15,6 +17,16 @@ from tests.cast import Cast
 from tests.conftest import Records
 
 SQLSTATE = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of SQLite a file of its own: in a shared one is room that earlier tests have left."""
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    file = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "tidings.db")
+    return f"sqlite:///{file}"
 
 
 async def fill(process: Process) -> Callable[[], Awaitable[None]]:
