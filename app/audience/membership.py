@@ -30,7 +30,7 @@ from app.store import (
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.missed_occasions import MissedOccasion, MissReason
-from app.store.segment_members import Change, Effects, Membership, Occasion
+from app.store.segment_members import ALL_START, Change, Effects, Membership, Occasion
 from app.store.segments import Fitting, Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
@@ -161,10 +161,11 @@ async def judge_rows(
     workspace_id: str,
     rows: Sequence[Contact],
     changed: Changes = UNCHANGED,
-    effects: Effects | None = None,
+    effects: Effects = ALL_START,
+    by_machine: bool = False,
 ) -> list[Moved]:
-    """The same for these segments, of all those of the workspace, and the locked contacts' rows.
-    Without `effects` the machine judges by the newest part of a longer past, too."""
+    """The same for these segments, of all those of the workspace, and the locked contacts' rows;
+    `by_machine` by the newest part of a longer past, too."""
     dated = [one for one in chosen if one.definition_id is not None]
     dues = await _dates(db, dated, rows, changed, workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
@@ -182,7 +183,7 @@ async def judge_rows(
         for segment in chosen:
             asked = conditions[segment.id]
             is_part = not past.is_whole and segment_changes.looks_back(asked, conditions)
-            if is_part and effects is not None:
+            if is_part and not by_machine:
                 longer.setdefault(segment.id, []).append(past.id)
                 continue
             holds = condition.evaluate(asked, facts).holds
@@ -200,7 +201,7 @@ async def judge_rows(
                 now,
                 workspace_id=workspace_id,
                 contact_ids=longer[segment.id],
-                effects=effects or {},
+                effects=effects,
             )
     return [*dues, *flips]
 

@@ -243,7 +243,7 @@ async def _judge(
     if questions is None:
         rows = await contacts.by_ids(db, workspace_id=workspace_id, ids=ids)
         return await membership.judge_rows(
-            db, existing, [segment], workspace_id=workspace_id, rows=rows
+            db, existing, [segment], workspace_id=workspace_id, rows=rows, by_machine=True
         )
     whose: WorkspaceKey = {"workspace_id": workspace_id}
     now = await db.present()
