@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from app.audience import profile, reactions, shapes, subscriptions
+from app.audience import profile, reactions, shapes, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import MEMBER, Given, OptOut, Person, shown
 from app.database.db import Handle, new_id
@@ -187,6 +187,8 @@ async def replace(
         db, workspace_id=workspace.id, changed=[(row.id, row.profile(), new.columns)]
     )
     await subscriptions.keep(db, workspace.id, opting, given)
+    asked = topics.withdrawn(row.topics, [out.channel for out in opting if out.is_new])
+    changed = await topics.keep(db, workspace.id, changed, asked, given)
     if not profile.same(checked.columns["metadata"], row.metadata):
         await contacts.replace_fields(
             db, workspace_id=workspace.id, contact_id=row.id, fields=checked.fields

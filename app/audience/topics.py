@@ -5,7 +5,7 @@ The default topic has no answers: it is the subscription to the channel (subscri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
@@ -111,6 +111,16 @@ def from_file(held: Answers, answers: Iterable[Answer]) -> dict[str, dict[str, s
     return joined(held, taken)
 
 
+def withdrawn(held: Answers, channels: Collection[str]) -> list[Answer]:
+    """The answers of who leaves the channels to what they are still asked to confirm there."""
+    return [
+        Answer(topic_id, channel, "unsubscribed")
+        for topic_id, states in held.items()
+        for channel, state in states.items()
+        if state == PENDING and channel in channels
+    ]
+
+
 def state_of(held: Answers, topic_id: str, channel: str) -> State | None:
     return cast(State | None, held.get(topic_id, {}).get(channel))
 
@@ -130,14 +140,23 @@ async def answer(
 ) -> Contact:
     """The locked contact with these answers. Whoever is told of changes is told, and what was so
     before changes nothing."""
+    answered = await keep(db, workspace.id, row, answers, given)
+    if answered is not row:
+        names = reactions.names_of(row.profile(), answered.profile())
+        await reactions.changed_in(db, workspace, {row.id: ()}, {row.id: names})
+    return answered
+
+
+async def keep(
+    db: Handle, workspace_id: str, row: Contact, answers: Sequence[Answer], given: Given
+) -> Contact:
+    """The same where the caller tells of the change; `row` itself when there is none."""
     now = joined(row.topics, answers)
     new = changed(row.topics, now)
     if not new:
         return row
-    answered = await contacts.set_topics(db, workspace_id=workspace.id, id=row.id, topics=now)
-    await record(db, workspace.id, [(row.id, new)], given)
-    names = reactions.names_of(row.profile(), answered.profile())
-    await reactions.changed_in(db, workspace, {row.id: ()}, {row.id: names})
+    answered = await contacts.set_topics(db, workspace_id=workspace_id, id=row.id, topics=now)
+    await record(db, workspace_id, [(row.id, new)], given)
     return answered
 
 

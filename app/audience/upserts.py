@@ -86,6 +86,10 @@ async def upsert(
     opting = await subscriptions.judge(
         db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
+    for out in (out for out in opting if out.is_new):
+        columns = batch.touched[out.contact_id].columns
+        asked = topics.withdrawn(columns["topics"], [out.channel])
+        columns["topics"] = topics.joined(columns["topics"], asked)
     if dry_run_contacts is not None:
         _keep_in(dry_run_contacts, touched, opting)
     else:

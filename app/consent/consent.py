@@ -15,7 +15,7 @@ from typing import Any
 
 from app.audience import reactions, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
-from app.audience.subscriptions import OptOut
+from app.audience.subscriptions import Given, OptOut
 from app.database.db import Handle, new_id
 from app.machine.reasons import Reason as Code
 from app.process import Process
@@ -114,6 +114,10 @@ async def suppress_hashed(
         reason=reason,
         source=source,
     )
+    if contact is not None and reason in subscriptions.SAID:
+        workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
+        asked = topics.withdrawn(contact.topics, [channel])
+        contact = await topics.answer(db, workspace, contact, asked, Given(source))
     if contact is not None and row is not None:
         await _stand(process, db, workspace_id, contact, channel=channel, held=[*held, reason])
         out = OptOut(contact.id, channel, None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,12 +12,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.consent import consent
 from app.messages import create
 from app.process import Process
 from app.store import contacts, messages
 from tests.cast import Cast, settle
 from tests.driving import set_clock
 from tests.routes.test_identified_contacts import identify
+from tests.routes.test_imports import LINES, imported
 from tests.routes.test_topics import NO_CONSENT, SENT, about, answer, outcome, topic
 
 ADA = "ada@example.com"
@@ -139,6 +142,34 @@ async def test_an_opt_out_voids_the_letter_until_it_is_asked_anew(
     await settle(process)
     assert "Done" in (await client.post(await link(cast))).text
     assert await state(cast, ada, offers) == "subscribed"
+
+
+@pytest.mark.parametrize("by", ["member", "file", "suppression"])
+async def test_leaving_the_channel_voids_the_letter(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, by: str
+) -> None:
+    ada, offers, path = await asked(cast, process)
+    left = {"subscriptions": {"email": "unsubscribed"}}
+    if by == "member":
+        assert (await cast.ed.patch(f"/contacts/{ada}", left)).status_code == 200
+    elif by == "file":
+        await imported(cast.ed, json.dumps({"email": ADA, **left}).encode(), LINES)
+    else:
+        async with process.database.write() as db:
+            await consent.suppress(
+                process,
+                db,
+                workspace_id=cast.ed.workspace_id,
+                channel="email",
+                address=ADA,
+                reason="stopped",
+                source="inbound",
+            )
+    assert await state(cast, ada, offers) == "unsubscribed"
+    assert "not asked any more" in (await client.post(path)).text
+    activity = (await cast.vic.read(f"/contacts/{ada}/activity"))["data"]
+    changes = [one["consent"]["change"] for one in activity if one["type"] == "consent"]
+    assert changes == ["opted_out", "opted_out", "asked"]
 
 
 @pytest.mark.parametrize("first", ["confirm", "leave"])

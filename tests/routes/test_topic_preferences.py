@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +15,9 @@ from app.process import Process
 from app.providers.inbox import Inbox
 from lab.chaos.optout import sending
 from tests.cast import Cast, settle
+from tests.driving import set_clock
 from tests.receivers import HESITATE, Receiver
+from tests.routes.test_confirmations import link
 from tests.routes.test_preferences import ONE_CLICK, SPRING, captured_text, token_in
 from tests.routes.test_topics import NO_CONSENT, SENT, about, answer, outcome, topic
 
@@ -123,6 +126,39 @@ async def test_a_topic_with_double_opt_in_is_asked_for_by_a_letter(
     [letter] = (await cast.vic.read("/sandbox/messages"))["data"]
     assert "/confirm/" in letter["text"]
     await client.post(path, data={"leave": f"{offers}.email"})
+    assert (await answers(cast, ada))[1] == {offers: {"email": "unsubscribed"}}
+
+
+async def test_who_leaves_everything_while_a_question_is_open_gets_no_reminder(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    ada = (await cast.ed.made("/contacts", ADA))["id"]
+    offers = await topic(cast.ed, doubleOptIn=True)
+    path = await mailed(cast, process, tmp_path / "ledger", ada, None)
+    await client.post(path, data={"join": f"{offers}.email"})
+    await settle(process)
+    letter = await link(cast)
+    assert "no further message" in (await client.post(path, data={"unsubscribe": "all"})).text
+    assert (await answers(cast, ada))[1] == {offers: {"email": "unsubscribed"}}
+    set_clock(process, datetime.now(UTC) + timedelta(days=4))
+    await settle(process)
+    assert len((await cast.vic.read("/sandbox/messages"))["data"]) == 1
+    [reminder, *_] = (await cast.vic.read(f"/messages?contactId={ada}"))["data"]
+    assert reminder["reason"]["code"] == "suppressed_answered"
+    assert "not asked any more" in (await client.post(letter)).text
+
+
+async def test_a_question_that_is_asked_after_the_channel_was_left_goes_out(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    ada = (await cast.ed.made("/contacts", ADA))["id"]
+    offers = await topic(cast.ed, doubleOptIn=True)
+    path = await mailed(cast, process, tmp_path / "ledger", ada, None)
+    await client.post(path, data={"unsubscribe": "all"})
+    await answer(cast.ed, ada, offers)
+    await settle(process)
+    assert "/confirm/" in await link(cast)
+    await client.post(path, data={"unsubscribe": "all"})  # once more: of this, too
     assert (await answers(cast, ada))[1] == {offers: {"email": "unsubscribed"}}
 
 
