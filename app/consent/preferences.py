@@ -112,7 +112,7 @@ def read_link(process: Process, token: str) -> Link | None:
         return None
     hash, named = payload[:HASH].hex(), payload[HASH:].decode().split("|")
     workspace_id, message_id, contact_id, channel = named
-    return Link(workspace_id, message_id, contact_id or None, channel, hash)
+    return Link(workspace_id, message_id or None, contact_id or None, channel, hash)
 
 
 def _read_short(process: Process, payload: bytes) -> Link:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from app.consent import consent
 from app.messages import create
 from app.process import Process
+from app.routes.preferences import STATES
 from app.store import contacts, messages
 from tests.cast import Cast, settle
 from tests.driving import set_clock
@@ -170,6 +172,29 @@ async def test_leaving_the_channel_voids_the_letter(
     activity = (await cast.vic.read(f"/contacts/{ada}/activity"))["data"]
     changes = [one["consent"]["change"] for one in activity if one["type"] == "consent"]
     assert changes == ["opted_out", "opted_out", "asked"]
+
+
+async def test_who_left_the_channel_is_not_told_that_they_get_what_they_confirm(
+    cast: Cast, process: Process, client: httpx2.AsyncClient
+) -> None:
+    offers = await topic(cast.ed, doubleOptIn=True)
+    left = {"email": ADA, "subscriptions": {"email": "unsubscribed"}}
+    ada = (await cast.ed.made("/contacts", left))["id"]
+    await answer(cast.ed, ada, offers)
+    await settle(process)
+    path = await link(cast)
+    opened = (await client.get(path)).text
+    assert "Confirm Offers" in opened
+    assert f"a•••@example.com {STATES['unsubscribed']}" in opened
+    page = (await client.post(path)).text
+    assert await state(cast, ada, offers) == "subscribed"
+    assert "gets this" not in page
+    assert f"a•••@example.com {STATES['unsubscribed']}" in page
+    [choices] = re.findall(r"href='[^']*(/u/[^']+)'", page)
+    again = await client.post(choices, data={"subscribe": "email"})
+    assert "Offers" in again.text
+    assert "gets this" in (await client.post(path)).text
+    assert await outcome(cast, process, ada, about(offers)) == SENT
 
 
 @pytest.mark.parametrize("first", ["confirm", "leave"])
