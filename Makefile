@@ -42,20 +42,15 @@ clients: $(STAMP) ## Build the clients for Python and TypeScript into clients/di
 	@$(BIN)/python -m clients.build
 
 # The browser's tests want the machine to themselves, and the clients' want clients/dist and npm's registry: `.ci/run`
-# runs them after the suite.
-ALONE := --ignore=tests/browser --ignore=tests/clients
+# runs them by themselves.
+ELSEWHERE := --ignore=tests/browser --ignore=tests/clients
 
-test: $(STAMP) ## Run the whole suite, on real PostgreSQL, Redis and SMTP servers that it boots itself (ARGS=--cov)
-	$(BIN)/pytest -n auto --dist loadfile $(ALONE) $(ARGS)
+test: $(STAMP) ## Run the tests, on real PostgreSQL, Redis and SMTP servers that they boot themselves (ARGS=--cov)
+	$(BIN)/pytest -n auto --dist loadfile $(ELSEWHERE) -m "not drill and not alone" $(ARGS)
 
-LAST_FAILED := $(BIN)/pytest $(ALONE) --last-failed --last-failed-no-failures none
-
-again: $(STAMP) ## Run failed tests again, alone; at most three, and none of tests/lab/chaos
-	@failed=$$($(LAST_FAILED) --collect-only -qq | grep ': [0-9]'); echo "$$failed"; \
-		if echo "$$failed" | grep -q '^tests/lab/chaos/'; then \
-			echo "A message that was lost once is lost: tests/lab/chaos is not run again."; exit 1; fi; \
-		echo "$$failed" | awk -F': ' '{ n += $$2 } END { print n " tests failed"; exit n < 1 || n > 3 }'
-	$(LAST_FAILED)
+drills: $(STAMP) ## Run the other tests: the service as processes, killed and attacked; then what would race, one by one
+	$(BIN)/pytest -n 2 --dist loadfile $(ELSEWHERE) -m drill $(ARGS)
+	$(BIN)/pytest $(ELSEWHERE) -m alone $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, import contract
 	$(BIN)/ruff format --check .

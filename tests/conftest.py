@@ -80,6 +80,14 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of few tests that are asked for by their mark, the other files are not even imported."""
+    mark = config.option.markexpr
+    if mark not in ("drill", "alone") or not collection_path.name.startswith("test_"):
+        return None
+    return f"mark.{mark}" not in collection_path.read_text() or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(LONGEST)))

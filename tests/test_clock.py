@@ -108,6 +108,7 @@ LIVES = [
 ]
 
 
+@pytest.mark.drill
 async def test_so_it_does_while_workers_are_stopped_and_killed(
     postgres_server: servers.PostgresServer | servers.GivenServer, redis_url: str, tmp_path: Path
 ) -> None:

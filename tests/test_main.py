@@ -387,6 +387,7 @@ async def is_super_admin(settings: Settings, email: str) -> bool:
 # --- a database that comes late, or goes away -----------------------------------------------------
 
 
+@pytest.mark.drill
 async def test_a_database_that_comes_late_is_waited_for(
     postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path
 ) -> None:
@@ -413,6 +414,7 @@ async def test_a_database_that_comes_late_is_waited_for(
         await servers.empty(postgres_url)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("redis", ["answers", "says nothing"])
 async def test_a_new_web_process_takes_no_connection_before_it_can_answer(
     environ: dict[str, str], redis_url: str, tmp_path: Path, redis: str
@@ -429,6 +431,7 @@ async def test_a_new_web_process_takes_no_connection_before_it_can_answer(
     assert statuses == [404] * 20, web.text
 
 
+@pytest.mark.drill
 async def test_a_web_process_that_is_replaced_says_nothing_until_it_can_answer(
     environ: dict[str, str], redis_url: str, tmp_path: Path
 ) -> None:
@@ -497,6 +500,7 @@ async def test_a_database_that_goes_away_again_while_a_process_starts_is_waited_
     await servers.empty(postgres_url)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("away", ["refuses", "says nothing"])
 async def test_while_the_database_is_away_requests_are_refused_quickly_and_then_served_again(
     postgres_server: PostgresServer, postgres_url: str, redis_url: str, tmp_path: Path, away: str

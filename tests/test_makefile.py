@@ -1,4 +1,4 @@
-"""What an old make or Python is told; what `make again` runs a second time, and what not."""
+"""What an old make or Python is told; which tests run by themselves, and that none runs twice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYTEST = """#!/bin/sh
-case "$*" in
-*--collect-only*) printf '{collected}\\n' ;;
-*) echo "ran again" ;;
-esac
-"""
+ELSEWHERE = {"browser", "clients"}
 
 
 @pytest.mark.parametrize("makefile", ["Makefile", "lab/Makefile"])
@@ -49,24 +44,21 @@ def test_who_has_an_old_python_is_told_how_to_name_another(tmp_path: Path) -> No
     assert (ran.returncode, sentence in ran.stderr) == (2, True), ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("collected", "passes"),
-    [
-        ("tests/intake/test_webhooks.py: 1", True),
-        ("tests/intake/test_webhooks.py: 1\\ntests/test_runner.py: 2", True),
-        ("tests/intake/test_webhooks.py: 4", False),
-        ("", False),
-        ("tests/lab/chaos/test_campaign.py: 1", False),
-        ("tests/intake/test_webhooks.py: 1\\ntests/lab/chaos/test_campaign.py: 1", False),
-    ],
-)
-def test_few_failures_are_run_again_but_none_of_the_chaos_harness(
-    collected: str, passes: bool, tmp_path: Path
-) -> None:
-    stub = tmp_path / "pytest"
-    stub.write_text(PYTEST.format(collected=collected))
-    stub.chmod(0o755)
-    command = ["make", "-o", ".venv/.installed", "again", f"BIN={tmp_path}"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (ran.returncode == 0) == passes, ran.stdout + ran.stderr
-    assert ("ran again" in ran.stdout) == passes, ran.stdout
+# A process of the service that stays once it has been started, a server that is killed.
+STARTS = re.compile(r"\b(?:Part|Deployment|Forked)\(|\b(?:fast_servers|own_server)\b")
+
+
+def test_what_starts_processes_that_stay_is_a_drill() -> None:
+    """And runs beside no other test than another drill."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if path.parent.name not in ELSEWHERE and STARTS.search(path.read_text())
+    ]
+    assert len(found) > 10
+    assert [name for name in found if "mark.drill" not in (ROOT / name).read_text()] == []
+
+
+def test_no_test_has_a_second_chance() -> None:
+    for name in ("Makefile", ".ci/run"):
+        assert not re.search(r"last-failed|--lf\b|reruns", (ROOT / name).read_text())

@@ -114,6 +114,7 @@ async def test_the_tour_works_as_typed(
     assert (await run(automation))["state"] == "ACTIVE"
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(not (BASH and CURL), reason="bash or curl is not installed")
 def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path) -> None:
     """As a reader does: the service as a process, its blocks in one shell, its answers by eye."""

@@ -15,6 +15,8 @@ from lab.chaos.failover import webhook_of
 from tests import servers
 from tests.deployment import Deployment, MailServer, owner_of, until
 
+pytestmark = pytest.mark.drill
+
 EVENTS = 5  # before, and after
 
 

@@ -36,6 +36,8 @@ from tests.deployment import (
 )
 from tests.test_story import say
 
+pytestmark = pytest.mark.drill
+
 ENOUGH = 12  # events accepted in each of the phases
 CHANGES = 20  # of the schema that are looked back over
 

@@ -31,6 +31,8 @@ from tests.deployment import (
 from tests.receivers import Received
 from tests.servers import free_port
 
+pytestmark = pytest.mark.drill
+
 PAYLOADS = Path(__file__).parent / "payloads"
 SECRET = "what Acme and its senders share"
 

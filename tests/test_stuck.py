@@ -43,7 +43,7 @@ async def test_that_closes_nothing():
     gc.freeze()
 """
 
-pytestmark = pytest.mark.timeout(150)  # each process imports the whole service
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(150)]  # each imports the whole service
 
 
 def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:

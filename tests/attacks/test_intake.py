@@ -12,6 +12,8 @@ from tests.attacks import bodies, contacts, framing, limits, signatures
 from tests.attacks.target import Line, Target
 from tests.web import test_throttle
 
+pytestmark = pytest.mark.drill
+
 CATALOGUE = {"A": 25, "B": 20, "C": 13, "D": 16, "E": 11}
 LINES: dict[str, Line] = {
     **framing.LINES,

@@ -17,6 +17,8 @@ from app.machine.template import TOKENS
 from app.process import Process
 from tests.cast import Cast, any_address, client, hook
 
+pytestmark = pytest.mark.drill
+
 # Of 1.9 KB; each of them alone would take minutes.
 HEAVY = (
     '{% assign s = "' + ",".join("a" * 900) + '" %}{% for i in (1..10000) %}'

@@ -304,6 +304,8 @@ async def world(process: Process, acme: str, seed: int) -> World:
     return World(process, acme, flow_id, random.Random(seed))
 
 
+@pytest.mark.drill
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_membership_is_what_a_fresh_evaluation_finds(
     process: Process, acme: str, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,8 @@ from tests import servers
 from tests.cast import PASSWORD, any_address
 from tests.deployment import Command, Part, answers, until
 
+pytestmark = pytest.mark.drill
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SECRET = "a shared secret of good length"
 BASE = {"SECRET_KEY": "a secret key that only the tests have", "LOG_LEVEL": "error"}

@@ -19,6 +19,8 @@ from app.net.tls import system_trust
 from tests.deployment import ROOT, Part, until
 from tests.servers import free_port
 
+pytestmark = pytest.mark.drill
+
 TOOLS = {
     *("describe_definitions", "list_definitions", "list_templates", "read", "explain"),
     *("check", "simulate", "simulate_unsaved", "run_cases"),

@@ -325,6 +325,7 @@ def own_server() -> Iterator[servers.PostgresServer]:
     server.remove()
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_a_restarted_server_is_found_again(
     connect: Connect, own_server: servers.PostgresServer, how: str

@@ -15,6 +15,8 @@ from tests import servers
 from tests.deployment import Deployment, made, owner_of, until
 from tests.web.wire import Answer, Connection
 
+pytestmark = pytest.mark.drill
+
 CONNECTIONS = 40
 
 

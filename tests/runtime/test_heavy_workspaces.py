@@ -22,6 +22,8 @@ from app.store import contacts, jobs
 from tests.cast import hook, settle, workspace
 from tests.runs.test_runner import read
 
+pytestmark = pytest.mark.alone  # whose work is done first, and within its time
+
 # All the time that a template may take, and then it fails.
 LONG = (
     "{% assign text = 'a' %}{% for i in (1..10000) %}"

@@ -20,6 +20,8 @@ from tests.deployment import FORKING, Forked
 from tests.web.program import begin
 from tests.web.wire import Connection, Served, head
 
+pytestmark = pytest.mark.drill
+
 ROOT = Path(__file__).parents[2]
 
 

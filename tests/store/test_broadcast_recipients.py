@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-import pytest
-
 from app.database.db import Database, explain, new_id
 from tests.store.test_jobs import workspace
 
@@ -13,11 +9,9 @@ RECIPIENTS = 5_000
 
 
 async def test_a_recipient_is_found_by_its_key_though_nobody_has_counted_them(
-    connect: Callable[..., Awaitable[Database]],
+    undisturbed: Database,
 ) -> None:
-    database = await connect(pool_size=1)
-    if database.engine == "sqlite":
-        pytest.skip("SQLite plans without statistics")
+    database = undisturbed
     acme, id = await workspace(database), new_id("bro")
     async with database.write() as db:
         await db.execute(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -42,11 +41,9 @@ BACKLOG = 8_000
 @pytest.mark.parametrize("kind", ["run", "message"])
 @pytest.mark.parametrize("known", [0, 60, 3_000])  # nothing, little, all of one workspace
 async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
-    connect: Callable[..., Awaitable[Database]], kind: Kind, known: int
+    undisturbed: Database, kind: Kind, known: int
 ) -> None:
-    database = await connect(pool_size=1)
-    if database.engine == "sqlite":
-        pytest.skip("SQLite plans without statistics")
+    database = undisturbed
     await due(database, await workspace(database), known, kind=kind)
     async with database.write() as db:
         await db.execute("ANALYZE jobs")
@@ -73,11 +70,9 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
 
 
 async def test_a_job_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
-    connect: Callable[..., Awaitable[Database]],
+    undisturbed: Database,
 ) -> None:
-    database = await connect(pool_size=1)
-    if database.engine == "sqlite":
-        pytest.skip("SQLite plans without statistics")
+    database = undisturbed
     await due(database, await workspace(database), 60)
     async with database.write() as db:
         await db.execute("ANALYZE jobs")
@@ -91,11 +86,9 @@ async def test_a_job_is_found_by_its_key_though_its_workspace_came_after_the_las
 
 @pytest.mark.parametrize("table", ["runs", "calls"])  # of messages, the ones here are all of no run
 async def test_a_row_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
-    connect: Callable[..., Awaitable[Database]], table: str
+    undisturbed: Database, table: str
 ) -> None:
-    database = await connect(pool_size=1)
-    if database.engine == "sqlite":
-        pytest.skip("SQLite plans without statistics")
+    database = undisturbed
     kind = next(kind for kind, work in KINDS.items() if work.table == table)
     await due(database, await workspace(database), 60, kind=kind)
     async with database.write() as db:

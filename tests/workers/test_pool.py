@@ -247,6 +247,7 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(
     await busy.close(SECONDS)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("status", ["QUEUED", "SENDING"])  # as a worker that was lost left them
 async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     process: Process, status: str
@@ -277,6 +278,7 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     assert (max(most), max(together)) == (3, 1)
 
 
+@pytest.mark.alone
 async def test_no_suspect_is_put_off_for_ever(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
+import pytest
+
 from lab.attacks import connections
 from lab.attacks.connections import KINDS, UNREAD
+
+pytestmark = pytest.mark.drill
 
 FEW = 256  # descriptors
 HELD = 900  # connections, more than there are descriptors

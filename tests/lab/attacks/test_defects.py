@@ -16,6 +16,7 @@ ALL = {f"{section}{n}" for section, last in zip("ABCD", (12, 5, 8, 13), strict=T
        for n in range(1, last + 1)}  # fmt: skip
 
 
+@pytest.mark.drill
 def test_three_lines_hold_on_a_running_service() -> None:
     with staged("embedded") as at:
         played = [defects.play(LINES[number], at) for number in CHEAP]

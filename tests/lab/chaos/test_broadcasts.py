@@ -15,6 +15,7 @@ CONTACTS = 2_000
 EVERY = 2.5  # seconds: two workers die before even a fast machine has sent it all
 
 
+@pytest.mark.drill
 @pytest.mark.timeout(300)
 def test_killed_workers_and_changing_consent_double_and_miss_nobody(
     tmp_path: Path, fast_servers: dict[str, str]

@@ -35,6 +35,7 @@ LEFT_OUT = {
 QUICK = tuple(name for name in FAULTS if name not in LEFT_OUT)
 
 
+@pytest.mark.drill
 @pytest.mark.timeout(400)
 async def test_nothing_is_lost_or_doubled_whatever_breaks(tmp_path: Path) -> None:
     plan = Plan(

@@ -12,6 +12,8 @@ from app.providers.base import Capabilities, Message, Receipt, Replies, SendErro
 from app.providers.email import EmailChannel
 from lab.chaos import delivery
 
+pytestmark = pytest.mark.drill
+
 
 async def test_whatever_is_cut_off_every_record_is_true(
     process: Process, acme: str, tmp_path: Path

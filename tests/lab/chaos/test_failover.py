@@ -9,6 +9,8 @@ import pytest
 from lab.chaos import failover
 from tests import servers
 
+pytestmark = pytest.mark.drill
+
 
 @pytest.mark.timeout(240)
 async def test_a_promotion_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:

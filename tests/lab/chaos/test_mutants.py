@@ -37,6 +37,7 @@ def test_every_mutant_still_applies_and_is_python(name: str, tmp_path: Path) -> 
         ast.parse((tmp_path / path).read_text())
 
 
+@pytest.mark.drill
 def test_a_run_that_does_not_end_is_killed_with_its_servers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ CONTACTS = 1_000
 EVERY = 0.8  # seconds: workers die before even a fast machine has started them all
 
 
+@pytest.mark.drill
 @pytest.mark.timeout(300)
 def test_three_workers_killed_in_turn_start_one_run_for_each_occasion_or_say_that_it_was_missed(
     tmp_path: Path, fast_servers: dict[str, str]

@@ -11,6 +11,8 @@ from app.messages import settling
 from app.process import Process
 from lab.chaos import throttling
 
+pytestmark = pytest.mark.drill
+
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", throttling.PROVIDERS)

@@ -10,6 +10,8 @@ import pytest
 from lab.fuzz import api
 from tests import servers
 
+pytestmark = pytest.mark.drill
+
 EXAMPLES = int(os.environ.get("EXAMPLES", "4"))  # an operation; make -C lab fuzz-api sends 200
 
 

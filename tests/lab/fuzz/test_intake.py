@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lab.fuzz.intake import fuzz
+
+pytestmark = pytest.mark.drill
 
 
 def test_no_request_breaks_the_intake_or_starts_a_run_that_it_does_not_answer(
