@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,12 +13,14 @@ import pytest
 
 from app.audience import audience
 from app.audience.reactions import WorkspaceContext
-from app.errors import Problem
+from app.database.db import Handle
+from app.errors import Problem, Unavailable
 from app.intake import lookup, webhooks
 from app.intake.acceptance import Accepted
 from app.machine import document
 from app.process import Process
-from app.store import contacts, runs
+from app.runtime.batching import Batches
+from app.store import contacts, definitions, runs
 from tests.cast import WEBHOOK, hook, workspace
 from tests.tables import each_row
 
@@ -42,6 +46,33 @@ async def refusal(process: Process, token: str, body: Any, *signatures: str) -> 
 async def count(process: Process, table: str) -> int:
     async with process.database.read() as db:
         return int(await db.fetch_value(f"SELECT count(*) FROM {table}"))
+
+
+# --- a sharded database ---------------------------------------------------------------------------
+
+
+async def test_a_workspace_whose_node_is_silent_holds_up_no_other_s_event(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = replace(process, batches=Batches(apart=True))
+    rival = await workspace(process, "Rival")
+    silent, others = await hook(process, acme), await hook(process, rival)
+    by_tokens, asked = definitions.by_tokens, asyncio.Event()
+
+    async def of_a_silent_node(db: Handle, *, tokens: Sequence[str], **known: Any) -> Any:
+        if silent in tokens:
+            asked.set()
+            await asyncio.sleep(0.5)
+            raise Unavailable("The node did not answer.", unanswered=True)
+        return await by_tokens(db, tokens=tokens, **known)
+
+    monkeypatch.setattr(definitions, "by_tokens", of_a_silent_node)
+    waiting = asyncio.create_task(receive(process, silent, BODY))
+    await asked.wait()
+    assert await receive(process, others, BODY)
+    assert not waiting.done()
+    with pytest.raises(Unavailable):
+        await waiting
 
 
 # --- token and signature ------------------------------------------------------------------------
