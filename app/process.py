@@ -26,8 +26,9 @@ from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
 from app.store import claims
-from app.store.claims import FairShare
+from app.store.claims import Apart, FairShare, Together
 from app.store.jobs import Job, Kind
+from app.store.shards import Shards
 from app.vault.vault import Vault
 
 PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
@@ -59,6 +60,7 @@ class Process:
     progress: SharedByKey[Mapping[str, int]] = field(
         default_factory=partial(SharedByKey[Mapping[str, int]], PROGRESS_SECONDS)
     )
+    shards: Shards = field(default_factory=Shards)  # what they have due, where there are any
     waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
 
     async def claim(
@@ -68,19 +70,20 @@ class Process:
         limit: int,
         fair_share: FairShare | None = None,
     ) -> list[Job]:
-        """Take what is due, the hinted jobs first."""
-        database = self.database
-        apart = database if database.is_sharded else None
-        async with database.read() if apart else database.write(follow_indexes=True) as db:
-            return await claims.claim(
-                db,
-                kind,
-                hinted=hinted,
-                limit=limit,
-                lease_seconds=self.settings.lease_seconds,
-                fair_share=fair_share,
-                apart=apart,
-            )
+        """Take what is due, the hinted jobs first. Without `fair_share` nothing is remembered of
+        the claim before it."""
+        claim = partial(
+            claims.claim,
+            kind=kind,
+            hinted=hinted,
+            limit=limit,
+            lease_seconds=self.settings.lease_seconds,
+            fair_share=fair_share,
+        )
+        if self.database.is_sharded:
+            return await claim(Apart(self.database, self.shards if fair_share else Shards()))
+        async with self.database.write(follow_indexes=True) as db:
+            return await claim(Together(db))
 
     def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
         """The claim, renewed for as long as the block takes."""

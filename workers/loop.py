@@ -13,12 +13,12 @@ from app.runtime.backoff import jittered
 from app.store import claims
 from app.store.claims import Horizon
 from app.store.jobs import Kind
+from app.store.shards import EVERY_SECONDS, Look
 from workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.5  # the longest that a due row waits to be noticed
-SHARDS_SECONDS = 1.0  # between two looks at all shards
 OVERDUE = timedelta(seconds=2)  # by then somebody would have followed the hint
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -42,19 +42,26 @@ async def beat(
     process: Process, pools: Mapping[Kind, WorkerPool], horizon: Horizon | None = None
 ) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
-    horizon = horizon or Horizon()
-    pause = BEAT_SECONDS
     sharded = process.database.is_sharded
-    database = process.database
-    async with database.read() if sharded else database.write(follow_indexes=True) as db:
-        now = await db.now()
-        next_due = await claims.next_due(db, horizon.look())
-        horizon.found(min(next_due.values(), default=None), now)
-    for kind, due in next_due.items():
-        if due > now:
-            pause = min(pause, (due - now).total_seconds())
+    look = await (_of_shards(process) if sharded else _of_one(process, horizon or Horizon()))
+    pause = BEAT_SECONDS
+    for kind, due in look.next_due.items():
+        if due > look.now:
+            pause = min(pause, (due - look.now).total_seconds())
         else:
             process.queue.hint(kind)  # also to learn whether Redis is back
-            if not process.queue.answering or now - due > OVERDUE:
+            # Only who has looked at all shards knows where it is.
+            if sharded or not process.queue.answering or look.now - due > OVERDUE:
                 pools[kind].hint()
-    return max(pause, SHARDS_SECONDS) if sharded else pause
+    return EVERY_SECONDS if sharded else pause
+
+
+async def _of_shards(process: Process) -> Look:
+    return await process.shards.look(process.database)
+
+
+async def _of_one(process: Process, horizon: Horizon) -> Look:
+    async with process.database.write(follow_indexes=True) as db:
+        found = Look(await db.now(), await claims.next_due(db, horizon.look()))
+    horizon.found(min(found.next_due.values(), default=None), found.now)
+    return found

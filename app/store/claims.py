@@ -14,19 +14,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Protocol
 
-import orjson
-
-from app.database.db import Database, Handle
+from app.database.db import Database, Handle, RequestTimeouts
 from app.errors import Unavailable
 from app.store import jobs
 from app.store.jobs import Job, Kind
+from app.store.shards import HEAD, SCANNED, Look, Shards
 
 log = logging.getLogger(__name__)
-
-HEAD = 64  # the oldest due rows; nearly always these are all
-SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
-
 
 WHOLE_SECONDS = 5.0  # between looks from the beginning
 SCAN_SHARE = 0.2  # of the time, at most, may go into slow scans of workspaces
@@ -34,6 +30,10 @@ QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
 LONGEST_PAUSE_SECONDS = 30.0
 MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+# Of a claim apart: a silent node holds up the claims of others no longer.
+TIMEOUTS = RequestTimeouts(
+    statement_ms=2_200, commit_ms=2_200, server_statement_ms=2_000, lock_ms=1_000
+)
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class FairShare:
 
     in_progress: Counter[str] = field(default_factory=Counter)  # rows, by workspace id
     cursor: str = ""  # the workspace that was scanned last
-    looked_at: float = -math.inf  # when all shards were looked at last, by the process's clock
-    seen: set[str] = field(default_factory=set)  # then, and had enough due rows ever since
+    look: Look | None = None  # the last at all shards
+    seen: set[str] = field(default_factory=set)  # in it, and had enough due rows ever since
     held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
     horizon: Horizon = field(default_factory=Horizon)
     scans: Pace = field(default_factory=Pace)
@@ -102,45 +102,115 @@ class _Lease:
 
     kind: Kind
     token: int
-    until: datetime
+    seconds: float
     since: datetime = BEGINNING
+
+    async def values(self, db: Handle) -> dict[str, str | int | datetime]:
+        until = await db.now() + timedelta(seconds=self.seconds)
+        return {"kind": self.kind, "lease_token": self.token, "until": until}
+
+    def job(self, workspace_id: str, id: str, claims: int) -> Job:
+        return Job(self.kind, workspace_id, id, self.token, claims)
+
+
+class Reach(Protocol):
+    """The way in which a claim reaches jobs."""
+
+    async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
+        """List those that have due ones."""
+
+    async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
+        """Claim these, by workspace, if they are due."""
+
+    async def oldest(self, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
+        """Claim those that have been due the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All in one transaction."""
+
+    db: Handle
+
+    async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
+        return await _due_workspaces(self.db, kind, memory)
+
+    async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
+        return await _claim_hinted(self.db, lease, hinted) if hinted else []
+
+    async def oldest(self, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
+        return await _claim_oldest(self.db, lease, workspace_id, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Each workspace in a transaction of its own, one after another: a sharded database has each on
+    one node, and others are claimed for though a node does not answer. What is claimed is committed
+    by then, so nothing that fails afterwards may lose it."""
+
+    database: Database
+    shards: Shards
+
+    async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
+        """List, in between two looks, those of the last that have given all that was asked."""
+        try:
+            look = await self.shards.look(self.database)
+        except Unavailable as problem:
+            log.warning("the shards could not be looked at", extra={"error": problem.detail})
+        else:
+            if look is not memory.look:
+                memory.look, memory.seen = look, set(look.due.get(kind, ()))
+        return sorted(memory.seen)
+
+    async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
+        return [
+            job
+            for pair in hinted.items()
+            for job in await self._apart(partial(_claim_hinted, lease=lease, hinted=dict([pair])))
+        ]
+
+    async def oldest(self, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
+        return await self._apart(
+            partial(_claim_oldest, lease=lease, workspace_id=workspace_id, limit=limit)
+        )
+
+    async def _apart(self, work: Callable[[Handle], Awaitable[list[Job]]]) -> list[Job]:
+        """Claim nothing of a workspace whose node does not answer."""
+        try:
+            async with self.database.write(TIMEOUTS) as db:
+                return await work(db)
+        except Unavailable as problem:
+            log.warning("nothing claimed of a workspace", extra={"error": problem.detail})
+            return []
 
 
 async def claim(
-    db: Handle,
+    reach: Reach,
     kind: Kind,
     *,
     hinted: Sequence[tuple[str, str]],
     limit: int,
     lease_seconds: float,
     fair_share: FairShare | None = None,
-    apart: Database | None = None,
 ) -> list[Job]:
-    """Up to `limit` due ones, in the transaction of `db`; or those of each workspace in a
-    transaction of its own of `apart`: a sharded database has each workspace on one node, and others
-    are claimed for though a node has died.
+    """Up to `limit` due ones.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
     does not stand before another's single row. With `fair_share` each has its quota at most.
     """
     memory = fair_share or FairShare()
-    until = await db.now() + timedelta(seconds=lease_seconds)
-    lease = _Lease(kind, jobs.drawn_token(), until)
+    lease = _Lease(kind, jobs.drawn_token(), lease_seconds)
     claimed = _Claim(limit, fair_share)
-    fresh = claimed.allowed(hinted[: limit - 1])
-    if fresh and apart is None:
-        claimed.add(await _claim_hinted(db, lease, fresh))
-    for pair in fresh.items() if apart is not None else ():
-        claimed.add(await _apart(apart, partial(_claim_hinted, lease=lease, hinted=dict([pair]))))
-    workspaces = claimed.drawn(await _due_workspaces(db, kind, memory))
+    claimed.add(await reach.hinted(lease, claimed.allowed(hinted[: limit - 1])))
+    workspaces = claimed.drawn(await reach.workspaces(kind, memory))
     lease = replace(lease, since=memory.horizon.since)  # as that look has found it
     while workspaces:
         share = claimed.free // len(workspaces)
         unfinished = []
         for workspace_id in workspaces:
             most = min(share, claimed.quota_left(workspace_id))
-            oldest = await _claim_some(db, apart, lease, workspace_id, most) if most else []
+            oldest = await reach.oldest(lease, workspace_id, most) if most else []
             claimed.add(oldest)
             if len(oldest) < most:
                 memory.seen.discard(workspace_id)
@@ -151,28 +221,6 @@ async def claim(
         workspaces = unfinished[: claimed.free]
     memory.held_back = claimed.held_back
     return claimed.jobs
-
-
-async def _claim_some(
-    db: Handle, apart: Database | None, lease: _Lease, workspace_id: str, most: int
-) -> list[Job]:
-    if apart is None:
-        return await _claim_oldest(db, lease, workspace_id, most)
-    oldest = partial(_claim_oldest, lease=lease, workspace_id=workspace_id, limit=most)
-    return await _apart(apart, oldest)
-
-
-async def _apart(
-    database: Database | None, work: Callable[[Handle], Awaitable[list[Job]]]
-) -> list[Job]:
-    """None of a workspace whose node does not answer."""
-    assert database is not None  # noqa: S101  both callers have looked
-    try:
-        async with database.write() as db:
-            return await work(db)
-    except Unavailable as problem:
-        log.warning("nothing claimed of a workspace", extra={"error": problem.detail})
-        return []
 
 
 class _Claim:
@@ -234,7 +282,7 @@ async def _claim_hinted(
 ) -> list[Job]:
     """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
     nothing of their workspace reads it whole."""
-    claim = _claim_due(db)
+    claim, values = _claim_due(db), await lease.values(db)
     found = await db.fetch_each(
         f"""
         WITH due AS MATERIALIZED (
@@ -247,31 +295,21 @@ async def _claim_hinted(
         {claim}
         """,
         [
-            {**_values(lease), "workspace_id": workspace_id, "ids": list(ids)}
+            {**values, "workspace_id": workspace_id, "ids": list(ids)}
             for workspace_id, ids in hinted.items()
         ],
     )
     return [
-        _job(lease, workspace_id, **row)
+        lease.job(workspace_id, **row)
         for workspace_id, rows in zip(hinted, found, strict=True)
         for row in rows
     ]
-
-
-def _values(lease: _Lease) -> dict[str, str | int | datetime]:
-    return {"kind": lease.kind, "lease_token": lease.token, "until": lease.until}
-
-
-def _job(lease: _Lease, workspace_id: str, id: str, claims: int) -> Job:
-    return Job(lease.kind, workspace_id, id, lease.token, claims)
 
 
 async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
     """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a scan,
     so that a workspace behind a backlog is served a few claims later. The cost does not depend on
     the number of workspaces or of due rows."""
-    if db.is_sharded:
-        return await _look_at_shards(db, kind, fair_share)
     rows = await db.fetch_tuples(
         """
         SELECT workspace_id, wake_at FROM jobs
@@ -340,90 +378,17 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
         )
         {claim}
         """,
-        **_values(lease),
+        **await lease.values(db),
         since=lease.since,
         workspace_id=workspace_id,
         limit=limit,
     )
-    return [_job(lease, workspace_id, **row) for row in rows]
-
-
-# Of each shard, of those that answer: the workspaces of its oldest due rows, and from a random
-# place on the next ones that have any, however long a backlog is.
-LOOK = """
-    WITH RECURSIVE oldest AS (
-        SELECT workspace_id FROM %1$s
-        WHERE kind = '{kind}' AND wake_at <= '{now}'
-        ORDER BY wake_at NULLS FIRST, id
-        LIMIT {head}
-    ), pending (workspace_id, n) AS (
-        SELECT (SELECT workspace_id FROM %1$s
-                WHERE kind = '{kind}' AND workspace_id > '{asked}'
-                ORDER BY workspace_id, wake_at LIMIT 1), 1
-        UNION ALL
-        SELECT (SELECT j.workspace_id FROM %1$s j
-                WHERE j.kind = '{kind}' AND j.workspace_id > pending.workspace_id
-                ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
-        FROM pending
-        WHERE pending.workspace_id IS NOT NULL AND n < {most}
-          AND (SELECT count(*) FROM oldest) = {head}
-    )
-    SELECT json_agg(DISTINCT workspace_id)
-    FROM (SELECT workspace_id FROM oldest
-          UNION ALL
-          SELECT workspace_id FROM pending
-          WHERE (SELECT count(*) FROM oldest) = {head}) AS found
-    WHERE workspace_id IS NOT NULL
-    """
-LOOK_EVERY_SECONDS = 1.0
-
-
-async def _look_at_shards(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
-    """The workspaces that `_due_workspaces` finds, without locks and at most once a second; none of
-    a node that does not answer. Workspaces that have nothing due may be among them. In between,
-    those of the last look that have given all that was asked of them."""
-    if time.monotonic() - fair_share.looked_at < LOOK_EVERY_SECONDS:
-        return sorted(fair_share.seen)
-    fair_share.looked_at = time.monotonic()
-    look = LOOK.format(
-        kind=kind,
-        now=(await db.now()).isoformat(),
-        asked=fair_share.cursor,
-        head=HEAD,
-        most=SCANNED,
-    )
-    results = await db.fetch_values(
-        "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success", look=look
-    )
-    found = {id for result in results for id in orjson.loads(result or "[]")}
-    fair_share.cursor = random.sample([*found, ""], 1)[0]
-    fair_share.seen = found
-    return sorted(found)
-
-
-async def _next_due_of_shards(db: Handle) -> dict[Kind, datetime]:
-    results = await db.fetch_values(
-        "SELECT result FROM run_command_on_shards('jobs', :look) WHERE success",
-        look="""
-            SELECT json_object_agg(kinds.kind, next.wake_at)
-            FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
-            CROSS JOIN LATERAL (SELECT wake_at FROM %1$s j WHERE j.kind = kinds.kind
-                                ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next
-            """.format(kinds="', '".join(jobs.KINDS)),
-    )
-    found: dict[Kind, datetime] = {}
-    for result in results:
-        for kind, wake_at in orjson.loads(result or "{}").items():
-            due = datetime.fromisoformat(wake_at)
-            found[kind] = min(found.get(kind, due), due)
-    return found
+    return [lease.job(workspace_id, **row) for row in rows]
 
 
 async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, datetime]:
     """When the next job of each kind, claimed ones included, is due from `since` on; without the
     kinds of which there is none. One statement: every worker asks it all the time."""
-    if db.is_sharded:
-        return await _next_due_of_shards(db)
     each = [
         f"""
         SELECT kind, wake_at FROM (

@@ -18,7 +18,7 @@ import asyncpg
 
 from app.database.db import Database, new_id
 from app.store import claims, jobs
-from app.store.claims import FairShare
+from app.store.claims import FairShare, Together
 from tests import servers
 from tests.conftest import SCHEMA
 
@@ -58,7 +58,7 @@ class Churn:
         began = time.monotonic()
         async with self._database.write(follow_indexes=True) as db:  # as workers do
             claimed = await claims.claim(
-                db,
+                Together(db),
                 "run",
                 hinted=[],
                 limit=2 * AT_ONCE,  # of which one workspace gets half

@@ -47,6 +47,7 @@ from app.store import (
     templates,
     webhook_requests,
 )
+from app.store.claims import Together
 from app.store.new_runs import NewRun
 from lab.bench import figures
 from tests import servers
@@ -455,11 +456,11 @@ ASKED: Mapping[str, Ask] = {
 # What writes, each in a transaction that is taken back, so that the next round finds the same.
 WRITTEN: Mapping[str, Ask] = {
     "claim of 32 due runs": lambda _count: (
-        lambda db: claims.claim(db, "run", hinted=(), limit=32, lease_seconds=15)
+        lambda db: claims.claim(Together(db), "run", hinted=(), limit=32, lease_seconds=15)
     ),
     "claim of 4 hinted runs": lambda count: (
         lambda db: claims.claim(
-            db,
+            Together(db),
             "run",
             hinted=[(ACME, made("run", i * 25 + 4)) for i in random.sample(range(count // 5), 4)],
             limit=5,

@@ -25,14 +25,13 @@ from tests.conftest import SCHEMA
 
 TASKS = re.compile(r"Task Count: (\d+)")
 GATHERED = ("Distributed Subplan", "INSERT/SELECT method: pull to coordinator")
-EVERYWHERE = re.compile(r"run_command_on_(?:shards|placements|all_nodes)", re.I)
+EVERYWHERE = re.compile(r"run_command_on_(?:shards|placements|all_nodes)|run_on_worker\b", re.I)
 LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b", re.I)
 
 # What looks at several shards, or at one and at people on the coordinator, and how often. None of
 # it locks a row.
 LOOKS: Mapping[str, str] = {
-    "store/claims._look_at_shards": "claims: once a second for each pool of workers",
-    "store/claims._next_due_of_shards": "the heartbeat: once a second for each worker",
+    "store/shards.look": "claims and the heartbeat: once a second for each worker",
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
     "store/job_sweep._strays_of_shards": "maintenance: once a minute",
     "store/segment_members._late_of_shards": "maintenance: at most twice a minute",

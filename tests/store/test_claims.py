@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.database.db import Database, explain, new_id
-from app.store import claims, jobs
+from app.database.db import Database, Handle, explain, new_id
+from app.errors import Unavailable
+from app.runtime.sharing import Shared
+from app.store import claims, jobs, shards
 from app.store.claims import (
     BEGINNING,
-    HEAD,
     MARGIN,
-    SCANNED,
     WHOLE_SECONDS,
+    Apart,
     FairShare,
     Horizon,
     Pace,
+    Together,
 )
 from app.store.jobs import KINDS, Kind
+from app.store.shards import HEAD, SCANNED, Look, Shards
 from tests.store.test_jobs import (
     INSERT_JOB,
     LEASE_SECONDS,
@@ -59,7 +64,7 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
     async with database.write(follow_indexes=True) as db:
         before = await db.fetch_value(read)  # of this connection's last second, not yet reported
         claimed = await claims.claim(
-            db,
+            Together(db),
             kind,
             hinted=[(acme, id) for id in ids[-8:]],
             limit=32,
@@ -369,6 +374,8 @@ async def many(database: Database, count: int) -> None:
 async def test_the_next_to_be_due_is_known_leases_included(database: Database, kind: Kind) -> None:
     async def next_at() -> datetime | None:
         async with database.read() as db:
+            if db.is_sharded:
+                return (await shards.look(db)).next_due.get(kind)
             return (await claims.next_due(db)).get(kind)
 
     assert await next_at() is None
@@ -378,3 +385,84 @@ async def test_the_next_to_be_due_is_known_leases_included(database: Database, k
     [leased] = await due(database, acme, 1, kind=kind)
     await claim(database, 1, kind=kind)
     assert await next_at() == (await found(database, leased))["wake_at"]
+
+
+# --- of a sharded database ------------------------------------------------------------------------
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, *looks: Look | Unavailable) -> list[str]:
+    """What looks at all shards find, the last of them for ever; a list that grows with each."""
+    made: list[str] = []
+
+    async def look(db: Handle, *, after: str = "") -> Look:
+        found = looks[min(len(made), len(looks) - 1)]
+        made.append(after)
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    monkeypatch.setattr(shards, "look", look)
+    return made
+
+
+def seen(*workspaces: str) -> Look:
+    return Look(datetime.now(UTC), {}, {"message": frozenset(workspaces)})
+
+
+async def claimed_apart(
+    database: Database, *hinted: tuple[str, str], fair_share: FairShare | None = None
+) -> list[str]:
+    reach = Apart(database, Shards())
+    return ids(
+        await claims.claim(
+            reach,
+            "message",
+            hinted=hinted,
+            limit=8,
+            lease_seconds=LEASE_SECONDS,
+            fair_share=fair_share,
+        )
+    )
+
+
+async def test_what_was_claimed_by_a_hint_is_worked_on_though_the_look_at_all_shards_fails(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked(monkeypatch, Unavailable("A node is silent."))
+    acme = await workspace(database)
+    [id] = await due(database, acme, 1)
+    assert await claimed_apart(database, (acme, id)) == [id]
+
+
+async def test_what_the_last_look_has_found_is_claimed_while_the_next_fails(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme, fair_share = await workspace(database), FairShare()
+    looked(monkeypatch, seen(acme), Unavailable("A node is silent."))
+    rows = await due(database, acme, 8)
+    for some in (rows[:4], rows[4:]):  # half of the free slots each
+        assert await claimed_apart(database, fair_share=fair_share) == some
+
+
+async def test_on_a_sharded_database_a_claim_needs_one_connection_at_a_time(
+    connect: Callable[..., Awaitable[Database]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await connect(pool_size=1)
+    acme, rival = await workspace(database), await workspace(database)
+    looked(monkeypatch, seen(acme, rival))
+    [hinted], [found] = await due(database, acme, 1), await due(database, rival, 1)
+    assert await claimed_apart(database, (acme, hinted)) == [hinted, found]
+
+
+async def test_nodes_that_do_not_answer_a_look_are_warned_of(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked(monkeypatch, replace(seen(), silent=["db2:5432: no answer"]), seen())
+    of_process = Shards()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    with caplog.at_level("INFO"):
+        await of_process.look(database)
+        [warned] = [one for one in caplog.records if one.levelname == "WARNING"]
+        assert "db2:5432" in warned.__dict__["error"]
+        await of_process.look(database)
+    assert "all nodes answer again" in caplog.messages

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
 from app.database.db import Database, Row, new_id
 from app.store import claims, jobs, workspaces
-from app.store.claims import FairShare
+from app.store.claims import Apart, FairShare, Together
 from app.store.jobs import KINDS, Job, Kind
+from app.store.shards import Shards
 
 LEASE_SECONDS = 15.0
 LONG_AGO = timedelta(hours=1)
@@ -121,15 +123,18 @@ async def claim(
     hinted: Sequence[tuple[str, str]] = (),
     fair_share: FairShare | None = None,
 ) -> list[Job]:
+    work = partial(
+        claims.claim,
+        kind=kind,
+        hinted=hinted,
+        limit=limit,
+        lease_seconds=LEASE_SECONDS,
+        fair_share=fair_share,
+    )
+    if database.is_sharded:
+        return await work(Apart(database, Shards()))
     async with database.write(follow_indexes=True) as db:
-        return await claims.claim(
-            db,
-            kind,
-            hinted=hinted,
-            limit=limit,
-            lease_seconds=LEASE_SECONDS,
-            fair_share=fair_share,
-        )
+        return await work(Together(db))
 
 
 async def abandon(database: Database) -> None:

@@ -9,15 +9,15 @@ import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import claims, jobs, messages
+from app.store import jobs, messages
 from app.store.jobs import Job
 from app.store.messages import MessageOutcome, RequeuedMessage
 from tests.store.rows import attempt, message, set_columns, workspace
+from tests.store.test_jobs import claim
 
 
 async def claimed(database: Database) -> Job:
-    async with database.write() as db:
-        [job] = await claims.claim(db, "message", hinted=[], limit=8, lease_seconds=15)
+    [job] = await claim(database, 8, kind="message")
     return job
 
 

@@ -68,6 +68,7 @@ from app.store import (
     watches,
     webhook_requests,
 )
+from app.store.claims import Together
 from app.store.directory import Place
 from app.store.jobs import Kind
 from app.store.new_runs import NewRun
@@ -482,7 +483,7 @@ ID: Mapping[Kind, str] = {
 
 def claiming(kind: Kind) -> Query:
     hinted = [("ws_acme", f"{ID[kind]}_{i}") for i in range(10_050, 11_000, 50)]
-    return lambda db: claims.claim(db, kind, hinted=hinted, limit=32, lease_seconds=1)
+    return lambda db: claims.claim(Together(db), kind, hinted=hinted, limit=32, lease_seconds=1)
 
 
 # Of runs that have one.

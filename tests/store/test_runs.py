@@ -9,14 +9,14 @@ from typing import Any, Literal
 import pytest
 
 from app.database.db import Database
-from app.store import claims, jobs, runs
+from app.store import jobs, runs
 from app.store.jobs import Job
 from tests.store.rows import definition, run, set_columns, workspace
+from tests.store.test_jobs import claim
 
 
 async def claimed(database: Database) -> Job:
-    async with database.write() as db:
-        [job] = await claims.claim(db, "run", hinted=[], limit=8, lease_seconds=15)
+    [job] = await claim(database, 8, kind="run")
     return job
 
 

@@ -8,6 +8,7 @@ import re
 from app.database.db import Database, Handle, explain, migrate
 from app.database.postgres import STATISTICS_LOCK
 from app.store import claims
+from app.store.claims import Together
 from app.store.jobs import Kind
 from tests.conftest import SCHEMA
 from tests.store.test_jobs import due, kinds, workspace
@@ -102,7 +103,7 @@ async def test_a_claim_reads_the_first_of_what_is_due_though_statistics_saw_none
     await due(database, id, MANY, kind=kind)
     async with database.write(follow_indexes=True) as db:
         recording = RecordingHandle(db)
-        await claims.claim(recording, kind, hinted=[], limit=32, lease_seconds=1)
+        await claims.claim(Together(recording), kind, hinted=[], limit=32, lease_seconds=1)
         await claims.next_due(recording)
         oldest, _, claimed, next_due = [
             await explain(db, sql, **values) for sql, values in recording.sent

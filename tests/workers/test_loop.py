@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,13 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.config.settings import Settings
+from app.database.db import Database, Handle
 from app.intake import webhooks
 from app.jobs.queue import NAME
 from app.main import open_process
 from app.process import Process
 from app.runtime import tasks
-from app.store import run_steps, runs
-from app.store.jobs import Kind
+from app.store import run_steps, runs, shards
+from app.store.jobs import KINDS, Kind
+from app.store.shards import EVERY_SECONDS, Look
 from tests.cast import hook, workspace
 from tests.present import present
 from tests.proxy import proxy_before
@@ -131,6 +134,34 @@ async def test_a_run_whose_worker_died_is_taken_up_when_its_lease_ends(
     await loop.beat(process, pools)
     await completed(process, acme, run_id)
     await closed(pools)
+
+
+# --- of a sharded database ------------------------------------------------------------------------
+
+
+async def test_six_pools_and_the_heartbeat_look_at_all_shards_once_a_second_together(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def look(db: Handle, *, after: str = "") -> Look:
+        nonlocal looks
+        looks += 1
+        now = await db.now()
+        return Look(now, dict.fromkeys(KINDS, now), dict.fromkeys(KINDS, frozenset([acme])))
+
+    monkeypatch.setattr(shards, "look", look)
+    monkeypatch.setattr(Database, "is_sharded", True)
+    run_id = await start(process, acme, TAG)
+    pools, began = pools_of(process), time.monotonic()
+    for _ in range(3):
+        assert await loop.beat(process, pools) == EVERY_SECONDS
+        for pool in pools.values():
+            pool.hint()
+        await asyncio.sleep(0.1)
+    await completed(process, acme, run_id)
+    await closed(pools)
+    assert looks <= 1 + (time.monotonic() - began) / EVERY_SECONDS
 
 
 # --- for ever -------------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""The due work of all shards of a sharded database: one look for all who ask within a second.
+
+Each node is asked over one connection for all of its shards, without locks. Those that answer are
+enough: whatever lies on the others waits until they do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+import orjson
+
+from app.database.db import Database, Handle
+from app.runtime.outages import Outage
+from app.runtime.sharing import Shared
+from app.store import jobs
+from app.store.jobs import Kind
+
+HEAD = 64  # the oldest due rows of a kind in a shard; nearly always these are all
+SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
+EVERY_SECONDS = 1.0
+
+# Of one shard, for each kind: when its next job is due, the workspaces of its oldest due ones and,
+# however long a backlog is, the next ones from somewhere on that have any.
+OF_SHARD = """
+    SELECT kinds.kind,
+           (SELECT wake_at FROM %1$s WHERE kind = kinds.kind
+            ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next_at,
+           (WITH RECURSIVE oldest AS (
+                SELECT workspace_id FROM %1$s
+                WHERE kind = kinds.kind AND wake_at <= '{now}'
+                ORDER BY wake_at NULLS FIRST, id
+                LIMIT {head}
+            ), pending (workspace_id, n) AS (
+                SELECT (SELECT workspace_id FROM %1$s
+                        WHERE kind = kinds.kind AND workspace_id > '{after}'
+                        ORDER BY workspace_id, wake_at LIMIT 1), 1
+                WHERE (SELECT count(*) FROM oldest) = {head}
+                UNION ALL
+                SELECT (SELECT j.workspace_id FROM %1$s j
+                        WHERE j.kind = kinds.kind AND j.workspace_id > pending.workspace_id
+                        ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
+                FROM pending
+                WHERE pending.workspace_id IS NOT NULL AND n < {scanned}
+            )
+            SELECT json_agg(DISTINCT workspace_id)
+            FROM (SELECT workspace_id FROM oldest
+                  UNION ALL
+                  SELECT workspace_id FROM pending WHERE workspace_id IS NOT NULL) AS found) AS due
+    FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
+    """
+OF_NODES = """
+    WITH nodes AS (
+        SELECT CAST(n.nodename AS TEXT) AS name, n.nodeport AS port,
+               'SELECT json_agg(found) FROM ('
+               || string_agg(format(CAST(:of_shard AS TEXT), shard_name(s.logicalrelid, s.shardid)),
+                             ' UNION ALL ')
+               || ') AS found' AS look
+        FROM pg_dist_shard s
+        JOIN pg_dist_placement p ON p.shardid = s.shardid AND p.shardstate = 1
+        JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+        WHERE s.logicalrelid = CAST('jobs' AS regclass)
+        GROUP BY n.nodename, n.nodeport
+    )
+    SELECT ran.node_name || ':' || ran.node_port AS node, ran.success, ran.result
+    FROM (SELECT array_agg(name) AS names, array_agg(port) AS ports, array_agg(look) AS looks
+          FROM nodes) AS asked
+    CROSS JOIN LATERAL master_run_on_worker(asked.names, asked.ports, asked.looks, TRUE) AS ran
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The time at which the next job of each kind is due and, of a sharded database, the workspaces
+    with due ones, among which may be some that have none."""
+
+    now: datetime
+    next_due: Mapping[Kind, datetime]
+    due: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
+    silent: Sequence[str] = ()  # nodes that have not answered
+
+
+class Shards:
+    """The looks of one process."""
+
+    def __init__(self) -> None:
+        self._last: Shared[Look] = Shared(EVERY_SECONDS)
+        self._after = ""
+        self._outage = Outage("a node does not answer: its work waits", "all nodes answer again")
+
+    async def look(self, database: Database) -> Look:
+        """Look, or give the last one if it is no older than a second. Raises Unavailable."""
+        return await self._last.get(partial(self._look, database))
+
+    async def _look(self, database: Database) -> Look:
+        async with database.read() as db:
+            found = await look(db, after=self._after)
+        if found.silent:
+            self._outage.failed(ConnectionError("; ".join(found.silent)))
+        else:
+            self._outage.worked()
+        self._after = random.sample(["", *(id for ids in found.due.values() for id in ids)], 1)[0]
+        return found
+
+
+async def look(db: Handle, *, after: str = "") -> Look:
+    """`after` is the workspace after which others are looked for behind a backlog."""
+    now = await db.now()
+    of_shard = OF_SHARD.format(
+        now=now.isoformat(),
+        after=after,
+        head=HEAD,
+        scanned=SCANNED,
+        kinds="', '".join(jobs.KINDS),
+    )
+    next_due: dict[Kind, datetime] = {}
+    due: defaultdict[Kind, set[str]] = defaultdict(set)
+    silent = []
+    for node, success, result in await db.fetch_tuples(OF_NODES, of_shard=of_shard):
+        if not success:
+            silent.append(f"{node}: {result}")
+            continue
+        for found in orjson.loads(result or "[]"):
+            kind: Kind = found["kind"]
+            if found["next_at"] is not None:
+                next_at = datetime.fromisoformat(found["next_at"])
+                next_due[kind] = min(next_due.get(kind, next_at), next_at)
+            due[kind].update(found["due"] or ())
+    return Look(now, next_due, {kind: frozenset(ids) for kind, ids in due.items()}, silent)
