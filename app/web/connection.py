@@ -22,10 +22,10 @@ import structlog
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
-from hypercorn.protocol.events import Body, EndBody, Request
+from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.typing import ConnectionState, LifespanState, TaskGroup
+from hypercorn.typing import ConnectionState, HTTPRequestEvent, LifespanState, TaskGroup
 from hypercorn.utils import parse_socket_addr
 from starlette.types import ASGIApp, Message, Scope
 
@@ -279,7 +279,6 @@ class Http1(H11Protocol):
         self._piece = bytearray()  # of a body, from all chunks that have arrived
         self._chunks = 0
         self._chunk_bytes = 0
-        self._next: Event11 | None = None  # behind that piece
 
     # --- the application ------------------------------------------------------------------------
 
@@ -329,20 +328,18 @@ class Http1(H11Protocol):
             elif isinstance(event, h11.Request):
                 self._wire.enter("body")
                 await self._create_stream(event)
-            elif isinstance(event, Body) and self.stream is not None:
-                await self.stream.handle(event)
-            elif isinstance(event, h11.EndOfMessage) and self.stream is not None:
-                self._wire.enter("work")
-                await self.stream.handle(EndBody(stream_id=STREAM_ID))
+            elif isinstance(event, dict):
+                if not event["more_body"]:
+                    self._wire.enter("work")
+                if self.stream is not None and not self.stream.closed and self.stream.app_put:
+                    await self.stream.app_put(event)
             else:
                 return
 
-    def _next_event(self) -> Event11 | Body:
-        """The next event; chunks that have arrived together are one piece. Raises
-        RemoteProtocolError."""
-        if self._next is not None:
-            event, self._next = self._next, None
-            return event
+    def _next_event(self) -> Event11 | HTTPRequestEvent:
+        """The next event, or a piece of the body as the application's message: all that has arrived
+        of it, and its end with it, where hypercorn makes a message of each chunk and one more.
+        Raises RemoteProtocolError."""
         while isinstance(event := self.connection.next_event(), h11.Data):
             self._piece += event.data
             self._chunks += event.chunk_start
@@ -351,12 +348,12 @@ class Http1(H11Protocol):
                 raise h11.RemoteProtocolError("chunks are too small", error_status_hint=400)
         if isinstance(event, h11.Request):
             self._chunks = self._chunk_bytes = 0
-        if not self._piece:
+        is_last = isinstance(event, h11.EndOfMessage)
+        if not self._piece and not is_last:
             return event
-        piece = Body(stream_id=STREAM_ID, data=bytes(self._piece))
+        piece = bytes(self._piece)
         self._piece.clear()
-        self._next = event
-        return piece
+        return {"type": "http.request", "body": piece, "more_body": not is_last}
 
     async def _create_stream(self, request: h11.Request) -> None:
         """A target may be an absolute URL, whose authority is no business of ours (RFC 9112

@@ -68,6 +68,14 @@ async def total(request: Request) -> Response:
     return await count(request)
 
 
+async def messages(request: Request) -> Response:
+    """How many it takes until the body has ended."""
+    found = 1
+    while (await request.receive())["more_body"]:
+        found += 1
+    return Response(str(found))
+
+
 class Endless:
     closed = asyncio.Event()
 
@@ -107,6 +115,7 @@ async def served() -> AsyncIterator[Served]:
         Route("/endless", endless),
         Route("/count", count, methods=["POST"]),
         Route("/total", total, methods=["POST"]),
+        Route("/messages", messages, methods=["GET", "POST"]),
         Route("/unread", unread, methods=["POST"]),
     ]
     edge = Edge(router(routes), wire.settings(MAX_BODY_BYTES=CAP), body_seconds=PIECE_SECONDS / 2)
@@ -227,6 +236,31 @@ async def test_chunks_that_have_arrived_together_are_one_piece(connection: Conne
     )
     await begun(connection)
     assert await line(connection) == b"200\n"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        head("GET", "/messages"),
+        head("POST", "/messages", "Content-Length: 0"),
+        head("POST", "/messages", "Content-Length: 5") + b"hello",
+        head("POST", "/messages", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n",
+    ],
+    ids=["none", "empty", "length", "chunked"],
+)
+async def test_a_body_that_has_arrived_is_one_message_with_its_end(
+    connection: Connection, request_: bytes
+) -> None:
+    await connection.send(request_)
+    assert (await connection.answer()).body == b"1"
+
+
+async def test_a_body_whose_end_comes_later_is_two_messages(connection: Connection) -> None:
+    await connection.send(head("POST", "/messages", "Transfer-Encoding: chunked"))
+    await chunk(connection, b"hello")
+    await asyncio.sleep(PIECE_SECONDS / 6)
+    await chunk(connection, b"")
+    assert (await connection.answer()).body == b"2"
 
 
 async def test_tiny_chunks_from_many_connections_are_refused(served: Served) -> None:
