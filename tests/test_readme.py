@@ -100,7 +100,7 @@ async def test_the_tour_works_as_typed(
         answer: dict[str, Any] = response.json()
         return answer
 
-    template, workflow, event, run_, captured, attempts, automation = curls()
+    template, workflow, event, run_, captured, messages, attempts, automation = curls()
     ids["tpl_…"] = (await run(template))["id"]
     ids["$HOOK"] = (await run(workflow))["trigger"]["webhookUrl"]
     ids["$RUN"] = (await run(event))["runId"]
@@ -109,6 +109,8 @@ async def test_the_tour_works_as_typed(
     [message] = (await run(captured))["data"]
     assert (message["subject"], message["to"]) == ("Welcome, Ada", "ada@example.com")
     assert "<b>pro</b>" in message["html"]
+    [message] = (await run(messages))["data"]
+    assert (message["status"], message["reason"]) == ("SENT", None)
     [attempt] = (await run(attempts))["data"]
     assert attempt["status"] == "SENT"
     assert (await run(automation))["state"] == "ACTIVE"
@@ -154,8 +156,9 @@ def test_the_tour_can_be_pasted_into_a_shell_beside_make_run(tmp_path: Path) -> 
         seen["$API/v1/webhooks/in/…"] = url
         seen["run_…"] = paste(event)[0]["runId"]
         until(lambda: paste(happened)[0]["status"] == "COMPLETED", "the run is over", part)
-        _, messages, attempts = paste(happened)
-        assert [one["subject"] for one in messages["data"]] == ["Welcome, Ada"]
+        _, captured, messages, attempts = paste(happened)
+        assert [one["subject"] for one in captured["data"]] == ["Welcome, Ada"]
+        assert [one["status"] for one in messages["data"]] == ["SENT"]
         assert [one["status"] for one in attempts["data"]] == ["SENT"]
         assert paste(automation)[0]["state"] == "ACTIVE"
         assert part.stop() == 0

@@ -39,10 +39,10 @@ def _by_id(value: Json, _country: str | None, field: str | None) -> Lookup:
     # A sender's own id may be a number: 981230455 equals "981230455".
     number = isinstance(value, int) and not isinstance(value, bool)
     if not number and not isinstance(value, str):
-        raise ValueError("it must be a string or a whole number.")
+        raise ValueError("It must be a string or a whole number.")
     text = document.text(value) if number else str(value)
     if not is_storable(text):
-        raise ValueError("it contains characters that no ID has.")
+        raise ValueError("It contains characters that no ID has.")
     if field is None:
         return Lookup("contact_id", value=text, key=text)
     text = profile.normal(text)
@@ -51,7 +51,7 @@ def _by_id(value: Json, _country: str | None, field: str | None) -> Lookup:
 
 def _text(value: Json) -> str:
     if not isinstance(value, str):
-        raise ValueError("it must be a string.")
+        raise ValueError("It must be a string.")
     return value
 
 

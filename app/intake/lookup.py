@@ -94,21 +94,19 @@ def _found(payload: Json, trigger: Trigger, country: str | None) -> Found:
 
 def resolve(trigger: Trigger, payload: Json, country: str | None) -> Lookup:
     """Raises Problem `lookup_unresolved`, which names paths that would do."""
-    kind = trigger["contactLookup"]
     where = path.parse(contact_path(trigger) or "")
-    value = where.find(payload)
     try:
-        return _read(kind, value, trigger, country)
+        found = _read(where.find(payload), trigger, country)
     except ValueError as error:
-        reason = (
-            f"{where} leads to nothing in this body."
-            if value is MISSING or value is None or value == ""
-            else f"{where} is no {kind.replace('_', ' ')}: {error}"
-        )
+        reason = f"{where} cannot be looked up. {error}"
+    else:
+        if found is not None:
+            return found
+        reason = f"{where} leads to nothing in this body."
 
     def fits(other: Json) -> bool:
         try:
-            return bool(_read(kind, other, trigger, country))
+            return _read(other, trigger, country) is not None
         except ValueError:
             return False
 
@@ -117,8 +115,9 @@ def resolve(trigger: Trigger, payload: Json, country: str | None) -> Lookup:
     raise Problem("lookup_unresolved", reason + hint)
 
 
-def _read(kind: str, value: object, trigger: Trigger, country: str | None) -> Lookup:
+def _read(value: object, trigger: Trigger, country: str | None) -> Lookup | None:
+    """None where there is nothing. Raises ValueError with a sentence."""
     if value is MISSING or value is None or value == "":
-        raise ValueError("there is nothing.")
-    field = trigger.get("metadataField")
+        return None
+    kind, field = trigger["contactLookup"], trigger.get("metadataField")
     return lookups.read(kind, value, country, field if kind == "contact_id" else None)

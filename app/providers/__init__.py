@@ -1,7 +1,6 @@
 """Outside providers, one module each: channels, payments, single sign-on.
 
-PROVIDERS is all that the service knows of those of channels: to add one is to write its module and
-its row here, the settings by which an operator may use it and a section in docs/channels.md.
+PROVIDERS is all that the service knows of those of channels. CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations

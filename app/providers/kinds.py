@@ -66,7 +66,9 @@ class Answer:
 class Callbacks:
     """How a provider reports. `secret` names the credential that signs; `read` raises Unsigned, and
     MalformedJson for what is signed and no JSON. Its body is a form when `takes_form`, else JSON.
-    With `answer`, people can write back to a sender, and this is how they are replied to.
+    With `answer`, people can write back to a sender, and this is how they are replied to: one that
+    takes no reply in an answer still has it, with an empty body, or a STOP to the operator's number
+    would find nobody.
     `advice` tells an operator how to have the provider report, where the secret is missing."""
 
     secret: str

@@ -52,10 +52,7 @@ class Match(Shape):
                 return lookups.read("contact_id", text, country, field)
             return lookups.read("contact_id" if kind == "contactId" else kind, value, country)
         except ValueError as error:
-            message = str(error)
-            errors = [
-                FieldError(document.pointer(*place, *inner), message[:1].upper() + message[1:])
-            ]
+            errors = [FieldError(document.pointer(*place, *inner), str(error))]
             raise Problem(
                 "invalid", "No contact can be looked up by this value; see errors.", errors=errors
             ) from None

@@ -124,9 +124,10 @@ async def index(call: Call) -> Response:
 
 
 async def resend(call: Call) -> Response:
-    """A new attempt for a message that is FAILED, BOUNCED or UNKNOWN, or that was SUPPRESSED as the
-    workspace might not send it: unverified, or beyond a limit of its own. While the address is
-    suppressed for the bounce: 409; delete that suppression first. A message of a CANCELLED
+    """A new attempt for a message that is FAILED, BOUNCED or UNKNOWN, or that was SUPPRESSED for
+    what may be over by now: the workspace was unverified or beyond a limit, the contact had got
+    enough marketing, or quiet hours lasted too long. While the address is suppressed for the
+    bounce: 409; delete that suppression first. A message of a CANCELLED
     broadcast, or about an account, is not sent again: 409."""
     workspace_id, row = call.member.workspace_id, await _found(call)
     id = row.id

@@ -41,6 +41,13 @@ def test_when_nothing_would_resolve_what_reads_alike_is_named() -> None:
     assert "Did you mean customer_mail?" in refusal(EMAIL, {"customer_mail": "?"})
 
 
+def test_what_is_there_and_cannot_be_looked_up_is_refused_for_its_own_reason() -> None:
+    detail = refusal(EMAIL, {"customer_email": 5})
+    assert detail == "customer_email cannot be looked up. It must be a string."
+    detail = refusal(EMAIL, {"customer_email": "nobody"})
+    assert detail.startswith("customer_email cannot be looked up. This is not an email address: ")
+
+
 def test_an_empty_body_suggests_nothing() -> None:
     assert refusal(EMAIL, {}) == "customer_email leads to nothing in this body."
 

@@ -148,7 +148,7 @@ async def test_what_is_no_contact_s_id_is_told_what_one_may_be(
         token = await hook(process, cast.ed.workspace_id, [], trigger=trigger)
         response = await cast.client.post(f"/v1/webhooks/in/{token}", json={"id": value})
         assert response.status_code == 422
-        assert "it must be a string or a whole number." in response.json()["detail"]
+        assert "It must be a string or a whole number." in response.json()["detail"]
 
 
 BY_METADATA = {"contactLookup": "contact_id", "metadataField": "crm"}
