@@ -1,7 +1,7 @@
 // A box for code: a plain text area until the code editor is loaded, and for good where it cannot be.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { CodeEditor, codeEditor } from './code_editor'
-import type { Refusal } from './session'
+import { useErrors } from './errors'
 import { Field, Status } from './ui'
 
 const load = () => import('./code_editor')
@@ -10,7 +10,7 @@ interface Finding { severity: string; pointer: string; message: string }
 interface Found { severity: string; message: string; line: number | null }
 /** How the editor is made, and what it takes over from the text area. */
 interface Start { make: typeof codeEditor; from: number; to: number; hasFocus: boolean }
-interface Props { label: string; value: string; set: (value: string) => void; rows: number; isMarkup: boolean; problem: Refusal | null; pointer: string; findings: readonly Finding[] }
+interface Props { label: string; value: string; set: (value: string) => void; rows: number; isMarkup: boolean; pointer: string; findings: readonly Finding[] }
 
 /** The line that a finding is about: the one it names, or the first that has what it quotes. */
 function lineOf(message: string, text: string): number | null {
@@ -24,7 +24,8 @@ function lineOf(message: string, text: string): number | null {
 const isPlaced = (found: Found): found is Found & { line: number } => found.line !== null
 
 export function Code(props: Props) {
-  const { label, value, set, rows, problem, pointer, findings } = props
+  const { label, value, set, rows, pointer, findings } = props
+  useErrors(pointer) // which the editor shows with their lines
   const box = useRef<HTMLDivElement>(null)
   const isComposing = useRef(false)
   const [start, setStart] = useState<Start | null>(null)
@@ -41,8 +42,8 @@ export function Code(props: Props) {
   }, [])
   return <div class="code" ref={box} onCompositionStart={() => { isComposing.current = true }} onCompositionEndCapture={() => { isComposing.current = false }}>
     {start ? <Rich {...props} start={start} /> : <>
-      <Field label={label} rows={rows} value={value} set={set} problem={problem} pointer={pointer} hint={isMissing ? 'The code editor could not be loaded; this box does the same without colours.' : undefined} />
-      <List of={findings.filter(each => each.pointer === pointer).map(each => ({ ...each, line: null }))} />
+      <Field label={label} rows={rows} value={value} set={set} pointer={pointer} hint={isMissing ? 'The code editor could not be loaded; this box does the same without colours.' : undefined} />
+      <List of={findings.filter(each => each.pointer === pointer && each.severity !== 'error').map(each => ({ ...each, line: null }))} />
     </>}
   </div>
 }
@@ -54,7 +55,7 @@ function List({ of, goTo }: { of: readonly Found[]; goTo?: (line: number) => voi
   </li>)}</ul>
 }
 
-function Rich({ label, value, set, rows, isMarkup, problem, pointer, findings, start }: Props & { start: Start }) {
+function Rich({ label, value, set, rows, isMarkup, pointer, findings, start }: Props & { start: Start }) {
   const host = useRef<HTMLDivElement>(null), hint = useRef<HTMLParagraphElement>(null), list = useRef<HTMLDivElement>(null)
   const editor = useRef<CodeEditor | null>(null)
   const changed = useRef(set)
@@ -68,10 +69,7 @@ function Rich({ label, value, set, rows, isMarkup, problem, pointer, findings, s
   }, [])
   useLayoutEffect(() => editor.current?.show(value), [value])
   // Lines of the text as it was when this was found; the marks in the editor move with what is typed afterwards.
-  const found = useMemo(() => {
-    const errors = problem?.errors.map(error => ({ ...error, severity: 'error' })) ?? []
-    return [...errors, ...findings].filter(each => each.pointer === pointer).map(({ severity, message }): Found => ({ severity, message, line: lineOf(message, value) }))
-  }, [problem, findings])
+  const found = useMemo(() => findings.filter(each => each.pointer === pointer).map(({ severity, message }): Found => ({ severity, message, line: lineOf(message, value) })), [findings])
   const isInvalid = found.some(each => each.severity === 'error')
   useLayoutEffect(() => editor.current?.remark(found.filter(isPlaced), isInvalid), [found])
   return <div class="field">

@@ -14,7 +14,7 @@ export function TestMail({ send, needs = 'messages:write', children }: { send: (
     {sent && <span role="status"><Link to={`/messages/${sent}`}>Test mail sent</Link></span>}
     <Confirm label="Test mail" title="Send a test mail?" sure="Send it" act={async () => setSent((await send(to)).messageId)}>
       {children}
-      <Field label="To" type="email" required value={to} set={setTo} hint="A member’s address." />
+      <Field label="To" type="email" required value={to} set={setTo} pointer="/to" hint="A member’s address." />
     </Confirm>
   </>
 }

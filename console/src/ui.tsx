@@ -2,9 +2,10 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
+import { Errors, toFirst, useErrors, useRest, type Wrong } from './errors'
 import { flaw, isNumber } from './exact'
 import { href, narrow, useLocation } from './router'
-import { Refusal } from './session'
+import type { Refusal } from './session'
 
 type Children = { children?: ComponentChildren }
 
@@ -25,16 +26,18 @@ export function Screen({ title, lead, actions, children }: Children & { title: s
 export const Section = ({ title, actions, children }: Children & { title: string; actions?: ComponentChildren }) =>
   <section><div class="head"><h2>{title}</h2>{actions}</div>{children}</section>
 
-/** A refusal in words; the errors of fields that `known` shows itself are left to them. */
-export function Refused({ problem, known = [] }: { problem: Refusal | null; known?: readonly string[] }) {
-  if (!problem) return null
-  const rest = problem.errors.filter(error => !known.includes(error.pointer))
+/** A refusal in words, with `rest` of its errors: all, where no field shows any. */
+export function Refused({ problem, rest = problem?.errors ?? [] }: { problem: Refusal | null; rest?: readonly Wrong[] }) {
+  if (!problem?.message && !rest.length) return null
   return <div class="refused" role="alert">
-    <p>{problem.message}</p>
+    <p>{problem?.message}</p>
     {rest.length > 0 && <ul>{rest.map(error => <li key={error.pointer + error.message}><code>{error.pointer || 'the whole'}</code> {error.message}</li>)}</ul>}
-    {problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
+    {problem && problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
   </div>
 }
+
+/** In a form, below its fields: the refusal, with what none of them shows. */
+export const Rest = () => <Refused {...useRest()} />
 
 export function Link({ to, children, ...rest }: Children & { to: string; class?: string; 'aria-current'?: 'page' | undefined }) {
   return <a href={href(to)} {...rest}>{children}</a>
@@ -179,18 +182,16 @@ export function Search({ label, name, value, placeholder, list, wrong = '' }: { 
 // --- forms ------------------------------------------------------------------------------------------
 
 type FieldProps = {
-  label: string; value: string; set: (value: string) => void; problem?: Refusal | null; pointer?: string; hint?: ComponentChildren
+  label: string; value: string; set: (value: string) => void; pointer?: string | undefined; wrong?: string; hint?: ComponentChildren
   options?: readonly (readonly [string, string])[]; growing?: Growing; rows?: number
   type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'datetime-local'; required?: boolean; autocomplete?: string; list?: string; placeholder?: string | undefined; min?: string; max?: string
 }
 
-/** A field with the server's error beside it, found by the pointer. */
-export function Field({ label, value, set, problem, pointer, hint, options, growing, rows, ...rest }: FieldProps) {
+/** A field with what is wrong at its pointer, or with what the page itself finds `wrong`. */
+export function Field({ label, value, set, pointer, wrong, hint, options, growing, rows, ...rest }: FieldProps) {
   const id = useId()
-  const errors = pointer ? problem?.errors.filter(error => error.pointer === pointer || error.pointer.startsWith(`${pointer}/`)) ?? [] : []
-  const shared = {
-    id, value, 'aria-invalid': errors.length > 0, 'aria-describedby': errors.length ? `${id}-error` : hint ? `${id}-hint` : undefined,
-  }
+  const { marks, below } = useErrors(pointer, wrong, hint ? `${id}-hint` : '')
+  const shared = { id, value, ...marks }
   const onInput = (event: { currentTarget: { value: string } }) => set(event.currentTarget.value)
   const { type, min, max, ...common } = rest
   return <div class="field">
@@ -199,61 +200,56 @@ export function Field({ label, value, set, problem, pointer, hint, options, grow
       : rows ? <textarea {...shared} {...common} rows={rows} spellcheck={false} onInput={onInput} />
       : <input {...({ ...shared, ...common, type: type ?? 'text', min, max, onInput } as object)} />}
     <More of={growing} label={label} />
-    {errors.length > 0 && <p class="wrong" id={`${id}-error`}>{errors.map(error => error.message).join(' ')}</p>}
+    {below}
     {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
   </div>
 }
 
 /** A box for JSON: where it stops being JSON is said shortly after the last key. */
-export function JsonText({ value, problem, pointer = '', ...rest }: FieldProps) {
+export function JsonText({ value, ...rest }: FieldProps) {
   const [rested, setRested] = useState(value)
   useEffect(() => {
     const timer = setTimeout(() => setRested(value), REST_MS)
     return () => clearTimeout(timer)
   }, [value])
-  const message = rested.trim() ? flaw(rested) : ''
-  return <Field {...rest} value={value} pointer={pointer} problem={message ? new Refusal(0, '', '', [{ pointer, message }]) : problem ?? null} />
+  return <Field {...rest} value={value} wrong={rested.trim() && flaw(rested)} />
 }
 
-export function Check({ label, value, set, disabled = false }: { label: string; value: boolean; set: (value: boolean) => void; disabled?: boolean }) {
-  return <label class="check"><input type="checkbox" checked={value} disabled={disabled} onChange={event => set(event.currentTarget.checked)} /> {label}</label>
+type Marks = ReturnType<typeof useErrors>['marks']
+
+/** `marks`: of the group that it is one of. */
+export function Check({ label, value, set, pointer, marks, disabled = false }: { label: string; value: boolean; set: (value: boolean) => void; pointer?: string; marks?: Marks; disabled?: boolean }) {
+  const own = useErrors(pointer)
+  return <><label class="check"><input type="checkbox" checked={value} disabled={disabled} {...marks ?? own.marks} onChange={event => set(event.currentTarget.checked)} /> {label}</label>{own.below}</>
 }
 
-/** Some of `options`, with the server's error about them. */
-export function Several({ label, hint, options, chosen, set, problem, pointer, look = 'several' }: {
-  label: string; hint?: string; options: Record<string, string>; chosen: readonly string[]; set: (chosen: string[]) => void; problem: Refusal | null; pointer: string; look?: 'several' | 'columns'
+/** Some of `options`, with what is wrong about them. */
+export function Several({ label, hint, options, chosen, set, pointer, look = 'several' }: {
+  label: string; hint?: ComponentChildren; options: Record<string, string>; chosen: readonly unknown[]; set: (chosen: string[]) => void; pointer: string; look?: 'several' | 'columns'
 }) {
-  const wrong = problem?.errors.filter(error => error.pointer.startsWith(pointer)) ?? []
+  const { marks, below } = useErrors(pointer)
   return <fieldset class="group"><legend>{label}</legend>
     {hint && <p class="hint">{hint}</p>}
-    <div class={look}>{Object.entries(options).map(([key, words]) => <Check key={key} label={words} value={chosen.includes(key)}
+    <div class={look}>{Object.entries(options).map(([key, words]) => <Check key={key} label={words} value={chosen.includes(key)} marks={marks}
       set={isOn => set(Object.keys(options).filter(one => (one === key ? isOn : chosen.includes(one))))} />)}</div>
-    {wrong.length > 0 && <p class="wrong">{wrong.map(error => error.message).join(' ')}</p>}
+    {below}
   </fieldset>
 }
 
-export function Form({ act, submit, label, known, children, extra }: Children & {
-  act: Act; submit: () => Promise<unknown>; label: string; known?: readonly string[]; extra?: ComponentChildren
-}) {
+export function Form({ act, submit, label, children, extra }: Children & { act: Act; submit: () => Promise<unknown>; label: string; extra?: ComponentChildren }) {
   const form = useRef<HTMLFormElement>(null)
-  return <form ref={form} class="form" noValidate={false} onSubmit={event => {
+  return <form ref={form} class="form" onSubmit={event => {
     event.preventDefault()
-    void act.run(submit).then(fine => {
-      if (fine) return
-      const wrong = form.current?.querySelector<HTMLElement>('[aria-invalid=true], [data-invalid]')
-      ;(wrong?.shadowRoot?.querySelector<HTMLElement>('[aria-invalid=true]') ?? wrong)?.focus()
-    })
+    void act.run(submit).then(fine => { if (!fine) toFirst(form.current) })
   }}>
-    {children}
-    <Refused problem={act.problem} known={known ?? []} />
+    <Errors problem={act.problem}>{children}<Rest /></Errors>
     <p class="buttons"><button class="primary" disabled={act.busy}>{label}</button>{extra}</p>
   </form>
 }
 
-/** An act that says what it will do before it is done, of what `read` finds first. Fields in it are given the refusal, and show the errors at the pointers of `known`. */
-export function Confirm({ id, label, title, children, known = [], read, act, sure = label, danger = false, primary = false, disabled = false }: {
-  id?: string; label: string; title: string; children?: ComponentChildren | ((problem: Refusal | null) => ComponentChildren); known?: readonly string[]
-  read?: () => Promise<unknown>; act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
+/** An act that says what it will do before it is done, of what `read` finds first. */
+export function Confirm({ id, label, title, children, read, act, sure = label, danger = false, primary = false, disabled = false }: Children & {
+  id?: string; label: string; title: string; read?: () => Promise<unknown>; act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
@@ -268,14 +264,13 @@ export function Confirm({ id, label, title, children, known = [], read, act, sur
   /** A browser may have closed it all the same: a refusal is shown. */
   const refused = () => {
     if (!dialog.current?.open) dialog.current?.showModal()
-    dialog.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
+    toFirst(dialog.current)
   }
   return <>
     <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={open}>{label}</button>
     <dialog ref={dialog} aria-label={title} onCancel={event => { if (isDoing) event.preventDefault() }}>
       <h2>{title}</h2>
-      {typeof children === 'function' ? children(acting.problem) : children}
-      <Refused problem={acting.problem} known={known} />
+      <Errors problem={acting.problem}>{children}<Rest /></Errors>
       <p class="buttons">
         <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead}
           onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else refused() })}>{sure}</button>

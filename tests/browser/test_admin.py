@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import httpx2
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from app.net.tls import system_trust
 from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
@@ -62,17 +62,14 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     expect(state).to_have_text("Active")
     assert client.get("/contacts").status_code == 200
 
-    page.get_by_label("Daily limit").fill("7")
-    confirmed(page, "Set the limit")
+    dialog = limited(page, "7")
+    dialog.wait_for(state="hidden")
     expect(page.locator(".facts")).to_contain_text(re.compile(r"Daily limit\s*7$"))
     path = f"/admin/workspaces/{page.url.rpartition('/')[2]}"
     assert operator.get(path).json()["dailyLimit"] == 7
     watch.expected = "412"
     assert operator.patch(path, json={"dailyLimit": 9}).status_code == 200
-    page.get_by_label("Daily limit").fill("")
-    page.get_by_role("button", name="Set the limit").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_role("button", name="Set the limit").click()
+    limited(page, "")
     dialog.get_by_text("Somebody changed this meanwhile").wait_for()
     expect(page.locator(".facts")).to_contain_text(re.compile(r"Daily limit\s*9$"))
     dialog.get_by_role("button", name="Set the limit").click()
@@ -85,6 +82,15 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     page.get_by_role("link", name=f"{mark} operators").click()
     page.get_by_text("it would lock you out").wait_for()
     expect(page.get_by_role("button", name="Suspend")).to_be_disabled()
+
+
+def limited(page: Page, limit: str) -> Locator:
+    """The dialog in which this was asked for."""
+    page.get_by_role("button", name="Set the limit").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Daily limit").fill(limit)
+    dialog.get_by_role("button", name="Set the limit").click()
+    return dialog
 
 
 def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(

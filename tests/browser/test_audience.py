@@ -443,7 +443,7 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
     text.get_by_role("button", name="Record an answer").click()
     dialog.get_by_label("Where they said so").fill("a form")
     dialog.get_by_role("button", name="Record it").click()
-    dialog.locator(".wrong", has_text="no address").wait_for()
+    dialog.get_by_role("alert").get_by_text("no address").wait_for()
     dialog.get_by_role("button", name="Leave it").click()
     whole = page.get_by_role("row").filter(has_text="Marketing without").filter(has_text="Email")
     expect(whole).to_contain_text("subscribed")

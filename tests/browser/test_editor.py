@@ -215,6 +215,30 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
     assert page.get_by_text("The check finds nothing").count() == 0
 
 
+def test_a_save_that_is_refused_leads_to_the_field_that_is_wrong(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"
+    branch = {"id": "is-pro", "type": "branch", "cases": [{"when": IS_PRO}]}
+    edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag"}, branch])
+    box(page, "is-pro").click()
+    wrong = page.get_by_label("The value at")
+    wrong.fill("nowhere.plan")
+    expect(wrong).to_have_attribute("aria-invalid", "true")
+    box(page, "tag").click()
+    page.get_by_label("Tag", exact=True).fill("pro")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(wrong).to_be_focused()
+    assert "must start at one of" in described(wrong)
+
+
+def described(field: Locator) -> str:
+    """What a screen reader says of it."""
+    ids = "one => one.getAttribute('aria-describedby').split(' ')"
+    texts = f"one => ({ids})(one).map(id => document.getElementById(id).textContent).join(' ')"
+    return str(field.evaluate(texts))
+
+
 def test_two_people_change_a_flow_and_neither_loses_work(
     page: Page, stranger: Page, service: Service, watch: Watch
 ) -> None:

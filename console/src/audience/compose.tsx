@@ -10,7 +10,6 @@ import type { Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 const WAYS = [['segment', 'a segment'], ['tag', 'all with a tag'], ['filter', 'a filter of its own']] as const
-const KNOWN = ['name', 'segmentId', 'tag', 'templateId', 'topicId', 'sendAt', 'localTime', 'perMinute'].map(name => `/${name}`)
 
 const drafted = (stored: Stored | null, segmentId: string) => ({
   name: stored?.name ?? '', way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter', segmentId: stored?.segmentId ?? segmentId, tag: stored?.tag ?? '',
@@ -56,17 +55,17 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
     if (forget(draft)) go(`/broadcasts/${id}`)
     else await again()
   }
-  const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), problem: act.problem, pointer: `/${name}` })
+  const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), pointer: `/${name}` })
   const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({ options: [['', none] as const, ...options(of)], growing: of })
   return <Screen title={stored ? `Change ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
     <Unsaved of={held} {...(stored ? {} : { label: 'Begin anew' })} />
     {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. When you save a change it is a draft again, and has to be scheduled anew.</p>}
-    <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} known={KNOWN} submit={save}>
+    <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} submit={save}>
       <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
       <Field label="Who gets it" value={draft.way} set={way => change({ way })} options={WAYS} />
       {draft.way === 'segment' && <Field label="Segment" required {...choice(known.segments)} hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
       {draft.way === 'tag' && <><Field label="Tag" required list={TAGS} {...field('tag')} /><Tags /></>}
-      {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} refused={act.problem} />}
+      {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} />}
       <Field label="What it says" required {...choice(known.templates)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
       {template?.category === 'marketing' && <Field label="Topic" {...choice(known.topics, 'the template’s')} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
       <div class="columns">
@@ -79,10 +78,10 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
   </Screen>
 }
 
-function OwnFilter({ text, set, refused }: { text: string; set: (text: string) => void; refused: Parameters<typeof FilterField>[0]['problem'] }) {
+function OwnFilter({ text, set }: { text: string; set: (text: string) => void }) {
   const { found, problem } = useFound(text, null)
   return <>
-    <FilterField text={text} set={set} problem={problem ?? refused} />
-    <Section title="Whom it finds"><FoundShown found={found} problem={problem} known={[]} /></Section>
+    <FilterField text={text} set={set} problem={problem} />
+    <Section title="Whom it finds"><FoundShown found={found} problem={problem} /></Section>
   </>
 }

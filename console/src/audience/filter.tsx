@@ -2,12 +2,12 @@
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useTyped } from '../data'
+import { Others, unplaced } from '../errors'
 import { objectOf } from '../exact'
 import { called } from '../names'
 import type { Refusal } from '../session'
 import { JsonText, Link, Refused, Section, plural } from '../ui'
 import { Condition } from '../flow/conditions'
-import type { Finding } from '../flow/form'
 import type { Json } from '../flow/model'
 import { questions } from './questions'
 
@@ -19,22 +19,21 @@ export const filterOf = (text: string): Json => objectOf(text, AT)
 
 const readable = (text: string): Json | null => { try { return filterOf(text) } catch { return null } }
 
-/** `problem` is the refusal of the last save; before that, what the preview says is shown. */
+/** `problem` is what the preview says, which goes before what the last save did. */
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
   const [view, setView] = useState<'form' | 'json'>('form')
   const filter = readable(text)
-  const findings: Finding[] = (problem?.errors ?? []).map(each => ({ ...each, severity: 'error', code: problem?.code ?? '' }))
-  return <fieldset class="group"><legend>Who is in it</legend>
+  return <Others problem={problem}><fieldset class="group"><legend>Who is in it</legend>
     <div class="views" role="group" aria-label="The filter">
       <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>As a form</button>
       <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>As JSON</button>
     </div>
     {view === 'form' && filter ? <>
       <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
-        of={{ findings, locked: false, paths: 'contact.metadata.plan', questions: questions(own) }} />
+        of={{ paths: 'contact.metadata.plan', questions: questions(own) }} />
       <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
-    </> : <JsonText label="The filter, as JSON" rows={14} value={text} set={set} problem={problem} pointer={AT} />}
-  </fieldset>
+    </> : <JsonText label="The filter, as JSON" rows={14} value={text} set={set} pointer={AT} />}
+  </fieldset></Others>
 }
 
 type Found = Schemas['FilterPreviewed']
@@ -54,8 +53,8 @@ export function Reachable({ of }: { of: Found['reachable'] }) {
   </table>
 }
 
-export function FoundShown({ found, problem, known }: { found: Found | null; problem: Refusal | null; known: readonly string[] }) {
-  if (!found) return problem ? <Refused problem={problem} known={known} /> : <p class="soft" role="status">Loading …</p>
+export function FoundShown({ found, problem }: { found: Found | null; problem: Refusal | null }) {
+  if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT])} /> : <p class="soft" role="status">Loading …</p>
   return <>
     <p class="prose">{found.prose}</p>
     <p class="verdict" role="status">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p>

@@ -3,7 +3,7 @@ import type { Listed } from '../data'
 import { options, useBroadcasts, useFlowChoice, useSegments, useTemplates } from '../names'
 import { Field } from '../ui'
 import { Condition } from '../flow/conditions'
-import { refusalOf, type Asked, type Question } from '../flow/form'
+import type { Asked, Question } from '../flow/form'
 import { pointer, type Json } from '../flow/model'
 
 type Options = readonly (readonly [string, string])[]
@@ -14,25 +14,24 @@ const AGES = 'Such as P30D for thirty days; empty: ever.'
 function Member({ of, name, label, options, hint, keep = false }: { of: Asked; name: string; label: string; options?: Options; hint?: string; keep?: boolean }) {
   const { place, set } = of
   const { [name]: now, ...rest } = of.value as Json
-  return <Field label={label} value={String(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} problem={refusalOf(of.of.findings)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
+  return <Field label={label} value={String(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
 }
 
 function Did(asked: Asked) {
   const question = asked.value as Json
   const count = (question.count ?? { op: 'gte', value: 1 }) as { op: string; value: unknown }
-  const problem = refusalOf(asked.of.findings)
   const change = (changes: object) => asked.set({ ...question, count: { ...count, ...changes } })
   const { match, ...without } = question
   return <>
     <Member of={asked} name="event" label="Name of the event" keep />
     <div class="columns">
-      <Field label="How often" value={count.op} set={op => change({ op })} options={COUNTS} problem={problem} pointer={pointer([...asked.place, 'count', 'op'])} />
-      <Field label="Times" type="number" min="0" value={String(count.value)} set={text => change({ value: text === '' ? '' : Number(text) })} problem={problem} pointer={pointer([...asked.place, 'count', 'value'])} hint="0: never." />
+      <Field label="How often" value={count.op} set={op => change({ op })} options={COUNTS} pointer={pointer([...asked.place, 'count', 'op'])} />
+      <Field label="Times" type="number" min="0" value={String(count.value)} set={text => change({ value: text === '' ? '' : Number(text) })} pointer={pointer([...asked.place, 'count', 'value'])} hint="0: never." />
       <Member of={asked} name="within" label="In the last" hint={AGES} />
     </div>
     {match === undefined ? <p class="buttons"><button type="button" class="small" onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}>Only such events …</button></p>
       : <fieldset class="group"><legend>Only events like this</legend>
-        <Condition place={[...asked.place, 'match']} value={match} set={next => asked.set({ ...question, match: next })} of={{ findings: asked.of.findings, locked: asked.of.locked, paths: 'event.properties.total' }} />
+        <Condition place={[...asked.place, 'match']} value={match} set={next => asked.set({ ...question, match: next })} of={{ paths: 'event.properties.total' }} />
         <p class="buttons"><button type="button" class="small" onClick={() => asked.set(without)}>All of these events</button></p>
       </fieldset>}
   </>
@@ -44,7 +43,7 @@ type Named = { id: string; name: string }
 function Chosen({ of, name, label, none, all, keep = false, own }: { of: Asked; name: string; label: string; none: string; all: (chosen: string) => Listed<Named>; keep?: boolean; own?: string | undefined }) {
   const { [name]: now, ...rest } = of.value as Json
   const list = all(String(now ?? ''))
-  return <Field label={label} value={String(now ?? '')} set={id => of.set(id || keep ? { ...rest, [name]: id } : rest)} problem={refusalOf(of.of.findings)} pointer={pointer([...of.place, name])}
+  return <Field label={label} value={String(now ?? '')} set={id => of.set(id || keep ? { ...rest, [name]: id } : rest)} pointer={pointer([...of.place, name])}
     growing={list} options={[['', none], ...options(list).filter(([id]) => id !== own)]} />
 }
 

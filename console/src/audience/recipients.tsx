@@ -48,8 +48,8 @@ export function AskWhy({ broadcastId }: { broadcastId: string }) {
   const shown = useRef(contactId)
   useEffect(() => { if (shown.current !== contactId) found.current?.focus(); shown.current = contactId }, [contactId])
   return <Section title="Why, or why not?">
-    <Form act={act} label="Why?" known={['/contactId']} submit={async () => narrow({ contact: (await meant(typed)) ?? '' })}>
-      <Field label="Contact" required value={typed} set={setTyped} problem={act.problem} pointer="/contactId" hint="Email address, name or ID; also of somebody who is not in the audience." />
+    <Form act={act} label="Why?" submit={async () => narrow({ contact: (await meant(typed)) ?? '' })}>
+      <Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID; also of somebody who is not in the audience." />
     </Form>
     {contactId && <><h3 ref={found} tabIndex={-1}><ContactLink id={contactId} names={names} /></h3><Reasons contactId={contactId} about={{ broadcastId }} /></>}
   </Section>

@@ -97,16 +97,16 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   return <Screen title={stored ? `Change ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
     <Unsaved of={held} {...(stored ? {} : { label: 'Begin anew' })} />
     <div class="beside">
-      <Form act={act} label={stored ? 'Save' : 'Make the segment'} known={['/name', '/kind']} submit={save}>
-        <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
-        <Field label="Kind" value={draft.kind} set={kind => change({ kind })} options={KINDS} problem={act.problem} pointer="/kind" />
-        <FilterField text={draft.filter} set={filter => change({ filter })} problem={problem ?? act.problem} {...(stored ? { own: stored.id } : {})} />
+      <Form act={act} label={stored ? 'Save' : 'Make the segment'} submit={save}>
+        <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" />
+        <Field label="Kind" value={draft.kind} set={kind => change({ kind })} options={KINDS} pointer="/kind" />
+        <FilterField text={draft.filter} set={filter => change({ filter })} problem={problem} {...(stored ? { own: stored.id } : {})} />
         <Check label="Start flows that begin with this segment for those whom the change moves" value={starts} set={setStarts} />
       </Form>
       <Section title="Whom it finds">
-        <FoundShown found={found} problem={problem} known={[]} />
-        <Form act={trying} label="Would this contact be in it?" known={['/contactId']} submit={async () => setContact(await meant(typed))}>
-          <Field label="Contact" required value={typed} set={setTyped} problem={trying.problem} pointer="/contactId" hint="Email address, name or ID." />
+        <FoundShown found={found} problem={problem} />
+        <Form act={trying} label="Would this contact be in it?" submit={async () => setContact(await meant(typed))}>
+          <Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID." />
         </Form>
         {found?.contact && <div role="status"><p><Link to={`/contacts/${found.contact.contactId}`}>{typed}</Link> {found.contact.holds ? 'fits.' : 'does not fit.'}</p><Json value={found.contact.operands} name="what decided" open={false} /></div>}
       </Section>

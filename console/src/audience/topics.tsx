@@ -1,7 +1,7 @@
 // Topics: subjects of marketing, to which contacts agree one by one.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, type Act } from '../data'
+import { useAct, useDraft, useListed } from '../data'
 import { useCan } from '../me'
 import { Check, Confirm, Field, Form, Section, Several, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
@@ -14,19 +14,15 @@ type Draft = typeof EMPTY
 const drafted = ({ name, description, channels, doubleOptIn, isDefault }: Topic): Draft => ({ name, description: description ?? '', channels, doubleOptIn, isDefault })
 const written = (draft: Draft) => ({ ...draft, description: draft.description || null }) as never
 
-function Fields({ draft, change, act, isNew }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: Act; isNew: boolean }) {
-  const others = act.problem?.errors.filter(error => ['/doubleOptIn', '/isDefault'].includes(error.pointer)) ?? []
+function Fields({ draft, change, isNew }: { draft: Draft; change: (changes: Partial<Draft>) => void; isNew: boolean }) {
   return <>
-    <Field label="Name" required hint="Contacts read it on their page of preferences." value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
-    <Field label="Description" rows={2} value={draft.description} set={description => change({ description })} problem={act.problem} pointer="/description" />
-    <Several label="Channels" options={CHANNELS} chosen={draft.channels} set={channels => change({ channels })} problem={act.problem} pointer="/channels" />
-    <Check label="Ask for a confirmation by a link in a letter (double opt-in)" value={draft.doubleOptIn} set={doubleOptIn => change({ doubleOptIn })} />
-    {isNew && <Check label="The default: marketing that names no topic" value={draft.isDefault} set={isDefault => change({ isDefault })} />}
-    {others.length > 0 && <p class="wrong">{others.map(error => error.message).join(' ')}</p>}
+    <Field label="Name" required hint="Contacts read it on their page of preferences." value={draft.name} set={name => change({ name })} pointer="/name" />
+    <Field label="Description" rows={2} value={draft.description} set={description => change({ description })} pointer="/description" />
+    <Several label="Channels" options={CHANNELS} chosen={draft.channels} set={channels => change({ channels })} pointer="/channels" />
+    <Check label="Ask for a confirmation by a link in a letter (double opt-in)" value={draft.doubleOptIn} set={doubleOptIn => change({ doubleOptIn })} pointer="/doubleOptIn" />
+    {isNew && <Check label="The default: marketing that names no topic" value={draft.isDefault} set={isDefault => change({ isDefault })} pointer="/isDefault" />}
   </>
 }
-
-const KNOWN = ['/name', '/description', '/channels', '/doubleOptIn', '/isDefault']
 
 export function Topics() {
   const list = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: 50 } } })), [])
@@ -45,11 +41,11 @@ export function Topics() {
           <p>What contacts have answered about it is forgotten. Templates, flows, segments and broadcasts that name it keep it from being deleted.</p></Confirm></span> },
     ]} />
     {may && (changing ? <ChangeTopic key={changing.value.id} of={changing} again={() => open(changing.value.id)} done={() => { setChanging(null); void list.reload() }} />
-      : <Section title="New topic"><Form act={act} label="Make the topic" known={KNOWN} submit={async () => {
+      : <Section title="New topic"><Form act={act} label="Make the topic" submit={async () => {
         await got(api.POST('/topics', { body: written(draft) }))
         forget()
         await list.reload()
-      }}><Fields draft={draft} change={change} act={act} isNew /></Form></Section>)}
+      }}><Fields draft={draft} change={change} isNew /></Form></Section>)}
   </>
 }
 
@@ -59,7 +55,7 @@ function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; 
   const path = { params: { path: { id: value.id } } }
   const form = useRef<HTMLDivElement>(null)
   useEffect(() => form.current?.querySelector('input')?.focus(), [])
-  return <div ref={form}><Section title={`Change ${value.name}`}><Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
+  return <div ref={form}><Section title={`Change ${value.name}`}><Form act={act} label="Save" extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
     await settled(got(api.PATCH('/topics/{id}', { ...path, headers: { 'If-Match': held.tag }, body: written(draft) })), async () => {
       const now = await got(api.GET('/topics/{id}', path))
       await again()
@@ -67,5 +63,5 @@ function ChangeTopic({ of: { value, tag }, again, done }: { of: { value: Topic; 
     })
     if (forget(draft)) done()
     else await again()
-  }}><Unsaved of={held} /><Fields draft={draft} change={change} act={act} isNew={false} /></Form></Section></div>
+  }}><Unsaved of={held} /><Fields draft={draft} change={change} isNew={false} /></Form></Section></div>
 }

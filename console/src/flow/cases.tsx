@@ -51,14 +51,14 @@ export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
   }
   const failed = results?.filter(each => !each.passes).length ?? 0
   return <Section title="Cases" actions={rows.length > 0 && <button type="button" class="small" disabled={running.busy} onClick={() => void run()}>Run the cases</button>}>
-    {may && asked && <Form act={saving} label={isKnown ? 'Replace the case' : 'Save as a case'} known={['/name']} submit={async () => {
+    {may && asked && <Form act={saving} label={isKnown ? 'Replace the case' : 'Save as a case'} submit={async () => {
       if (name.includes('/')) throw misnamed('A name has no slash.')
       await keep(asked.path, asked.body, `/${of}/${id}/cases/${encodeURIComponent(name.trim())}`, isKnown)
       setName('')
       setResults(null)
       await list.reload()
     }}>
-      <Field label="Name of the case" required value={name} set={setName} problem={saving.problem} pointer="/name" hint={isKnown ? 'There is a case of this name; it is replaced.' : 'What was simulated is kept, with what came of it.'} />
+      <Field label="Name of the case" required value={name} set={setName} pointer="/name" hint={isKnown ? 'There is a case of this name; it is replaced.' : 'What was simulated is kept, with what came of it.'} />
     </Form>}
     <Refused problem={list.problem} />
     <Refused problem={running.problem} />

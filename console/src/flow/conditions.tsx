@@ -1,8 +1,9 @@
 // A condition: a comparison, or a combination of conditions.
 import { parse } from '../exact'
 import { OPERATORS } from '../words'
+import { useErrors } from '../errors'
 import { Field } from '../ui'
-import { Typed, refusalOf, shown, typed, type Asked, type Control } from './form'
+import { Typed, shown, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
@@ -11,9 +12,10 @@ const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', wit
 const COMBINED = ['all', 'any', 'not']
 
 export function ConditionField(control: Control & { label: string }) {
-  const { label, value, set, of, place } = control
-  if (value === undefined || value === null) return <p class="buttons"><button type="button" class="small" onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: say what must hold</button>
-    {of.findings.filter(each => each.pointer === pointer(place)).map(each => <span key={each.code} class={each.severity === 'error' ? 'wrong' : 'odd'}>{each.message}</span>)}</p>
+  const { label, value, set, place } = control
+  const isMissing = value === undefined || value === null
+  const { marks, below } = useErrors(isMissing ? pointer(place) : undefined)
+  if (isMissing) return <><p class="buttons"><button type="button" class="small" aria-describedby={marks['aria-describedby']} onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: say what must hold</button></p>{below}</>
   return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove the condition</button></p></fieldset>
 }
 
@@ -30,7 +32,6 @@ export function Condition({ place, value, set, of }: Asked) {
     else if (next in questions) set(next in first ? first : questions[next]!.blank)
     else set('path' in first ? first : { path: '', op: 'eq', value: '' })
   }
-  const problem = refusalOf(of.findings)
   const at = (name: string) => pointer([...place, name])
   const change = (changes: Json) => {
     const next = { ...condition, ...changes }
@@ -39,12 +40,12 @@ export function Condition({ place, value, set, of }: Asked) {
   }
   const op = String(condition.op ?? '')
   return <div class="condition">
-    <Field label="It holds if" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} problem={problem} {...(way === 'compare' ? {} : { pointer: pointer(place) })} />
+    <Field label="It holds if" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} pointer={pointer(place)} />
     {way === 'compare' ? <>
-      <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} problem={problem} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
-      <Field label="compares" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} problem={problem} pointer={at('op')} />
-      {op === 'exists' ? <Field label="with" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'it is there'], ['false', 'it is not there']]} problem={problem} pointer={at('value')} />
-        : <Typed label="with" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} findings={of.findings} pointer={at('value')}
+      <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
+      <Field label="compares" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} pointer={at('op')} />
+      {op === 'exists' ? <Field label="with" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'it is there'], ['false', 'it is not there']]} pointer={at('value')} />
+        : <Typed label="with" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} pointer={at('value')}
           read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}
     </> : questions[way] ? questions[way].show({ place, value: condition, set, of }) : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
       <legend>{way === 'not' ? 'This must not hold' : `${index + 1} of ${all.length}`}</legend>

@@ -6,12 +6,13 @@ import { parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { useTemplateNames, type Kind } from '../names'
+import { Errors, toFirst, unplaced } from '../errors'
 import { draftKey, Refusal } from '../session'
 import { KINDS, SOURCES } from '../words'
 import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
-import { words, type Finding } from './form'
+import { refusalOf, words, type Finding } from './form'
 import { Inspector } from './inspector'
 import { changeFlow, readFlow, veiled, type Definition, type Kept, type Stored } from './kept'
 import { TRIGGER, kinds, type Kinds } from './kinds'
@@ -130,7 +131,14 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       throw error
     }
   }
-  const quietly = () => void save().catch(error => setProblem(asRefusal(error)))
+  const quietly = () => void save().catch(error => {
+    setProblem(asRefusal(error))
+    const [first] = asRefusal(error).errors
+    if (!first) return
+    setSelected([locate(first.pointer)?.id ?? ''])
+    setPanel('step')
+    requestAnimationFrame(() => toFirst(inspector.current))
+  })
 
   // --- what is done to the definition ---
   const free = doc.shape === 'graph'
@@ -262,7 +270,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
   </>}>
     <FlowTabs here={here} tab="edit" flow={id} />
-    <Refused problem={problem} known={check.findings.map(each => each.pointer)} />
+    <Refused problem={problem} rest={unplaced(problem?.errors ?? [], check.findings.map(each => each.pointer))} />
     {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
       keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to put yours in the place of theirs.') }}
       take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />} />}
@@ -286,11 +294,11 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
           <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</button>
         </div>
         {panel === 'simulate' ? <Later load={simulating} show={({ Simulator }) => <Simulator of={of} id={id} doc={doc} edit={locked ? null : history.edit} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />} />
-          : <fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
+          : <Errors problem={refusalOf(check.findings)}><fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
             of={of} id={id} secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
-            : <><h2 tabIndex={-1}>The flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} problem={problem} pointer="/name" />
+            : <><h2 tabIndex={-1}>The flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} pointer="/name" />
               <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to take it away.' : 'Arms join again at the step after.'}</p>
-              <p class="hint">Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'}; Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.</p></>}</fieldset>}
+              <p class="hint">Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'}; Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.</p></>}</fieldset></Errors>}
       </div>
     </div>
     <Section title="Findings">

@@ -3,7 +3,8 @@ import { useState } from 'preact/hooks'
 import type { Listed } from '../data'
 import { useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
 import { Refusal } from '../session'
-import { Check, Field, Link } from '../ui'
+import { useErrors } from '../errors'
+import { Check, Field, Link, Several } from '../ui'
 import { ConditionField } from './conditions'
 import { flaw, isNumber, isObject, parse } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
@@ -14,9 +15,9 @@ export interface Finding { severity: string; code: string; pointer: string; mess
 export interface Control { place: Key[]; schema: Schema; value: unknown; set: (value: unknown) => void; of: Surroundings }
 /** What a condition gets. `questions` are asked beside comparisons, each by the member that only it has. */
 export interface Asked extends Pick<Control, 'place' | 'value' | 'set'> { of: Around }
-export interface Around { findings: readonly Finding[]; locked: boolean; paths?: string; questions?: Readonly<Record<string, Question>> }
+export interface Around { paths?: string; questions?: Readonly<Record<string, Question>> }
 export interface Question { name: string; blank: Json; show: (asked: Asked) => preact.JSX.Element }
-export interface Surroundings extends Around { all: Kinds; channel?: string }
+export interface Surroundings extends Around { findings: readonly Finding[]; all: Kinds; channel?: string }
 
 /** `timeoutMs` as people say it. */
 export function words(name: string): string {
@@ -29,9 +30,9 @@ export const refusalOf = (findings: readonly Finding[]) => new Refusal(0, '', ''
 
 const said = (text: string) => text.split('`').map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))
 
-/** The description of a member, and the warnings about it. */
-function Hint({ schema, at, of }: { schema: Schema; at: string; of: Surroundings }) {
-  const warned = of.findings.filter(each => each.severity === 'warning' && `${each.pointer}/`.startsWith(`${at}/`))
+/** The description of a member, and the warnings about it, or about its place alone. */
+function Hint({ schema, at, of, isWhole = true }: { schema: Schema; at: string; of: Surroundings; isWhole?: boolean }) {
+  const warned = of.findings.filter(each => each.severity === 'warning' && (isWhole ? `${each.pointer}/`.startsWith(`${at}/`) : each.pointer === at))
   return <>{said(schema.description ?? '')}{warned.map(each => <span key={each.code + each.pointer} class="odd"> {each.message}</span>)}</>
 }
 
@@ -55,7 +56,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
   const at = pointer(place)
   const control = { place, schema, value, set, of }
   const label = words(name)
-  const shared = { label, problem: refusalOf(of.findings), pointer: at, hint: <Hint schema={schema} at={at} of={of} /> }
+  const shared = { label, pointer: at, hint: <Hint schema={schema} at={at} of={of} /> }
   if (isCondition(schema)) return <ConditionField {...control} label={label} />
   if (name in PICKED) return <Picked {...control} name={name} label={label} />
   if (name === 'content') return <Content {...control} />
@@ -64,36 +65,22 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
     const options = schema.enum.map(one => [String(one), String(one).replaceAll('_', ' ')] as const)
     return <Field {...shared} value={String(value ?? '')} set={text => set(text || undefined)} options={none || !raw.enum ? [['', '–'], ...options] : options} />
   }
-  if (schema.type === 'boolean') return <Check label={label} value={value === true} set={set} />
-  if (schema.type === 'integer' || schema.type === 'number') return <Typed label={label} hint={shared.hint} pointer={at} findings={of.findings} text={isNumber(value) ? JSON.stringify(value) : String(value ?? '')}
+  if (schema.type === 'boolean') return <Check label={label} value={value === true} set={set} pointer={at} />
+  if (schema.type === 'integer' || schema.type === 'number') return <Typed {...shared} text={isNumber(value) ? JSON.stringify(value) : String(value ?? '')}
     read={text => { if (text.trim() === '' || Number.isNaN(Number(text))) set(text.trim() === '' ? undefined : text); else set(typed(text)) }} />
-  if (schema.type === 'array' && schema.items?.enum) return <Several {...control} label={label} />
+  if (schema.type === 'array' && schema.items?.enum) return <Several {...shared} options={Object.fromEntries(schema.items.enum.map(one => [String(one), String(one)]))}
+    chosen={Array.isArray(value) ? value : []} set={chosen => set(chosen.length ? chosen : undefined)} />
   if (schema.type === 'array' && schema.items?.properties) return <Items {...control} name={name} label={label} />
   if (schema.type === 'object') return <Pairs {...control} label={label} />
   if (schema.type === 'string') return <Field {...shared} {...(ROWS[name] ? { rows: ROWS[name] } : {})} value={typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)} set={text => set(text === '' ? undefined : text)} />
   return <JsonField {...control} label={label} />
 }
 
-/** What was found at the place itself, where a group of controls stands. */
-function Wrong({ place, of, deep = false }: { place: Key[]; of: Surroundings; deep?: boolean }) {
+/** A group of controls, with what was found at its place, and within it where no control shows it. */
+function Group({ label, schema, place, of, children, isWhole = false }: { label: string; schema: Schema; place: Key[]; of: Surroundings; children: preact.ComponentChildren; isWhole?: boolean }) {
   const at = pointer(place)
-  const found = of.findings.filter(each => (deep ? `${each.pointer}/`.startsWith(`${at}/`) : each.pointer === at))
-  return <>{found.map(each => <p key={each.code + each.pointer} class={each.severity === 'error' ? 'wrong' : 'hint odd'}>{each.message}</p>)}</>
-}
-
-function Group({ label, schema, place, of, children, deep = false }: { label: string; schema: Schema; place: Key[]; of: Surroundings; deep?: boolean; children: preact.ComponentChildren }) {
-  return <fieldset class="group"><legend>{label}</legend>{schema.description && <p class="hint">{said(schema.description)}</p>}{children}<Wrong place={place} of={of} deep={deep} /></fieldset>
-}
-
-/** Some of a few words, such as days. */
-function Several({ place, schema, value, set, of, label }: Control & { label: string }) {
-  const chosen = Array.isArray(value) ? value : []
-  const options = (schema.items?.enum ?? []).map(String)
-  const turn = (option: string, on: boolean) => {
-    const next = options.filter(one => (one === option ? on : chosen.includes(one)))
-    set(next.length ? next : undefined)
-  }
-  return <Group label={label} schema={schema} place={place} of={of} deep><p class="several">{options.map(option => <label key={option}><input type="checkbox" checked={chosen.includes(option)} onChange={event => turn(option, event.currentTarget.checked)} /> {option}</label>)}</p></Group>
+  const { marks, below } = useErrors(at)
+  return <fieldset class="group" aria-describedby={marks['aria-describedby']}><legend>{label}</legend><p class="hint"><Hint schema={schema} at={at} of={of} isWhole={isWhole} /></p>{children}{below}</fieldset>
 }
 
 /** Cases, conditions or variants: each leads on by a port of its own. */
@@ -106,16 +93,14 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
     set(next)
   }
   return <Group label={label} schema={schema} place={place} of={of}>
-    {items.map((item, index) => <fieldset class="group item" key={index}>
-      <legend>{words(one)} {index + 1}</legend>
+    {items.map((item, index) => <Group key={index} label={`${words(one)} ${index + 1}`} schema={{}} place={[...place, index]} of={of}>
       <Members place={[...place, index]} schema={schema.items!} value={item} set={next => set(items.map((old, at) => (at === index ? next : old)))} of={of} />
-      <Wrong place={[...place, index]} of={of} />
       <p class="buttons">
         <button type="button" class="small" disabled={index === 0} onClick={() => shift(index, -1)}>Up</button>
         <button type="button" class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>Down</button>
         <button type="button" class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>Remove</button>
       </p>
-    </fieldset>)}
+    </Group>)}
     <p class="buttons"><button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>Add a {one}</button></p>
   </Group>
 }
@@ -137,10 +122,10 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const whole = (pairs: [string, unknown][]) => set(pairs.length ? Object.fromEntries(pairs) : undefined)
   const isDeep = stored.some(([, one]) => isObject(one) || Array.isArray(one))
   if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
-  return <Group label={label} schema={schema} place={place} of={of} deep>
+  return <Group label={label} schema={schema} place={place} of={of} isWhole>
     {stored.map(([name, one], index) => <div class="pairs" key={index}>
       <input aria-label={`${label}: name ${index + 1}`} value={name} onChange={event => { const to = event.currentTarget.value.trim(); whole(stored.flatMap(([old, kept], at): [string, unknown][] => (at === index ? (to ? [[to, kept]] : []) : [[old, kept]]))) }} />
-      <input aria-label={`${label}: ${name}`} value={texts ? String(one) : shown(one)} onInput={event => { const text = event.currentTarget.value; whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept])) }} />
+      <Value label={`${label}: ${name}`} value={texts ? String(one) : shown(one)} pointer={pointer([...place, name])} set={text => whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))} />
       <button type="button" class="small" aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>✕</button>
     </div>)}
     {more.map(([name, text], index) => <div class="pairs" key={`new ${index}`} onFocusOut={event => {
@@ -155,12 +140,17 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   </Group>
 }
 
+/** One of an object's values. */
+function Value({ label, value, set, pointer: at }: { label: string; value: string; set: (text: string) => void; pointer: string }) {
+  const { marks, below } = useErrors(at)
+  return <><input aria-label={label} value={value} {...marks} onInput={event => set(event.currentTarget.value)} />{below}</>
+}
+
 /** A field whose text is read as something else: what is typed stands while the focus is in it, or while it cannot be read. */
-export function Typed({ text, read, findings, pointer: at, ...rest }: Omit<Parameters<typeof Field>[0], 'value' | 'set' | 'problem' | 'pointer'> & { text: string; read: (text: string) => string | undefined | void; findings: readonly Finding[]; pointer: string }) {
+export function Typed({ text, read, ...rest }: Omit<Parameters<typeof Field>[0], 'value' | 'set' | 'wrong'> & { text: string; read: (text: string) => string | undefined | void }) {
   const [draft, setDraft] = useState<string | null>(null)
   const [wrong, setWrong] = useState('')
-  const found = wrong ? [{ severity: 'error', code: '', pointer: at, message: wrong }] : findings
-  return <div onFocusOut={() => { if (!wrong) setDraft(null) }}><Field {...rest} value={draft ?? text} problem={refusalOf(found)} pointer={at} set={next => { setDraft(next); setWrong(read(next) ?? '') }} /></div>
+  return <div onFocusOut={() => { if (!wrong) setDraft(null) }}><Field {...rest} value={draft ?? text} wrong={wrong} set={next => { setDraft(next); setWrong(read(next) ?? '') }} /></div>
 }
 
 /** Anything else, as JSON; while it is none, it stays in the field and the definition keeps what it had. */
@@ -168,7 +158,7 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
   const at = pointer(place)
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
   const text = value === undefined ? '' : takesText && typeof value === 'string' ? value : JSON.stringify(value, null, 2)
-  return <Typed label={`${label}, as JSON`} rows={5} text={text} findings={of.findings} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
+  return <Typed label={`${label}, as JSON`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
     const wrong = next.trim() && flaw(next)
     if (wrong && !takesText) return wrong
     return set(wrong ? next : next.trim() ? parse(next) : undefined)
@@ -208,6 +198,6 @@ function Picked({ place, schema, value, set, of, name, label }: Control & { name
   const options = (all.rows ?? []).filter(fits).map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
   const at = pointer(place)
   const isListed = !current || options.some(([id]) => id === current)
-  return <Field label={label} value={current} set={text => set(text || undefined)} problem={refusalOf(of.findings)} pointer={at} growing={all} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
+  return <Field label={label} value={current} set={text => set(text || undefined)} pointer={at} growing={all} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
     hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link to={`${pages}/${current}`}>See it</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Make a new one</Link>}</>} />
 }

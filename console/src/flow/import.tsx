@@ -2,10 +2,11 @@
 import { useRef, useState } from 'preact/hooks'
 import { exactly, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
+import { Errors, moved, Others, toFirst } from '../errors'
 import { isObject, objectOf } from '../exact'
 import { go } from '../router'
 import { Refusal } from '../session'
-import { Check, Facts, Field, JsonText, Refused, Screen, Section, Status } from '../ui'
+import { Check, Facts, Field, JsonText, Rest, Screen, Section, Status } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Changed } from './changed'
 import { same, type Json } from './model'
@@ -13,7 +14,7 @@ import { same, type Json } from './model'
 type Imported = Schemas['Imported']
 type FlowFile = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; templates?: Record<string, Json & { content: Json }>; cases?: unknown; casesGate?: boolean }
 
-const FILE = '/file', DEFINITION = '/definition'
+const FILE = '/file', DEFINITION = '/definition', SECRET = '/signingSecret', SIGNED = '/trigger/signingSecret'
 const DONE = { created: 'It is new', updated: 'It is there and changes', unchanged: 'It is there and stays as it is' } as const
 const TEMPLATES = { created: 'new', updated: 'changes', unchanged: 'stays as it is' } as const
 const EMPTY = { text: '', activate: false }
@@ -60,27 +61,34 @@ export function ImportFlow() {
     forget()
     go(`/flows/${id!.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`)
   })
+  const toWrong = (isFine: boolean) => { if (!isFine) toFirst(area.current) }
   const show = (line: number) => {
     const box = area.current?.querySelector('textarea')
     const before = draft.text.split('\n').slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0)
     box?.focus()
     box?.setSelectionRange(before, before + (draft.text.split('\n')[line - 1]?.length ?? 0))
   }
-  const unread = act.problem?.errors.filter(each => each.pointer === FILE) ?? []
+  const problem = act.problem && moved(act.problem, at => (at === `${FILE}${DEFINITION}${SIGNED}` ? SECRET : at))
+  const inFile = problem?.errors.filter(each => each.pointer.startsWith(`${FILE}/`)) ?? []
+  const place = { text: draft.text, show }
   return <Screen title="Import a flow" lead="A file that was exported, here or elsewhere: one flow with the templates that it sends.">
     <Unsaved of={{ ...held, forget: () => { setPlan(null); forget() } }} label="Begin anew" />
-    <div class="form" ref={area}>
+    <div class="form" ref={area}><Errors problem={problem}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => { setSecret(''); set({ text }) }) }} /></div>
-      <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." problem={unread.length ? new Refusal(0, '', '', unread) : null} pointer={FILE} />
-      {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} problem={act.problem} pointer="/signingSecret" hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
-      <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} />
-      <Wrong problem={act.problem} text={draft.text} show={show} />
+      <Others problem={inFile.length ? new Refusal(0, '', '', [{ pointer: FILE, message: 'What is wrong in it stands below, each with its line.' }]) : null}>
+        <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." pointer={FILE} />
+      </Others>
+      {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} pointer={SECRET} hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
+      <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} pointer="/activate" />
+      <Rest />
+      {inFile.length > 0 && <ul class="plain">{inFile.map(each => <li key={each.pointer + each.message}><At pointer={each.pointer.slice(FILE.length)} {...place} /> <span class="wrong">{each.message}</span></li>)}</ul>}
+    </Errors>
       <p class="buttons">
-        <button type="button" class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried()}>Try it without changing anything</button>
-        <button type="button" disabled={!plan || act.busy} onClick={() => void (plan && done(plan))}>Import now</button>
+        <button type="button" class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried().then(toWrong)}>Try it without changing anything</button>
+        <button type="button" disabled={!plan || act.busy} onClick={() => void (plan && done(plan).then(toWrong))}>Import now</button>
       </p>
     </div>
-    {plan && <Plan of={plan} text={draft.text} show={show} />}
+    {plan && <Plan of={plan} {...place} />}
   </Screen>
 }
 
@@ -89,15 +97,6 @@ type Place = { text: string; show: (line: number) => void }
 function At({ pointer, text, show }: Place & { pointer: string }) {
   const line = lineOf(text, pointer)
   return <><button type="button" class="plain" onClick={() => show(line)}>Line {line}</button> <code>{pointer}</code></>
-}
-
-/** A refusal, each error with the line of the file that it is about. */
-function Wrong({ problem, ...place }: Place & { problem: Refusal | null }) {
-  const inFile = problem?.errors.filter(each => each.pointer.startsWith(`${FILE}/`)) ?? []
-  return <>
-    <Refused problem={problem} known={[FILE, '/signingSecret', ...inFile.map(each => each.pointer)]} />
-    {inFile.length > 0 && <ul class="plain">{inFile.map(each => <li key={each.pointer + each.message}><At pointer={each.pointer.slice(FILE.length)} {...place} /> <span class="wrong">{each.message}</span></li>)}</ul>}
-  </>
 }
 
 /** What of a template would be another. */

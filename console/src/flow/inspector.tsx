@@ -27,14 +27,14 @@ export function Inspector(props: Props) {
     {kind && <p class="hint">{kind.about.split('`').map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part))}</p>}
     {found.map(each => <p key={each.code} class={each.severity === 'error' ? 'wrong' : 'odd'}>{each.message}</p>)}
     {card.kind === TRIGGER ? <Trigger {...props} /> : <>
-      <Typed label="ID" text={typeof (at(doc, card.place) as Json | undefined)?.id === 'string' ? String((at(doc, card.place) as Json).id) : ''} findings={findings} pointer={`${pointer(card.place)}/id`} hint={<>Its name; <code>{`{{steps.${card.id}…}}`}</code> reads what it left.</>}
+      <Typed label="ID" text={typeof (at(doc, card.place) as Json | undefined)?.id === 'string' ? String((at(doc, card.place) as Json).id) : ''} pointer={`${pointer(card.place)}/id`} hint={<>Its name; <code>{`{{steps.${card.id}…}}`}</code> reads what it left.</>}
         read={text => {
           if (free && (!text || seen.cards.some(other => other !== card && other.id === text))) return text ? 'Another one is called so.' : 'It needs a name.'
           edit(renamed(doc, card, text), `${pointer(card.place)} id`)
           props.select([text || card.id])
           return undefined
         }} />
-      <Members place={card.config} schema={schema} value={card.members} set={set} of={{ all, findings, locked: false }} only={own} />
+      <Members place={card.config} schema={schema} value={card.members} set={set} of={{ all, findings }} only={own} />
     </>}
     <Ways {...props} />
     <p class="buttons">

@@ -1,10 +1,9 @@
 // When a run starts by the clock: at a date that a contact has, or by a schedule.
 import { useState } from 'preact/hooks'
-import type { Refusal } from '../session'
 import { Field } from '../ui'
 import { put, type Json } from './model'
 
-interface Asked { value: Json; set: (trigger: Json) => void; problem: Refusal }
+interface Asked { value: Json; set: (trigger: Json) => void }
 
 const text = (value: unknown) => (typeof value === 'string' ? value : '')
 /** A member; "" takes it away. */
@@ -15,7 +14,7 @@ const DATES = [['', '–'], ['createdAt', 'when the contact was made'], [OWN, 'a
 const SIDES = [['', 'on it'], ['-', 'before it'], ['+', 'after it']] as const
 
 export function DateOf(asked: Asked) {
-  const { value, problem } = asked
+  const { value } = asked
   const change = changing(asked)
   const field = text(value.field), offset = text(value.offset)
   const isOwn = field.startsWith(OWN)
@@ -23,11 +22,11 @@ export function DateOf(asked: Asked) {
   const by = offset.replace('-', '')
   const shift = (to: string, length: string) => asked.set(put(value, ['offset'], to === '' ? undefined : to === '-' ? `-${length}` : length))
   return <>
-    <Field label="The date" value={isOwn ? OWN : field} set={to => change('field', to)} options={DATES} problem={problem} {...(isOwn ? {} : { pointer: '/trigger/field' })} />
-    {isOwn && <Field label="Name of the field" value={field.slice(OWN.length)} set={to => change('field', OWN + to)} problem={problem} pointer="/trigger/field" hint="Its value is a date, such as 2026-11-02, or a time." />}
+    <Field label="The date" value={isOwn ? OWN : field} set={to => change('field', to)} options={DATES} {...(isOwn ? {} : { pointer: '/trigger/field' })} />
+    {isOwn && <Field label="Name of the field" value={field.slice(OWN.length)} set={to => change('field', OWN + to)} pointer="/trigger/field" hint="Its value is a date, such as 2026-11-02, or a time." />}
     <Field label="When" value={side} set={to => shift(to, by || 'P1D')} options={SIDES} />
-    {side && <Field label="By how long" value={by} set={to => shift(side, to)} problem={problem} pointer="/trigger/offset" hint="A duration, such as P7D or PT2H." />}
-    <Field label="At" type="time" value={text(value.time)} set={to => change('time', to)} problem={problem} pointer="/trigger/time" hint="Empty: the time that the value says, or midnight." />
+    {side && <Field label="By how long" value={by} set={to => shift(side, to)} pointer="/trigger/offset" hint="A duration, such as P7D or PT2H." />}
+    <Field label="At" type="time" value={text(value.time)} set={to => change('time', to)} pointer="/trigger/time" hint="Empty: the time that the value says, or midnight." />
     <Zone {...asked} ofContact />
   </>
 }
@@ -42,7 +41,7 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
   const options = [[WORKSPACE, 'the workspace’s'], ...(ofContact ? [[CONTACT, 'the contact’s']] as const : []), [OTHER, 'that of a time zone']] as const
   return <>
     <Field label="By whose clock" value={isNamed ? OTHER : zone} options={options} set={to => change('timezone', to === OTHER ? Intl.DateTimeFormat().resolvedOptions().timeZone : to === WORKSPACE ? '' : to)} />
-    {isNamed && <Field label="Time zone" value={zone} set={to => change('timezone', to || OTHER)} problem={asked.problem} pointer="/trigger/timezone" placeholder="Europe/Lisbon" />}
+    {isNamed && <Field label="Time zone" value={zone} set={to => change('timezone', to || OTHER)} pointer="/trigger/timezone" placeholder="Europe/Lisbon" />}
   </>
 }
 
@@ -65,7 +64,7 @@ export function cronOf(time: string, date: string, days: string): string {
 }
 
 export function Schedule(asked: Asked) {
-  const { value, set, problem } = asked
+  const { value, set } = asked
   const { cron, rrule, ...rest } = value
   const [isLine, setLine] = useState(false)
   const simple = isLine ? null : timeOf(text(cron))
@@ -81,12 +80,12 @@ export function Schedule(asked: Asked) {
     by(cronOf(time, '*', chosen.join() || '*'))
   }
   return <>
-    <Field label="When" value={way} set={to => { setLine(to === 'cron'); begin[to]?.() }} options={WAYS} problem={problem} {...(way === '' ? { pointer: '/trigger/rrule' } : {})} />
+    <Field label="When" value={way} set={to => { setLine(to === 'cron'); begin[to]?.() }} options={WAYS} {...(way === '' ? { pointer: '/trigger/rrule' } : {})} />
     {simple && way === 'week' && <p class="several" role="group" aria-label="Days of the week">{DAYS.map(day => <label key={day}><input type="checkbox" checked={simple.days.split(',').includes(day)} onChange={event => turn(day, event.currentTarget.checked)} /> {day}</label>)}</p>}
-    {simple && way === 'month' && <Field label="Day of the month" type="number" min="1" max="31" value={simple.date} set={to => by(cronOf(time, to || '1', '*'))} problem={problem} pointer="/trigger/cron" />}
-    {simple ? <Field label="At" type="time" value={time} set={to => to && by(cronOf(to, simple.date, simple.days))} problem={problem} pointer="/trigger/cron" />
-      : way === 'cron' ? <Field label="Cron" value={text(cron)} set={by} problem={problem} pointer="/trigger/cron" hint="Minute, hour, day, month and weekday; at most once an hour." />
-      : way === 'rrule' && <Field label="Recurrence rule" value={text(rrule)} set={to => set({ ...rest, rrule: to })} problem={problem} pointer="/trigger/rrule" hint="RFC 5545, such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9; at most once an hour." />}
+    {simple && way === 'month' && <Field label="Day of the month" type="number" min="1" max="31" value={simple.date} set={to => by(cronOf(time, to || '1', '*'))} pointer="/trigger/cron" />}
+    {simple ? <Field label="At" type="time" value={time} set={to => to && by(cronOf(to, simple.date, simple.days))} pointer="/trigger/cron" />
+      : way === 'cron' ? <Field label="Cron" value={text(cron)} set={by} pointer="/trigger/cron" hint="Minute, hour, day, month and weekday; at most once an hour." />
+      : way === 'rrule' && <Field label="Recurrence rule" value={text(rrule)} set={to => set({ ...rest, rrule: to })} pointer="/trigger/rrule" hint="RFC 5545, such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9; at most once an hour." />}
     <Zone {...asked} />
   </>
 }

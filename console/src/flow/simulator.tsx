@@ -2,9 +2,11 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, exactly, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
+import { moved } from '../errors'
 import { objectOf, parse } from '../exact'
 import { meant, type Kind } from '../names'
 import { Preview } from '../preview'
+import { Refusal } from '../session'
 import { useCan } from '../me'
 import { KINDS } from '../words'
 import { clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
@@ -41,6 +43,11 @@ function played(trace: Trace, frame: number, entry: string): Played {
   })
   if (trace.steps.length) walked.add(linkKey({ source: entry, port: 'next', target: '' }))
   return { states, walked }
+}
+
+/** What no field of its own gives stands in that of all else. */
+function refused(error: unknown): never {
+  throw error instanceof Refusal ? moved(error, at => (/^\/(trigger|contactId|startAt|more|definition)(\/|$)/.test(at) ? at : `/more${at}`)) : error
 }
 
 /** What a run walks, wherever its boxes stand. */
@@ -107,13 +114,13 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
       <ol class="way">{trace.steps.slice(0, frame + 1).map((step, index) => <Passed key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />)}</ol>
     </div>)}
     <details class="given" open={!trace} key={trace ? 'after' : 'before'}><summary>{trace ? 'Change what is simulated' : 'What is simulated'}</summary>
-      <Form act={act} label="Simulate" submit={simulate} known={['/trigger', '/contactId', '/startAt', '/more']}>
+      <Form act={act} label="Simulate" submit={() => simulate().catch(refused)}>
         <p class="hint">Nothing is written or sent; time is virtual, so that waits are over at once.</p>
         <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
-        <JsonText label="The event, as JSON" rows={7} value={draft.trigger} set={trigger => change({ trigger })} problem={act.problem} pointer="/trigger" />
-        <Field label="Contact" value={draft.contact} set={contact => change({ contact })} problem={act.problem} pointer="/contactId" hint="Email address, name or ID; empty: whom the event is about, or would create." />
-        <Field label="It starts at" value={draft.startAt} set={startAt => change({ startAt })} problem={act.problem} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
-        <JsonText label="What else happens, as JSON" rows={3} value={draft.more} set={more => change({ more })} problem={act.problem} pointer="/more"
+        <JsonText label="The event, as JSON" rows={7} value={draft.trigger} set={trigger => change({ trigger })} pointer="/trigger" />
+        <Field label="Contact" value={draft.contact} set={contact => change({ contact })} pointer="/contactId" hint="Email address, name or ID; empty: whom the event is about, or would create." />
+        <Field label="It starts at" value={draft.startAt} set={startAt => change({ startAt })} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
+        <JsonText label="What else happens, as JSON" rows={3} value={draft.more} set={more => change({ more })} pointer="/more"
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>
     </details>

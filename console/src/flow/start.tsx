@@ -36,9 +36,9 @@ export function NewFlow() {
   }
   return <Screen title="New flow" lead="Begin with an example and change it, or with nothing. Both are drafts until you activate them.">
     <Section title="Empty">
-      <Form act={act} label="Make it" submit={empty} known={['/name']}>
+      <Form act={act} label="Make it" submit={empty}>
         <div class="columns">
-          <Field label="Name" required value={name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+          <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
           <Field label="Drawn as" value={shape} set={shape => change({ shape })} hint="Steps are arranged by the service; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
         </div>
       </Form>

@@ -5,7 +5,7 @@ import type { Kind } from '../names'
 import { webhookSchema } from '../paths'
 import { SOURCES } from '../words'
 import { Check, Field } from '../ui'
-import { Members, Typed, refusalOf, words, type Finding } from './form'
+import { Members, Typed, words, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
 import { put, type Doc, type Json } from './model'
 import { DateOf, Schedule } from './occasions'
@@ -33,12 +33,12 @@ function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) =
 const AGAIN = [['', 'always'], ['once', 'never: once only'], ['not_while_running', 'not while a run of theirs goes on'], ['after', 'after a time']] as const
 
 /** Whether who went through may go through again. */
-function Reentry({ value, set, problem }: { value: unknown; set: (reentry: unknown) => void; problem: ReturnType<typeof refusalOf> }) {
+function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => void }) {
   const after = typeof value === 'object' && value !== null ? String((value as Json).after ?? '') : null
   return <>
     <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : String(value)} options={AGAIN}
-      set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} problem={problem} pointer="/trigger/reentry" />
-    {after !== null && <Field label="After" value={after} set={text => set({ after: text })} problem={problem} pointer="/trigger/reentry/after" hint="A duration, such as P7D." />}
+      set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} pointer="/trigger/reentry" />
+    {after !== null && <Field label="After" value={after} set={text => set({ after: text })} pointer="/trigger/reentry/after" hint="A duration, such as P7D." />}
   </>
 }
 
@@ -53,26 +53,25 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
     return [name, { ...found, description: found.description?.replace(/^With [^:]*: (.)/, (_, first: string) => first.toUpperCase()) ?? '' }] as const
   }
   const set = (next: unknown) => edit({ ...doc, trigger: next as Json }, 'trigger')
-  const problem = refusalOf(findings)
-  const shared = { value: trigger, set, problem }
+  const shared = { value: trigger, set }
   return <>
-    <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} problem={problem} pointer="/trigger/source" hint={schema?.description}
+    <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} pointer="/trigger/source" hint={schema?.description}
       options={[...new Set([...all.triggers.keys(), source])].map(each => [each, SOURCES[each] ?? each] as const)} />
     {source === 'date' && <DateOf {...shared} />}
     {source === 'schedule' && <Schedule {...shared} />}
-    <Members place={['trigger']} schema={{ properties: Object.fromEntries((OF_SOURCE[source] ?? []).filter(isHere).map(member)) }} value={trigger} set={set} of={{ all, findings, locked: false }} />
-    <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} problem={problem} />
+    <Members place={['trigger']} schema={{ properties: Object.fromEntries((OF_SOURCE[source] ?? []).filter(isHere).map(member)) }} value={trigger} set={set} of={{ all, findings }} />
+    <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} />
     {source === 'inbound_webhook' && <>
       <Proposed of={of} id={id} use={lookup => set({ ...trigger, ...lookup })} />
-      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} problem={problem} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />
-      <Check label="Make a contact that is not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} />
-      {trigger.createContact === true && <NewContact defaults={(trigger.contactDefaults ?? {}) as Json} set={next => set(put(trigger, ['contactDefaults'], next))} findings={findings} />}
+      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />
+      <Check label="Make a contact that is not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} pointer="/trigger/createContact" />
+      {trigger.createContact === true && <NewContact defaults={(trigger.contactDefaults ?? {}) as Json} set={next => set(put(trigger, ['contactDefaults'], next))} />}
     </>}
   </>
 }
 
 /** What a contact has that the trigger makes. */
-function NewContact({ defaults, set, findings }: { defaults: Json; set: (defaults: Json | undefined) => void; findings: readonly Finding[] }) {
+function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | undefined) => void }) {
   const change = (name: string, value: unknown) => {
     const next = put(defaults, [name], value === '' ? undefined : value)
     set(Object.keys(next).length ? next : undefined)
@@ -80,10 +79,10 @@ function NewContact({ defaults, set, findings }: { defaults: Json; set: (default
   const metadata = (defaults.metadata ?? {}) as Json
   return <fieldset class="group"><legend>A new contact begins with</legend>
     <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
-    {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} problem={refusalOf(findings)} pointer={`/trigger/contactDefaults/${name}`} />)}
-    <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} findings={findings} pointer="/trigger/contactDefaults/tags" hint="One on each line."
+    {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} pointer={`/trigger/contactDefaults/${name}`} />)}
+    <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} pointer="/trigger/contactDefaults/tags" hint="One on each line."
       read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
-    <Typed label="Fields of your own" rows={2} text={linesOf(metadata)} findings={findings} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
+    <Typed label="Fields of your own" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
       const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), metadata)
       change('metadata', Object.keys(now).length ? now : undefined)
     }} />

@@ -74,8 +74,8 @@ function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => 
     }
   }
   return <Section title="Messages a day">
-    <Field label="Daily limit" type="number" min="0" value={text} set={setText} hint={`Through the operator's channels. Empty is the default: ${DEFAULT}.`} />
-    <div class="buttons"><Confirm label="Set the limit" title={`Change what ${of.name} may send?`} disabled={dailyLimit === of.dailyLimit} act={change}>
+    <div class="buttons"><Confirm label="Set the limit" title={`Change what ${of.name} may send?`} act={change}>
+      <Field label="Daily limit" type="number" min="0" value={text} set={setText} pointer="/dailyLimit" hint={`Through the operator's channels. Empty is the default: ${DEFAULT}.`} />
       <p>From the next message on: {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}. What is beyond that ends as suppressed and can be sent again later. Its audit trail says that you did it.</p>
     </Confirm></div>
   </Section>

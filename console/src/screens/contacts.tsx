@@ -72,7 +72,6 @@ type Draft = { email: string; phone: string; firstName: string; lastName: string
 const EMPTY: Draft = { email: '', phone: '', firstName: '', lastName: '', timezone: '', locale: '', tags: '', metadata: '' }
 const FIELDS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale'] as const
 const LABELS: Record<(typeof FIELDS)[number], string> = { email: 'Email', phone: 'Phone', firstName: 'First name', lastName: 'Last name', timezone: 'Time zone', locale: 'Language' }
-const KNOWN = [...FIELDS.map(name => `/${name}`), '/tags', '/metadata']
 
 const drafted = (contact: Full): Draft => ({
   ...EMPTY, ...Object.fromEntries(FIELDS.map(name => [name, contact[name] ?? ''])), tags: contact.tags.join('\n'),
@@ -91,12 +90,12 @@ const written = (draft: Draft, stored?: Full) => ({
   tags: draft.tags.split('\n').map(tag => tag.trim()).filter(Boolean), metadata: metadata(draft.metadata, stored?.metadata),
 })
 
-function ContactFields({ draft, change, act }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: ReturnType<typeof useAct> }) {
+function ContactFields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
   return <>
-    <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} problem={act.problem} pointer={`/${name}`}
+    <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} pointer={`/${name}`}
       placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
-    <Field label="Tags" rows={3} hint="One on each line." value={draft.tags} set={tags => change({ tags })} problem={act.problem} pointer="/tags" />
-    <Field label="Fields of your own" rows={3} hint="One on each line: name = value. In double quotes, \n is a new line." value={draft.metadata} set={text => change({ metadata: text })} problem={act.problem} pointer="/metadata" />
+    <Field label="Tags" rows={3} hint="One on each line." value={draft.tags} set={tags => change({ tags })} pointer="/tags" />
+    <Field label="Fields of your own" rows={3} hint="One on each line: name = value. In double quotes, \n is a new line." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />
   </>
 }
 
@@ -104,23 +103,23 @@ export function NewContact() {
   const [draft, change, forget] = useDraft('contact', EMPTY)
   const act = useAct()
   return <Screen title="New contact">
-    <Form act={act} label="Make the contact" known={KNOWN} submit={async () => {
+    <Form act={act} label="Make the contact" submit={async () => {
       const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
       forget(EMPTY, `contact.${made.id}`)
       go(`/contacts/${made.id}`)
-    }}><ContactFields draft={draft} change={change} act={act} /></Form>
+    }}><ContactFields draft={draft} change={change} /></Form>
   </Screen>
 }
 
 function Change({ contact, tag, again, done }: { contact: Full; tag: string; again: () => Promise<Full>; done: () => void }) {
   const [draft, change, forget, held] = useDraft(`contact.${contact.id}`, drafted(contact), tag)
   const act = useAct()
-  return <Form act={act} label="Save" known={KNOWN} extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
+  return <Form act={act} label="Save" extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
     const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': held.tag }, body: written(draft, contact) as never }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) done()
     else await again()
-  }}><Unsaved of={held} /><ContactFields draft={draft} change={change} act={act} /></Form>
+  }}><Unsaved of={held} /><ContactFields draft={draft} change={change} /></Form>
 }
 
 // --- one contact ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Event endpoints: programs that are notified of what happens here, with what was sent to each.
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded, type Act } from '../data'
+import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
 import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
@@ -17,15 +17,14 @@ const TYPES: Record<Type, string> = {
 }
 const EMPTY = { url: '', description: '', types: [] as string[] }
 type Draft = typeof EMPTY
-const KNOWN = ['/url', '/description', '/types']
 const drafted = ({ url, description, types }: Stored): Draft => ({ url, description: description ?? '', types })
 const written = (draft: Draft) => ({ url: draft.url, description: draft.description || null, types: draft.types }) as never
 
-function Fields({ draft, change, act }: { draft: Draft; change: (changes: Partial<Draft>) => void; act: Act }) {
+function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
   return <>
-    <Field label="URL" type="url" required value={draft.url} set={url => change({ url })} problem={act.problem} pointer="/url" />
-    <Field label="Description" value={draft.description} set={description => change({ description })} problem={act.problem} pointer="/description" />
-    <Several label="Events" hint="None chosen: all, also those that are added later." options={TYPES} chosen={draft.types} set={types => change({ types })} problem={act.problem} pointer="/types" look="columns" />
+    <Field label="URL" type="url" required value={draft.url} set={url => change({ url })} pointer="/url" />
+    <Field label="Description" value={draft.description} set={description => change({ description })} pointer="/description" />
+    <Several label="Events" hint="None chosen: all, also those that are added later." options={TYPES} chosen={draft.types} set={types => change({ types })} pointer="/types" look="columns" />
   </>
 }
 
@@ -41,11 +40,11 @@ export function Endpoints() {
     <Refused problem={list.problem} />
     {list.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
     {list.more && <p><button type="button" disabled={list.busy} onClick={() => void list.more?.()}>Show more</button></p>}
-    {may && <Section title="New endpoint"><Form act={act} label="Add it" known={KNOWN} submit={async () => {
+    {may && <Section title="New endpoint"><Form act={act} label="Add it" submit={async () => {
       setSecret((await got(api.POST('/event-endpoints', { body: written(draft) }))).secret)
       forget()
       await list.reload()
-    }}><Fields draft={draft} change={change} act={act} /></Form></Section>}
+    }}><Fields draft={draft} change={change} /></Form></Section>}
   </>
 }
 
@@ -70,10 +69,10 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
     <button {...toggle('attempts')}>Attempts</button>
     {may && <button {...toggle('change')}>Change</button>}
     {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } as never })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
-    {may && <Confirm label="Replay" title="Send its events again?" sure="Send them again" known={['/since']} act={replay}>{problem => <>
+    {may && <Confirm label="Replay" title="Send its events again?" sure="Send them again" act={replay}>
       <p>All that failed or was missed since then is sent again.</p>
-      <Field label="Since" type="datetime-local" required value={since} set={setSince} problem={problem} pointer="/since" hint="By your clock." />
-    </>}</Confirm>}
+      <Field label="Since" type="datetime-local" required value={since} set={setSince} pointer="/since" hint="By your clock." />
+    </Confirm>}
     {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on, and for 24 hours with the old one too, so that the receiver can be switched over.</p></Confirm>}
     {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing is sent to it any more, and its attempts go.</p></Confirm>}
   </span>}>
@@ -101,12 +100,12 @@ function Change({ id, done }: { id: string; done: () => Promise<void> }) {
 function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: () => Promise<Stored>; done: () => Promise<void> }) {
   const [draft, change, forget, held] = useDraft(`endpoint.${of.id}`, drafted(of), tag)
   const act = useAct()
-  return <Form act={act} label="Save" known={KNOWN} submit={async () => {
+  return <Form act={act} label="Save" submit={async () => {
     const change = got(api.PATCH('/event-endpoints/{id}', { params: { path: { id: of.id } }, headers: { 'If-Match': held.tag }, body: written(draft) }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) await done()
     else await again()
-  }}><Unsaved of={held} /><Fields draft={draft} change={change} act={act} /></Form>
+  }}><Unsaved of={held} /><Fields draft={draft} change={change} /></Form>
 }
 
 function Attempts({ id }: { id: string }) {

@@ -170,7 +170,7 @@ function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
     <Confirm label="New URL" title="Give this flow another webhook URL?" danger act={wanted({ label: 'New URL', work: rotate })}><p>The old URL answers 404 at once: whoever posts to it has to be given the new one, which this page shows then.</p></Confirm>
     <Confirm label="New secret" title="Change the signing secret?" danger act={wanted({ label: 'New secret', work: change })}>
       <p>At once requests that are signed with the old secret, or not at all, are refused. Give senders the new one; it is not shown again. Left empty, there is none, and anybody who knows the URL may post.</p>
-      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} />
+      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" />
     </Confirm>
   </div>
 }
@@ -185,7 +185,7 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
     go(`/runs/${runId}`)
   }
   return <Confirm label="Start a run" title="Start a run by hand" sure="Start" act={start}>
-    <Field label="Contact" value={contactId} set={contactId => change({ contactId })} required hint="Email address, name or ID." />
+    <Field label="Contact" value={contactId} set={contactId => change({ contactId })} required pointer="/contactId" hint="Email address, name or ID." />
     <JsonText label="Data, as JSON" rows={4} value={data} set={data => change({ data })} pointer="/data" hint="Templates read it as trigger." />
   </Confirm>
 }

@@ -1,10 +1,11 @@
 // Contacts from a file: which column is what, tried without changing anything, then done.
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { raw } from '../api'
 import { useAct } from '../data'
 import { useTopics } from '../names'
+import { Errors, toFirst } from '../errors'
 import { Refusal, unreachable } from '../session'
-import { Check, Facts, Field, Refused, Screen, Section, plural } from '../ui'
+import { Check, Facts, Field, Rest, Screen, Section, plural } from '../ui'
 
 // --- its columns ------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ function Mapping({ columns, given, set }: { columns: readonly string[]; given: R
       const others = [...OURS.map((one): [string, string] => [one, one]), ...answers].filter(([one]) => one !== usual)
       const read = answers.find(([one]) => one === usual)?.[1] ?? usual
       const options: [string, string][] = [['=', usual ? `read as ${read}` : 'as the choice below says'], ...others, [own, `a field of your own: ${name.trim()}`], ['', 'left out']]
-      return <Field key={name} label={name} value={given[name] ?? '='} options={options} growing={topics} set={to => {
+      return <Field key={name} label={name} value={given[name] ?? '='} options={options} growing={topics} pointer={`?columns[${name}]`} set={to => {
         const { [name]: _, ...rest } = given
         set(to === '=' ? rest : { ...rest, [name]: to })
       }} />
@@ -64,7 +65,7 @@ type Line = { type: 'error'; row: number; pointer: string; message: string } | T
 type Totals = { type: 'progress' | 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
 
 const MOST_ROWS = 50
-const KNOWN = ['?consentSource', '?consentEvidence'] as const
+const SOURCE = '?consentSource'
 const rows = ({ created, updated, unchanged, failed }: Totals) => created + updated + unchanged + failed
 
 /** The lines of an answer as they come. */
@@ -93,6 +94,8 @@ export function Import() {
   const last = lines?.find(line => line.type !== 'error') as Totals | undefined
   const all = last?.dryRun && !last.detail ? rows(last) : null // known once it was tried
   const act = useAct()
+  const area = useRef<HTMLDivElement>(null)
+  const toWrong = () => requestAnimationFrame(() => toFirst(area.current))
   const send = (dryRun: boolean) => act.run(async () => {
     if (!file) return
     setRead(null)
@@ -120,22 +123,23 @@ export function Import() {
   }
   const wrong = lines?.filter(line => line.type === 'error') ?? []
   const unsourced = source.trim() ? undefined : wrong.find(line => line.pointer === '/topics')
-  const problem = act.problem ?? (unsourced ? new Refusal(0, '', '', [{ pointer: KNOWN[0], message: unsourced.message }]) : null)
+  const problem = act.problem ?? (unsourced ? new Refusal(0, '', '', [{ pointer: SOURCE, message: unsourced.message }]) : null)
   return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
-    <div class="form">
+    <div class="form" ref={area}><Errors problem={problem}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
       {columns.length > 0 && <Mapping columns={columns} given={given} set={chose(setGiven)} />}
-      <Field label="Columns with other names" value={unknown} set={chose(setUnknown)} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]}
+      <Field label="Columns with other names" value={unknown} set={chose(setUnknown)} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]} pointer="?unknown"
         hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…" />
       <div class="columns">
-        <Field label="Where the answers about topics come from" value={source} set={chose(setSource)} problem={problem} pointer={KNOWN[0]} placeholder="sign-up form" hint="Without it a row that would change one is refused." />
-        <Field label="What shows them" value={evidence} set={chose(setEvidence)} problem={problem} pointer={KNOWN[1]} hint="The words that were agreed to, or a URL." />
+        <Field label="Where the answers about topics come from" value={source} set={chose(setSource)} pointer={SOURCE} placeholder="sign-up form" hint="Without it a row that would change one is refused." />
+        <Field label="What shows them" value={evidence} set={chose(setEvidence)} pointer="?consentEvidence" hint="The words that were agreed to, or a URL." />
       </div>
-      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={chose(setStarts)} />
-      <Refused problem={act.problem} known={KNOWN} />
+      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={chose(setStarts)} pointer="?startAutomations" />
+      <Rest />
+    </Errors>
       <p class="buttons">
-        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true)}>Try it without changing anything</button>
-        <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false)}>Import now</button>
+        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true).then(toWrong)}>Try it without changing anything</button>
+        <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false).then(toWrong)}>Import now</button>
       </p>
       {(act.busy || (act.problem && read)) && <p role="status">{read ? `${rows(read).toLocaleString()}${all === null ? '' : ` of ${all.toLocaleString()}`} rows are read, ${read.failed.toLocaleString()} of them refused …` : 'Sending the file …'}</p>}
     </div>

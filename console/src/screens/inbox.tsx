@@ -63,13 +63,13 @@ function Faults() {
     <p class="soft">What happens to the next messages, so that you can see what your flows do then.</p>
     <Refused problem={clearing.problem} />
     {(list.rows?.length ?? 0) > 0 && <ul class="plain">{list.rows?.map(each => <li key={each.id}><Status value="warning" /> {FAULTS.find(([kind]) => kind === each.kind)?.[1]}: {each.remaining} of {each.count} still to come{each.channel && `, by ${each.channel}`}</li>)}</ul>}
-    <Form act={act} label="Add" known={['/count']} submit={async () => {
+    <Form act={act} label="Add" submit={async () => {
       await got(api.POST('/sandbox/faults', { body: { kind: draft.kind, count: Number(draft.count), channel: draft.channel || null } as Schemas['NewProviderFault'] }))
       await list.reload()
     }}><div class="columns">
-        <Field label="Fault" value={draft.kind} set={kind => setDraft({ ...draft, kind })} options={FAULTS} />
-        <Field label="For the next messages" type="number" min="1" max="1000" required value={draft.count} set={count => setDraft({ ...draft, count })} problem={act.problem} pointer="/count" />
-        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['', 'any'], ...CHANNELS.map(each => [each, each] as const)]} />
+        <Field label="Fault" value={draft.kind} set={kind => setDraft({ ...draft, kind })} options={FAULTS} pointer="/kind" />
+        <Field label="For the next messages" type="number" min="1" max="1000" required value={draft.count} set={count => setDraft({ ...draft, count })} pointer="/count" />
+        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['', 'any'], ...CHANNELS.map(each => [each, each] as const)]} pointer="/channel" />
       </div></Form>
   </Section>
 }
@@ -81,11 +81,11 @@ function Reply() {
   if (!useCan()('messages:write')) return null
   return <Section title="Reply as a contact">
     <p class="soft">STOP, START and HELP do what they do anywhere.</p>
-    <Form act={act} label="Reply" known={['/from', '/text']} submit={async () => setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] })))}>
+    <Form act={act} label="Reply" submit={async () => setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] })))}>
       <div class="columns">
-        <Field label="From" required placeholder="+4915112345678" value={draft.from} set={from => setDraft({ ...draft, from })} problem={act.problem} pointer="/from" />
-        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['sms', 'sms'], ['whatsapp', 'whatsapp']]} />
-        <Field label="Text" required value={draft.text} set={text => setDraft({ ...draft, text })} problem={act.problem} pointer="/text" />
+        <Field label="From" required placeholder="+4915112345678" value={draft.from} set={from => setDraft({ ...draft, from })} pointer="/from" />
+        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['sms', 'sms'], ['whatsapp', 'whatsapp']]} pointer="/channel" />
+        <Field label="Text" required value={draft.text} set={text => setDraft({ ...draft, text })} pointer="/text" />
       </div>
     </Form>
     {answer && <p role="status">Understood as <b>{answer.meaning}</b>. {answer.answer ? <>The contact is answered: <q>{answer.answer}</q></> : 'The contact gets no answer.'}</p>}

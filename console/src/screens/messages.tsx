@@ -59,10 +59,10 @@ function Found({ message, arrived, done }: { message: Known; arrived: boolean; d
     await done()
   }
   const label = arrived ? 'It arrived' : 'It did not arrive'
-  return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record it" known={['/note']} act={act}>{problem => <>
+  return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record it" act={act}>
     <p>{arrived ? 'The message counts as sent from then on, and nobody is asked about it any more.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
-    <Field label="Where you saw it" value={note} set={note => change({ note })} problem={problem} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
-  </>}</Confirm>
+    <Field label="Where you saw it" value={note} set={note => change({ note })} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
+  </Confirm>
 }
 
 export function Message({ id }: { id: string }) {

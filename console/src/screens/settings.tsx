@@ -54,14 +54,14 @@ function Account() {
     <Refused problem={verifying.problem} />
     {done && <p role="status">{done}</p>}
     <Section title="Change the password">
-      <Form act={act} label="Change it" known={['/currentPassword', '/newPassword']} submit={async () => {
+      <Form act={act} label="Change it" submit={async () => {
         await got(api.PATCH('/auth/password', { body: draft }))
         setDraft({ currentPassword: '', newPassword: '' })
         setDone('The password is changed, and your other sessions have ended.')
       }}>
         <input class="unseen" type="email" autocomplete="username" value={user.email} readOnly tabIndex={-1} aria-hidden="true" />
-        <Field label="Current password" type="password" autocomplete="current-password" required value={draft.currentPassword} set={currentPassword => setDraft({ ...draft, currentPassword })} problem={act.problem} pointer="/currentPassword" />
-        <Field label="New password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={draft.newPassword} set={newPassword => setDraft({ ...draft, newPassword })} problem={act.problem} pointer="/newPassword" />
+        <Field label="Current password" type="password" autocomplete="current-password" required value={draft.currentPassword} set={currentPassword => setDraft({ ...draft, currentPassword })} pointer="/currentPassword" />
+        <Field label="New password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={draft.newPassword} set={newPassword => setDraft({ ...draft, newPassword })} pointer="/newPassword" />
       </Form>
     </Section>
     <OwnWorkspaces />
@@ -79,11 +79,11 @@ function OwnWorkspaces() {
       { name: 'Name', show: each => each.name }, { name: 'Your role', show: each => each.role }, { name: 'Made', show: each => <When at={each.createdAt} /> },
       { name: 'Actions', show: each => (each.id === workspace.id ? 'this one' : <button type="button" disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Go there</button>) },
     ]} />
-    <Form act={act} label="Make it and go there" known={['/name']} submit={async () => {
+    <Form act={act} label="Make it and go there" submit={async () => {
       const made = await got(api.POST('/workspaces', { body: { name: draft.name } }))
       forget()
       await switchTo(made.id)
-    }}><Field label="Name of a new workspace" required value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" hint="Contacts, flows and members of workspaces are apart. You are its owner." /></Form>
+    }}><Field label="Name of a new workspace" required value={draft.name} set={name => set({ name })} pointer="/name" hint="Contacts, flows and members of workspaces are apart. You are its owner." /></Form>
   </Section>
 }
 
@@ -105,13 +105,13 @@ function Members() {
         act={async () => { await got(api.DELETE('/memberships/{id}', { params: { path: { id: each.id } } })); await list.reload() }}>
         <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
     ]} />
-    {may && <Section title="Invite"><Form act={act} label="Send the invitation" known={['/email', '/role']} submit={async () => {
+    {may && <Section title="Invite"><Form act={act} label="Send the invitation" submit={async () => {
       await got(api.POST('/memberships/invitations', { body: draft as never }))
       forget({ ...draft, email: '' })
       await list.reload()
     }}><div class="columns">
-        <Field label="Email" type="email" required value={draft.email} set={email => set({ email })} problem={act.problem} pointer="/email" />
-        <Field label="Role" value={draft.role} set={role => set({ role })} options={choices(roles)} problem={act.problem} pointer="/role" />
+        <Field label="Email" type="email" required value={draft.email} set={email => set({ email })} pointer="/email" />
+        <Field label="Role" value={draft.role} set={role => set({ role })} options={choices(roles)} pointer="/role" />
       </div></Form></Section>}
   </>
 }
@@ -132,8 +132,8 @@ function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; 
     await done()
   }}>
     <p>It holds at once, also for API keys that the member made.</p>
-    <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={choices(roles)} />
-    {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} />}
+    <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={choices(roles)} pointer="/role" />
+    {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} pointer="/sendsBroadcasts" />}
   </Confirm>
 }
 
@@ -151,14 +151,14 @@ function Keys() {
       { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
     ]} />
-    {may && <Section title="New key"><Form act={act} label="Make the key" known={['/name', '/role', '/expiresAt']} submit={async () => {
+    {may && <Section title="New key"><Form act={act} label="Make the key" submit={async () => {
       setMade((await got(api.POST('/settings/api-keys', { body: { ...draft, expiresAt: draft.expiresAt ? new Date(draft.expiresAt).toISOString() : null } as never }))).key)
       forget({ ...draft, name: '', expiresAt: '' })
       await list.reload()
     }}><div class="columns">
-        <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
-        <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={choices(roles)} problem={act.problem} pointer="/role" />
-        <Field label="It ends" type="datetime-local" hint="By your clock; empty: never." value={draft.expiresAt} set={expiresAt => set({ expiresAt })} problem={act.problem} pointer="/expiresAt" />
+        <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} pointer="/name" />
+        <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={choices(roles)} pointer="/role" />
+        <Field label="It ends" type="datetime-local" hint="By your clock; empty: never." value={draft.expiresAt} set={expiresAt => set({ expiresAt })} pointer="/expiresAt" />
       </div></Form></Section>}
   </>
 }
@@ -195,14 +195,14 @@ function ChannelForm({ way, done }: { way: Schemas['Way']; done: () => Promise<v
   const { provider, ...values } = { ...draft, ...secrets }
   const act = useAct()
   const fields = way.providers.find(each => each.name === provider)!.fields
-  return <Form act={act} label="Store" known={fields.map(({ name }) => `/${name}`)} submit={async () => {
+  return <Form act={act} label="Store" submit={async () => {
     const given = Object.fromEntries(fields.filter(({ name }) => values[name]).map(({ name }) => [name, values[name]]))
     await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel: way.channel } }, body: { provider, ...given } as never }))
     forget()
     await done()
   }}>
-    <Field label="Provider" value={provider!} set={provider => change({ provider })} options={way.providers.map(({ name }) => [name, name] as const)} />
-    {fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => (secret ? setSecrets({ ...secrets, [name]: value }) : change({ [name]: value }))} problem={act.problem} pointer={`/${name}`} />)}
+    <Field label="Provider" value={provider!} set={provider => change({ provider })} options={way.providers.map(({ name }) => [name, name] as const)} pointer="/provider" />
+    {fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => (secret ? setSecrets({ ...secrets, [name]: value }) : change({ [name]: value }))} pointer={`/${name}`} />)}
   </Form>
 }
 
@@ -230,9 +230,9 @@ function Suppressions() {
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Actions', show: each => may && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Messages go to this address again. Do this only when you know that the person wants it.</p></Confirm> },
     ]} />
-    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" known={['/address']} submit={async () => { await got(api.POST('/suppressions', { body: draft })); forget({ ...draft, address: '' }); await list.reload() }}><div class="columns">
-      <Field label="Address" required value={draft.address} set={address => set({ address })} problem={act.problem} pointer="/address" />
-      <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={Object.entries(CHANNELS)} />
+    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" submit={async () => { await got(api.POST('/suppressions', { body: draft })); forget({ ...draft, address: '' }); await list.reload() }}><div class="columns">
+      <Field label="Address" required value={draft.address} set={address => set({ address })} pointer="/address" />
+      <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={Object.entries(CHANNELS)} pointer="/channel" />
     </div></Form></Section>}
   </>
 }

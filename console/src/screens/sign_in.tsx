@@ -9,14 +9,14 @@ export function SignInForm({ done }: { done: () => void }) {
   const [draft, change, forget] = useDraft('sign-in', { email: '' })
   const [password, setPassword] = useState('')
   const act = useAct()
-  return <Form act={act} label="Sign in" known={['/email', '/password']} submit={async () => {
+  return <Form act={act} label="Sign in" submit={async () => {
     await signIn({ email: draft.email, password })
     forget()
     setPassword('')
     done()
   }}>
-    <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} problem={act.problem} pointer="/email" />
-    <Field label="Password" type="password" autocomplete="current-password" required value={password} set={setPassword} problem={act.problem} pointer="/password" />
+    <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} pointer="/email" />
+    <Field label="Password" type="password" autocomplete="current-password" required value={password} set={setPassword} pointer="/password" />
   </Form>
 }
 
@@ -38,15 +38,15 @@ export function Register({ done }: { done: () => void }) {
   const act = useAct()
   return <main class="alone">
     <Screen title="Create an account" lead="With a workspace of your own">
-      <Form act={act} label="Create the account" known={['/name', '/email', '/password', '/workspaceName']} submit={async () => {
+      <Form act={act} label="Create the account" submit={async () => {
         await begin('/auth/register', { ...draft, password })
         forget()
         done()
       }}>
-        <Field label="Your name" autocomplete="name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
-        <Field label="Workspace" autocomplete="organization" required hint="The name of your company or project." value={draft.workspaceName} set={workspaceName => change({ workspaceName })} problem={act.problem} pointer="/workspaceName" />
-        <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} problem={act.problem} pointer="/email" />
-        <Field label="Password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={password} set={setPassword} problem={act.problem} pointer="/password" />
+        <Field label="Your name" autocomplete="name" required value={draft.name} set={name => change({ name })} pointer="/name" />
+        <Field label="Workspace" autocomplete="organization" required hint="The name of your company or project." value={draft.workspaceName} set={workspaceName => change({ workspaceName })} pointer="/workspaceName" />
+        <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} pointer="/email" />
+        <Field label="Password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={password} set={setPassword} pointer="/password" />
       </Form>
       <p><Link to="/sign-in">Sign in instead</Link></p>
     </Screen>
@@ -60,11 +60,11 @@ export function Forgotten() {
   return <main class="alone">
     <Screen title="Forgotten password">
       {sent ? <p role="status">If {draft.email} has an account, a mail with a link is on its way. The link works for an hour.</p>
-        : <Form act={act} label="Send a link" known={['/email']} submit={async () => {
+        : <Form act={act} label="Send a link" submit={async () => {
           await got(api.POST('/auth/password/forgot', { body: { email: draft.email } }))
           setSent(true)
         }}>
-          <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} problem={act.problem} pointer="/email" />
+          <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} pointer="/email" />
         </Form>}
       <p><Link to="/sign-in">Back to signing in</Link></p>
     </Screen>

@@ -28,9 +28,9 @@ export function SignOn() {
         <Confirm label="Release" danger title={`Release ${each.domain}?`} act={async () => { await got(api.DELETE('/settings/sign-in-domains/{domain}', { params: { path: { domain: each.domain } } })); await list.reload() }}>
           <p>Who signs in from there for the first time no longer joins this workspace. Members who came from there stay. Another workspace may claim it.</p></Confirm></span> },
     ]} />
-    {may && <Section title="Claim a domain"><Form act={act} label="Claim it" known={['/domain']} submit={async () => { await claim(draft.domain.trim(), draft.role); forget(); await list.reload() }}><div class="columns">
-      <Field label="Domain" required placeholder="acme.example" hint={<>That of your own address, which has to be verified: <Link to="/settings/account">Account</Link>.</>} value={draft.domain} set={domain => set({ domain })} problem={act.problem} pointer="/domain" />
-      <Field label="Who comes from there becomes" value={draft.role} set={role => set({ role: role as Role })} options={ROLES} problem={act.problem} pointer="/role" />
+    {may && <Section title="Claim a domain"><Form act={act} label="Claim it" submit={async () => { await claim(draft.domain.trim(), draft.role); forget(); await list.reload() }}><div class="columns">
+      <Field label="Domain" required placeholder="acme.example" hint={<>That of your own address, which has to be verified: <Link to="/settings/account">Account</Link>.</>} value={draft.domain} set={domain => set({ domain })} pointer="/domain" />
+      <Field label="Who comes from there becomes" value={draft.role} set={role => set({ role: role as Role })} options={ROLES} pointer="/role" />
     </div></Form></Section>}
   </>
 }
@@ -39,6 +39,6 @@ function ChangeRole({ of, done }: { of: { domain: string; role: Role }; done: ()
   const [role, setRole] = useState(of.role)
   return <Confirm label="Change" title={`What becomes of who comes from ${of.domain}?`} act={async () => { await claim(of.domain, role); await done() }}>
     <p>It holds for those who come from now on. Members keep the role that they have.</p>
-    <Field label="They become" value={role} set={next => setRole(next as Role)} options={ROLES} />
+    <Field label="They become" value={role} set={next => setRole(next as Role)} options={ROLES} pointer="/role" />
   </Confirm>
 }

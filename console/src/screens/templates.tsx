@@ -3,6 +3,7 @@ import { useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
+import { Others } from '../errors'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
@@ -127,7 +128,6 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const others = findings.filter(each => !isAtField(each))
   const wrong = new Refusal(0, '', '', findings.filter(each => each.severity === 'error'))
   const variables = checked.value?.variables ?? NO_VARIABLES
-  const known = ['/name', '/topicId', ...parts.map(([name]) => `/content/${name}`), ...given.map(([name]) => variableAt(name))]
   /** What a refusal says of the text takes the place of what was found in it. */
   const submit = () => save().catch((error: unknown) => {
     const errors = error instanceof Refusal ? error.errors.filter(each => each.pointer.startsWith('/content')) : []
@@ -140,18 +140,18 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   </>}>
     {may && <Unsaved of={held} />}
     <div class="beside">
-      {stored && !may ? <Texts of={stored} /> : <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} known={known} submit={submit}>
-        <Field label="Name" required value={draft.name} set={name => change({ name })} problem={act.problem} pointer="/name" />
+      {stored && !may ? <Texts of={stored} /> : <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} submit={submit}>
+        <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" />
         <div class="columns">
-          {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} />}
-          <Field label="Category" value={draft.category} set={category => change({ category, topicId: '' })} options={CATEGORIES} />
-          {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} problem={act.problem} />}
+          {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} pointer="/channel" />}
+          <Field label="Category" value={draft.category} set={category => change({ category, topicId: '' })} options={CATEGORIES} pointer="/category" />
+          {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} />}
         </div>
-        {parts.map(([name, label, rows]) => {
+        <Others problem={wrong}>{parts.map(([name, label, rows]) => {
           const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), pointer: `/content/${name}` }
-          return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} problem={null} /> : <Field key={name} {...control} problem={wrong} />
+          return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} /> : <Field key={name} {...control} />
         })}
-        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => change({ variables: kept(pairs) })} problem={wrong} />}
+        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => change({ variables: kept(pairs) })} />}</Others>
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
@@ -180,22 +180,22 @@ function free(pairs: readonly Pair[]): string {
 }
 
 /** What WhatsApp puts in the places of the template that it approved. */
-function Variables({ of, set, problem }: { of: readonly Pair[]; set: (pairs: readonly Pair[]) => void; problem: Refusal }) {
+function Variables({ of, set }: { of: readonly Pair[]; set: (pairs: readonly Pair[]) => void }) {
   const at = (index: number, pair: Pair) => set(of.map((old, place) => (place === index ? pair : old)))
   return <fieldset class="group"><legend>Variables of what WhatsApp approved</legend>
     {of.map(([name, value], index) => <div class="columns" key={index}>
       <Field label={`Name of variable ${index + 1}`} value={name} set={to => at(index, [to.trim(), value])} placeholder="1" />
-      <Field label={`Variable ${name || index + 1}`} value={value} set={to => at(index, [name, to])} problem={problem} pointer={variableAt(name)} placeholder="{{contact.firstName}}" />
+      <Field label={`Variable ${name || index + 1}`} value={value} set={to => at(index, [name, to])} pointer={variableAt(name)} placeholder="{{contact.firstName}}" />
       <p class="buttons"><button type="button" class="small" aria-label={`Remove variable ${name || index + 1}`} onClick={() => set(of.filter((_, place) => place !== index))}>Remove</button></p>
     </div>)}
     <p class="buttons"><button type="button" class="small" onClick={() => set([...of, [free(of), '']])}>Add a variable</button></p>
   </fieldset>
 }
 
-function Topic({ draft, set, problem }: { draft: Draft; set: (topicId: string) => void; problem: Refusal | null }) {
+function Topic({ draft, set }: { draft: Draft; set: (topicId: string) => void }) {
   const all = useTopics(draft.topicId)
   const fitting = all.rows?.filter(each => each.id === draft.topicId || each.channels.some(channel => channel === draft.channel)) ?? null
-  return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: all who have not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} problem={problem} pointer="/topicId"
+  return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: all who have not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} pointer="/topicId"
     hint={<>Only contacts who agreed to it get this. <Link to="/settings/topics">Topics</Link></>} />
 }
 
@@ -223,9 +223,9 @@ function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
   const show = async () => setWanted({ trigger: typed === null ? null : objectOf(typed, '/trigger'), contactId: await meant(contactId) })
   return <Section title="Preview">
     {isBehind && <p class="note">What you type has an error, which is marked; this shows the text as it was without it.</p>}
-    <Form act={act} label="Show" known={['/contactId', '/trigger']} submit={show}>
-      <Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} problem={act.problem ?? shown.problem} pointer="/contactId" />
-      <JsonText label="The event, as JSON" rows={5} value={typed ?? sample(of.variables)} set={setTyped} problem={act.problem} pointer="/trigger" />
+    <Form act={act} label="Show" submit={show}>
+      <Others problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} pointer="/contactId" /></Others>
+      <JsonText label="The event, as JSON" rows={5} value={typed ?? sample(of.variables)} set={setTyped} pointer="/trigger" />
     </Form>
     <Shown of={shown}>{parts => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">

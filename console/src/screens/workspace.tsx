@@ -23,10 +23,10 @@ function Close({ of }: { of: Schemas['Workspace'] }) {
   const [name, setName] = useState('')
   return <Section title="Delete the workspace">
     <p>Nothing runs in it any more, nothing is sent, and soon all that is in it is deleted.</p>
-    <p class="buttons"><Confirm label="Delete the workspace" danger title={`Delete ${of.name}?`} sure="Delete it for good" known={['/name']} act={async () => { await got(api.DELETE('/settings/workspace', { body: { name } })); await leave() }}>{problem => <>
+    <p class="buttons"><Confirm label="Delete the workspace" danger title={`Delete ${of.name}?`} sure="Delete it for good" act={async () => { await got(api.DELETE('/settings/workspace', { body: { name } })); await leave() }}>
       <p>Its contacts, flows, templates, messages and members go with it, its keys stop working, and what is paid for ends. This cannot be undone. Afterwards you are signed out.</p>
-      <Field label="The name of the workspace, to the letter" value={name} set={setName} autocomplete="off" problem={problem} pointer="/name" />
-    </>}</Confirm></p>
+      <Field label="The name of the workspace, to the letter" value={name} set={setName} autocomplete="off" pointer="/name" />
+    </Confirm></p>
   </Section>
 }
 
@@ -55,8 +55,7 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
   const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
   const act = useAct()
   if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on']]} />
-  const known = ['/name', '/timezone', '/country', '/retentionDays', '/postalAddress', '/sender/fromName', '/sender/fromEmail', '/sender/replyTo', '/frequencyCap/limit', '/frequencyCap/window', '/quietHours/from', '/quietHours/to', '/quietHours/maxWait', '/quietHours/channels', '/quietHours/days']
-  return <Form act={act} label="Save" known={known} submit={async () => {
+  return <Form act={act} label="Save" submit={async () => {
     await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
       sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft),
@@ -66,29 +65,29 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
   }}>
     <Unsaved of={held} />
     <div class="columns">
-      <Field label="Name" required value={draft.name} set={name => set({ name })} problem={act.problem} pointer="/name" />
-      <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} problem={act.problem} pointer="/timezone" hint="Such as Europe/Berlin." />
-      <Field label="Country" value={draft.country} set={country => set({ country })} problem={act.problem} pointer="/country" hint="Two letters; phone numbers without a country code are read as its own." />
-      <Field label="Days that history is kept" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} problem={act.problem} pointer="/retentionDays" hint="Empty: as the operator has set." />
-      <Field label="Sender’s name" value={draft.fromName} set={fromName => set({ fromName })} problem={act.problem} pointer="/sender/fromName" />
-      <Field label="Sender’s address" type="email" value={draft.fromEmail} set={fromEmail => set({ fromEmail })} problem={act.problem} pointer="/sender/fromEmail" />
-      <Field label="Replies go to" type="email" value={draft.replyTo} set={replyTo => set({ replyTo })} problem={act.problem} pointer="/sender/replyTo" />
+      <Field label="Name" required value={draft.name} set={name => set({ name })} pointer="/name" />
+      <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} pointer="/timezone" hint="Such as Europe/Berlin." />
+      <Field label="Country" value={draft.country} set={country => set({ country })} pointer="/country" hint="Two letters; phone numbers without a country code are read as its own." />
+      <Field label="Days that history is kept" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} pointer="/retentionDays" hint="Empty: as the operator has set." />
+      <Field label="Sender’s name" value={draft.fromName} set={fromName => set({ fromName })} pointer="/sender/fromName" />
+      <Field label="Sender’s address" type="email" value={draft.fromEmail} set={fromEmail => set({ fromEmail })} pointer="/sender/fromEmail" />
+      <Field label="Replies go to" type="email" value={draft.replyTo} set={replyTo => set({ replyTo })} pointer="/sender/replyTo" />
     </div>
-    <Field label="Postal address" rows={3} value={draft.postalAddress} set={postalAddress => set({ postalAddress })} problem={act.problem} pointer="/postalAddress" hint="Marketing mail has to show one." />
+    <Field label="Postal address" rows={3} value={draft.postalAddress} set={postalAddress => set({ postalAddress })} pointer="/postalAddress" hint="Marketing mail has to show one." />
     <fieldset class="group"><legend>Marketing</legend>
       <p class="hint">Over all flows and broadcasts. Other messages, such as receipts, always go out.</p>
       <div class="columns">
-        <Field label="Most messages to a contact" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} problem={act.problem} pointer="/frequencyCap/limit" hint="Empty: as many as are sent." />
-        <Field label="Within" value={draft.within} set={within => set({ within })} problem={act.problem} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
-        <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email alone'], ['sms', 'SMS alone'], ['whatsapp', 'WhatsApp alone']]} />
-        <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} problem={act.problem} pointer="/quietHours/from" hint="Messages wait until these hours are over." />
-        <Field label="Until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} problem={act.problem} pointer="/quietHours/to" />
-        <Field label="By whose clock" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} />
-        <Field label="Drop what waits longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} problem={act.problem} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
+        <Field label="Most messages to a contact" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} pointer="/frequencyCap/limit" hint="Empty: as many as are sent." />
+        <Field label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
+        <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email alone'], ['sms', 'SMS alone'], ['whatsapp', 'WhatsApp alone']]} pointer="/frequencyCap/channel" />
+        <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} pointer="/quietHours/from" hint="Messages wait until these hours are over." />
+        <Field label="Until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" />
+        <Field label="By whose clock" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} pointer="/quietHours/timezone" />
+        <Field label="Drop what waits longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
       </div>
-      <Several label="Quiet on" options={CHANNELS} chosen={draft.quietOn} set={quietOn => set({ quietOn })} problem={act.problem} pointer="/quietHours/channels" />
-      <Several label="Beginning on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} problem={act.problem} pointer="/quietHours/days" />
+      <Several label="Quiet on" options={CHANNELS} chosen={draft.quietOn} set={quietOn => set({ quietOn })} pointer="/quietHours/channels" />
+      <Several label="Beginning on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} pointer="/quietHours/days" />
     </fieldset>
-    <Check label="Pause all sending: messages wait until this is switched off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} />
+    <Check label="Pause all sending: messages wait until this is switched off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} pointer="/sendingPaused" />
   </Form>
 }
