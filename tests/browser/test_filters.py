@@ -118,3 +118,37 @@ def test_a_filter_that_is_still_being_typed_does_not_follow_to_another_list(
     with page.expect_response(re.compile(r"/runs\?")):
         pass  # the next look at the list, long after the last key
     assert page.url.endswith("/console/runs")
+
+
+def test_a_list_that_the_service_cannot_search_is_searched_once_it_is_all_there(
+    page: Page, service: Service
+) -> None:
+    made = {"createdAt": "2026-03-02T10:00:00Z", "expiresAt": None, "lastUsedAt": None}
+    keys = [
+        {"id": f"key_{n}", "name": f"Shop {n:02}", "role": "viewer", "last4": f"{n:04}", **made}
+        for n in range(24)
+    ]
+    answer: dict[str, Any] = {"data": keys[:12], "nextCursor": "more"}
+    page.route("**/settings/api-keys?*", lambda route: route.fulfill(json=answer))
+    opened(page, service, "/settings/keys")
+    page.get_by_text("These are the newest 12").wait_for()
+    assert page.get_by_role("searchbox").count() == 0
+    answer.update(data=keys[12:], nextCursor=None)
+    page.get_by_role("button", name="Show more").click()
+    rows, search = page.locator("tbody tr"), page.get_by_role("searchbox", name="Search")
+    expect(rows).to_have_count(24)
+    search.fill("viewer 0007")
+    page.wait_for_url("**/settings/keys?q=viewer+0007")
+    expect(rows).to_have_count(1)
+    clean(page)
+    search.fill("editor")
+    page.get_by_text("None of all 24 is like that.").wait_for()
+    page.get_by_role("button", name="Show all").press("Enter")
+    expect(rows).to_have_count(24)
+    expect(search).to_have_value("")
+    page.unroute_all()
+    answer["data"] = keys[:2]
+    page.route("**/settings/api-keys?*", lambda route: route.fulfill(json=answer))
+    opened(page, service, "/settings/keys")
+    expect(rows).to_have_count(2)
+    assert search.count() == 0

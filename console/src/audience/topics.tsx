@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed } from '../data'
 import { useCan } from '../me'
+import { MOST, Sought } from '../sought'
 import { Check, Confirm, Field, Form, Section, Several, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
 import { CHANNELS } from '../words'
@@ -25,7 +26,7 @@ function Fields({ draft, change, isNew }: { draft: Draft; change: (changes: Part
 }
 
 export function Topics() {
-  const list = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: 50 } } })), [])
+  const list = useListed(cursor => got(api.GET('/topics', { params: { query: { cursor, limit: MOST } } })), [])
   const [draft, change, forget] = useDraft('topic.new', EMPTY)
   const [changing, setChanging] = useState<{ value: Topic; tag: string } | null>(null)
   const act = useAct()
@@ -33,13 +34,13 @@ export function Topics() {
   const may = useCan()('contacts:write')
   const open = async (id: string) => setChanging(await tagged(api.GET('/topics/{id}', { params: { path: { id } } })))
   return <>
-    <Table<Topic> caption="Topics" of={list} id={each => each.id} empty={<p>There is no topic yet: marketing goes to whoever has not unsubscribed from the channel.</p>} columns={[
+    <Sought of={list} text={each => `${each.name} ${each.description ?? ''} ${each.channels.join(' ')}`}>{found => <Table<Topic> caption="Topics" of={found} id={each => each.id} empty={<p>There is no topic yet: marketing goes to whoever has not unsubscribed from the channel.</p>} columns={[
       { name: 'Name', show: each => <>{each.name}{each.isDefault && <span class="soft"> (default)</span>}</> }, { name: 'Description', class: 'wide', show: each => each.description ?? '–' },
       { name: 'Channels', show: each => each.channels.join(', ') }, { name: 'Confirmed', show: each => (each.doubleOptIn ? 'by a letter' : 'no') }, { name: 'Changed', show: each => <When at={each.updatedAt} /> },
       { name: 'Actions', show: each => may && <span class="actions"><button type="button" disabled={opening.busy} onClick={() => void opening.run(() => open(each.id))}>Change</button>
         <Confirm label="Delete" danger title={`Delete ${each.name}?`} act={async () => { await got(api.DELETE('/topics/{id}', { params: { path: { id: each.id } } })); setChanging(null); await list.reload() }}>
           <p>What contacts have answered about it is forgotten. Templates, flows, segments and broadcasts that name it keep it from being deleted.</p></Confirm></span> },
-    ]} />
+    ]} />}</Sought>
     {may && (changing ? <ChangeTopic key={changing.value.id} of={changing} again={() => open(changing.value.id)} done={() => { setChanging(null); void list.reload() }} />
       : <Section title="New topic"><Form act={act} label="Make the topic" submit={async () => {
         await got(api.POST('/topics', { body: written(draft) }))

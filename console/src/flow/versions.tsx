@@ -4,8 +4,9 @@ import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { narrow, useLocation } from '../router'
+import { MOST, Sought } from '../sought'
 import { SOURCES } from '../words'
-import { Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
+import { clock, Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
 import { DifferenceShown } from './difference'
 import { readVersion, reopen } from './kept'
 import type { Difference } from './model'
@@ -15,7 +16,7 @@ export { propose } from './kept' // for the page of a request
 export function Versions({ of, id }: { of: Kind; id: string }) {
   const { query } = useLocation()
   const list = useListed<Schemas['VersionSummary']>(cursor => {
-    const asked = { params: { path: { id }, query: { cursor, limit: 50 } } }
+    const asked = { params: { path: { id }, query: { cursor, limit: MOST } } }
     return got(of === 'workflows' ? api.GET('/workflows/{id}/versions', asked) : api.GET('/automations/{id}/versions', asked))
   }, [of, id])
   const chosen = Number(query.get('version')) || 0
@@ -23,14 +24,14 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
   const after = Number(query.get('to')) || newest, before = Number(query.get('from')) || after - 1
   const options = (list.rows ?? []).map(each => [String(each.version), `version ${each.version}`] as const)
   return <>
-    <Table caption="Versions, newest first" of={list} id={each => String(each.version)} empty={<p>There is no version yet: the first one is made when the flow is activated.</p>} columns={[
+    <Sought of={list} text={each => `version ${each.version} ${SOURCES[each.triggerSource] ?? each.triggerSource} ${clock(each.createdAt)}${each.runs ? ' runs' : ''}`}>{found => <Table caption="Versions, newest first" of={found} id={each => String(each.version)} empty={<p>There is no version yet: the first one is made when the flow is activated.</p>} columns={[
       { name: 'Version', show: each => each.version },
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
       { name: 'Runs on it', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
       { name: 'What changed', show: each => (each.version > 1 ? <Link to={`/flows/${of}/${id}/versions?from=${each.version - 1}&to=${each.version}`}>since version {each.version - 1}</Link> : 'the first one') },
       { name: 'Actions', show: each => <Link to={`/flows/${of}/${id}/versions?version=${each.version}`}>See it</Link> },
-    ]} />
+    ]} />}</Sought>
     {chosen > 0 && <Version of={of} id={id} version={chosen} />}
     {before > 0 && options.length > 1 && <Section title={`What changed from version ${before} to ${after}`}>
       <div class="columns">

@@ -4,6 +4,7 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
+import { MOST, Sought } from '../sought'
 import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
 
@@ -29,7 +30,7 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
 }
 
 export function Endpoints() {
-  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: 50 } } })), [])
+  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: MOST } } })), [])
   const [draft, change, forget] = useDraft('endpoint', EMPTY)
   const [secret, setSecret] = useState('')
   const act = useAct()
@@ -38,7 +39,7 @@ export function Endpoints() {
     {secret && <Secret name="The secret that signs the events" value={secret} forget={() => setSecret('')} />}
     {list.rows?.length === 0 && <p class="empty">Nobody is told what happens here yet. Add the URL of your own program.</p>}
     <Refused problem={list.problem} />
-    {list.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
+    <Sought of={list} text={each => `${each.url} ${each.description ?? ''} ${each.types.map(type => `${type} ${TYPES[type as Type] ?? ''}`).join(' ')}`}>{found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}</Sought>
     {list.more && <p><button type="button" disabled={list.busy} onClick={() => void list.more?.()}>Show more</button></p>}
     {may && <Section title="New endpoint"><Form act={act} label="Add it" submit={async () => {
       setSecret((await got(api.POST('/event-endpoints', { body: written(draft) }))).secret)

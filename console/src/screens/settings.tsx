@@ -7,6 +7,7 @@ import { Days, days } from '../days'
 import { useCan, useMe } from '../me'
 import { narrow, useLocation } from '../router'
 import { switchTo } from '../session'
+import { MOST, Sought } from '../sought'
 import { CHANNELS } from '../words'
 import { Endpoints } from './endpoints'
 import { Plan } from './plan'
@@ -90,13 +91,13 @@ function OwnWorkspaces() {
 // --- members and keys -------------------------------------------------------------------------------
 
 function Members() {
-  const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 50 } } })), [])
+  const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: MOST } } })), [])
   const may = useCan()('memberships:write')
   const roles = useGrantable()
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' })
   const act = useAct()
   return <>
-    <Table caption="Members" of={list} id={each => each.id} empty={<p>Nobody.</p>} columns={[
+    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? ''} ${each.role} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>Nobody.</p>} columns={[
       { name: 'Name', show: each => each.name ?? <span class="soft">invited</span> },
       { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
       { name: 'Role', show: each => <>{each.role}{each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}</> },
@@ -104,7 +105,7 @@ function Members() {
       { name: 'Actions', show: each => may && roles.includes(each.role) && <span class="actions">{each.status === 'ACTIVE' && <ChangeMember member={each} roles={roles} done={list.reload} />}<Confirm label={each.status === 'PENDING' ? 'Withdraw' : 'Remove'} danger title={each.status === 'PENDING' ? 'Withdraw this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Withdraw' : 'Remove'}
         act={async () => { await got(api.DELETE('/memberships/{id}', { params: { path: { id: each.id } } })); await list.reload() }}>
         <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
-    ]} />
+    ]} />}</Sought>
     {may && <Section title="Invite"><Form act={act} label="Send the invitation" submit={async () => {
       await got(api.POST('/memberships/invitations', { body: draft as never }))
       forget({ ...draft, email: '' })
@@ -138,7 +139,7 @@ function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; 
 }
 
 function Keys() {
-  const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: 50 } } })), [])
+  const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: MOST } } })), [])
   const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role, expiresAt: '' })
   const [made, setMade] = useState('')
   const act = useAct()
@@ -146,11 +147,11 @@ function Keys() {
   const roles = useGrantable()
   return <>
     {made && <Secret name="The new key" value={made} forget={() => setMade('')} />}
-    <Table caption="API keys" of={list} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
+    <Sought of={list} text={each => `${each.name} ${each.last4} ${each.role}`}>{found => <Table caption="API keys" of={found} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
       { name: 'Name', show: each => <>{each.name} <span class="soft">…{each.last4}</span></> }, { name: 'Role', show: each => each.role },
       { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
-    ]} />
+    ]} />}</Sought>
     {may && <Section title="New key"><Form act={act} label="Make the key" submit={async () => {
       setMade((await got(api.POST('/settings/api-keys', { body: { ...draft, expiresAt: draft.expiresAt ? new Date(draft.expiresAt).toISOString() : null } as never }))).key)
       forget({ ...draft, name: '', expiresAt: '' })
