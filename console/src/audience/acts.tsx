@@ -1,12 +1,13 @@
-// What a member does for one contact: sends a message, or records an event.
+// What a member does for one contact: sends a message, records an event, or erases all that there is of it.
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
 import { objectOf } from '../exact'
-import { options, useTemplates } from '../names'
+import { called, options, useTemplates } from '../names'
 import { go } from '../router'
+import { Refusal } from '../session'
 import type { CHANNELS } from '../words'
-import { Field, Form, JsonText, Link, Section } from '../ui'
+import { Confirm, Field, Form, JsonText, Link, Section, plural } from '../ui'
 import { reachable } from './answers'
 
 type Contact = Schemas['ContactInFull']
@@ -47,4 +48,44 @@ export function RecordEvent({ contact, done }: Doing) {
     <JsonText label="Properties, as JSON" rows={3} value={draft.properties} set={properties => change({ properties })} pointer="/properties" />
     {recorded && <p role="status">{recorded} is recorded; below is what came of it.</p>}
   </Form></Section>
+}
+
+type Happened = Pick<Schemas['Happening'], 'type' | 'run'>
+const MOST_COUNTED = 1_000 // of what happened, the newest
+const MOST = 200 // of one answer
+
+/** What goes with a contact, of all that happened or of the newest of it. */
+export function goes(happened: readonly Happened[], isAll: boolean): string {
+  const count = (type: Happened['type']) => happened.filter(each => each.type === type).length
+  const ending = happened.filter(each => each.run && !each.run.finishedAt).length
+  return `With it go ${plural(count('event'), 'event')}, and its data in ${plural(count('run'), 'run')} and ${plural(count('message'), 'message')}`
+    + `${isAll ? '' : `, counting only the newest ${happened.length.toLocaleString()} of what happened`}.${ending ? ` ${plural(ending, 'run')} under way ${ending === 1 ? 'ends' : 'end'}.` : ''}`
+}
+
+async function counted(id: string): Promise<string> {
+  const happened: Happened[] = []
+  for (let cursor: string | undefined; ;) {
+    const { data, nextCursor } = await got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: MOST } } }))
+    happened.push(...data)
+    if (nextCursor === null || happened.length >= MOST_COUNTED) return goes(happened, nextCursor === null)
+    cursor = nextCursor
+  }
+}
+
+const plain = (text: string) => text.trim().replace(/\s+/g, ' ')
+
+export function Erase({ contact }: { contact: Contact }) {
+  const [found, setFound] = useState('')
+  const [typed, setTyped] = useState('')
+  const name = called(contact)
+  const erase = async () => {
+    if (plain(typed) !== plain(name)) throw new Refusal(422, 'invalid', 'Nothing is erased.', [{ pointer: '/name', message: `Must be ${name}.` }])
+    await got(api.DELETE('/contacts/{id}', { params: { path: { id: contact.id } } }))
+    go('/contacts')
+  }
+  return <Confirm label="Erase" danger title={`Erase ${name}?`} sure="Erase for good" read={async () => { setTyped(''); setFound(await counted(contact.id)) }} act={erase}>
+    <p>The contact goes, with its events, its tags, and its data in runs and messages. Its runs end. Its address is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.</p>
+    {found && <p role="status"><b>{found}</b></p>}
+    <Field label="Its name as it stands above, to the letter" value={typed} set={setTyped} autocomplete="off" pointer="/name" />
+  </Confirm>
 }

@@ -1,4 +1,4 @@
-export { RecordEvent, SendMessage } from './acts'
+export { Erase, RecordEvent, SendMessage } from './acts'
 export { Answers } from './answers'
 export { Broadcast, Broadcasts } from './broadcasts'
 export { EditBroadcast, NewBroadcast } from './compose'

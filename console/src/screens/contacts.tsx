@@ -149,9 +149,7 @@ export function Contact({ id }: { id: string }) {
     <button {...toggle('change')}>Change</button>
     {may('messages:write') && <button {...toggle('message')}>Send a message</button>}
     <button {...toggle('event')}>Record an event</button>
-    <Confirm label="Erase" danger title={`Erase ${called(value)}?`} sure="Erase for good" act={async () => { await got(api.DELETE('/contacts/{id}', path)); go('/contacts') }}>
-      <p>The contact goes, with its events, its tags, and its data in runs and messages. Its runs end. Its address is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.</p>
-    </Confirm>
+    <Later load={reaching} show={({ Erase }) => <Erase contact={value} />} />
   </>}>
     <Shown of={contact}>{({ value, tag }) => <>
       {open === 'change' ? <Change contact={value} tag={tag} again={again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
