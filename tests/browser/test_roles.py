@@ -288,6 +288,8 @@ class Acme:
 
     def settings(self) -> None:
         owner, domain = self.owner, self.emails["owner"].partition("@")[2]
+        quiet = {"quietHours": {"from": "21:00", "to": "08:00"}}
+        assert owner.api.patch("/settings/workspace", json=quiet).status_code == 200
         owner.made("/settings/api-keys", {"name": "Shop", "role": "viewer"})
         owner.made("/memberships/invitations", {"email": "ivy@example.com", "role": "viewer"})
         twilio = {"accountSid": "AC" + "5" * 32, "authToken": "t", "from": "+15005550006"}
@@ -336,6 +338,9 @@ def test_a_role_sees_what_it_may_do_and_nothing_else(
             found.first.wait_for()
         else:
             assert found.count() == 0, control
+    went(page, "/settings/workspace")
+    if "settings:write" not in PERMISSIONS[role]:  # who reads them all the same
+        page.get_by_text("21:00 to 08:00 by the contact’s clock").wait_for()
     others = {*SCREENS} - {control.path for all in CONTROLS.values() for control in all}
     for path in others if role != "owner" else ():
         went(page, path.format(**acme.ids))

@@ -32,6 +32,14 @@ function Close({ of }: { of: Schemas['Workspace'] }) {
 
 const DAYS = { mon: 'Monday', tue: 'Tuesday', wed: 'Wednesday', thu: 'Thursday', fri: 'Friday', sat: 'Saturday', sun: 'Sunday' }
 
+const some = (chosen: readonly string[] | undefined, of: Record<string, string>, all: string) => (!chosen || chosen.length === Object.keys(of).length ? all : chosen.map(each => of[each] ?? each).join(', '))
+
+/** What marketing waits for, in words. */
+export const quiet = ({ from, to, timezone, channels, days, maxWait }: Schemas['QuietHours']): string =>
+  `${from} to ${to} by the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} clock, beginning on ${some(days, DAYS, 'every day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `What would wait longer than ${maxWait} is dropped.` : 'Nothing is dropped.'}`
+
+const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} to a contact within ${window}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
+
 const drafted = (value: Schemas['Workspace']) => ({
   name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
   fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
@@ -54,7 +62,8 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
   const may = useCan()('settings:write')
   const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
   const act = useAct()
-  if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on']]} />
+  if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on'],
+    ['Marketing messages', value.frequencyCap ? capped(value.frequencyCap) : 'as many as are sent'], ['Quiet hours', value.quietHours ? quiet(value.quietHours) : 'none: nothing waits']]} />
   return <Form act={act} label="Save" submit={async () => {
     await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
