@@ -109,11 +109,12 @@ class RunStep(Shape, json_schema_extra={"allOf": referring(description.outputs()
 
 class Run(RunSummary):
     """`trigger` is the body that started it; `stepsOmitted` says how many steps were before these,
-    which are the newest 2,000."""
+    which are the newest 2,000, and `outputsOmitted` of how many of these the output is left out."""
 
     trigger: Any
     steps: list[RunStep]
     steps_omitted: int
+    outputs_omitted: int
 
 
 class Start(Shape):
@@ -239,6 +240,7 @@ async def _resource(call: Call) -> dict[str, Any]:
         "trigger": document.parse(row.body),
         "steps": [_step(step, sent.get((step.node_id, step.visit))) for step in steps],
         "stepsOmitted": steps[0].position - 1 if steps else 0,
+        "outputsOmitted": sum(step.output is None and step.output_bytes > 0 for step in steps),
     }
 
 

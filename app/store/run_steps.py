@@ -33,15 +33,17 @@ class NewStep(Step):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep(NewStep):
     started_at: datetime
+    output_bytes: int  # also of an output that is left out
 
 
 # Of a run, those of its newest steps.
 MOST = 2_000
 MOST_BYTES = 2 * 1024 * 1024  # of their outputs
-_OUTPUT = """CASE WHEN SUM(octet_length(COALESCE(newest.output, '')))
-                      OVER (ORDER BY newest.position DESC) <= :most_bytes
+_BYTES = "octet_length(COALESCE(newest.output, ''))"
+_OUTPUT = f"""CASE WHEN SUM({_BYTES}) OVER (ORDER BY newest.position DESC) <= :most_bytes
                  THEN newest.output END AS output"""
-SHOWN = columns(RunStep, "newest").replace("newest.output", _OUTPUT)
+_STEP = columns(NewStep, "newest").replace("newest.output", _OUTPUT)
+SHOWN = f"{_STEP}, newest.started_at, {_BYTES} AS output_bytes"
 
 
 async def record(db: Handle, *, workspace_id: str, run_id: str, steps: Iterable[NewStep]) -> None:

@@ -63,6 +63,7 @@ async def test_a_run_reads_back_at_once_and_then_step_by_step(cast: Cast, proces
         "trigger": {"email": "ada@example.com", "word": "tea", "price": 2},
         "steps": [],
         "stepsOmitted": 0,
+        "outputsOmitted": 0,
         "createdAt": queued["createdAt"],
         "startedAt": None,
         "finishedAt": None,
@@ -126,6 +127,7 @@ async def test_a_run_of_many_steps_is_shown_by_the_newest_and_what_they_left(
     assert [step["visit"] for step in run["steps"]] == [*range(4, run_steps.MOST + 4)]
     kept = [step["output"] is not None for step in run["steps"]]
     assert kept == [False] * (run_steps.MOST - 35) + [True] * 35
+    assert run["outputsOmitted"] == run_steps.MOST - 35
     drawn = await cast.vic.get(f"/workflows/{run['workflowId']}/graph.svg?runId={run['id']}")
     assert drawn.status_code == 200
 

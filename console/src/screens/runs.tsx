@@ -7,7 +7,7 @@ import { useCan } from '../me'
 import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, type FlowName } from '../names'
 import { go, useLocation } from '../router'
 import { ADVICE, KINDS, OPERATORS } from '../words'
-import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
+import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When, plural } from '../ui'
 import { MessageCard } from './messages'
 
 type Run = Schemas['Run']
@@ -92,13 +92,19 @@ export function Run({ id }: { id: string }) {
         ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
       ]} />
       <Section title="The way it took">
-        {value.stepsOmitted > 0 && <p class="hint">Its first {value.stepsOmitted} steps are not shown, and what the newest have left only as far as 2 MiB.</p>}
+        {omitted(value) && <p class="hint">{omitted(value)}</p>}
         {value.steps.length === 0 ? <p class="empty">It has not reached a step yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
       </Section>
       <Section title="The event that started it"><Json value={value.trigger} /></Section>
       {isGone ? <p class="empty">Its flow was deleted, and cannot be drawn any more.</p> : <Drawing title="The way, drawn" of={drawn} />}
     </>}</Shown>
   </Screen>
+}
+
+/** What the page does not have of a long run. */
+export function omitted({ stepsOmitted, outputsOmitted }: Pick<Run, 'stepsOmitted' | 'outputsOmitted'>): string {
+  const steps = stepsOmitted ? `Its first ${stepsOmitted === 1 ? 'step is' : `${stepsOmitted.toLocaleString()} steps are`} not shown. ` : ''
+  return steps + (outputsOmitted ? `What ${plural(outputsOmitted, 'step')} left is not shown: what later ones left has 2 MiB already.` : '')
 }
 
 function StepItem({ step }: { step: Step }) {
@@ -116,12 +122,18 @@ function StepItem({ step }: { step: Step }) {
 }
 
 type Operand = { path?: string; op?: string; value?: unknown; found?: unknown; holds?: boolean }
-type Case = { port?: string; holds?: boolean; operands?: Operand[] }
+type Case = { port?: string | undefined; holds?: boolean; operands?: Operand[] }
+
+/** The cases that a branch tried, or the one that a wait came to. */
+export function decided(output: unknown): Case[] {
+  const { cases, port, operands } = (output ?? {}) as Case & { cases?: Case[] }
+  return Array.isArray(cases) ? cases : Array.isArray(operands) && operands.length ? [{ port, holds: true, operands }] : []
+}
 
 /** A decision in sentences: what was compared with what was found. */
 export function Decision({ output }: { output: unknown }) {
-  const cases = (output as { cases?: Case[] } | null)?.cases
-  if (!Array.isArray(cases)) return null
+  const cases = decided(output)
+  if (!cases.length) return null
   return <ul class="plain">{cases.map((each, index) => <li key={index}>
     <b>{each.port ?? `case ${index + 1}`}</b> {each.holds ? 'holds' : 'does not hold'}: {(each.operands ?? []).map((one, at) => <span key={at}>{at > 0 && '; '}
       <code>{one.path}</code> was <code>{one.found === undefined ? 'not there' : JSON.stringify(one.found)}</code>, which {one.holds ? '' : 'is not so: '}{OPERATORS[one.op ?? ''] ?? one.op} {one.value !== undefined && <code>{JSON.stringify(one.value)}</code>}</span>)}

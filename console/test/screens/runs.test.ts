@@ -1,0 +1,23 @@
+import '../page'
+import { deepEqual, equal } from 'node:assert/strict'
+import { test } from 'node:test'
+import { decided, omitted } from '../../src/screens/runs'
+
+test('a run says what is not shown of it: its first steps, what others left, or both', () => {
+  equal(omitted({ stepsOmitted: 0, outputsOmitted: 0 }), '')
+  equal(omitted({ stepsOmitted: 1, outputsOmitted: 0 }), 'Its first step is not shown. ')
+  equal(omitted({ stepsOmitted: 0, outputsOmitted: 3 }), 'What 3 steps left is not shown: what later ones left has 2 MiB already.')
+  equal(omitted({ stepsOmitted: 2, outputsOmitted: 1 }), 'Its first 2 steps are not shown. What 1 step left is not shown: what later ones left has 2 MiB already.')
+})
+
+const isPro = { path: 'contact.metadata.plan', op: 'eq', value: 'pro', found: 'pro', holds: true }
+
+test('what decided is known of a branch and of a wait for something that is true', () => {
+  const cases = [{ port: 'a', holds: false, operands: [] }, { port: 'b', holds: true, operands: [isPro] }]
+  equal(decided({ cases }), cases)
+  deepEqual(decided({ port: 'condition1', operands: [isPro] }), [{ port: 'condition1', holds: true, operands: [isPro] }])
+})
+
+test('what another step left is no decision', () => {
+  for (const output of [null, { port: 'condition1', operands: [] }, { status: 200, body: { operands: 1 } }, { cases: 'none' }]) deepEqual(decided(output), [])
+})
