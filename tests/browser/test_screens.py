@@ -91,6 +91,30 @@ ADMIN = (
     "/admin/attempts",
     "/admin/audit",
 )
+# Controls that a finger misses, or that are off the screen; those of dialogs, too.
+MISSED = """() => {
+    const LEAST = 24, CONTROLS = 'button, select, summary, input, textarea, a.button, nav a'
+    const html = one => one.outerHTML.replace(/\\s+/g, ' ').slice(0, 120)
+    const width = document.documentElement.clientWidth
+    const isThere = one => one.checkVisibility({ visibilityProperty: true })
+        && !one.closest('.react-flow, .unseen, .skip')
+    const missed = one => {
+        const target = one.matches('[type=checkbox]') ? one.closest('label') : one
+        const box = target.getBoundingClientRect()
+        if (Math.min(box.width, box.height) < LEAST - 0.1)
+            return [`is ${box.width} by ${box.height}: ${html(one)}`]
+        return box.left < 0 || box.right > width ? [`is off the screen: ${html(one)}`] : []
+    }
+    const within = root => [...root.querySelectorAll(CONTROLS)].filter(isThere).flatMap(missed)
+    const inDialog = dialog => {
+        dialog.showModal()
+        const found = within(dialog)
+        dialog.close()
+        return found
+    }
+    const dialogs = [...document.querySelectorAll('dialog:not([open])')]
+    return [...within(document.body), ...dialogs.flatMap(inDialog)]
+}"""
 # As they are in a workspace that was made just now.
 EMPTY = (
     "/",
@@ -235,6 +259,7 @@ def is_fit(page: Page, watch: Watch, within: str = "body") -> None:
     page.emulate_media(color_scheme="dark")
     assert violations(page, *LOOKS) == []
     assert sideways(page) <= 0
+    assert page.evaluate(MISSED) == []
     assert "ran" not in page.title().split()
     assert watch.found == []
 
@@ -262,6 +287,7 @@ def clean(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
     assert violations(page, *LOOKS) == []
     assert sideways(page) <= 0
+    assert page.evaluate(MISSED) == []
     page.set_viewport_size(DESK)
     page.emulate_media(color_scheme="light")
 
