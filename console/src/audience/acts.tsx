@@ -21,7 +21,7 @@ export function SendMessage({ contact, done }: Doing) {
   const act = useAct()
   return <Section title="Send a message"><Form act={act} label="Send it" extra={<button type="button" onClick={done}>Leave it</button>} submit={async () => {
     const body = { channel: template?.channel ?? 'email', contactId: contact.id, templateId: draft.templateId, data: objectOf(draft.data, '/data'), sendAt: draft.sendAt ? new Date(draft.sendAt).toISOString() : null }
-    const { messageId } = await got(api.POST('/messages', { body: body as never }))
+    const { messageId } = await got(api.POST('/messages', { body: body as Schemas['NewMessage'] }))
     forget()
     go(`/messages/${messageId}`)
   }}>
@@ -40,7 +40,7 @@ export function RecordEvent({ contact, done }: Doing) {
   const [recorded, setRecorded] = useState('')
   const act = useAct()
   return <Section title="Record an event"><Form act={act} label="Record it" extra={<button type="button" onClick={done}>Leave it</button>} submit={async () => {
-    const { name } = await got(api.POST('/contacts/{id}/events', { params: { path: { id: contact.id } }, body: { name: draft.name, properties: objectOf(draft.properties, '/properties') } as never }))
+    const { name } = await got(api.POST('/contacts/{id}/events', { params: { path: { id: contact.id } }, body: { name: draft.name, properties: objectOf(draft.properties, '/properties') } }))
     forget()
     setRecorded(name)
   }}>

@@ -53,7 +53,7 @@ function Change({ asked: { contact, topic, channel }, done }: { asked: Asked; do
   const isYes = state === 'subscribed'
   return <Confirm label="Record an answer" title={`${topic?.name ?? NAMELESS}, by ${CHANNELS[channel]}`} sure="Record it" act={async () => {
     if (topic) await got(api.PUT('/contacts/{id}/topics/{topicId}', { params: { path: { id: contact.id, topicId: topic.id } }, body: { channel, state, source: source.trim(), evidence: evidence.trim() || null } }))
-    else await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, body: { subscriptions: { [channel]: state } } as never }))
+    else await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, body: { subscriptions: { [channel]: state } } as Schemas['ContactPatch'] }))
     await done()
   }}>
     <Field label="The contact" value={state} set={next => setState(next as State)} options={[['subscribed', 'agrees to it'], ['unsubscribed', 'does not want it']]} pointer={topic ? '/state' : `/subscriptions/${channel}`} />

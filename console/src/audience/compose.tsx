@@ -45,7 +45,7 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
       name, templateId, segmentId: way === 'segment' ? draft.segmentId || null : null, tag: way === 'tag' ? draft.tag || null : null, filter: way === 'filter' ? filterOf(draft.filter) : null,
       topicId: (isMarketing && draft.topicId) || null, localTime: draft.localTime || null, perMinute: draft.perMinute ? Number(draft.perMinute) : null,
       sendAt: stored && draft.sendAt === initial.sendAt ? stored.sendAt : draft.sendAt ? new Date(draft.sendAt).toISOString() : null,
-    } as never
+    }
     if (!stored || !again) {
       const made = await got(api.POST('/broadcasts', { body }))
       return go(`/broadcasts/${made.id}${forget(initial, `broadcast.${made.id}`) ? '' : '/edit'}`)

@@ -8,16 +8,15 @@ import { called } from '../names'
 import type { Refusal } from '../session'
 import { JsonText, Link, Refused, Section, plural } from '../ui'
 import { Condition } from '../flow/conditions'
-import type { Json } from '../flow/model'
 import { questions } from './questions'
 
 export const BLANK = JSON.stringify({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] }, null, 2)
 const AT = '/filter'
 
 /** Throws a Refusal that says where it stops being one. */
-export const filterOf = (text: string): Json => objectOf(text, AT)
+export const filterOf = (text: string) => objectOf(text, AT) as Schemas['SegmentFilter']
 
-const readable = (text: string): Json | null => { try { return filterOf(text) } catch { return null } }
+const readable = (text: string) => { try { return filterOf(text) } catch { return null } }
 
 /** `problem` is what the preview says, which goes before what the last save did. */
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
@@ -42,7 +41,7 @@ const HELD: readonly (readonly [keyof Counts, string])[] = [['reachable', 'can b
 
 /** What the filter finds, shortly after the last key. */
 export function useFound(text: string, contactId: string | null) {
-  const { value, problem } = useTyped(async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } as never })), [text, contactId])
+  const { value, problem } = useTyped(async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } })), [text, contactId])
   return { found: problem ? null : value, problem }
 }
 

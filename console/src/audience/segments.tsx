@@ -83,7 +83,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const trying = useAct()
   const { found, problem } = useFound(draft.filter, contactId)
   const save = async () => {
-    const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as never
+    const body = { name: draft.name, kind: draft.kind, filter: filterOf(draft.filter) } as Schemas['WritableSegment']
     const query = { startAutomations: starts }
     if (!stored || !again) {
       const made = await got(api.POST('/segments', { params: { query }, body }))

@@ -13,7 +13,7 @@ const EMPTY = { name: '', description: '', channels: ['email'] as string[], doub
 type Draft = typeof EMPTY
 
 const drafted = ({ name, description, channels, doubleOptIn, isDefault }: Topic): Draft => ({ name, description: description ?? '', channels, doubleOptIn, isDefault })
-const written = (draft: Draft) => ({ ...draft, description: draft.description || null }) as never
+const written = (draft: Draft) => ({ ...draft, description: draft.description || null }) as Schemas['WritableTopic']
 
 function Fields({ draft, change, isNew }: { draft: Draft; change: (changes: Partial<Draft>) => void; isNew: boolean }) {
   return <>

@@ -28,7 +28,7 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
   const all = useLoaded(kinds, [])
   const names = useTemplateNames([...JSON.stringify(stored.value?.value ?? null).matchAll(/"templateId":"([^"]+)"/g)].map(([, id]) => id!))
-  if (!stored.value || !all.value) return <Screen title="Flow"><Shown of={stored.value ? all : stored as never}>{() => null}</Shown></Screen>
+  if (!stored.value || !all.value) return <Screen title="Flow">{stored.value ? <Shown of={all}>{() => null}</Shown> : <Shown of={stored}>{() => null}</Shown>}</Screen>
   return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names} />
 }
 

@@ -1,6 +1,6 @@
 // A new flow: one of the examples, with its templates, or an empty one.
 import { useRef } from 'preact/hooks'
-import { api, got } from '../api'
+import { api, got, type Schemas } from '../api'
 import { handOver, useAct, useDraft } from '../data'
 import { go } from '../router'
 import { Field, Form, Refused, Screen, Section } from '../ui'
@@ -12,7 +12,7 @@ const UNUSABLE = /"tpl_[^"]*"/g
 /** Makes the example's templates, unless they are `made`, and with them its flow as a draft; its input is kept for the simulator. */
 async function make(example: Example, made: Map<unknown, string>) {
   const templates = example.templates ?? {}
-  for (const [name, template] of Object.entries(templates)) if (!made.has(template)) made.set(template, (await got(api.POST('/templates', { body: { ...template, name: template.name ?? `${example.name}: ${name}` } as never }))).id)
+  for (const [name, template] of Object.entries(templates)) if (!made.has(template)) made.set(template, (await got(api.POST('/templates', { body: { ...template, name: template.name ?? `${example.name}: ${name}` } as Schemas['WritableTemplate'] }))).id)
   const definition = parse(JSON.stringify(example.definition).replace(UNUSABLE, quoted => JSON.stringify(made.get(templates[quoted.slice(1, -1)]) ?? quoted.slice(1, -1)))) as Example['definition']
   const body = { name: example.name, ...definition } as never
   const kind = definition.graph ? 'automations' : 'workflows'
@@ -28,9 +28,9 @@ export function NewFlow() {
   const act = useAct(), making = useAct()
   const made = useRef(new Map<unknown, string>())
   const empty = async () => {
-    const trigger = { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true }
-    const graph = { nodes: [{ id: 'trigger', type: 'trigger', position: { x: 0, y: 0 }, data: {} }], edges: [] }
-    const { id } = shape === 'automations' ? await got(api.POST('/automations', { body: { name, trigger, graph } as never })) : await got(api.POST('/workflows', { body: { name, trigger, steps: [] } as never }))
+    const trigger = { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true } as const
+    const graph = { nodes: [{ id: 'trigger', type: 'trigger' as const, position: { x: 0, y: 0 } }], edges: [] }
+    const { id } = shape === 'automations' ? await got(api.POST('/automations', { body: { name, trigger, graph } })) : await got(api.POST('/workflows', { body: { name, trigger, steps: [] } }))
     forget()
     go(`/flows/${shape}/${id}/edit`)
   }

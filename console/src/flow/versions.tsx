@@ -55,7 +55,7 @@ function Version({ of, id, version }: { of: Kind; id: string; version: number })
 
 function Compared({ of, id, before, after }: { of: Kind; id: string; before: number; after: number }) {
   const found = useLoaded(() => {
-    const asked = { params: { path: { id, version: String(before), other: String(after) } } } as never
+    const asked = { params: { path: { id, version: before, other: after } } }
     return got<Schemas['VersionDifference']>(of === 'workflows' ? api.GET('/workflows/{id}/versions/{version}/diff/{other}', asked) : api.GET('/automations/{id}/versions/{version}/diff/{other}', asked))
   }, [of, id, before, after])
   return <Shown of={found}>{value => <>

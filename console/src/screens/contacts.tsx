@@ -115,7 +115,7 @@ function Change({ contact, tag, again, done }: { contact: Full; tag: string; aga
   const [draft, change, forget, held] = useDraft(`contact.${contact.id}`, drafted(contact), tag)
   const act = useAct()
   return <Form act={act} label="Save" extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
-    const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': held.tag }, body: written(draft, contact) as never }))
+    const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': held.tag }, body: written(draft, contact) as Schemas['ContactPatch'] }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) done()
     else await again()

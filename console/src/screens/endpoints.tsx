@@ -19,7 +19,7 @@ const TYPES: Record<Type, string> = {
 const EMPTY = { url: '', description: '', types: [] as string[] }
 type Draft = typeof EMPTY
 const drafted = ({ url, description, types }: Stored): Draft => ({ url, description: description ?? '', types })
-const written = (draft: Draft) => ({ url: draft.url, description: draft.description || null, types: draft.types }) as never
+const written = (draft: Draft) => ({ url: draft.url, description: draft.description || null, types: draft.types }) as Schemas['WritableEndpoint']
 
 function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
   return <>
@@ -69,7 +69,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   return <Section title={of.description ?? of.url} actions={<span class="actions">
     <button {...toggle('attempts')}>Attempts</button>
     {may && <button {...toggle('change')}>Change</button>}
-    {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } as never })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
+    {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
     {may && <Confirm label="Replay" title="Send its events again?" sure="Send them again" act={replay}>
       <p>All that failed or was missed since then is sent again.</p>
       <Field label="Since" type="datetime-local" required value={since} set={setSince} pointer="/since" hint="By your clock." />

@@ -93,11 +93,11 @@ function First({ done }: { done: () => Promise<void> }) {
   const may = useCan()('workflows:write')
   if (!may) return <p class="empty">Nothing is here yet. A member who may edit flows makes the first one.</p>
   const make = async () => {
-    templateId.current ||= (await got(api.POST('/templates', { body: TEMPLATE as never }))).id
+    templateId.current ||= (await got(api.POST('/templates', { body: TEMPLATE }))).id
     const flow = await got(api.POST('/workflows', { body: {
       name: 'Welcome', state: 'ACTIVE', trigger: { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true, contactDefaults: { firstName: '{{trigger.data.name}}' } },
       steps: [{ type: 'send_message', channel: 'email', templateId: templateId.current }],
-    } as never }))
+    } }))
     setWebhook(flow.trigger.webhookUrl ?? '')
   }
   const send = async () => {

@@ -27,10 +27,10 @@ function Others({ of, set }: { of: Current; set: Loaded<Current>['set'] }) {
   const isLeaving = of.nextPlan !== null && of.nextPlan !== of.plan
   const buy = (wanted: Name) => act.run(async () => {
     const back = location.href
-    const { checkoutUrl } = await got(api.POST('/billing/checkout', { body: { plan: wanted, successUrl: back, cancelUrl: back } as never }))
+    const { checkoutUrl } = await got(api.POST('/billing/checkout', { body: { plan: wanted as Schemas['NewCheckout']['plan'], successUrl: back, cancelUrl: back } }))
     location.assign(checkoutUrl)
   })
-  const change = async (plan: Name) => set(await got(api.PATCH('/billing/plan', { body: { plan } as never })))
+  const change = async (plan: Name) => set(await got(api.PATCH('/billing/plan', { body: { plan } })))
   const choice = ({ plan }: Current['available'][number], rank: number) => {
     if (plan === of.nextPlan && isLeaving) return <>from <When at={of.renewsAt} none="the end of the month" /> on</>
     if (rank === own) return <>yours {may && isLeaving && <Confirm label={`Keep ${plan}`} title={`Keep ${plan}?`} act={() => change(plan)}><p>It goes on and is paid as before.</p></Confirm>}</>

@@ -94,7 +94,7 @@ function Members() {
   const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: MOST } } })), [])
   const may = useCan()('memberships:write')
   const roles = useGrantable()
-  const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' })
+  const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
   const act = useAct()
   return <>
     <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? ''} ${each.role} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>Nobody.</p>} columns={[
@@ -107,19 +107,19 @@ function Members() {
         <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
     ]} />}</Sought>
     {may && <Section title="Invite"><Form act={act} label="Send the invitation" submit={async () => {
-      await got(api.POST('/memberships/invitations', { body: draft as never }))
+      await got(api.POST('/memberships/invitations', { body: draft }))
       forget({ ...draft, email: '' })
       await list.reload()
     }}><div class="columns">
         <Field label="Email" type="email" required value={draft.email} set={email => set({ email })} pointer="/email" />
-        <Field label="Role" value={draft.role} set={role => set({ role })} options={choices(roles)} pointer="/role" />
+        <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={choices(roles)} pointer="/role" />
       </div></Form></Section>}
   </>
 }
 
 function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; roles: readonly Role[]; done: () => Promise<void> }) {
   const [stored, setStored] = useState<{ value: Schemas['Membership']; tag: string } | null>(null)
-  const [chosen, choose] = useState<Partial<Schemas['Membership']>>({}) // what is not chosen here stays as somebody else may have set it
+  const [chosen, choose] = useState<Schemas['RoleChangePatch']>({}) // what is not chosen here stays as somebody else may have set it
   const path = { params: { path: { id: member.id } } }
   const read = async () => {
     const now = await tagged(api.GET('/memberships/{id}', path))
@@ -128,13 +128,13 @@ function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; 
   }
   const shown = { ...(stored?.value ?? member), ...chosen }
   return <Confirm label="Change" title={`Change what ${member.name ?? 'this member'} may do?`} read={() => { choose({}); return read() }} act={async () => {
-    const change = got(api.PATCH('/memberships/{id}', { ...path, headers: { 'If-Match': stored!.tag }, body: chosen as never }))
+    const change = got(api.PATCH('/memberships/{id}', { ...path, headers: { 'If-Match': stored!.tag }, body: chosen }))
     await settled(change, async () => { const now = await read(); return now.role === shown.role && now.sendsBroadcasts === shown.sendsBroadcasts })
     await done()
   }}>
     <p>It holds at once, also for API keys that the member made.</p>
     <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={choices(roles)} pointer="/role" />
-    {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} pointer="/sendsBroadcasts" />}
+    {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts === true} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} pointer="/sendsBroadcasts" />}
   </Confirm>
 }
 
@@ -153,7 +153,7 @@ function Keys() {
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
     ]} />}</Sought>
     {may && <Section title="New key"><Form act={act} label="Make the key" submit={async () => {
-      setMade((await got(api.POST('/settings/api-keys', { body: { ...draft, expiresAt: draft.expiresAt ? new Date(draft.expiresAt).toISOString() : null } as never }))).key)
+      setMade((await got(api.POST('/settings/api-keys', { body: { ...draft, expiresAt: draft.expiresAt ? new Date(draft.expiresAt).toISOString() : null } }))).key)
       forget({ ...draft, name: '', expiresAt: '' })
       await list.reload()
     }}><div class="columns">

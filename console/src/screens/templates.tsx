@@ -113,11 +113,11 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     if (draft.channel === 'whatsapp') content.variables = given.length ? { ...gone, ...Object.fromEntries(given) } : stored ? null : undefined
     const body = { name: draft.name, category: draft.category, topicId: draft.topicId || null, content }
     if (stored && again) {
-      const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': held.tag }, body: body as never }))
+      const change = got(api.PATCH('/templates/{id}', { params: { path: { id: stored.id } }, headers: { 'If-Match': held.tag }, body: body as Schemas['TemplatePatch'] }))
       await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
       forget(drafted(await again()))
     } else {
-      const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as never }))
+      const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as Written }))
       forget(initial, `template.${made.id}`)
       go(`/templates/${made.id}`)
     }
@@ -135,7 +135,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     throw error
   })
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
-    {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } as never }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
+    {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
     <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>What uses it keeps it from being deleted; the page says what does.</p></Confirm>
   </>}>
     {may && <Unsaved of={held} />}

@@ -68,7 +68,7 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
     await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
       sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft),
-    } as never })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+    } as Schemas['WorkspacePatch'] })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     forget(drafted(await again()))
     await me.reload()
   }}>
