@@ -246,11 +246,12 @@ class SimulatedRun:
             yield self._events.popleft()
 
     def _apply_event(self, event: ScenarioEvent) -> None:
+        """Raises Problem for a change that a PATCH of the contact would be refused."""
         if event.changes is not None:
             patch = dict(event.changes)
             tags = patch.pop("tags", None)
-            self.change(patch, event.at)
-            self.tags = self.tags if tags is None else list(dict.fromkeys(tags))
+            kept = self.change(patch, event.at, tags)
+            self.tags = self.tags if tags is None else kept
 
     # --- what the run does ------------------------------------------------------------------------
 
@@ -260,12 +261,14 @@ class SimulatedRun:
             EFFECTS[type(effect)](self, effect, outcome)
         return outcome
 
-    def change(self, patch: Mapping[str, Json], at: datetime) -> None:
-        """Raises Problem for what the contact may not have, and then nothing has changed."""
+    def change(self, patch: Mapping[str, Json], at: datetime, tags: Json = None) -> list[str]:
+        """Returns the tags as they are stored. Raises Problem for what the contact may not have,
+        and then nothing has changed."""
         values = document.merge(shapes.writable(self.contact), profile.normal(patch))
-        checked = profile.check(self.scenario.workspace["country"], values, None)
+        checked = profile.check(self.scenario.workspace["country"], values, tags)
         checked.raise_errors()
         self.contact = replace(self.contact, **checked.columns, updated_at=at)
+        return list(checked.tags)
 
     def _keep(self, record: Record | None, before: Mapping[str, Json], since: datetime) -> None:
         """A visit that waited is kept once, with its last status."""

@@ -290,6 +290,20 @@ async def test_what_is_active_is_not_changed_so_that_a_case_fails_but_can_be_pau
     assert (await cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 422
 
 
+@pytest.mark.parametrize("tags", [5, [{}], ["vip", 1], "vip"])
+async def test_a_case_whose_event_gives_wrong_tags_fails_and_does_not_hold_up_its_definition(
+    cast: Cast, tags: Any
+) -> None:
+    path = await made(cast, state="ACTIVE")
+    event = {"at": "PT1H", "contact": {"tags": tags}}
+    await put(cast, path, "wrong", {**RICH, "given": {**GIVEN, "events": [event]}})
+    assert codes(await cast.vic.read(path)) == [("warning", "case_failed", "/cases/wrong")]
+    [found] = (await cast.vic.made(f"{path}/cases/run", None))["cases"]
+    assert "/tags" in found["difference"]
+    paused = await cast.ed.patch(path, {"state": "PAUSED"})
+    assert (paused.status_code, paused.json()["state"]) == (200, "PAUSED")
+
+
 async def test_a_check_runs_the_cases_of_the_definition_that_it_would_change(cast: Cast) -> None:
     path = await made(cast)
     await put(cast, path, "rich", RICH)

@@ -201,6 +201,18 @@ async def test_what_cannot_be_meant_is_refused_at_its_place(cast: Cast) -> None:
         assert [error["pointer"] for error in response.json()["errors"]] == [pointer], body
 
 
+async def test_an_event_that_gives_wrong_tags_is_refused(cast: Cast) -> None:
+    url = await draft(cast)
+    wrong: list[Any] = [5, [{}], ["vip", 1], "vip", ["x" * 101]]
+    for tags in wrong:
+        event = {"at": "PT1H", "contact": {"tags": tags}}
+        refused = await cast.vic.post(url, {"contact": ADA, "events": [event]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid"), tags
+    event = {"at": "PT1H", "contact": {"tags": [" vip ", "vip"]}}
+    answer = await cast.vic.made(url, {"contact": ADA, "events": [event]})
+    assert answer["contact"]["tags"] == ["vip"]  # as a PATCH of the contact stores them
+
+
 async def test_what_cannot_run_says_why(cast: Cast) -> None:
     url = await draft(cast, [{"type": "wait"}])
     answer = await cast.vic.made(url, {"contact": ADA})
