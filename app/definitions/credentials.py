@@ -44,8 +44,14 @@ def masked(body: Json) -> Json:
 
 
 def stood_in(body: Json) -> Json:
-    """With something that may be sent in place of each mask: for a run on paper."""
-    return _changed(body, lambda held: STAND_IN if held.value == MASK else held.value)
+    """With something that may be sent in place of each mask, and of what looks sealed and came from
+    a client: for a run on paper."""
+
+    def stand_in(held: Held) -> Json:
+        is_sealed = isinstance(held.value, str) and held.value.startswith(PREFIX)
+        return STAND_IN if is_sealed or held.value == MASK else held.value
+
+    return _changed(body, stand_in)
 
 
 def opened(vault: Vault, workspace_id: str, definition_id: str, body: Json) -> Json:

@@ -100,6 +100,15 @@ async def test_the_mask_keeps_it_and_makes_no_version(cast: Cast) -> None:
     assert response.json()["version"] == 2
 
 
+async def test_what_only_looks_sealed_is_tried_like_any_credential(cast: Cast) -> None:
+    for value in ("sealed:x", "sealed:AAAA", "sealed:"):
+        unsaved = {"name": "W", "steps": [call(headers={"Authorization": value})]}
+        asked = {"definition": unsaved, "contact": {"email": "ada@example.com"}}
+        answer = await cast.vic.post("/workflows/simulate", asked)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["end"]["status"] == "COMPLETED"
+
+
 async def test_the_mask_leads_it_to_no_other_server_and_makes_none_up(cast: Cast) -> None:
     new = {"name": "W", "steps": [call()]}
     url = f"/workflows/{(await cast.ed.made('/workflows', new))['id']}"
