@@ -130,9 +130,17 @@ class Tools:
         Nothing is written or sent."""
         return await self._ask("POST", f"{_path(id, 'aut', 'wfl')}/simulate", given)
 
-    async def simulate_unsaved(self, kind: Kind, definition: Definition, given: Given) -> Answer:
+    async def simulate_unsaved(
+        self,
+        kind: Kind,
+        definition: Definition,
+        given: Given,
+        id: Annotated[str, Field(description="Of the definition that this would change.")] = "",
+    ) -> Answer:
         """The same for a definition that is not saved."""
-        return await self._ask("POST", f"/{kind}s/simulate", {**given, "definition": definition})
+        query = {"id": _id(id, "aut", "wfl")} if id else {}
+        body = {**given, "definition": definition}
+        return await self._ask("POST", f"/{kind}s/simulate", body, query=query)
 
     async def run_cases(self, id: Id) -> Answer:
         """Run each case that the definition keeps: whether it passes, what it expected,

@@ -49,6 +49,14 @@ class Wanted(Query):
     case: bool = Field(False, description="Also as a file for `python -m app simulate`.")
 
 
+class WantedUnsaved(Wanted):
+    id: str | None = Field(
+        None,
+        description="The definition that this would change: splits go as its own do, and who went"
+        " through it before counts.",
+    )
+
+
 class Asked(Given):
     """Everything that happens to the run; the contact is a stored one, or any other."""
 
@@ -124,7 +132,7 @@ def simulated(kind: DefinitionKind) -> Endpoint:
     async def simulate(call: Call) -> Response:
         """Simulate what a run would do, on a virtual clock; nothing is written or sent."""
         await call.receive_body()
-        given = call.read(Asked)
+        given, case = call.read(Asked), call.query(Wanted).case
 
         async def look() -> _Looked:
             async with call.process.database.read() as db:
@@ -132,7 +140,7 @@ def simulated(kind: DefinitionKind) -> Endpoint:
                 assert row is not None  # noqa: S101 - an id was given
                 return await _looked_at(call, db, row, given)
 
-        return await _tried(call, look)
+        return await _tried(call, look, case=case)
 
     return post(
         f"{kind.path}/{{id}}/simulate",
@@ -154,8 +162,9 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
     async def simulate(call: Call) -> Response:
         """The same for a definition that is not saved; nothing is written or sent."""
         await call.receive_body()
-        asked = _read(call, model)
-        given = Asked.model_construct(**{name: getattr(asked, name) for name in Asked.model_fields})
+        asked, wanted = _read(call, model), call.query(WantedUnsaved)
+        values = {name: getattr(asked, name) for name in Asked.model_fields}
+        given = Asked.model_construct(asked.model_fields_set - {"definition"}, **values)
         definition = asked.definition
         what = definition.graph if isinstance(definition, WritableAutomation) else definition.steps
         masks_stood_in = credentials.stood_in(what)
@@ -164,10 +173,12 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
         async def look() -> _Looked:
             async with call.process.database.read() as db:
                 text = activation.within_limits(kind.shape, masks_stood_in, place=WHERE)
-                row = replace(activation.unsaved(kind.shape, draft, await db.now()), body=text)
+                row = await kind.named(call, db, wanted.id)
+                row = row or activation.unsaved(kind.shape, draft, await db.now())
+                row = replace(row, name=draft.name, trigger_config=draft.trigger, body=text)
                 return await _looked_at(call, db, row, given)
 
-        return await _tried(call, look)
+        return await _tried(call, look, case=wanted.case)
 
     simulate.__name__ = f"simulate_unsaved_{kind.noun}"
     return post(
@@ -176,9 +187,9 @@ def simulated_unsaved(kind: DefinitionKind) -> Endpoint:
         can=f"{kind.noun}s:read",
         tx=None,
         takes=model,
-        query=Wanted,
+        query=WantedUnsaved,
         gives={200: Simulation},
-        raises=("lookup_unresolved", "contact_not_found"),
+        raises=("lookup_unresolved", "contact_not_found", "not_found"),
     )
 
 
@@ -205,7 +216,7 @@ def _read(call: Call, model: Unsaved) -> UnsavedAutomation | UnsavedWorkflow:
         raise
 
 
-async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]]) -> Response:
+async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]], *, case: bool) -> Response:
     compute = call.process.compute
     looked = await compute.within(look)
     program, setting = looked.subject.compiled.program, looked.setting
@@ -215,10 +226,10 @@ async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]]) -> Response
     tried = (looked.given, trigger, program, setting)
     trace = await compute.call(Job(workspace_id, trial.run, tried, SECONDS))
     answer = _told(looked.given, looked.found, trace)
-    if call.query(Wanted).case:
+    if case:
         noted = (looked.given, trigger, looked.subject.compiled, setting, trace)
         expected = await compute.call(Job(workspace_id, trial.noted, noted, SECONDS))
-        answer["case"] = _case(call.body, looked, setting, expected)
+        answer["case"] = _case(call.body, looked, setting, trace, expected)
     return reply.ok(answer)
 
 
@@ -394,9 +405,10 @@ _ELSEWHERE = ("contactId", "definition")
 
 
 def _case(
-    raw: bytes, looked: _Looked, setting: Setting, expected: Mapping[str, Json]
+    raw: bytes, looked: _Looked, setting: Setting, trace: Trace, expected: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The case as a file has it: with all that it needs, and what came of it."""
+    """The case as a file has it: with all that it needs, and what came of it. Also with the ways
+    that splits took, which differ by the definition's ID."""
     given, row = looked.given, looked.subject.row
     place = {
         name: setting.workspace[name] for name in ("name", "timezone", "country", "postalAddress")
@@ -408,6 +420,9 @@ def _case(
         known["entered"] = given.entered.model_dump(by_alias=True, exclude_none=True)
     if given.received:
         known["received"] = [one.model_dump(by_alias=True) for one in given.received]
+    ways = {one.node_id: one.port for one in trace.passages if one.kind == "split" and one.port}
+    if variants := {**given.variants, **ways}:
+        known["variants"] = variants
     signed = {"signed": True} if row.secret_set else {}  # or a push would accept unsigned events
     return {
         "name": row.name,

@@ -193,6 +193,30 @@ def test_a_simulation_is_saved_as_a_case_and_run(
     assert service.read(f"{url}/cases")["data"] == []
 
 
+def test_a_change_that_is_not_saved_is_kept_as_a_case_as_it_was_shown(
+    page: Page, service: Service
+) -> None:
+    """By the ID of the flow, contacts go the same way each time."""
+    variants = [{"port": f"v{number}", "weight": 1} for number in range(20)]
+    steps = [{"id": "coin", "type": "split", "variants": variants}]
+    url = edited(page, service, "workflows", steps=steps)
+    box(page, "trigger").click()
+    palette(page, "Wait").click()
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    given = {"contact": {"email": "ada@example.com"}}
+    page.get_by_label("What else happens, as JSON").fill(json.dumps(given))
+    page.locator(".given .primary").click()
+    took = page.locator(".trace .way li").filter(has_text="coin").locator("b").last.inner_text()
+    real = service.made(f"{url}/simulate", given)
+    assert took == real["steps"][0]["port"]
+    page.get_by_label("Name of the case").fill("the toss")
+    page.get_by_role("button", name="Save as a case").click()
+    page.get_by_role("button", name="the toss").wait_for()
+    [kept] = service.read(f"{url}/cases")["data"]
+    assert kept["given"]["variants"] == {"coin": took}
+    assert [step["nodeId"] for step in kept["expect"]["steps"]][-1] == "coin"
+
+
 def is_gated(page: Page, service: Service, url: str) -> None:
     """A case that fails is a warning, until the flow says that it prevents activation."""
     gate = page.get_by_label("Activate this flow only if every case comes out as expected")

@@ -126,7 +126,7 @@ async def test_an_assistant_mends_a_broken_flow_and_nothing_goes_live(
         assert [step["nodeId"] for step in trace["steps"]] == ["rest", "hi"]
         assert trace["steps"][1]["message"]["content"]["subject"] == "Hi Ada"
         same = {"kind": "workflow", "definition": mended, "given": given}
-        unsaved = await answered(client, "simulate_unsaved", **same)
+        unsaved = await answered(client, "simulate_unsaved", **same, id=draft["id"])
         assert unsaved["end"] == trace["end"]
 
         copy = await answered(client, "change_draft", id=demo["id"], changes={"steps": []})

@@ -105,6 +105,7 @@ async def test_nothing_but_an_id_comes_into_a_path(tools: Tools, id: str) -> Non
         tools.run_cases(id),
         tools.change_draft(id, {}),
         tools.check("workflow", {"name": "x"}, id or "x"),
+        tools.simulate_unsaved("workflow", {"name": "x"}, {}, id or "x"),
     ):
         with pytest.raises(Refused, match="An ID begins with"):
             await call

@@ -9,7 +9,7 @@ import pytest
 from app.machine import document
 from app.process import Process
 from app.simulation import cases
-from tests.cast import Cast
+from tests.cast import Cast, settle
 
 STEPS = [
     {
@@ -301,6 +301,68 @@ async def test_what_is_not_saved_is_tried_like_what_is(
     made = await cast.ed.made(f"/{kind}", definition)
     saved = await cast.vic.post(f"/{kind}/{made['id']}/simulate", given)
     assert unsaved.json() == saved.json()
+
+
+SPLIT = {
+    "id": "coin",
+    "type": "split",
+    "variants": [{"port": "heads", "weight": 1}, {"port": "tails", "weight": 1}],
+}
+
+
+async def test_a_change_that_is_not_saved_splits_a_contact_as_the_saved_one_does(
+    cast: Cast,
+) -> None:
+    definition = {"name": "Toss", "steps": [SPLIT]}
+    id = (await cast.ed.made("/workflows", definition))["id"]
+    changed = {**definition, "steps": [SPLIT, {"type": "add_tag", "tag": "tossed"}]}
+    ports: dict[str, list[str]] = {"saved": [], "changed": []}
+    for number in range(20):
+        given = {"contact": {**ADA, "id": f"con_{number:026}"}}
+        saved = await cast.vic.made(f"/workflows/{id}/simulate", given)
+        tried = {**given, "definition": changed}
+        unsaved = await cast.vic.made(f"/workflows/simulate?id={id}", tried)
+        assert unsaved["contact"]["tags"] == ["tossed"]
+        ports["saved"].append(saved["steps"][0]["port"])
+        ports["changed"].append(unsaved["steps"][0]["port"])
+    assert ports["changed"] == ports["saved"]
+    assert {*ports["saved"]} == {"heads", "tails"}
+    other = {"definition": changed, "contact": ADA}
+    refused = await cast.mallory.post(f"/workflows/simulate?id={id}", other)
+    assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+
+
+async def test_a_change_that_is_not_saved_knows_who_went_through_the_saved_one(
+    cast: Cast, process: Process
+) -> None:
+    definition = {"name": "Once", "trigger": {"source": "manual", "reentry": "once"}}
+    steps = [{"type": "add_tag", "tag": "seen"}]
+    made = await cast.ed.made("/workflows", {**definition, "steps": steps, "state": "ACTIVE"})
+    ada = await cast.ed.made("/contacts", ADA)
+    await cast.ed.made(f"/workflows/{made['id']}/runs", {"contactId": ada["id"]})
+    await settle(process)
+    asked = {"definition": {**definition, "steps": [*steps, *steps]}, "contactId": ada["id"]}
+    tried = await cast.vic.made(f"/workflows/simulate?id={made['id']}", asked)
+    assert tried["end"]["reason"]["code"] == "reentry_refused"
+
+
+async def test_a_case_of_what_is_not_saved_passes_once_that_is_saved(cast: Cast) -> None:
+    """Also in a duplicate, by whose own ID the contacts would go other ways."""
+    definition = {"name": "Toss", "steps": [SPLIT]}
+    id = (await cast.ed.made("/workflows", {"name": "Toss"}))["id"]
+    for number in range(10):
+        given = {"contact": {**ADA, "id": f"con_{number:026}"}, "definition": definition}
+        answer = await cast.vic.made(f"/workflows/simulate?id={id}&case=true", given)
+        file = answer["case"]
+        assert file["input"]["variants"] == {"coin": answer["steps"][0]["port"]}
+        kept = {"given": file["input"], "expect": file["expected"]}
+        put = await cast.ed.call("PUT", f"/workflows/{id}/cases/case {number}", json=kept)
+        assert put.status_code == 201, put.text
+        assert cases.play(cases.read(document.dumps(file))) == file["expected"]
+    assert (await cast.ed.patch(f"/workflows/{id}", definition)).status_code == 200
+    copy = await cast.ed.made(f"/workflows/{id}/duplicate", {})
+    for one in (id, copy["id"]):
+        assert (await cast.vic.made(f"/workflows/{one}/cases/run", None))["passes"]
 
 
 async def test_what_is_not_saved_becomes_a_file_too(cast: Cast) -> None:

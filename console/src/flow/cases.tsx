@@ -18,7 +18,7 @@ const misnamed = (message: string) => new Refusal(422, 'invalid', message, [{ po
 
 /** Simulates it once more, from the moment at which it was, and keeps what came: with all its digits. */
 async function keep(path: string, asked: Json, kept: string, isKnown: boolean): Promise<void> {
-  const answer = (await exactly<{ case: { input: Json; expected: Json } | null }>(`${path}?case=true`, sent('POST', asked))).value
+  const answer = (await exactly<{ case: { input: Json; expected: Json } | null }>(`${path}${path.includes('?') ? '&' : '?'}case=true`, sent('POST', asked))).value
   if (!answer.case) throw new Refusal(409, 'conflict', 'It cannot run like this any more: simulate it again.')
   try {
     const put = sent('PUT', { given: answer.case.input, expect: answer.case.expected })

@@ -85,7 +85,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
   const simulate = async () => {
     const given = { ...objectOf(draft.more, '/more'), trigger: objectOf(draft.trigger, '/trigger'), ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}), ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}) }
     const definition = isChanged ? { definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as Json } : {}
-    const path = isChanged ? `/${of}/simulate` : `/${of}/${id}/simulate`
+    const path = isChanged ? `/${of}/simulate?id=${id}` : `/${of}/${id}/simulate`
     const body = { ...given, ...definition }
     const { value: answer } = await exactly<Trace>(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
     setAsked(answer.end && { path, body: { ...body, startAt: answer.startAt } })
