@@ -23,6 +23,7 @@ from app.simulation.cases import FileWorkspace
 from app.simulation.expected import Expected
 from app.simulation.gating import Gate
 from app.simulation.scenes import Given
+from app.simulation.simulation import NOBODY
 from app.simulation.trial import Setting, Tried
 from app.store import (
     channel_settings,
@@ -152,7 +153,8 @@ def _unable(name: str, expect: str, why: str) -> CaseResult:
 async def _in_file(
     db: Handle, workspace_id: str, file: Mapping[str, Json], place: Setting
 ) -> Setting:
-    """The workspace that the file says, whichever it is in."""
+    """The workspace that the file says, whichever it is in; the ID, by which splits go, and the
+    version are those of the command that records what is expected."""
     workspace = FileWorkspace.model_validate(file.get("workspace") or {})
     startable = workspace.startable
     if startable is not None:
@@ -161,6 +163,8 @@ async def _in_file(
         ]
     return replace(
         place,
+        definition_id=f"wfl_{NOBODY}",
+        version=1,
         workspace=workspace.root,
         sender=workspace.sender,
         channels=workspace.channels,

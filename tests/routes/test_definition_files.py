@@ -12,6 +12,7 @@ import pytest
 from app.machine import document
 from app.process import Process
 from app.routes.definition_imports import KINDS
+from app.simulation import cases as case_files
 from app.store import templates
 from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, Person
 
@@ -684,6 +685,30 @@ async def test_what_an_example_expects_is_a_case_that_passes(cast: Cast, name: s
     assert [(one["name"], one["difference"]) for one in results["cases"]] == [("expected", None)]
     [case] = results["cases"]
     assert case["actual"]["end"] == EXAMPLES[name]["expected"]["end"]
+
+
+async def test_a_split_that_a_file_expects_comes_out_alike_under_any_id(cast: Cast) -> None:
+    """And in any version."""
+
+    def steps(weight: int) -> list[Any]:
+        variants = [{"port": f"v{number}", "weight": weight} for number in range(20)]
+        content = {"subject": "Version {{run.version}}", "text": "Hi"}
+        return [
+            {"id": "draw", "type": "split", "variants": variants},
+            {"id": "hi", "type": "send_message", "channel": "email", "content": content},
+        ]
+
+    file: dict[str, Any] = {"key": "w", "name": "W", "definition": {"steps": steps(1)}}
+    file["input"] = CASE["given"]
+    file["expected"] = case_files.play(case_files.read(document.dumps(file)))
+    for person in (cast.ed, cast.mallory):
+        for weight in (1, 2):  # of all, so that everybody goes the same way
+            changed = {**file, "definition": {"steps": steps(weight)}}
+            made = await brought(person, changed, activate=True)
+            shown = await person.read(path_of(made))
+            assert (shown["state"], shown["version"]) == ("ACTIVE", weight)
+            failed = [one["message"] for one in made["findings"] if one["code"] == "case_failed"]
+            assert failed == []
 
 
 async def test_what_a_file_expects_may_prevent_its_activation(cast: Cast) -> None:
