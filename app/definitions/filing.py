@@ -209,12 +209,15 @@ async def with_topics(
 async def stand_in(
     db: Handle, workspace_id: str, shapes: Mapping[str, Shape], new_id: NewId
 ) -> None:
-    """An empty definition of each key that none has: for a dry run alone."""
-    known = {one.key for _, one in await keyed(db, workspace_id)}
+    """An empty definition of each key that none has, or would get: for a dry run alone."""
+    known = await keyed(db, workspace_id)
+    # A key that is made of a name is one's own among its kind alone; a file takes it from others.
+    taken = {(made, one.shape) for made, one in known}
+    stored = {one.key for _, one in known}
     named = [
         (new_id("aut" if shape == "graph" else "wfl", key), key, shape, activation.EMPTY[shape])
         for key, shape in shapes.items()
-        if key not in known
+        if key not in stored and (key, shape) not in taken
     ]
     if named:
         manual = {"source": "manual"}

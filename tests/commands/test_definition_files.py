@@ -321,6 +321,30 @@ def test_what_was_pulled_can_be_pushed_whatever_it_is_called(
     assert state_of(workspace) == before
 
 
+def test_what_was_pulled_and_starts_one_another_shows_no_difference(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Nothing came from a file, so no key is stored, and the case sees the start."""
+    tag = {"id": "tag", "type": "add_tag", "tag": "won"}
+    part = {"name": "Win back", "state": "ACTIVE", "steps": [tag]}
+    made = workspace.call("POST", "/workflows", json=part).json()
+    go = {"id": "go", "type": "start_workflow", "workflowId": made["id"], "data": {}}
+    caller = {"name": "Caller", "state": "ACTIVE", "casesGate": True, "steps": [go]}
+    calling = workspace.call("POST", "/workflows", json=caller).json()
+    given = {"startAt": "2026-03-02T10:00:00Z", "contact": {"email": "ada@example.com"}}
+    case = {"given": given, "expect": {"steps": [{"nodeId": "go", "status": "COMPLETED"}]}}
+    kept = workspace.call("PUT", f"/workflows/{calling['id']}/cases/starts", json=case)
+    assert kept.status_code == 201, kept.text
+    before = state_of(workspace)
+    folder = tmp_path / "flows"
+    assert workspace.run("pull", str(folder))[0] == 0
+    assert workspace.run("diff", str(folder)) == (0, ["No differences."], "")
+    code, lines, errors = workspace.run("push", str(folder))
+    assert (code, errors) == (0, "")
+    assert lines[-1] == "2 files: 0 created, 0 updated, 2 unchanged."
+    assert state_of(workspace) == before
+
+
 def test_a_case_that_fails_is_shown_by_a_push(workspace: Workspace, flows: Path) -> None:
     path = flows / "welcome-series.json"
     file = json.loads(path.read_text())

@@ -558,6 +558,23 @@ async def test_what_is_pushed_together_is_tried_together(cast: Cast) -> None:
         assert refused.json()["errors"][0]["pointer"].startswith("/alongside")
 
 
+async def test_what_came_from_no_file_stands_in_for_the_key_that_it_would_get(cast: Cast) -> None:
+    """But not for one of another kind, which makes way for the file."""
+    part = await cast.ed.made("/workflows", {"name": "Part"})
+    go = {"id": "go", "type": "start_workflow", "workflowId": "part", "data": {}}
+    file = {"key": "w", "name": "W", "definition": {"steps": [go]}}
+    await brought(cast.ed, file)
+    would = await brought(cast.ed, file, mode="dry_run", alongside={"part": "workflow"})
+    assert would["action"] == "unchanged"
+    await cast.ed.made("/automations", {"name": "Sum"})
+    step = {"id": "go", "type": "start_workflow", "workflowId": "sum", "data": {}}
+    other = {**file, "definition": {"steps": [step]}}
+    would = await brought(cast.ed, other, mode="dry_run", alongside={"sum": "workflow"})
+    assert "start_unknown" not in [one["code"] for one in would["findings"]]
+    names = [one["name"] for one in (await cast.vic.read("/workflows"))["data"]]
+    assert sorted(names) == [part["name"], "W"]
+
+
 # --- pointers -------------------------------------------------------------------------------------
 
 
