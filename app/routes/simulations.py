@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.audience import audience, shapes
 from app.consent.gate import FrequencyCap
 from app.database.db import Handle
-from app.definitions import activation, credentials, findings, trigger_node
+from app.definitions import activation, credentials, findings, portable, trigger_node
 from app.definitions.activation import Draft
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
@@ -430,13 +430,20 @@ def _case(
             "trigger": {**looked.subject.trigger, **signed},
             row.shape: credentials.masked(document.parse(row.body.encode())),
         },
-        "templates": {
-            id: {name: template[name] for name in ("name", "channel", "category", "content")}
-            for id, template in setting.templates.items()
-        },
+        "templates": {id: _template(one) for id, one in setting.templates.items()},
         "workspace": {**place, "sender": setting.sender, **answers, **_rules(setting.gate)},
         "input": {**asked, **known, "startAt": given.start_at},
         "expected": expected,
+    }
+
+
+def _template(template: Mapping[str, Json]) -> dict[str, Json]:
+    """With its topic, or a push would make one that goes to whoever gets the channel."""
+    topic_id = template["topic_id"]
+    return {
+        **{name: template[name] for name in ("name", "channel", "category")},
+        **({} if topic_id is None else {portable.TOPIC: topic_id}),
+        "content": template["content"],
     }
 
 

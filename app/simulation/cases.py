@@ -155,8 +155,7 @@ def _templates(case: Case) -> dict[str, dict[str, Json]]:
         content.read(template.channel, template.content, Place(f"/templates/{id}/content", wrong))
     if wrong:
         raise scenes.invalid([FieldError(one.pointer, one.message) for one in wrong])
-    # Without topics: these are the workspace's, in which alone they have been agreed to.
-    return {id: one.model_dump(exclude={"topic_id"}) for id, one in case.templates.items()}
+    return {id: one.model_dump() for id, one in case.templates.items()}
 
 
 def found(

@@ -9,7 +9,7 @@ import pytest
 from app.machine import document
 from app.process import Process
 from app.simulation import cases
-from tests.cast import Cast, settle
+from tests.cast import HELLO, Cast, settle
 
 STEPS = [
     {
@@ -280,6 +280,27 @@ async def test_the_file_of_a_signed_definition_says_so_without_the_secret(cast: 
     assert answer["case"]["definition"]["trigger"]["signed"] is True
     assert "a secret of the sender" not in document.dumps(answer).decode()
     cases.read(document.dumps(answer["case"]))
+
+
+async def test_the_file_of_a_flow_keeps_the_topics_of_its_templates(cast: Cast) -> None:
+    """Brought back in, it goes to the same people."""
+    offers = await cast.ed.made("/topics", {"name": "Offers", "channels": ["email"]})
+    news = {"name": "News", "channel": "email", "category": "marketing", "topicId": offers["id"]}
+    template = await cast.ed.made("/templates", {**news, "content": HELLO})
+    send = {"type": "send_message", "channel": "email", "templateId": template["id"]}
+    url = await draft(cast, [{"id": "news", **send}])
+    agreed = {offers["id"]: {"email": "subscribed"}}
+    for topics, status in (({}, "SUPPRESSED"), (agreed, "SENT")):
+        answer = await cast.vic.made(f"{url}?case=true", {"contact": {**ADA, "topics": topics}})
+        file = answer["case"]
+        assert answer["steps"][0]["message"]["status"] == status
+        case = cases.read(document.dumps(file))
+        assert cases.difference(case.expected, cases.play(case)) == ""
+    brought = await cast.ed.made("/definitions/import", {"file": file})
+    [kept] = brought["templates"]
+    assert (kept["id"], kept["action"]) == (template["id"], "unchanged")
+    assert (await cast.ed.made("/definitions/import", {"file": file}))["action"] == "unchanged"
+    assert brought["file"]["templates"][kept["key"]]["topicId"] == "offers"
 
 
 # --- what is not saved ----------------------------------------------------------------------------
