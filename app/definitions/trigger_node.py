@@ -84,10 +84,22 @@ def patched(
     given = _writable(data, known, read)
     if "trigger" in changed and not _is_same(changed["trigger"], given):
         errors.append(FieldError(pointer(graph), DIFFERENT))
-    gone = [name for name in known if name not in (*given, *ALWAYS_THERE)]
-    changed.setdefault("trigger", {**dict.fromkeys(gone), **given})
+    optional = {name: value for name, value in known.items() if name not in ALWAYS_THERE}
+    changed.setdefault("trigger", _whole(optional, given))
     changed["graph"] = _as_stored(graph, stored["graph"])
     return changed, errors
+
+
+def _whole(known: Mapping[str, Json], given: Mapping[str, Json]) -> dict[str, Json]:
+    """The merge patch that leaves nothing of what is known but what is given, in objects too."""
+    gone = dict.fromkeys(name for name in known if name not in given)
+    changed = {
+        name: _whole(known[name], value)
+        if isinstance(value, dict) and isinstance(known.get(name), dict)
+        else value
+        for name, value in given.items()
+    }
+    return {**gone, **changed}
 
 
 def _data(graph: Json) -> dict[str, Json] | None:

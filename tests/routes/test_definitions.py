@@ -215,6 +215,24 @@ async def test_the_side_that_is_present_wins(cast: Cast) -> None:
     assert changed["trigger"]["name"] == "left"
 
 
+async def test_a_default_that_the_node_no_longer_names_is_gone(cast: Cast) -> None:
+    defaults = {"firstName": "Friend", "tags": ["lead"], "metadata": {"plan": "free", "n": 1}}
+    full = {**ON_NODE, "createContact": True, "contactDefaults": defaults}
+    made = await cast.ed.made("/automations", drawn(full))
+    url = f"/automations/{made['id']}"
+    for left in (
+        {"tags": ["lead"], "metadata": {"plan": "free"}},
+        {"metadata": {"plan": "pro"}},
+        {"firstName": "You"},
+        {},
+    ):
+        graph = drawn({**full, "contactDefaults": left})["graph"]
+        changed = (await cast.ed.patch(url, {"graph": graph})).json()
+        shown = changed["trigger"]["contactDefaults"]
+        assert {name: value for name, value in shown.items() if value} == left
+        assert on_node(changed) == changed["trigger"]
+
+
 async def test_both_sides_must_say_the_same(cast: Cast) -> None:
     both = await cast.ed.post("/automations", drawn(ON_NODE, trigger={"source": "manual"}))
     assert both.status_code == 422
