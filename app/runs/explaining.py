@@ -322,7 +322,7 @@ async def _of_events(
 ) -> list[Explained]:
     """Events since the newest run: an older one may have started a later run."""
     trigger = definition.trigger_config
-    if trigger["source"] != "event":
+    if trigger["source"] != "event" or "name" not in trigger:  # of a DRAFT, nobody has said which
         return []
     events = await explaining.events(
         db,

@@ -13,6 +13,7 @@ import pytest
 
 from app.commands import after_restore
 from app.machine.reasons import Reason
+from app.machine.triggers import SOURCES
 from app.messages import circuit_breaker
 from app.providers.base import SendError
 from app.runs import explanations, runner
@@ -73,6 +74,16 @@ async def paused(scene: Scene) -> str:
     id = await scene.workflow()
     await scene.cast.ed.patch(f"/workflows/{id}", {"state": "PAUSED"})
     return id
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_a_draft_of_whose_trigger_nothing_is_said_is_explained(
+    scene: Scene, source: str
+) -> None:
+    draft = {"name": "Draft", "trigger": {"source": source}}
+    scene.definition = await scene.cast.ed.made("/workflows", draft)
+    entry = await scene.entry(Explanation.NOT_ACTIVE)
+    assert entry["evidence"]["id"] == scene.definition["id"]
 
 
 @case(Explanation.NO_EVENT)
