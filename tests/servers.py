@@ -177,6 +177,20 @@ class PostgresServer(Server):
     def reload(self) -> None:
         self._run("pg_ctl", "reload", "-D", self._data)
 
+    def freeze(self) -> None:
+        """It answers nobody, and refuses nobody either."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """The postmaster first, which then starts nobody else."""
+        os.kill(self.pid, number)
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        for one in map(int, children):
+            os.kill(one, number)
+
     @property
     def url(self) -> str:
         return f"postgresql://postgres@/postgres?host={self.directory}&port={self.port}"
@@ -262,18 +276,21 @@ class Citus:
         "max_wal_senders=20",
         "max_replication_slots=20",
         "max_worker_processes=32",
-        "citus.shard_count=4",
+        "citus.shard_count=4",  # a database is made in seconds; lab/citus has the default
         "citus.local_hostname=127.0.0.1",
         "ssl=off",  # which the extension turns on: a proxy between reads along
         "citus.node_conninfo=sslmode=disable",
     )
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, settings: Sequence[str] = ()) -> None:
+        """`settings`: beyond ours, or in their place."""
         binaries = citus_binaries()
         assert binaries is not None, NO_CITUS
         self.coordinator, *self.nodes = (
             PostgresServer(
-                binaries, durable=durable, settings=(*self.SETTINGS, f"max_connections={most}")
+                binaries,
+                durable=durable,
+                settings=(*self.SETTINGS, f"max_connections={most}", *settings),
             )
             for most in (150, *[300] * self.NODES)
         )

@@ -41,6 +41,11 @@ REFERENCES = """
     ORDER BY oid
     """
 
+# The number of the one that has the workspace.
+NODE = f"""
+    SELECT groupid FROM pg_dist_placement
+    WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text)
+    """
 NODES = """
     SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS waits
     FROM run_command_on_workers('SHOW synchronous_commit') r

@@ -24,6 +24,7 @@ class Deadlines:
     """No wait on the database is longer than these, in milliseconds."""
 
     connect_ms: int = 3_000
+    node_ms: int = 1_000  # likewise, from the coordinator of a sharded one to its nodes
     acquire_ms: int = 2_000  # a free connection of the pool
     writer_ms: int = 5_000  # SQLite's one writer, in this process and among processes
     statement_ms: int = 5_000

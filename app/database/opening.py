@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from app.database.engine import Deadlines
+from app.database.nodes import Nodes
 
 log = logging.getLogger(__name__)
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -54,9 +55,11 @@ TYPES = """
     """
 
 
-def session_settings(deadlines: Deadlines) -> dict[str, str]:
+def session_settings(deadlines: Deadlines, *, is_sharded: bool) -> dict[str, str]:
     """The settings that every session of ours needs, by their names in pg_settings."""
+    of_shards = {"citus.node_connection_timeout": str(deadlines.node_ms)} if is_sharded else {}
     return {
+        **of_shards,
         "idle_in_transaction_session_timeout": str(deadlines.idle_in_transaction_ms),
         "jit": "off",  # compiles for 300 ms what runs for one, when a cost looks high
         "lock_timeout": str(deadlines.lock_ms),
@@ -86,7 +89,8 @@ class Opener:
         self.pooler: Pooler | None = None
         self.is_sharded = False  # by Citus
         self.unset: list[str] = []  # settings that migrate has not set for our role
-        self._wanted = session_settings(deadlines)
+        self.nodes = Nodes()
+        self._deadlines = deadlines
 
     async def __call__(self, _: object = None, **options: Any) -> Connection:
         if len(self.hosts) > 1:
@@ -126,14 +130,15 @@ class Opener:
     async def _is_usable(self, connection: Connection) -> bool:
         """False when it was opened before the pooler was found, and may leave statements in it."""
         prepared = await connection.prepare(READ_BACK, name="")  # leaves nothing behind
-        rows = await prepared.fetch(list(self._wanted))
+        rows = await prepared.fetch(list(session_settings(self._deadlines, is_sharded=True)))
         self.is_sharded = rows[0]["is_sharded"]
+        wanted = session_settings(self._deadlines, is_sharded=self.is_sharded)
         found = {record["name"]: record["setting"] for record in rows}
-        different = [name for name, value in self._wanted.items() if found.get(name) != value]
+        different = [name for name, value in wanted.items() if found.get(name) != value]
         if rows[0]["pid"] == connection.get_server_pid():
             self.pooler, self.unset = None, different
             if different:  # of nobody else's session
-                settings = (f"SET {name} = '{self._wanted[name]}'" for name in different)
+                settings = (f"SET {name} = '{wanted[name]}'" for name in different)
                 await connection.execute("; ".join(settings))
             return True
         if self.pooler is None:

@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import asyncpg
 import orjson
@@ -33,6 +33,8 @@ from app.database.engine import (
 from app.database.opening import Connection, Opener, session_settings
 from app.database.sets import (
     NUMBER,
+    ONE_WORKSPACE,
+    WORKSPACE,
     SetStatement,
     by_workspace,
     numbered,
@@ -44,6 +46,7 @@ from app.errors import CommitUnknown, DiskFull, Duplicate, Unavailable
 from app.net.tls import system_trust
 
 log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 SSL_MODES = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
@@ -199,6 +202,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     timeouts: RequestTimeouts | None = None
     follow_indexes = False
     _moment: datetime | None = None  # of the transaction
+    _node: int | None = None  # of a sharded database: the one that has been asked
 
     @property
     def deadlines(self) -> Deadlines:
@@ -216,6 +220,8 @@ class PostgresConnection(DatabasesPostgresConnection):
 
     async def release(self, *, settled: bool = True) -> None:
         connection, self._connection = self.raw_connection, None
+        if self._node is not None:
+            self._database.opener.nodes.leave(self._node, self)
         try:
             if not settled:
                 connection.terminate()
@@ -235,7 +241,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def _run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
         statement, ready = await self._bound(sql, [values])
         [arguments] = _ordered(statement, ready)
-        rows = await self.raw_connection.fetch(statement.text, *arguments)
+        rows = await self._answer(self.raw_connection.fetch(statement.text, *arguments))
         return [dict(row) for row in rows]
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -263,7 +269,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         if over is not None and over.fits(ready):
             text, arguments = over.text, over.arguments(ready)
             if len(arguments) == 1:
-                return [dict(row) for row in await connection.fetch(text, *arguments[0])]
+                rows = await self._answer(connection.fetch(text, *arguments[0]))
+                return [dict(row) for row in rows]
         elif not yields_rows(sql):
             text, arguments = statement.text, _ordered(statement, ready)
         elif (of_each := None if self.is_sharded else numbered(sql)) is not None:
@@ -274,8 +281,9 @@ class PostgresConnection(DatabasesPostgresConnection):
             found = [await self.run(sql, values) for values in each]
             return [{**row, NUMBER: n} for n, rows in enumerate(found, 1) for row in rows]
         if yields_rows(sql):
-            return [dict(row) for row in await connection.fetchmany(text, arguments)]
-        await connection.executemany(text, arguments)
+            rows = await self._answer(connection.fetchmany(text, arguments))
+            return [dict(row) for row in rows]
+        await self._answer(connection.executemany(text, arguments))
         return []
 
     async def _bound(
@@ -283,11 +291,34 @@ class PostgresConnection(DatabasesPostgresConnection):
     ) -> tuple[Statement, list[Mapping[str, Bindable]]]:
         """The statement and its values. On a sharded database the moment is one of them: nodes have
         clocks of their own, and take no function where a row is judged."""
+        if self.is_sharded:
+            await self._turn_to_node(each)
         statement = _statement(sql, None if self.is_sharded else self._database.now)
         if "now" in statement.names:
             moment = await self.clock()
             each = [{**values, "now": moment} for values in each]
         return statement, bound_each(statement, each)
+
+    async def _turn_to_node(self, each: Sequence[Mapping[str, Any]]) -> None:
+        """Note the node that is asked next. Raises NodeSilent."""
+        named = each[0] if each else {}
+        workspace_id = named.get(WORKSPACE) or named.get(ONE_WORKSPACE)
+        if workspace_id is None:
+            return
+        nodes = self._database.opener.nodes
+        node = nodes.of(workspace_id)
+        if node is None:
+            node = nodes.learn(
+                workspace_id, await self.raw_connection.fetchval(citus.NODE, workspace_id)
+            )
+        nodes.enter(node, self)
+        self._node = node
+
+    async def _answer(self, asked: Awaitable[Answer]) -> Answer:
+        found = await asked
+        if self._node is not None:
+            self._database.opener.nodes.answered(self._node)
+        return found
 
     async def _over_set(self, sql: str, statement: Statement, *, held: bool) -> SetStatement | None:
         """The types of a set are what the server takes for single values."""
@@ -385,7 +416,8 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def prepare_sessions(self) -> None:
         """Every new session of our role has its deadlines from then on, whoever opens it for us;
         and this one, which a pooler may give to somebody else."""
-        connection, wanted = self.raw_connection, session_settings(self.deadlines)
+        connection = self.raw_connection
+        wanted = session_settings(self.deadlines, is_sharded=self.is_sharded)
         wanted["tcp_user_timeout"] = str(self.deadlines.statement_ms)
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
@@ -443,6 +475,9 @@ class PostgresConnection(DatabasesPostgresConnection):
         if isinstance(error, asyncpg.UniqueViolationError):
             return Duplicate(error.constraint_name or citus.constraint(error.message or ""))
         silent = isinstance(error, TimeoutError)
+        lost_node = self.is_sharded and citus.is_of_lost_node(error)
+        if self._node is not None and (silent or lost_node):
+            self._database.opener.nodes.failed(self._node)
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError) or (
             silent and len(self._database.opener.hosts) > 1
         ):
@@ -450,7 +485,6 @@ class PostgresConnection(DatabasesPostgresConnection):
             await self._pool.expire_connections()
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull()
-        lost_node = self.is_sharded and citus.is_of_lost_node(error)
         if lost_node:  # or a fault of the server's, which looks the same
             log.warning("a node of the cluster did not answer", extra={"error": str(error)})
         if stage == "commit" and (lost_node or _unanswered(error)):

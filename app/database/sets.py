@@ -20,6 +20,7 @@ from app.database.sql import COMMENT, KEPT, LIST, NAMED, QUOTED, Bindable
 
 NUMBER = "nth_of_each"  # the place of a row's values among all that were given, from one
 WORKSPACE = "workspace_id"
+ONE_WORKSPACE = "one_workspace_id"  # of a statement that was over rows of several
 
 _SELECT = re.compile(
     r"\s*(?:SELECT|WITH)\b(?!.*\b(?:INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\b)", re.I | re.S
@@ -279,12 +280,12 @@ def by_workspace(sql: str, values: Mapping[str, Any]) -> list[tuple[str, Mapping
     if found is None:
         return None
     rows = rf"=\s*{found['rows']}\.workspace_id\b"
-    text = re.sub(rows, "= :one_workspace_id", sql)
+    text = re.sub(rows, f"= :{ONE_WORKSPACE}", sql)
     columns = COLUMN.findall(found["columns"])
     whose: dict[str, list[int]] = {}
     for place, workspace_id in enumerate(values["workspace_ids"]):
         whose.setdefault(workspace_id, []).append(place)
-    own = {"one_workspace_id"} if text != sql else set()
+    own = {ONE_WORKSPACE} if text != sql else set()
     return [
         (
             text,

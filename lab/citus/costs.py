@@ -20,6 +20,7 @@ from lab.bench import load
 from lab.bench.intake import SECRET, Target
 from lab.bench.pooled import Way, measured, spent
 from lab.bench.runs import Ledger, flow, people, sandboxed
+from lab.citus.stage import SETTINGS
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Deployment, owner_of, until
@@ -72,7 +73,10 @@ def placed(way: Way, server_url: str, redis_url: str, stack: ExitStack) -> Place
 
 
 def main(rounds: int, seconds: float) -> None:
-    plain, cluster = servers.postgres_server(durable=True), servers.Citus(durable=True)
+    plain, cluster = (
+        servers.postgres_server(durable=True),
+        servers.Citus(durable=True, settings=SETTINGS),
+    )
     with ExitStack() as stack:
         redises = [servers.redis_server() for _ in range(2)]
         for server in (plain, cluster, *redises):

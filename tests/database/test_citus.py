@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
 from app.database import citus
-from app.database.db import Database
+from app.database.db import Database, RequestTimeouts
 from app.errors import CommitUnknown, Unavailable
 from app.process import SCHEMA
-from app.store import jobs
+from app.runtime import tasks
+from app.store import claims, jobs
+from app.store.claims import Apart
+from app.store.shards import Shards
 from tests import servers
+
+SILENT_SECONDS = 2.0  # until a process knows it
 
 
 @pytest.mark.parametrize(
@@ -80,14 +88,87 @@ async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavail
 async def test_whether_a_node_that_died_before_its_commit_was_answered_has_committed_is_unknown(
     cluster: servers.Citus, sharded: Database
 ) -> None:
-    [workspace_id] = await on_first_node(cluster, sharded)
+    workspace_id, *_ = await on_first_node(cluster, sharded)
     try:
         with pytest.raises(CommitUnknown):
-            await woken(sharded, workspace_id, before_commit=cluster.nodes[0].kill)
+            await woken(sharded, workspace_id, before_commit=partial(killed, cluster.nodes[0]))
         with pytest.raises(Unavailable):
             await woken(sharded, workspace_id, before_commit=lambda: None)
     finally:
         cluster.nodes[0].start()
+
+
+@pytest.mark.timeout(180)
+async def test_a_silent_node_leaves_the_connections_to_the_workspaces_of_others(
+    cluster: servers.Citus,
+) -> None:
+    database = Database(await servers.new_database(cluster.url, SCHEMA), pool_size=3)
+    await database.connect()
+    struck, others = await placed(cluster, database)
+    for workspace_id in (*struck, *others):
+        assert await answered(database, workspace_id)
+    cluster.nodes[0].freeze()
+    asking = [asyncio.create_task(asks(database, workspace_id)) for workspace_id in struck]
+    try:
+        await asyncio.sleep(SILENT_SECONDS)
+        took = []
+        for _ in range(30):
+            began = time.monotonic()
+            assert await answered(database, others[0], RequestTimeouts())
+            took.append(time.monotonic() - began)
+            await asyncio.sleep(0.05)
+        assert max(took) < 0.5
+        [remark] = [one for one in await database.surroundings() if one.verdict == "FAIL"]
+        assert str(cluster.nodes[0].port) in remark.sentence
+    finally:
+        cluster.nodes[0].thaw()
+        await tasks.end(*asking)
+    async with asyncio.timeout(5):
+        while not await answered(database, struck[0]):
+            await asyncio.sleep(0.05)
+    await database.disconnect()
+
+
+@pytest.mark.timeout(180)
+async def test_a_silent_node_leaves_the_work_of_others_to_go_on(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    struck, others = await placed(cluster, sharded)
+    async with sharded.write() as db:
+        await jobs.add(db, "run", workspace_id=others[0], ids=["run_other"])
+    await woken(sharded, struck[0], before_commit=lambda: None)
+    cluster.nodes[0].freeze()
+    reach, began = Apart(sharded, Shards()), time.monotonic()
+    hinted = [(struck[0], "run_1"), (others[0], "run_other")]
+    try:
+        [job] = await claims.claim(reach, "run", hinted=hinted, limit=8, lease_seconds=15)
+        look = await reach.shards.look(sharded)
+    finally:
+        cluster.nodes[0].thaw()
+    assert job.id == "run_other"
+    assert [str(cluster.nodes[0].port) in node for node in look.silent] == [True]
+    assert time.monotonic() - began < 5
+    async with asyncio.timeout(5):
+        while not await answered(sharded, struck[0]):
+            await asyncio.sleep(0.05)
+
+
+def killed(node: servers.PostgresServer) -> None:
+    node.kill()
+    time.sleep(0.3)  # until its backends notice: they would still commit
+
+
+async def asks(database: Database, workspace_id: str) -> None:
+    """A sender that comes again and again."""
+    while True:
+        await answered(database, workspace_id, RequestTimeouts())
+        await asyncio.sleep(0.1)
+
+
+async def placed(cluster: servers.Citus, database: Database) -> tuple[list[str], list[str]]:
+    """Some ids of workspaces whose rows the first node has, and some of the other."""
+    first = await on_first_node(cluster, database)
+    return first[:8], [f"ws_{number}" for number in range(40) if f"ws_{number}" not in first][:8]
 
 
 async def woken(
@@ -99,7 +180,7 @@ async def woken(
 
 
 async def on_first_node(cluster: servers.Citus, database: Database) -> list[str]:
-    """One workspace's id whose rows it has."""
+    """Ids of workspaces whose rows it has."""
     async with database.read() as db:
         return await db.fetch_values(
             """
@@ -108,17 +189,20 @@ async def on_first_node(cluster: servers.Citus, database: Database) -> list[str]
               ON p.shardid = get_shard_id_for_distribution_column('jobs', w.id)
             JOIN pg_dist_node n ON n.groupid = p.groupid
             WHERE n.nodeport = :port
-            LIMIT 1
             """,
             ids=[f"ws_{number}" for number in range(40)],
             port=cluster.nodes[0].port,
         )
 
 
-async def answered(database: Database, workspace_id: str) -> bool:
+async def answered(
+    database: Database, workspace_id: str, timeouts: RequestTimeouts | None = None
+) -> bool:
     try:
-        async with database.read() as db:
-            await db.fetch_all("SELECT id FROM runs WHERE workspace_id = :id", id=workspace_id)
+        async with database.read(timeouts) as db:
+            await db.fetch_all(
+                "SELECT id FROM runs WHERE workspace_id = :workspace_id", workspace_id=workspace_id
+            )
     except Unavailable:
         return False
     return True
