@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -108,6 +108,13 @@ class TooMany(Exception):
 def at_once(segments: int) -> int:
     """How many contacts are judged at once for so many segments."""
     return max(1, MOST_AT_ONCE // max(1, segments))
+
+
+def by_turns(contact_ids: Sequence[str], segments: int) -> Iterator[Sequence[str]]:
+    """Contacts, as many at a time as are judged at once for so many segments."""
+    most = at_once(segments)
+    for start in range(0, len(contact_ids), most):
+        yield contact_ids[start : start + most]
 
 
 async def judge(

@@ -300,7 +300,17 @@ async def all_happened(
     db: Handle, workspace: WorkspaceContext, events: Sequence[ContactEvent]
 ) -> None:
     """Record events of locked contacts: wake the runs that wait for them, start what they start, in
-    their order."""
+    their order. Those that only are recorded come first, and are judged by themselves: else the
+    others of the same contact would start what those have brought about."""
+    for reacts in (False, True):
+        some = [event for event in events if event.reacts == reacts]
+        if some:
+            await _happened(db, workspace, some, reacts=reacts)
+
+
+async def _happened(
+    db: Handle, workspace: WorkspaceContext, events: Sequence[ContactEvent], *, reacts: bool
+) -> None:
     rows = [
         {
             "id": event.id,
@@ -312,10 +322,14 @@ async def all_happened(
         for event in events
     ]
     await contact_events.insert_many(db, workspace_id=workspace.id, rows=rows)
-    reacting = [event for event in events if event.reacts]
     named = await _wake(db, workspace, events)
+    ids = sorted({event.contact_id for event in events})
+    if not reacts:
+        for few in membership.by_turns(ids, len(named)):
+            await _judge(db, workspace, few, named, dict.fromkeys(few, "none"))
+        return
     started: dict[str, Sequence[str]] = {}
-    for event in reacting:
+    for event in events:
         if event.name not in started:
             by = {"source": "event", "key": event.name}
             found = await definitions.started_by(db, workspace_id=workspace.id, **by)
@@ -323,13 +337,7 @@ async def all_happened(
         at = document.text(event.at)
         body = {"name": event.name, "properties": event.properties, "at": at}
         await _start_these(db, workspace, started[event.name], [event.contact_id], body)
-    loud = {event.contact_id for event in reacting}
-    quiet = sorted({event.contact_id for event in events} - loud)
-    await _judge(db, workspace, sorted(loud), named)
-    most = membership.at_once(len(named))
-    for start in range(0, len(quiet), most):
-        few = quiet[start : start + most]
-        await _judge(db, workspace, few, named, dict.fromkeys(few, "none"))
+    await _judge(db, workspace, ids, named)
 
 
 async def _wake(
@@ -338,8 +346,6 @@ async def _wake(
     """Wake the runs that wait for one of them; the segments that name one."""
     ids = sorted({event.contact_id for event in events})
     names = sorted({segment_changes.event(event.name) for event in events})
-    if not ids:
-        return []
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=ids, names=names
     )

@@ -751,3 +751,28 @@ async def test_an_old_event_moves_a_contact_and_neither_starts_nor_wakes(
     await cast.ed.made("/events", {**old, "match": {"contactId": eve}, "whenOld": "react"})
     await settle(process)
     assert await people_of(cast, enters) == [eve]
+
+
+async def test_an_old_event_starts_nothing_beside_a_fresh_one_of_the_same_contact(
+    cast: Cast, process: Process
+) -> None:
+    id = await segment(cast, process, {"event": "paid"})
+    enters, waits = (
+        await flow(cast, source="segment_entered", segmentId=id),
+        await waiting(cast, id),
+    )
+    ada, eve = await person(cast, "ada"), await person(cast, "eve")
+    await cast.ed.made(f"/workflows/{waits}/runs", {"contactId": ada})
+    await settle(process)
+    paid = {"name": "paid", "match": {"contactId": ada}, "occurredAt": await in_days(process, -1)}
+    seen = {"name": "seen", "match": {"contactId": ada}}
+    await cast.ed.made("/events/batch", {"events": [paid, seen]})
+    await cast.ed.made("/events/batch", {"events": [seen, paid]})
+    await settle(process)
+    assert (await cast.vic.read(f"/segments/{id}"))["count"] == 1
+    assert await people_of(cast, enters) == []
+    assert [run["status"] for run in await runs_of(cast, waits)] == ["WAITING"]
+    both = [{**one, "match": {"contactId": eve}} for one in ({"name": "paid"}, seen)]
+    await cast.ed.made("/events/batch", {"events": both})
+    await settle(process)
+    assert await people_of(cast, enters) == [eve]
