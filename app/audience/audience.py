@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from app.audience import profile, reactions, shapes, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import MEMBER, Given, OptOut, Person, shown
+from app.audience.topics import Answer
 from app.database.db import Handle, new_id
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
@@ -45,9 +46,16 @@ Who: TypeAlias = tuple[str, str, str, str]  # workspace, kind of lookup, field, 
 
 
 async def create(
-    db: Handle, workspace: WorkspaceContext, values: Mapping[str, Json], tags: Json = None
+    db: Handle,
+    workspace: WorkspaceContext,
+    values: Mapping[str, Json],
+    tags: Json = None,
+    *,
+    answers: Sequence[Answer] = (),
+    given: Given = MEMBER,
 ) -> Contact:
-    """A new contact. Raises Problem `invalid`, or `conflict` with the `existingId`."""
+    """A new contact, with the answers about topics that were `given`. Raises Problem `invalid`, or
+    `conflict` with the `existingId`."""
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
     read_only = [
@@ -64,6 +72,7 @@ async def create(
         raise await _conflict(db, workspace, checked.columns)
     await subscriptions.keep(db, workspace.id, opting, MEMBER)
     await _insert_belongings(db, workspace.id, row.id, checked)
+    row = await topics.keep(db, workspace.id, row, answers, given)
     await reactions.appeared(db, workspace, {row.id: checked.tags})
     return row
 
@@ -104,6 +113,17 @@ async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
 async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
     """A contact for each email or phone; fifty requests at once make one. One that another request
     has made since we looked is found instead."""
+    made, new = await insert_all(db, vault, missing)
+    for workspace, some in new.items():
+        await reactions.appeared(db, workspace, some)
+    return made
+
+
+async def insert_all(
+    db: Handle, vault: Vault, missing: Mapping[Who, Missing]
+) -> tuple[dict[Who, Found], dict[WorkspaceContext, dict[str, Sequence[str]]]]:
+    """The same where the caller says which of them `appeared`, once they have what they are made
+    with: those that are new, with their tags."""
     made = {}
     people, new = [], {}
     for who in sorted(missing):
@@ -123,13 +143,11 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
         workspace, checked = new[id]
         await _insert_belongings(db, workspace.id, id, checked)
         made_in.setdefault(workspace, {})[id] = checked.tags
-    for workspace, some in made_in.items():
-        await reactions.appeared(db, workspace, some)
     overtaken = [who for who, found in made.items() if found.id not in inserted]
     found = await find_all(db, overtaken) if overtaken else {}
     if len(found) < len(overtaken):
         raise Unavailable("The contact was erased while it was being created; retry the request.")
-    return {**made, **found}
+    return {**made, **found}, made_in
 
 
 async def _insert_belongings(

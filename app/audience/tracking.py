@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from app.audience import audience, lookups, reactions
 from app.audience.audience import Found, Lookup, Missing, Who
-from app.audience.reactions import ContactEvent, WorkspaceContext
+from app.audience.reactions import ContactEvent, Tagged, WorkspaceContext
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.machine import segment_changes
@@ -87,6 +87,7 @@ class _Batch:
     room: Room
     answers: dict[int, Outcome] = field(default_factory=dict)  # by place
     contacts: dict[Who, Found] = field(default_factory=dict)
+    made: Tagged = field(default_factory=dict)  # contacts that are new
     present: set[str] = field(default_factory=set)  # contacts that are locked
 
     async def outcomes(self) -> list[Outcome]:
@@ -96,6 +97,7 @@ class _Batch:
         await self._create()
         await self._lock()
         await self._record()
+        await self._appear()
         return [self.answers[place] for place in range(len(self.events))]
 
     def _open(self) -> list[tuple[int, ReportedEvent]]:
@@ -162,8 +164,9 @@ class _Batch:
             else:
                 missing[who] = Missing(self.workspace, event.lookup, {}, ())
         if missing:
-            made = await audience.make_all(self.db, self.workspace.vault, missing)
-            self.contacts |= made
+            found, new = await audience.insert_all(self.db, self.workspace.vault, missing)
+            self.contacts |= found
+            self.made = new.get(self.workspace, {})
 
     async def _lock(self) -> None:
         ids = {self.contacts[self._who(event)].id for _, event in self._open()}
@@ -187,6 +190,11 @@ class _Batch:
                 led[event.receipt] = new
         await self._keep(led)
         await reactions.all_happened(self.db, self.workspace, list(fresh.values()))
+
+    async def _appear(self) -> None:
+        """New contacts, which have their events by now: they were never without them."""
+        if self.made:
+            await reactions.appeared(self.db, self.workspace, self.made)
 
     def _event(self, event: ReportedEvent) -> ContactEvent:
         contact_id = self.contacts[self._who(event)].id

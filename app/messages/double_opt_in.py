@@ -74,6 +74,10 @@ class Wanted:
     answers: Sequence[Answer]
     given: Given
 
+    def counted(self, held: topics.Answers) -> list[Answer]:
+        """The answers as far as they count before they are confirmed."""
+        return [topics.counted(self.known[one.topic_id], held, one) for one in self.answers]
+
 
 # --- asked ----------------------------------------------------------------------------------------
 
@@ -87,16 +91,8 @@ async def answer(
 ) -> Contact:
     """The locked contact with its answers, as far as they count before they are confirmed; who has
     to confirm one gets a letter. Raises Problem `invalid` for whoever no letter can reach."""
-    known, given = wanted.known, wanted.given
-    counted = [topics.counted(known[one.topic_id], row.topics, one) for one in wanted.answers]
-    asked = [one for one in counted if one.state == PENDING]
-    errors = [
-        FieldError("/channel", f"The contact has no address for {one.channel}.")
-        for one in asked
-        if not subscriptions.key_of(row, one.channel)
-    ]
-    if errors:
-        raise profile.invalid(errors)
+    given, counted = wanted.given, wanted.counted(row.topics)
+    asked = _asked(row, counted)
     repeated = [
         one for one in asked if topics.state_of(row.topics, one.topic_id, one.channel) == PENDING
     ]
@@ -106,11 +102,39 @@ async def answer(
     answered = await topics.answer(db, workspace, row, counted, given)
     await topics.record(db, workspace.id, [(row.id, late)], given)
     for one in [*late, *(one for one in asked if one not in repeated)]:
-        hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
-        question = Question(workspace.id, row.id, one.topic_id, one.channel, hash, now + EXPIRY)
         is_reminded = now - (asked_at[one] or LONG_AGO) <= REMINDER  # by what was asked before
-        await _ask(process, db, question, known[one.topic_id], reminds=not is_reminded)
+        question = _question(process, workspace, row, one, now)
+        await _ask(process, db, question, wanted, reminds=not is_reminded)
     return answered
+
+
+async def ask_new(
+    process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, wanted: Wanted
+) -> None:
+    """Letters to a contact that was made with the answers as far as they count. Raises as `answer`
+    does."""
+    for one in _asked(row, wanted.counted({})):
+        question = _question(process, workspace, row, one, await db.now())
+        await _ask(process, db, question, wanted, reminds=True)
+
+
+def _asked(row: Contact, counted: Sequence[Answer]) -> list[Answer]:
+    asked = [one for one in counted if one.state == PENDING]
+    errors = [
+        FieldError("/channel", f"The contact has no address for {one.channel}.")
+        for one in asked
+        if not subscriptions.key_of(row, one.channel)
+    ]
+    if errors:
+        raise profile.invalid(errors)
+    return asked
+
+
+def _question(
+    process: Process, workspace: WorkspaceContext, row: Contact, one: Answer, now: datetime
+) -> Question:
+    hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
+    return Question(workspace.id, row.id, one.topic_id, one.channel, hash, now + EXPIRY)
 
 
 async def _asked_at(db: Handle, workspace_id: str, row: Contact, one: Answer) -> datetime | None:
@@ -124,9 +148,10 @@ async def _asked_at(db: Handle, workspace_id: str, row: Contact, one: Answer) ->
 
 
 async def _ask(
-    process: Process, db: Handle, question: Question, topic: Topic, *, reminds: bool
+    process: Process, db: Handle, question: Question, wanted: Wanted, *, reminds: bool
 ) -> None:
     """By a letter now, and perhaps another one later, which is not sent if they answer before."""
+    topic = wanted.known[question.topic_id]
     later = [await db.now() + REMINDER] if reminds else []
     data = {"topic": topic.name, "url": url_of(process, question)}
     for send_at in (None, *later):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 from pydantic import Field
 from starlette.responses import Response
 
@@ -12,13 +9,14 @@ from app.audience import audience, lookups, profile, shapes, topics
 from app.audience.audience import Lookup
 from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
-from app.audience.topics import Answer
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.content import ChannelName
 from app.machine.program import Json
+from app.messages import double_opt_in
+from app.messages.double_opt_in import Wanted
 from app.routes import topic_answers
 from app.routes.contacts import (
     ContactInFull,
@@ -32,8 +30,6 @@ from app.routes.contacts import (
 from app.routes.matching import Match
 from app.routes.topic_answers import Evidence
 from app.store import topics as store
-from app.store.contacts import Contact
-from app.store.topics import Topic
 from app.web import reply
 from app.web.body import Name, Shape
 from app.web.routing import Call, put
@@ -61,24 +57,10 @@ class IdentifiedContact(WritableContact, extra="forbid"):
         return self.model_dump(by_alias=True, exclude_unset=True, exclude=apart)
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The answers about topics in a body."""
-
-    known: Mapping[str, Topic]
-    answers: Sequence[Answer]
-    given: Given
-
-    async def record(self, call: Call, row: Contact) -> Contact:
-        if not self.answers:
-            return row
-        return await topic_answers.record(call, row, self.known, self.answers, self.given)
-
-
-async def _answered(call: Call, new: IdentifiedContact) -> Answered:
-    """Raises Problem `invalid`."""
+async def _answered(call: Call, new: IdentifiedContact) -> Wanted:
+    """The answers about topics in a body. Raises Problem `invalid`."""
     if not new.topics:
-        return Answered({}, (), NOBODY)
+        return Wanted({}, (), NOBODY)
     if new.consent is None:
         message = "Say where the answers about topics come from."
         raise topic_answers.refused([FieldError("/consent", message)])
@@ -86,7 +68,7 @@ async def _answered(call: Call, new: IdentifiedContact) -> Answered:
     answers, errors = topics.read(new.topics, known)
     if errors:
         raise topic_answers.refused(errors)
-    return Answered(known, answers, Given(new.consent.source, new.consent.evidence))
+    return Wanted(known, answers, Given(new.consent.source, new.consent.evidence))
 
 
 NOBODY = Given("")
@@ -117,7 +99,8 @@ async def identify(call: Call) -> Response:
     values = document.merge(stored, profile.normal(new.values()))
     tags = values.pop("tags", [])
     changed = await audience.replace(call.db, workspace, row, values, tags)
-    changed = await answered.record(call, changed)
+    if answered.answers:
+        changed = await double_opt_in.answer(call.process, call.db, workspace, changed, answered)
     return await answer_changed(call, row, before, changed)
 
 
@@ -126,7 +109,7 @@ async def _identified(
     workspace: WorkspaceContext,
     lookup: Lookup,
     new: IdentifiedContact,
-    answered: Answered,
+    answered: Wanted,
 ) -> Response:
     """Create the contact with what it is matched by. Raises Problem; then nothing was done, and
     nothing stays locked."""
@@ -136,7 +119,10 @@ async def _identified(
     async with call.db.savepoint():
         made = document.merge(match, new.values())
         tags = made.pop("tags", None)
-        row = await audience.create(call.db, workspace, made, tags)
+        counted = answered.counted({})  # before it appears: it never was without them
+        row = await audience.create(
+            call.db, workspace, made, tags, answers=counted, given=answered.given
+        )
         if not lookups.fits(row, lookup):
             message = (
                 "There is no such contact, and the new one would not have it: the fields differ."
@@ -144,7 +130,7 @@ async def _identified(
             [kind] = match
             raise profile.invalid([FieldError(document.pointer("match", kind), message)])
         await quotas.require_contact(call.db, workspace.id, PLANS[call.member.plan])
-        row = await answered.record(call, row)
+        await double_opt_in.ask_new(call.process, call.db, workspace, row, answered)
     resource = await resource_of(call, row)
     await call.note("contact.created", row.id, after=resource)
     return await answer_created(call, row, resource)

@@ -776,3 +776,29 @@ async def test_an_old_event_starts_nothing_beside_a_fresh_one_of_the_same_contac
     await cast.ed.made("/events/batch", {"events": both})
     await settle(process)
     assert await people_of(cast, enters) == [eve]
+
+
+async def test_who_is_created_by_an_event_never_was_among_those_without_it(
+    cast: Cast, process: Process
+) -> None:
+    never = {"event": "paid", "count": {"op": "eq", "value": 0}}
+    without = await segment(cast, process, never)
+    among = await segment(cast, process, {"event": "paid"}, name="Payers")
+    enters, leaves, paid = [
+        await flow(cast, source=source, segmentId=id)
+        for source, id in (
+            ("segment_entered", without),
+            ("segment_left", without),
+            ("segment_entered", among),
+        )
+    ]
+    made = await flow(cast, source="contact_created")
+    event = {"name": "paid", "match": {"email": "ada@x.test"}, "createContact": True}
+    ada = (await cast.ed.made("/events", event))["contactId"]
+    await settle(process)
+    assert await people_of(cast, enters) == await people_of(cast, leaves) == []
+    assert await people_of(cast, made) == await people_of(cast, paid) == [ada]
+    seen = {"name": "seen", "match": {"email": "bob@x.test"}, "createContact": True}
+    bob = (await cast.ed.made("/events", seen))["contactId"]
+    await settle(process)
+    assert await people_of(cast, enters) == [bob]

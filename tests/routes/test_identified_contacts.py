@@ -10,7 +10,7 @@ import pytest
 
 from app.config.plans import PLANS
 from app.process import Process
-from tests.cast import Cast, Person
+from tests.cast import Cast, Person, settle
 
 ADA = {"email": "ada@example.com"}
 
@@ -174,4 +174,41 @@ async def test_a_new_one_starts_what_new_ones_start_and_a_tag_what_tags_start(
     assert await number_of(process, "runs") == 1
     await identify(cast.ed, ADA, tags=["vip"])
     await identify(cast.ed, ADA, tags=["vip"])
+    assert await number_of(process, "runs") == 2
+
+
+async def test_who_is_created_with_an_answer_starts_no_flow_of_those_without(
+    cast: Cast, process: Process
+) -> None:
+    offers, deals = [
+        (await cast.ed.made("/topics", {"name": name, "channels": ["email"], "doubleOptIn": asks}))
+        for name, asks in (("Offers", False), ("Deals", True))
+    ]
+    flows = []
+    for one in (offers, deals):
+        unasked = {"not": {"path": f"contact.topics.{one['id']}.email", "op": "exists"}}
+        body = {"name": f"Never asked about {one['name']}", "filter": unasked}
+        id = (await cast.ed.made("/segments", body))["id"]
+        await settle(process)
+        stop = {"steps": [{"type": "exit", "reason": "done"}], "state": "ACTIVE"}
+        trigger = {"source": "segment_entered", "segmentId": id}
+        flows.append(await cast.ed.made("/workflows", {"name": "A", "trigger": trigger, **stop}))
+    yes = {"topics": {one["id"]: {"email": "subscribed"} for one in (offers, deals)}}
+    made = await identify(cast.ed, ADA, 201, **yes, consent={"source": "form", "evidence": "Yes."})
+    assert made["topics"] == {
+        offers["id"]: {"email": "subscribed"},
+        deals["id"]: {"email": "pending"},
+    }
+    await settle(process)
+    assert await number_of(process, "runs") == 0
+    [letter] = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert "Deals" in letter["subject"]
+    activity = (await cast.vic.read(f"/contacts/{made['id']}/activity"))["data"]
+    answers = [one["consent"] for one in activity if one["type"] == "consent"]
+    assert {(one["change"], one["source"], one["evidence"]) for one in answers} == {
+        ("opted_in", "form", "Yes."),
+        ("asked", "form", "Yes."),
+    }
+    await cast.ed.made("/contacts", {"email": "bob@x.test"})
+    await settle(process)
     assert await number_of(process, "runs") == 2
