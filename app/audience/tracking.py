@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from app.audience import audience, lookups, reactions
+from app.audience import audience, lookups, membership, reactions
 from app.audience.audience import Found, Lookup, Missing, Who
 from app.audience.reactions import ContactEvent, Tagged, WorkspaceContext
 from app.database.db import Handle
@@ -89,6 +89,7 @@ class _Batch:
     contacts: dict[Who, Found] = field(default_factory=dict)
     made: Tagged = field(default_factory=dict)  # contacts that are new
     present: set[str] = field(default_factory=set)  # contacts that are locked
+    named: int = 0  # segments for which the contacts of several old events are judged
 
     async def outcomes(self) -> list[Outcome]:
         await self._repeat()
@@ -139,15 +140,17 @@ class _Batch:
     async def _bound(self) -> None:
         """Refuse old events of more contacts than are judged at once: sent again, they have their
         turn."""
-        events = [event for _, event in self._open()]
-        old = list(dict.fromkeys(self._who(event) for event in events if not event.reacts))
+        events = [event for _, event in self._open() if not event.reacts]
+        old = list(dict.fromkeys(self._who(event) for event in events))
         if len(old) <= 1:
             return
+        names = {segment_changes.event(event.name) for event in events}
+        if any(who not in self.contacts for who in old):
+            names.add(segment_changes.CREATED)
         named = await segment_members.segments_named(
-            self.db,
-            workspace_id=self.workspace.id,
-            names={segment_changes.event(event.name) for event in events},
+            self.db, workspace_id=self.workspace.id, names=names
         )
+        self.named = len(named)
         beyond = set(old[max(1, MOST_JUDGED // max(1, len(named))) :])
         for place, event in self._open():
             if not event.reacts and self._who(event) in beyond:
@@ -192,9 +195,16 @@ class _Batch:
         await reactions.all_happened(self.db, self.workspace, list(fresh.values()))
 
     async def _appear(self) -> None:
-        """New contacts, which have their events by now: they were never without them."""
-        if self.made:
-            await reactions.appeared(self.db, self.workspace, self.made)
+        """New contacts, which have their events by now: they were never without them. Old
+        events alone welcome nobody, as an import does not."""
+        reacting = {self._who(event) for event in self.events if event.reacts}
+        loud = {found.id for who, found in self.contacts.items() if who in reacting}
+        fresh = {id: tags for id, tags in self.made.items() if id in loud}
+        if fresh:
+            await reactions.appeared(self.db, self.workspace, fresh)
+        for few in membership.by_turns(sorted(self.made.keys() - loud), self.named):
+            some = {id: self.made[id] for id in few}
+            await reactions.appeared(self.db, self.workspace, some, starts=False)
 
     def _event(self, event: ReportedEvent) -> ContactEvent:
         contact_id = self.contacts[self._who(event)].id

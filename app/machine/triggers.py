@@ -33,7 +33,11 @@ SOURCES: Mapping[str, Source] = {
         ("contactLookup",),
     ),
     "manual": Source("Starts a run only by POST `…/runs`, or from another definition.", {}),
-    "contact_created": Source("Starts a run for every contact that is created.", {}),
+    "contact_created": Source(
+        "Starts a run for every contact that is created; not for those whom an import or an old"
+        " event creates, unless it says so.",
+        {},
+    ),
     "tag_added": Source(
         "Starts a run when a contact gets the tag.", {"tag": "customer"}, ("tag",), ("tag",)
     ),

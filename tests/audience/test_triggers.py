@@ -802,3 +802,28 @@ async def test_who_is_created_by_an_event_never_was_among_those_without_it(
     bob = (await cast.ed.made("/events", seen))["contactId"]
     await settle(process)
     assert await people_of(cast, enters) == [bob]
+
+
+@pytest.mark.parametrize("at_once", [500, 1])
+async def test_an_old_event_that_creates_its_contact_welcomes_nobody(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(membership, "MOST_AT_ONCE", at_once)
+    id = await segment(cast, process, {"path": "contact.email", "op": "exists"})
+    enters = await flow(cast, source="segment_entered", segmentId=id)
+    made = await flow(cast, source="contact_created")
+    fresh = {"name": "seen", "createContact": True}
+    old = {**fresh, "occurredAt": "2020-01-01T00:00:00Z"}
+    named = [{"match": {"email": f"{name}@x.test"}} for name in ("ann", "ada", "bob", "eve", "joe")]
+    await cast.ed.made("/events", {**old, **named[0]})
+    await cast.ed.made("/events/batch", {"events": [{**old, **one} for one in named[1:3]]})
+    await settle(process)
+    assert (await cast.vic.read(f"/segments/{id}"))["count"] == 3
+    assert await people_of(cast, enters) == await people_of(cast, made) == []
+    both = [{**old, **named[3]}, {**fresh, **named[3]}, {**old, **named[2]}]
+    await cast.ed.made("/events/batch", {"events": both})
+    await cast.ed.made("/events", {**old, **named[4], "whenOld": "react"})
+    await settle(process)
+    people = [await cast.vic.read(f"/contacts/{one}") for one in await people_of(cast, made)]
+    assert [one["email"] for one in people] == ["eve@x.test", "joe@x.test"]
+    assert await people_of(cast, enters) == await people_of(cast, made)
