@@ -74,6 +74,17 @@ def test_a_run_ends_after_a_test_process_that_did_not_end_and_says_what_it_waite
     assert ran.returncode == 1
 
 
+def test_a_run_ends_though_two_of_its_processes_die_at_once(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
+    hangs = "import asyncio\nasync def test_first(): await asyncio.Event().wait()\n"
+    for name in "abcdefgh":
+        first = hangs if name in "ab" else "def test_first(): ...\n"
+        (tmp_path / f"test_{name}.py").write_text(f"{first}def test_last(): ...\n")
+    ran = run(tmp_path, "-n", "2", "--dist", "loadfile")
+    assert "2 failed, 14 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.returncode == 1
+
+
 def test_a_run_ends_though_a_test_has_left_a_connection_open(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import *")
     (tmp_path / "test_left_open.py").write_text(LEFT_OPEN)
