@@ -9,11 +9,13 @@ import json
 import logging
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
 from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import httpx2
@@ -69,12 +71,19 @@ COLLECTS_AFTER = (50_000, 20, 100)
 gc.set_threshold(*COLLECTS_AFTER)
 
 
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """As Python does. Where its own handler is in place, asyncio takes its turn for each fixture
+    and each test, which took more time than most of them."""
+    signal.default_int_handler(number, frame)
+
+
 def pytest_configure() -> None:
     """Tests' own directories are kept in memory, where there is enough of it. What is compiled once
     is kept: else each of the many processes that tests start would compile the whole house. Tests
     run on the loop that processes run on."""
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     stuck.keep_stderr()
+    signal.signal(signal.SIGINT, interrupt)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
@@ -96,7 +105,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Thirteen thousand tests and all modules stay: no collection looks at them."""
-    gc.collect()
     gc.freeze()
 
 
@@ -146,11 +154,11 @@ async def open_transports() -> AsyncIterator[None]:
     where a warning is an error it does not get to closing it, and waits for it for ever."""
     yield
     gc.unfreeze()  # what a worker has frozen in a test is no longer looked at
-    for thing in gc.get_objects():
-        if isinstance(thing, TRANSPORT) and not thing.is_closing():
-            thing.abort()
-        elif isinstance(thing, SERVER):
+    for thing in [one for one in gc.get_objects() if isinstance(one, (TRANSPORT, SERVER))]:
+        if not isinstance(thing, TRANSPORT):
             thing.close()
+        elif not thing.is_closing():
+            thing.abort()
     await asyncio.sleep(0.01)  # for the loop to close the sockets
 
 
@@ -248,9 +256,7 @@ async def database(connect: Callable[..., Awaitable[Database]]) -> Database:
 
 
 @pytest.fixture
-async def process(
-    database: Database, request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[Process]:
+async def process(database: Database, request: pytest.FixtureRequest) -> AsyncIterator[Process]:
     """A sandbox process on each engine: PostgreSQL with Redis, SQLite without."""
     environ = {
         "DATABASE_URL": request.getfixturevalue("database_url"),
@@ -259,7 +265,7 @@ async def process(
     }
     if database.engine == "postgresql":
         environ["REDIS_URL"] = request.getfixturevalue("redis_url")
-    settings = Settings.from_environ(environ, secret_key_file=tmp_path / "secret.key")
+    settings = Settings.from_environ(environ)
     async with build_process(database, settings) as process:
         yield process
 

@@ -558,6 +558,27 @@ BEGIN
 END $$
 """
 
+# The same as a function, whose statements a connection keeps planned: a sixth of the time. It fails
+# when there are other tables than it was made for.
+KEEP_EMPTYING = """
+DO $$
+DECLARE deletes TEXT; number INT;
+BEGIN
+    CREATE SCHEMA IF NOT EXISTS emptying;
+    SELECT string_agg(format('DELETE FROM %I;', tablename), ' ')
+               FILTER (WHERE tablename <> 'schema_migrations'),
+           count(*)
+    INTO deletes, number FROM pg_tables WHERE schemaname = 'public';
+    EXECUTE format(
+        'CREATE OR REPLACE FUNCTION emptying.empty() RETURNS VOID LANGUAGE plpgsql '
+        'SET session_replication_role = replica AS $f$ BEGIN '
+        'ASSERT (SELECT count(*) FROM pg_class WHERE relkind = ''r'' '
+        'AND relnamespace = ''public''::regnamespace) = %s; %s END $f$',
+        number, deletes
+    );
+END $$
+"""
+
 # On each server of a cluster: what is there, and nothing through the coordinator, which would ask
 # every node about every table.
 EMPTY_SHARDS = """
@@ -722,13 +743,20 @@ class DatabaseCleaner:
         self._connections: dict[str, asyncpg.Connection[asyncpg.Record]] = {}
 
     async def clean(self, url: str) -> None:
-        await asyncio.gather(*(self._execute(*part) for part in _emptying(url)))
+        await asyncio.gather(*(self._empty(*part) for part in _emptying(url)))
 
-    async def _execute(self, url: str, sql: str) -> None:
+    async def _empty(self, url: str, sql: str) -> None:
         connection = self._connections.get(url)
         if connection is None or connection.is_closed():  # its server was restarted
             connection = self._connections[url] = await asyncpg.connect(url)
-        await connection.execute(sql)
+        if sql is not EMPTY:
+            await connection.execute(sql)
+            return
+        try:
+            await connection.execute("SELECT emptying.empty()")
+        except asyncpg.PostgresError:  # there is none yet, or there are other tables now
+            await connection.execute(KEEP_EMPTYING)
+            await connection.execute("SELECT emptying.empty()")
 
     async def close(self) -> None:
         for connection in self._connections.values():
