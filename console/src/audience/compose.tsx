@@ -1,6 +1,6 @@
 // A broadcast while it is written: to whom, what, about which topic, and when.
 import { api, exactly, got, settled } from '../api'
-import { useAct, useDraft, useLoaded, type Listed } from '../data'
+import { useAct, useDraft, useStored, type Listed } from '../data'
 import { local } from '../days'
 import { options, Tags, TAGS, useSegments, useTemplates, useTopics } from '../names'
 import { go, useLocation } from '../router'
@@ -18,15 +18,9 @@ const drafted = (stored: Stored | null, segmentId: string) => ({
 })
 
 export function EditBroadcast({ id }: { id: string }) {
-  const read = () => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`)
-  const broadcast = useLoaded(read, [id])
+  const broadcast = useStored(() => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`), [id])
   if (broadcast.value === null) return <Screen title="Broadcast"><Shown of={broadcast}>{() => null}</Shown></Screen>
-  const again = async () => {
-    const now = await read()
-    broadcast.set(now)
-    return now.value
-  }
-  return <Compose stored={broadcast.value.value} tag={broadcast.value.tag} again={again} />
+  return <Compose stored={broadcast.value.value} tag={broadcast.value.tag} again={broadcast.again} />
 }
 
 export const NewBroadcast = () => <Compose stored={null} tag="" again={null} />

@@ -1,7 +1,7 @@
 // Segments: rules by which contacts belong together, whom they find, and who is in them.
 import { useState } from 'preact/hooks'
 import { api, exactly, got, settled, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { useAct, useDraft, useListed, useLoaded, useStored } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
 import { called, meant } from '../names'
@@ -58,15 +58,9 @@ export function Segment({ id }: { id: string }) {
 }
 
 export function EditSegment({ id }: { id: string }) {
-  const read = () => exactly<Stored>(`/segments/${encodeURIComponent(id)}`)
-  const segment = useLoaded(read, [id])
+  const segment = useStored(() => exactly<Stored>(`/segments/${encodeURIComponent(id)}`), [id])
   if (segment.value === null) return <Screen title="Segment"><Shown of={segment}>{() => null}</Shown></Screen>
-  const again = async () => {
-    const now = await read()
-    segment.set(now)
-    return now.value
-  }
-  return <Editor stored={segment.value.value} tag={segment.value.tag} again={again} />
+  return <Editor stored={segment.value.value} tag={segment.value.tag} again={segment.again} />
 }
 
 export const NewSegment = () => <Editor stored={null} tag="" again={null} />

@@ -1,7 +1,7 @@
 // Contacts: found, made, imported; and everything that is known of one, with all that happened.
 import { useState } from 'preact/hooks'
 import { api, download, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded, type Listed } from '../data'
+import { useAct, useDraft, useListed, useStored, type Listed } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { Later, reaching } from '../later'
 import { linesOf, valuesOf } from '../lines'
@@ -128,7 +128,7 @@ const MOST_SEGMENTS = 200 // as many as a workspace may have
 
 export function Contact({ id }: { id: string }) {
   const path = { params: { path: { id } } }
-  const contact = useLoaded(() => tagged(api.GET('/contacts/{id}', path)), [id])
+  const contact = useStored(() => tagged(api.GET('/contacts/{id}', path)), [id])
   const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
   const segments = useListed(cursor => got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })), [id], 5000)
   const isAudited = useAudit()
@@ -140,11 +140,6 @@ export function Contact({ id }: { id: string }) {
   const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
   const may = useCan()
   const value = contact.value?.value
-  const again = async () => {
-    const now = await tagged(api.GET('/contacts/{id}', path))
-    contact.set(now)
-    return now.value
-  }
   return <Screen title={value ? called(value) : 'Contact'} lead={<code>{id}</code>} actions={value && may('contacts:write') && <>
     <button {...toggle('change')}>Change</button>
     {may('messages:write') && <button {...toggle('message')}>Send a message</button>}
@@ -152,7 +147,7 @@ export function Contact({ id }: { id: string }) {
     <Later load={reaching} show={({ Erase }) => <Erase contact={value} />} />
   </>}>
     <Shown of={contact}>{({ value, tag }) => <>
-      {open === 'change' ? <Change contact={value} tag={tag} again={again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
+      {open === 'change' ? <Change contact={value} tag={tag} again={contact.again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
         ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
         ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
         ['Segments', segments.problem ? segments.problem.message : !segments.rows ? '…' : segments.rows.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],

@@ -1,7 +1,7 @@
 // Event endpoints: programs that are notified of what happens here, with what was sent to each.
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded } from '../data'
+import { useAct, useDraft, useListed, useStored } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
 import { MOST, Sought } from '../sought'
@@ -88,14 +88,8 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
 
 function Change({ id, done }: { id: string; done: () => Promise<void> }) {
   const path = { params: { path: { id } } }
-  const read = () => tagged(api.GET('/event-endpoints/{id}', path))
-  const stored = useLoaded(read, [id])
-  const again = async () => {
-    const now = await read()
-    stored.set(now)
-    return now.value
-  }
-  return <Shown of={stored}>{({ value, tag }) => <ChangeForm of={value} tag={tag} again={again} done={done} />}</Shown>
+  const stored = useStored(() => tagged(api.GET('/event-endpoints/{id}', path)), [id])
+  return <Shown of={stored}>{({ value, tag }) => <ChangeForm of={value} tag={tag} again={stored.again} done={done} />}</Shown>
 }
 
 function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: () => Promise<Stored>; done: () => Promise<void> }) {

@@ -1,7 +1,7 @@
 // Templates: what messages say, with a preview through the renderer that sends them.
 import { useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded, useTyped } from '../data'
+import { useAct, useDraft, useListed, useLoaded, useStored, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { Others } from '../errors'
 import { objectOf } from '../exact'
@@ -68,14 +68,9 @@ export function Templates() {
 export const NewTemplate = () => <Editor stored={null} tag="" again={null} />
 
 export function Template({ id }: { id: string }) {
-  const template = useLoaded(() => tagged(api.GET('/templates/{id}', { params: { path: { id } } })), [id])
+  const template = useStored(() => tagged(api.GET('/templates/{id}', { params: { path: { id } } })), [id])
   if (template.value === null) return <Screen title="Template"><Shown of={template}>{() => null}</Shown></Screen>
-  const again = async () => {
-    const now = await tagged(api.GET('/templates/{id}', { params: { path: { id } } }))
-    template.set(now)
-    return now.value
-  }
-  return <Editor stored={template.value.value} tag={template.value.tag} again={again} />
+  return <Editor stored={template.value.value} tag={template.value.tag} again={template.again} />
 }
 
 /** The parts stand beside its name: no part is called so. Variables are pairs, as JSON. */

@@ -1,7 +1,7 @@
 // The workspace itself: its sender, what marketing it allows itself, whether it sends, and its end.
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useLoaded } from '../data'
+import { useAct, useDraft, useStored } from '../data'
 import { useCan, useMe } from '../me'
 import { leave } from '../session'
 import { Check, Confirm, Facts, Field, Form, Section, Several, Shown } from '../ui'
@@ -9,14 +9,9 @@ import { Unsaved } from '../unsaved'
 import { CHANNELS } from '../words'
 
 export function Workspace() {
-  const workspace = useLoaded(() => tagged(api.GET('/settings/workspace')), [])
-  const again = async () => {
-    const now = await tagged(api.GET('/settings/workspace'))
-    workspace.set(now)
-    return now.value
-  }
+  const workspace = useStored(() => tagged(api.GET('/settings/workspace')), [])
   const may = useCan()('workspaces:write')
-  return <Shown of={workspace}>{({ value, tag }) => <><WorkspaceForm value={value} tag={tag} again={again} />{may && <Close of={value} />}</>}</Shown>
+  return <Shown of={workspace}>{({ value, tag }) => <><WorkspaceForm value={value} tag={tag} again={workspace.again} />{may && <Close of={value} />}</>}</Shown>
 }
 
 function Close({ of }: { of: Schemas['Workspace'] }) {
