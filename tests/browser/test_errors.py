@@ -61,6 +61,14 @@ FORMS = (
         rest=rest("/channel", "/contactId"),
     ),
     AForm("/contacts/{contact}", "Record it", "POST .*/events", first="Record an event"),
+    AForm(
+        "/contacts/{contact}",
+        "Record an answer",
+        "PUT .*/topics/.*",
+        first="Record an answer",
+        sure="Record it",
+        rest=rest("/channel"),
+    ),
     AForm("/segments/new", "Make the segment", "POST /segments", more=("/filter/all",)),
     AForm(
         "/broadcasts/new",
@@ -111,6 +119,13 @@ FORMS = (
         rest=rest("/templateId"),
     ),
     AForm("/settings/workspace", "Save", "PATCH /settings/workspace", typed=GATES),
+    AForm(
+        "/settings/workspace",
+        "Delete the workspace",
+        "DELETE /settings/workspace",
+        first="Delete the workspace",
+        sure="Delete it for good",
+    ),
     AForm("/settings/account", "Change it", "PATCH /auth/password"),
     AForm("/settings/account", "Make it and go there", "POST /workspaces"),
     AForm("/settings/members", "Send the invitation", "POST /memberships/invitations"),
@@ -189,7 +204,7 @@ def shows_its_errors(page: Page, service: Service, form: AForm, ids: Mapping[str
     for label, text in form.typed.items():
         page.get_by_label(label).first.fill(text)
     send.click()
-    page.get_by_text("Correct it.").first.wait_for()
+    page.get_by_role("alert").get_by_text("stands at its field").wait_for()
     page.wait_for_function(FIRST)
     found = page.evaluate(SHOWN, asked)
     assert {pointer for pointer, at_field, _ in found if not at_field} == form.rest
