@@ -56,6 +56,7 @@ class OptOut:
     address: str | None
     address_hash: str | None
     is_new: bool = True  # else they were before, at another address
+    reason: Reason = "unsubscribed"  # or what a file says became of the address
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ async def judge(
                 found[name]
                 for statuses, found in chosen
                 for name in found
-                if statuses.get(name) in OUT
+                if statuses.get(name) in OUT | GRAVER
             ),
         )
     had = (hash for one in people for hash in one.had.values())
@@ -168,17 +169,21 @@ async def judge(
         chosen, now = person.columns["subscriptions"], {}
         for channel, column in COLUMN.items():
             held = reasons[found[channel]] if channel in found else []
-            was, chose_not_to = person.before.get(channel), chosen.get(channel) in OUT
-            if chosen.get(channel) == "bounced" and person.had.get(channel) != found.get(channel):
+            was, chose = person.before.get(channel), chosen.get(channel)
+            chose_not_to = chose in OUT
+            reason: Reason = "unsubscribed"
+            if chose in GRAVER and chose != was and channel in found:  # a file says so
+                chose_not_to, reason = True, chose
+            elif chose == "bounced" and person.had.get(channel) != found.get(channel):
                 # The bounce stays with the address, and does not hide what the person has said.
                 chose_not_to = not SAID.isdisjoint(reasons.get(person.had.get(channel, ""), []))
-            now[channel] = status([*held, "unsubscribed"] if chose_not_to else held)
+            now[channel] = status([*held, reason] if chose_not_to else held)
             # What the address alone makes of them they did not choose, and may end with its reason.
-            is_said = "unsubscribed" in held or chosen.get(channel) == was == status(held)
+            is_said = reason in held or chose == was == status(held)
             is_new = was not in OUT
             if chose_not_to and not is_said and (is_new or channel in found):
                 address = person.columns[column]
-                out = OptOut(person.id, channel, address, found.get(channel), is_new)
+                out = OptOut(person.id, channel, address, found.get(channel), is_new, reason)
                 opting.append(out)
         person.columns["subscriptions"] = {
             channel: one for channel, one in now.items() if one != SUBSCRIBED
@@ -220,7 +225,7 @@ async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], given: G
                 "channel": one.channel,
                 "address_hash": one.address_hash,
                 "address": one.address,
-                "reason": "unsubscribed",
+                "reason": one.reason,
                 "source": given.source,
             }
             for one in opting
@@ -228,15 +233,16 @@ async def keep(db: Handle, workspace_id: str, opting: Sequence[OptOut], given: G
         ],
     )
     new = [one for one in opting if one.is_new]
-    await tell(
-        db,
-        workspace_id,
-        new,
-        kind="opted_out",
-        reason="unsubscribed",
-        source=given.source,
-        evidence=given.evidence,
-    )
+    for reason in sorted({one.reason for one in new}):
+        await tell(
+            db,
+            workspace_id,
+            [one for one in new if one.reason == reason],
+            kind="opted_out",
+            reason=reason,
+            source=given.source,
+            evidence=given.evidence,
+        )
 
 
 async def tell(

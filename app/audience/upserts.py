@@ -86,7 +86,7 @@ async def upsert(
     opting = await subscriptions.judge(
         db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
-    for out in (out for out in opting if out.is_new):
+    for out in (out for out in opting if out.is_new and out.reason != "bounced"):
         columns = batch.touched[out.contact_id].columns
         asked = topics.withdrawn(columns["topics"], [out.channel])
         columns["topics"] = topics.joined(columns["topics"], asked)
@@ -180,7 +180,7 @@ def _keep_in(
 ) -> None:
     by_id = {one.id: one for one in touched}
     for out in opting:
-        if out.address_hash is not None:
+        if out.address_hash is not None and out.reason == "unsubscribed":
             by_id[out.contact_id].opted_out.add(out.channel)
     dry_run_contacts.keep(
         (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
@@ -304,10 +304,14 @@ def _subscriptions(
     held: Mapping[str, str], entry: Entry, opted_out: Collection[str] = ()
 ) -> dict[str, str]:
     """A file takes consent away and never gives it: it may be older than somebody's opt-out. What
-    was recorded before, though something graver hides it, is no change."""
-    given = entry.checked.columns["subscriptions"].items()
-    out = {channel for channel, status in given if status == "unsubscribed"}
-    return {**held, **dict.fromkeys(out.difference(opted_out), "unsubscribed")}
+    it says of an address that bounced, or whose owner complained, holds wherever it is brought.
+    What was recorded before, though something graver hides it, is no change."""
+    now = dict(held)
+    for channel, status in entry.checked.columns["subscriptions"].items():
+        is_out = status == "unsubscribed" and channel not in opted_out
+        if is_out or (status in subscriptions.GRAVER and held.get(channel) != "complained"):
+            now[channel] = status
+    return now
 
 
 def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:

@@ -90,11 +90,11 @@ async def import_contacts(call: Call) -> Response:
     say what others mean. Columns are separated by commas, semicolons or tabs. A line of NDJSON is a
     contact as POST accepts it, with or without its `id`. A row is matched to a contact by email,
     then by phone, then by id, and updates it: an empty cell changes nothing, tags are added,
-    `unsubscribed` is applied, consent to a channel is not. Answers about topics need a
-    `consentSource`, and take back no opt-out. A row whose `id` matches one contact and whose email
-    or phone matches another is an error. Sending a file again is safe. If more than half of the
-    rows fail, 10,000 or more, the rest is not read. Text is UTF-8 or UTF-16 and is stored in
-    Unicode NFC."""
+    `unsubscribed`, `complained` and `bounced` are applied, consent to a channel is not. Answers
+    about topics need a `consentSource`, and take back no opt-out. A row whose `id` matches one
+    contact and whose email or phone matches another is an error. Sending a file again is safe. If
+    more than half of the rows fail, 10,000 or more, the rest is not read. Text is UTF-8 or UTF-16
+    and is stored in Unicode NFC."""
     query, headers = call.query(Import), call.request.headers
     require_media_type(headers, frozenset(TAKEN))
     body = call.stream_body(LARGEST_FILE, PIECE_SECONDS, FILE_SECONDS)

@@ -11,12 +11,14 @@ import httpx2
 import pytest
 
 from app.audience import upserts
+from app.consent import consent
 from app.files import exports
 from app.identity import access_tokens, identity
 from app.main import web
 from app.process import Process
 from app.routes import audit_logs as trail
 from app.store import audit_logs, searches
+from app.store.suppressions import Reason
 from app.web import call
 from tests.cast import PASSWORD, Cast, Person
 from tests.files.test_imports import allowed
@@ -26,6 +28,7 @@ from tests.web.wire import Connection, Served, head
 
 IMPORT, EXPORT = "/contacts/import", "/contacts/export"
 CSV, LINES = "text/csv", "application/x-ndjson"
+SUBSCRIBED = dict.fromkeys(("email", "sms", "whatsapp"), "subscribed")
 SHEET = b"email,firstName,tags,metadata.plan\nada@x.test,Ada,vip;lead,pro\nbob@x.test,Bob,,\n"
 
 
@@ -238,6 +241,66 @@ async def test_a_file_may_be_larger_than_other_bodies(
         )
     assert response.status_code == 200
     assert json.loads(response.text.splitlines()[-1]) == totals(created=rows)
+
+
+@pytest.mark.parametrize("media_type", ["csv", "ndjson"])
+@pytest.mark.parametrize("reason", ["complained", "bounced"])
+async def test_who_complained_here_is_not_subscribed_where_the_file_is_brought(
+    cast: Cast, process: Process, media_type: str, reason: Reason
+) -> None:
+    """Nor is an address that is dead written to there."""
+    ada = {"email": "ada@x.test", "phone": "+14155550132"}
+    await cast.ed.made("/contacts", ada)
+    async with process.database.write() as db:
+        await consent.suppress(
+            process,
+            db,
+            workspace_id=cast.ed.workspace_id,
+            channel="email",
+            address=ada["email"],
+            reason=reason,
+            source="provider",
+        )
+    file = (await cast.vic.get(f"/contacts/export?format={media_type}")).content
+    type = {"csv": CSV, "ndjson": LINES}[media_type]
+    for person, outcomes in (
+        (cast.ed, [totals(unchanged=1)] * 2),
+        (cast.mallory, [totals(created=1), totals(unchanged=1)]),
+    ):
+        for outcome in outcomes:
+            assert (await imported(person, file, type))[-1] == outcome
+        [shown] = (await person.read("/contacts"))["data"]
+        assert shown["subscriptions"] == {**SUBSCRIBED, "email": reason}
+    [there] = (await cast.mallory.read(f"/contacts/{shown['id']}"))["suppressions"]
+    assert there["reason"] == reason
+    activity = (await cast.mallory.read(f"/contacts/{shown['id']}/activity"))["data"]
+    [left] = [one["consent"] for one in activity if one["type"] == "consent"]
+    assert (left["change"], left["reason"], left["source"]) == ("opted_out", reason, "import")
+
+
+async def test_what_a_file_says_of_an_address_is_graver_than_what_its_contact_chose(
+    cast: Cast,
+) -> None:
+    left = {"subscriptions": {"email": "unsubscribed"}}
+    for name in ("ada", "bob", "eve"):
+        await cast.ed.made(
+            "/contacts", {"email": f"{name}@x.test", **(left if name == "eve" else {})}
+        )
+    rows = (("ada", "bounced"), ("ada", "complained"), ("ada", "bounced"), ("eve", "complained"))
+    sheet = "\n".join(
+        ["email,subscriptions.email", *(f"{name}@x.test,{status}" for name, status in rows)]
+    )
+    assert await imported(cast.ed, sheet.encode(), query="?dryRun=true") == [
+        totals(updated=3, unchanged=1, dryRun=True)
+    ]
+    assert await imported(cast.ed, sheet.encode()) == [totals(updated=3, unchanged=1)]
+    assert await imported(cast.ed, sheet.encode()) == [totals(unchanged=4)]
+    people = (await cast.vic.read("/contacts"))["data"]
+    assert {one["email"][:3]: one["subscriptions"]["email"] for one in people} == {
+        "ada": "complained",
+        "bob": "subscribed",
+        "eve": "complained",
+    }
 
 
 async def test_a_file_over_the_cap_is_refused_unread(cast: Cast, served: Served) -> None:
