@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
+from app.consent.gate import SPREAD
 from app.machine.content import ChannelName
 from app.machine.fields import parse_duration
 from app.web.body import Shape, TimeOfDay
@@ -22,6 +23,7 @@ def _window(text: str) -> str:
 
 
 Window = Annotated[str, AfterValidator(_window)]
+PAUSE = "Leave a quarter of an hour before they begin again: in it, what has waited is sent."
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
@@ -55,7 +57,15 @@ class QuietHours(Shape):
     def _have_an_end(self) -> Self:
         if self.begin == self.end:
             raise ValueError("Quiet hours must end at another time than they begin.")
+        if set(self.days) == set(get_args(Day)) and self._pause() < SPREAD:
+            raise ValueError(PAUSE)
         return self
+
+    def _pause(self) -> timedelta:
+        """The time from an end to the next beginning."""
+        begin, end = (time.fromisoformat(one) for one in (self.begin, self.end))
+        pause = timedelta(hours=begin.hour - end.hour, minutes=begin.minute - end.minute)
+        return pause % timedelta(days=1)
 
 
 def stored(rule: FrequencyCap | QuietHours | None) -> dict[str, Any] | None:

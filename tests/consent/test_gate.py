@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.consent import gate
+from app.consent import gate, gate_shapes
 from app.consent.gate import FrequencyCap, QuietHours
 
 NIGHT = {
@@ -109,6 +109,21 @@ def test_what_was_held_leaves_spread_over_a_quarter_of_an_hour() -> None:
     assert min(moments) >= end
     assert set(minutes) == set(range(15))
     assert max(minutes.count(minute) for minute in range(15)) < 200
+
+
+def test_what_was_held_never_leaves_into_the_next_quiet_hours() -> None:
+    """The shortest pause that hours of every day may leave; those of some days need none."""
+    given = {**NIGHT, "from": "08:15", "to": "08:00"}
+    quiet = QuietHours.of(gate_shapes.stored(gate_shapes.QuietHours.model_validate(given)))
+    end = at("2026-11-25T08:00:00+01:00")
+    for number in range(500):
+        left = gate.released(end, f"msg_{number}")
+        assert quiet is not None
+        assert quiet.until(left, "Europe/Berlin", "Europe/Berlin") is None
+    with pytest.raises(ValueError, match="a quarter of an hour"):
+        gate_shapes.QuietHours.model_validate({**given, "from": "08:14"})
+    weekend = {"from": "00:00", "to": "23:59", "days": ["sat", "sun"]}
+    assert gate_shapes.QuietHours.model_validate({**NIGHT, **weekend})
 
 
 def test_a_cap_is_of_marketing_and_perhaps_of_a_channel() -> None:

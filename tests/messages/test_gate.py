@@ -332,6 +332,8 @@ async def test_what_is_set_is_shown_and_null_removes_it(cast: Cast) -> None:
         ({"frequencyCap": {"limit": 1}}, "/frequencyCap/window"),
         ({"quietHours": {**NIGHT, "from": "25:00"}}, "/quietHours/from"),
         ({"quietHours": {**NIGHT, "to": "21:00"}}, "/quietHours"),
+        ({"quietHours": {**NIGHT, "to": "20:46"}}, "/quietHours"),
+        ({"quietHours": {**NIGHT, "from": "00:00", "to": "23:59"}}, "/quietHours"),
         ({"quietHours": {**NIGHT, "channels": []}}, "/quietHours/channels"),
         ({"quietHours": {**NIGHT, "days": ["sunday"]}}, "/quietHours/days/0"),
         ({"quietHours": {**NIGHT, "timezone": "Europe/Berlin"}}, "/quietHours/timezone"),
