@@ -479,9 +479,10 @@ class PostgresConnection(DatabasesPostgresConnection):
         if self._node is not None and (silent or lost_node):
             self._database.opener.nodes.failed(self._node)
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError) or (
-            silent and len(self._database.opener.hosts) > 1
+            silent and stage != "acquire" and len(self._database.opener.hosts) > 1
         ):
-            # A failover: the others of the pool are connected to the same server.
+            # A failover: the others of the pool are connected to the same server. A pool that is
+            # full is silent too, and its server is not.
             await self._pool.expire_connections()
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull()

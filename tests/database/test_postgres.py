@@ -540,6 +540,20 @@ async def test_a_session_has_its_deadlines_and_its_name(database: Database) -> N
             assert await db.fetch_value(f"SHOW {name}") == value
 
 
+async def test_a_pool_that_is_full_keeps_its_connections(
+    connect: Connect, tcp_url: str, postgres_server: servers.PostgresServer
+) -> None:
+    """With several hosts, those of one that says nothing are given up."""
+    host = f"127.0.0.1:{postgres_server.port}"
+    database = await connect(tcp_url.replace(host, f"{host},{host}"), pool_size=1, deadlines=SOON)
+    async with database.read() as db:
+        pid = await db.fetch_value("SELECT pg_backend_pid()")
+        with pytest.raises(Unavailable):
+            await ids(database)
+    async with database.read() as db:
+        assert await db.fetch_value("SELECT pg_backend_pid()") == pid
+
+
 async def test_hot_statements_are_prepared_once(connect: Connect) -> None:
     database = await connect(pool_size=1)
     for number in range(5):
