@@ -19,9 +19,9 @@ import httpx2
 from app.config import plans
 from app.config.settings import Settings
 from app.database.db import Database, outstanding
-from app.errors import Silent
+from app.errors import Silent, Unavailable
 from app.jobs.queue import SILENCE, connector
-from app.main import NotReady, database_of, sign_on_of, stripe_of
+from app.main import NotReady, cause_of, database_of, sign_on_of, stripe_of
 from app.messages import providers
 from app.process import SCHEMA
 from app.providers import PROVIDERS, api, kind_of, operators
@@ -157,6 +157,8 @@ async def _database(settings: Settings) -> Findings:
                 yield Finding(remark.verdict, remark.subject, remark.sentence)
     except NotReady as error:
         yield fail("database", str(error))
+    except Unavailable as error:
+        yield fail("database", f"It answers no more: {cause_of(error)}.")
 
 
 def _missing_file(settings: Settings) -> Path | None:
@@ -232,6 +234,8 @@ async def _clock(settings: Settings, database: Database) -> Finding:
 async def _connections(settings: Settings, database: Database) -> Finding:
     if database.engine == "sqlite":
         return fine("connections", "SQLite: one process")
+    if database.is_pooled:
+        return fine("connections", f"{settings.connections_sentence}, to a pooler")
     async with database.read() as db:
         most = await health.most_connections(db)
     detail = f"{settings.connections_sentence}; the server takes {most}"

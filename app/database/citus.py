@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import asyncpg
 
@@ -46,9 +46,12 @@ NODE = f"""
     SELECT groupid FROM pg_dist_placement
     WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text)
     """
+# Each node, and which of these settings is off there.
 NODES = """
-    SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS waits
-    FROM run_command_on_workers('SHOW synchronous_commit') r
+    SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS off
+    FROM run_command_on_workers(format(
+             'SELECT string_agg(name, %L) FROM pg_settings WHERE setting = %L AND name = ANY(%L)',
+             ', ', 'off', $1::text[])) r
     JOIN pg_dist_node n USING (nodename, nodeport)
     ORDER BY n.nodeid
     """
@@ -71,21 +74,19 @@ async def is_installed(connection: Connection) -> bool:
     return bool(found)
 
 
-async def remarks(connection: Connection) -> AsyncIterator[Remark]:
-    """Whether everything is distributed, and every node answers and is durable."""
+async def remarks(connection: Connection, wanted: Sequence[str]) -> AsyncIterator[Remark]:
+    """Whether everything is distributed, and every node answers and has the wanted settings on."""
     left = [name for (name,) in await connection.fetch(DISTRIBUTABLE)]
     if left:
         sentence = f"Not distributed: {', '.join(left)}. Run python -m app migrate."
         yield Remark("shards", sentence, "FAIL")
-    nodes = await connection.fetch(NODES)
+    nodes = await connection.fetch(NODES, wanted)
     for node in nodes:
         if not node["success"]:
             sentence = f"The node {node['name']} does not answer: its workspaces get 503."
             yield Remark("shards", sentence, "FAIL")
-        elif node["waits"] == "off":
-            sentence = (
-                f"synchronous_commit is off on {node['name']}: a crash of it can lose events."
-            )
+        elif node["off"]:
+            sentence = f"On {node['name']}, off: {node['off']}. A crash of it can lose events."
             yield Remark("shards", sentence, "FAIL")
     if nodes and all(node["success"] for node in nodes):
         yield Remark("shards", f"{len(nodes)} nodes answer", "ok")

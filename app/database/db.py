@@ -160,6 +160,11 @@ class Database:
         """By workspace; known once it has been connected to."""
         return cast(Pooled, self._databases._backend).is_sharded
 
+    @property
+    def is_pooled(self) -> bool:
+        """By a pooler in front of it; likewise."""
+        return cast(Pooled, self._databases._backend).is_pooled
+
     async def durability(self) -> list[str]:
         """A sentence for each setting by which a crash can lose a committed transaction."""
         async with self.read() as db:

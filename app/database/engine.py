@@ -68,6 +68,9 @@ class Pooled(Protocol):
     @property
     def is_sharded(self) -> bool: ...
 
+    @property
+    def is_pooled(self) -> bool: ...
+
     def connections(self) -> Mapping[str, int]: ...
 
 

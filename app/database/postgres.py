@@ -167,6 +167,10 @@ class PostgresBackend(DatabasesPostgresBackend):
     def is_sharded(self) -> bool:
         return self.opener.is_sharded
 
+    @property
+    def is_pooled(self) -> bool:
+        return self.opener.pooler is not None
+
     def connections(self) -> Mapping[str, int]:
         idle = self.pool.get_idle_size()
         return {"busy": self.pool.get_size() - idle, "idle": idle}

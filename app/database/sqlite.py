@@ -112,7 +112,7 @@ class SQLiteBackend(DatabasesSQLiteBackend):
             raise RuntimeError("The database is not connected; await connect() first.")
         return self._files
 
-    is_sharded = False
+    is_sharded = is_pooled = False
 
     def connections(self) -> Mapping[str, int]:
         """One writer and a few readers, always."""

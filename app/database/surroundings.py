@@ -44,7 +44,7 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
     async for remark in _standbys(connection, len(opener.hosts)):
         yield remark
     if opener.is_sharded:
-        async for remark in citus.remarks(connection):
+        async for remark in citus.remarks(connection, tuple(UNSAFE_SETTINGS)):
             yield remark
 
 
@@ -80,6 +80,12 @@ async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]
     elif found["waits"] in {"off", "local"}:
         sentence = f"synchronous_commit is {found['waits']}: no commit waits for the standby."
         yield Remark("standbys", sentence, "FAIL")
+    elif found["waits"] == "remote_write":
+        sentence = (
+            "synchronous_commit is remote_write: what the standby has not yet flushed is lost when"
+            " both machines crash. Set it to on."
+        )
+        yield Remark("standbys", sentence)
     elif found["hidden"]:  # an ordinary role sees that somebody follows, and no more
         sentence = (
             "Our role may not see whether a standby is in step: have a superuser run"

@@ -15,6 +15,7 @@ from app.commands import doctor
 from app.commands.doctor import Finding
 from app.config.settings import Settings
 from app.database.db import Database
+from app.errors import Unavailable
 from app.main import open_process
 from tests import provider, resend_server, servers, stripe_server, twilio_server
 from tests.conftest import SCHEMA
@@ -117,6 +118,26 @@ async def test_the_limits_of_the_role_and_of_the_database_count(
     assert finding.verdict == "warn"
     assert "up to 10 connections" in finding.sentence
     assert "the server takes 8: lower DATABASE_POOL_SIZE" in finding.sentence
+
+
+async def test_behind_a_pooler_nobody_is_told_to_use_one(
+    sound: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Database, "is_pooled", True)
+    assert await found({**sound, "DATABASE_POOL_SIZE": "400"}) == []
+
+
+async def test_a_database_that_falls_silent_ends_no_other_check(
+    sound: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(database: Database) -> list[str]:
+        raise Unavailable("It did not answer in time.") from TimeoutError("no answer")
+
+    monkeypatch.setattr(Database, "surroundings", silent)
+    database, redis = await found({**sound, "REDIS_URL": f"redis://{NOWHERE}"})
+    assert (database.subject, database.verdict) == ("database", "FAIL")
+    assert "no answer" in database.sentence
+    assert redis.subject == "redis"
 
 
 async def test_a_database_that_is_not_there_is_named(sound: dict[str, str]) -> None:

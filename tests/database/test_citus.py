@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+import asyncpg
 import pytest
 
 from app.database import citus
@@ -82,6 +83,24 @@ async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavail
         cluster.nodes[0].start()
     assert set(answers) == {True, False}
     assert await answered(sharded, f"ws_{answers.index(False)}")
+
+
+@pytest.mark.timeout(180)
+async def test_a_node_that_could_lose_what_was_committed_is_named(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    node = cluster.nodes[1]
+    for value in ("off", "on"):
+        connection = await asyncpg.connect(node.tcp_url)
+        await connection.execute(f"ALTER SYSTEM SET fsync = {value}")
+        await connection.close()
+        node.reload()
+        async with asyncio.timeout(5):
+            while (verdict := (await sharded.surroundings())[0].verdict) == (
+                "ok" if value == "off" else "FAIL"
+            ):
+                await asyncio.sleep(0.05)
+        assert verdict == ("FAIL" if value == "off" else "ok")
 
 
 @pytest.mark.timeout(180)

@@ -60,6 +60,7 @@ async def test_a_session_through_a_pooler_has_the_deadlines_that_migrate_has_set
             assert await db.fetch_value(f"SHOW {name}") == value
     [remark] = await database.surroundings()
     assert (remark.subject, remark.verdict) == ("pooler", "warn" if old(pooler) else "ok")
+    assert database.is_pooled
 
 
 async def test_deadlines_that_nobody_has_set_are_missed(

@@ -407,6 +407,11 @@ async def test_a_role_that_may_not_see_standbys_is_told_so_and_nothing_is_said_o
             await db.execute("GRANT pg_read_all_stats TO plain")
         remark = await _about_standbys(plain)
         assert (remark.verdict, remark.sentence) == ("ok", "1 of 1 in step")
+        async with database.write() as db:
+            await db.execute("ALTER ROLE plain SET synchronous_commit = remote_write")
+        remark = await _about_standbys(await connect(url.replace("postgres@", "plain@")))
+        assert remark.verdict == "warn"
+        assert "remote_write" in remark.sentence
     finally:
         await _have_commits_wait(own_server, "")
         standby.remove()
