@@ -48,10 +48,14 @@ TASKS: tuple[Batch, ...] = (
 
 async def run_for_ever(process: Process) -> None:
     """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
-    run_batches = (*TASKS, RetentionScan().run_batch)
+    due_at = dict.fromkeys((*TASKS, RetentionScan().run_batch), 0.0)
     while True:
-        began = time.monotonic()
-        is_more = any([await _attempt(run_batch, process) for run_batch in run_batches])
+        began, is_more = time.monotonic(), False
+        for run_batch in [one for one, moment in due_at.items() if moment <= began]:
+            has_more = await _attempt(run_batch, process)
+            # One with nothing to do is not asked again each time that another has more.
+            due_at[run_batch] = 0.0 if has_more else began + ROUND_SECONDS
+            is_more |= bool(has_more)
         rest = REST[process.database.engine] * (time.monotonic() - began)
         await asyncio.sleep(min(rest, ROUND_SECONDS) if is_more else ROUND_SECONDS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -20,6 +21,8 @@ SCAN_SECONDS = 3_600.0  # from the start of a scan to that of the next
 BATCH = 500  # rows of one transaction, and what hangs on them
 DAYS_COUNTED = timedelta(days=2)  # of daily limits: nobody asks for more than today's
 WORKSPACES = 20  # with nothing to delete, checked in one batch
+PAGE = 200  # workspaces that are read at once: of a sharded database, from all shards
+PAGE_SECONDS = 1.0  # it is used; how long a workspace keeps what, somebody may have changed since
 
 
 class RetentionScan:
@@ -29,6 +32,8 @@ class RetentionScan:
     def __init__(self) -> None:
         self._cursor = ""  # the last workspace that is done
         self._up_to: Mapping[str, Mapping[str, str]] = {}  # of the next: how far each table is done
+        self._page: deque[Keeping] = deque()  # the next ones
+        self._read_at = -PAGE_SECONDS
         self._started_at = -SCAN_SECONDS
         self._is_running = False
 
@@ -38,6 +43,7 @@ class RetentionScan:
             if time.monotonic() - self._started_at < SCAN_SECONDS:
                 return False
             self._started_at, self._is_running, self._cursor = time.monotonic(), True, ""
+            self._page.clear()
         for _ in range(WORKSPACES):
             if await self._prune_next(process):
                 return True
@@ -48,11 +54,14 @@ class RetentionScan:
     async def _prune_next(self, process: Process) -> bool:
         """A batch of the next workspace; True when it had something to delete. One of which nothing
         can be deleted is left for the next scan, and holds up no other."""
-        async with process.database.read() as db:
-            workspace = await retention.next_workspace(db, self._cursor)
-        if workspace is None:
+        if not self._page or time.monotonic() - self._read_at >= PAGE_SECONDS:
+            async with process.database.read() as db:
+                page = await retention.next_workspaces(db, self._cursor, limit=PAGE)
+            self._page, self._read_at = deque(page), time.monotonic()
+        if not self._page:
             self._is_running = False
             return False
+        workspace = self._page[0]
         deleted, is_more = 0, False
         try:
             deleted, is_more = await self._prune(process, workspace)
@@ -62,6 +71,7 @@ class RetentionScan:
         except Exception:
             log.exception("no old rows removed", extra={"workspace_id": workspace.id})
         if not is_more:
+            self._page.popleft()
             self._cursor, self._up_to = workspace.id, {}
         return is_more or deleted > 0
 

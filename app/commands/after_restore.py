@@ -68,10 +68,10 @@ async def _pass_over_times(process: Process) -> tuple[int, int]:
     begun, refilled, after = 0, 0, ""
     while True:
         async with process.database.read() as db:
-            workspace = await retention.next_workspace(db, after)
-        if workspace is None:
+            page = await retention.next_workspaces(db, after, limit=1)
+        if not page:
             return begun, refilled
-        after = workspace.id
+        after = page[0].id
         async with process.database.write() as db:
             begun += await watching.begin_anew(process, db, after)
             ids = await restored.segments_due(db, workspace_id=after)

@@ -114,10 +114,10 @@ def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
         whole, id = True, ""
         while True:
             async with process.database.read() as db:
-                workspace = await retention.next_workspace(db, id)
-            if workspace is None:
+                page = await retention.next_workspaces(db, id, limit=1)
+            if not page:
                 return whole
-            id = workspace.id
+            id = page[0].id
             found = await chain.verify(process, id)
             print(f"{id}  {_trail(found)}", flush=True)
             whole = whole and found.fault is None

@@ -71,17 +71,18 @@ class Keeping:
     retention_days: int | None
 
 
-async def next_workspace(db: Handle, after: str) -> Keeping | None:
-    """The next one that is not being deleted."""
-    return await db.fetch_one_as(
+async def next_workspaces(db: Handle, after: str, *, limit: int) -> list[Keeping]:
+    """The next ones that are not being deleted."""
+    return await db.fetch_all_as(
         Keeping,
         """
         SELECT id, retention_days FROM workspaces
         WHERE id > :after AND deleted_at IS NULL
         ORDER BY id
-        LIMIT 1
+        LIMIT :limit
         """,
         after=after,
+        limit=limit,
     )
 
 

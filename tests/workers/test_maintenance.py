@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ import pytest
 from app.database.db import Handle
 from app.messages import create
 from app.process import Process
+from app.runtime import tasks
 from app.store import idempotency, segment_members, workspaces
 from tests.attacks.test_payments import opened
 from tests.cast import Cast, settle
@@ -107,6 +109,29 @@ async def test_a_sweep_that_never_ends_holds_up_no_task(
     async with working(process), asyncio.timeout(10):
         while rounds["after"] < 2:
             await asyncio.sleep(0.05)
+
+
+async def test_while_one_task_has_more_the_others_are_asked_once_a_second(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = Counter[str]()
+
+    async def idle(process: Process) -> bool:
+        rounds["idle"] += 1
+        return False
+
+    async def busy(process: Process) -> bool:
+        rounds["busy"] += 1
+        return True
+
+    monkeypatch.setattr(maintenance, "TASKS", (idle, busy))
+    began = time.monotonic()
+    running = asyncio.create_task(maintenance.run_for_ever(process))
+    while rounds["idle"] < 2 or rounds["busy"] < 10:
+        await asyncio.sleep(0.01)
+    await tasks.end(running)
+    assert rounds["idle"] <= 1 + (time.monotonic() - began) / maintenance.ROUND_SECONDS
+    assert rounds["busy"] > rounds["idle"]
 
 
 @asynccontextmanager

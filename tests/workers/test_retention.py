@@ -16,6 +16,7 @@ from app.audit import chain, trail
 from app.audit.trail import Where
 from app.billing import quotas
 from app.database import ids, postgres
+from app.database.db import Handle
 from app.errors import Unavailable
 from app.messages import callbacks as provider_callbacks
 from app.messages.providers import Account
@@ -25,8 +26,9 @@ from app.providers.inbox import Inbox
 from app.store import audit_logs, callbacks, expiry, missed_occasions, usage, users
 from app.store import retention as store
 from app.store.missed_occasions import MissedOccasion
+from app.store.retention import Keeping
 from tests.broadcasts.test_sending import worked
-from tests.cast import Cast, Person, hook, settle
+from tests.cast import Cast, Person, hook, settle, workspace
 from tests.conftest import SCHEMA
 from tests.outbound.test_events import listening
 from tests.test_operating import GUIDE
@@ -69,6 +71,24 @@ async def went_round(process: Process) -> int:
     while await scan.run_batch(process):
         steps += 1
     return steps
+
+
+async def test_workspaces_with_nothing_to_delete_are_read_a_page_at_a_time(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, read = 0, store.next_workspaces
+
+    async def counted(db: Handle, after: str, *, limit: int) -> list[Keeping]:
+        nonlocal looks
+        looks += 1
+        return await read(db, after, limit=limit)
+
+    for number in range(5):
+        await workspace(process, f"Workspace {number}")
+    monkeypatch.setattr(store, "next_workspaces", counted)
+    monkeypatch.setattr(retention, "PAGE_SECONDS", 60.0)
+    await went_round(process)
+    assert looks == 2  # the second finds no more
 
 
 ENDED = {"api_keys": "AND revoked_at IS NOT NULL"}  # of these only they grow without end
