@@ -113,6 +113,11 @@ def shown(row: Contact) -> dict[str, Status]:
     return {channel: row.subscriptions.get(channel, SUBSCRIBED) for channel in COLUMN}
 
 
+def left(held: Mapping[str, str]) -> set[str]:
+    """The channels that the person has left, by subscriptions as a contact holds them."""
+    return {channel for channel, status in held.items() if status in OUT}
+
+
 def gravest(reasons: Iterable[str]) -> Reason | None:
     held = set(reasons)
     return next((reason for reason in STATUS if reason in held), None)

@@ -96,16 +96,18 @@ def joined(held: Answers, answers: Iterable[Answer]) -> dict[str, dict[str, str]
     return now
 
 
-def from_file(held: Answers, answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
-    """A file gives consent only where nobody has taken it back, for it may be older than that; and
-    it asks nobody."""
+def from_file(
+    held: Answers, answers: Iterable[Answer], left: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """A file gives consent only where nobody has taken it back, from the topic or from a channel
+    that they have `left`, for it may be older than that; and it asks nobody."""
     taken = (
         one
         for one in answers
         if one.state == "unsubscribed"
         or (
-            (one.state == "subscribed" and state_of(held, one.topic_id, one.channel) != one.state)
-            and state_of(held, one.topic_id, one.channel) != "unsubscribed"
+            (one.state == SUBSCRIBED and one.channel not in left)
+            and state_of(held, one.topic_id, one.channel) in (None, PENDING)
         )
     )
     return joined(held, taken)

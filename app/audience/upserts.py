@@ -86,6 +86,10 @@ async def upsert(
     opting = await subscriptions.judge(
         db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
+    for one in (one for one in touched if one.is_new):  # whose address may have been left before
+        left = subscriptions.left(one.columns["subscriptions"])
+        answers = topics.changed({}, one.columns["topics"])
+        one.columns["topics"] = topics.from_file({}, answers, left)
     for out in (out for out in opting if out.is_new and out.reason != "bounced"):
         columns = batch.touched[out.contact_id].columns
         asked = topics.withdrawn(columns["topics"], [out.channel])
@@ -215,7 +219,7 @@ class _Batch:
         columns = {
             **entry.checked.columns,
             "subscriptions": _subscriptions({}, entry),
-            "topics": topics.from_file({}, entry.answers),
+            "topics": topics.from_file({}, entry.answers, ()),  # those who left: see upsert
         }
         tags = dict.fromkeys(entry.checked.tags)
         if not (columns["email"] or columns["phone"]):
@@ -235,7 +239,8 @@ class _Batch:
         moved = {name for name in ADDRESSES if columns[name] != contact.columns[name]}
         opted_out = {one for one in contact.opted_out if subscriptions.COLUMN[one] not in moved}
         columns["subscriptions"] = _subscriptions(columns["subscriptions"], entry, opted_out)
-        columns["topics"] = topics.from_file(columns["topics"], entry.answers)
+        left = subscriptions.left(columns["subscriptions"])
+        columns["topics"] = topics.from_file(columns["topics"], entry.answers, left)
         added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
         errors = self._taken(contact, columns, entry.id)
         errors += self._unfounded(contact.columns["topics"], columns)

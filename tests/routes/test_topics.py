@@ -419,6 +419,27 @@ async def test_a_file_brings_answers_with_their_source_and_takes_back_no_opt_out
     assert {first["pointer"], second["pointer"]} == {"/topics/top_none", f"/topics/{offers}/sms"}
 
 
+async def test_a_file_brings_no_yes_to_who_left_the_channel(cast: Cast) -> None:
+    offers, left = await topic(cast.ed), {"subscriptions": {"email": "unsubscribed"}}
+    gone = await cast.ed.made("/contacts", {"email": "gone@example.com", **left})
+    await cast.ed.delete(f"/contacts/{gone['id']}")  # and may be written to again, by an admin
+    for held in (await cast.adam.read("/suppressions"))["data"]:
+        if held["reason"] == "erased":
+            await cast.adam.delete(f"/suppressions/{held['id']}")
+    await cast.ed.made("/contacts", {"email": ADA, **left})
+    people = ("gone@example.com", ADA, "bob@example.com")
+    yes = {"topics": {offers: {"email": "subscribed"}}}
+    rows = [{"email": one, **yes} for one in people] + [{"email": "eve@example.com", **left, **yes}]
+    lines = "\n".join(map(json.dumps, rows)).encode()
+    for dry in ("&dryRun=true", ""):
+        query = f"?consentSource=sheet{dry}"
+        [counts] = await imported(cast.ed, lines, LINES, query)
+        assert counts == totals(created=3, unchanged=1, dryRun=bool(dry))
+    shown = (await cast.vic.read("/contacts"))["data"]
+    answers = {one["email"].partition("@")[0]: one["topics"] for one in shown}
+    assert answers == {"gone": {}, "ada": {}, "eve": {}, "bob": {offers: {"email": "subscribed"}}}
+
+
 async def test_what_is_exported_says_who_agreed_to_what_and_comes_back_unchanged(
     cast: Cast,
 ) -> None:
