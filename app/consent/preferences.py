@@ -35,8 +35,9 @@ MARK = 4  # likewise, of a topic's hash: a workspace has at most 100
 class Link:
     """The content of a message's link: ids, and no address that can be read. `contact_id` is there
     when it went to the contact's own address: who reads mail elsewhere has no say about the
-    contact. By the address's hash they opt out when contact and message are gone. A short link
-    knows no message, but by its mark the topic, and the number that it went to, concealed."""
+    contact. By the address's hash they opt out when contact and message are gone. It knows
+    the message's topic by its mark. A short link knows no message, but the number that it went to,
+    concealed."""
 
     workspace_id: str
     message_id: str | None
@@ -85,7 +86,8 @@ def url_of(process: Process, link: Link) -> str:
 
 
 def _long(process: Process, link: Link) -> str:
-    named = (link.workspace_id, link.message_id or "", link.contact_id or "", link.channel)
+    ids = (link.workspace_id, link.message_id or "", link.contact_id or "")
+    named = (*ids, link.channel, link.topic_mark.hex())
     payload = bytes.fromhex(link.address_hash) + "|".join(named).encode()
     return process.vault.sign(LINK, payload)
 
@@ -98,7 +100,7 @@ def _short(process: Process, link: Link, number: str) -> str:
 
 
 def mark_of(topic_id: str) -> bytes:
-    """By which a short link knows a topic."""
+    """By which a link knows a topic."""
     return sha256(topic_id.encode()).digest()[:MARK]
 
 
@@ -111,8 +113,15 @@ def read_link(process: Process, token: str) -> Link | None:
     if payload is None:
         return None
     hash, named = payload[:HASH].hex(), payload[HASH:].decode().split("|")
-    workspace_id, message_id, contact_id, channel = named
-    return Link(workspace_id, message_id or None, contact_id or None, channel, hash)
+    workspace_id, message_id, contact_id, channel, *mark = named
+    return Link(
+        workspace_id,
+        message_id or None,
+        contact_id or None,
+        channel,
+        hash,
+        topic_mark=bytes.fromhex("".join(mark)),
+    )
 
 
 def _read_short(process: Process, payload: bytes) -> Link:
@@ -159,18 +168,13 @@ async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list
 
 
 async def topic_of(db: Handle, link: Link) -> str | None:
-    """The topic of the link's message, where it is one that its reader can leave by itself."""
-    if link.contact_id is None:
+    """The topic of the link's message, where it is one that its reader can leave by itself: by the
+    mark, for the message may be gone."""
+    if link.contact_id is None or not link.topic_mark:
         return None
-    if link.message_id is None:
-        known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
-        own = [one for one in known.values() if mark_of(one.id) == link.topic_mark]
-        return own[0].id if len(own) == 1 and not own[0].is_default else None
-    row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
-    if row is None or row.topic_id is None:
-        return None
-    topic = await stored_topics.by_id(db, workspace_id=link.workspace_id, id=row.topic_id)
-    return None if topic is None or topic.is_default else topic.id
+    known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
+    own = [one for one in known.values() if mark_of(one.id) == link.topic_mark]
+    return own[0].id if len(own) == 1 and not own[0].is_default else None
 
 
 async def leave(

@@ -74,6 +74,19 @@ async def test_one_click_leaves_the_topic_of_the_mail_and_nothing_else(
     assert (await client.post(path)).status_code == 200  # again, and without a word
 
 
+async def test_one_click_leaves_the_topic_also_when_the_message_is_gone(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
+    await answer(cast.ed, ada, offers)
+    path = await mailed(cast, process, tmp_path / "ledger", ada, offers)
+    async with process.database.write() as db:  # as retention does
+        await db.execute("DELETE FROM delivery_attempts")
+        await db.execute("DELETE FROM messages")
+    await client.post(path, data=ONE_CLICK)
+    assert await answers(cast, ada) == (ALL_IN, {offers: {"email": "unsubscribed"}})
+
+
 async def test_one_click_in_a_mail_of_the_default_topic_leaves_the_channel(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
