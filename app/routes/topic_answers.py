@@ -90,7 +90,7 @@ async def quiet(call: Call, answered: Response) -> Response:
 
 async def quieten(call: Call, shown: Mapping[str, Any], left: Iterable[tuple[str, str]]) -> None:
     """Wait until nothing is on its way to the contact, as it is shown, by the channels on which it
-    left topics."""
+    left topics. That it left the default one, which it does not show, its suppression records."""
     out = []
     for topic_id, channel in left:
         address = shown[COLUMN[channel].removesuffix("_key")]
@@ -98,7 +98,9 @@ async def quieten(call: Call, shown: Mapping[str, Any], left: Iterable[tuple[str
             known = consent.known(
                 call.process, call.member.workspace_id, channel, address, "unsubscribed"
             )
-            out.append(replace(known, left=LeftTopic(shown["id"], channel, topic_id)))
+            answered = topic_id in shown["topics"]
+            recorded = LeftTopic(shown["id"], channel, topic_id) if answered else None
+            out.append(replace(known, left=recorded))
     await consent.all_quiet(call.process, out)
 
 

@@ -105,6 +105,21 @@ async def test_a_retry_waits_when_the_first_wait_came_to_nothing(
     assert held["inFlight"] == []
 
 
+async def test_an_answer_about_the_default_topic_names_what_may_arrive(
+    cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consent, "QUIET_SECONDS", 0.2)
+    default = {"name": "News", "channels": ["email"], "isDefault": True}
+    topic = (await cast.ed.made("/topics", default))["id"]
+    ada = (await cast.ed.made("/contacts", ADA))["id"]
+    id = await is_sending(process, acme)
+    body = {"channel": "email", "state": "unsubscribed", "source": "footer form"}
+    answer = await cast.ed.call("PUT", f"/contacts/{ada}/topics/{topic}", json=body)
+    assert answer.json()["subscriptions"]["email"] == "unsubscribed"
+    [held] = (await cast.vic.read("/suppressions"))["data"]
+    assert (held["reason"], held["inFlight"]) == ("unsubscribed", [id])
+
+
 async def test_a_retry_names_what_may_arrive_after_it(
     cast: Cast, process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
