@@ -14,9 +14,11 @@ from app.machine import document
 from app.machine.program import Json
 
 ROW_BYTES = 256 * 1024  # of one row: a contact as large as one may be
+LINE_BYTES = 1024 * 1024  # of a line of JSON, which has a hundred answers with their evidence
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 TOO_LONG = f"The row is longer than {ROW_BYTES} bytes; a quotation mark may be missing."
+LINE_TOO_LONG = f"The line is longer than {LINE_BYTES} bytes."
 NOT_UTF_8 = "The row is not UTF-8; save the file in that encoding."
 BLANK_LINES = 10_000  # in a row, beyond which each is a fault
 TOO_BLANK = f"More than {BLANK_LINES:,} blank lines in a row."
@@ -92,13 +94,14 @@ class _Text:
 class _Lines:
     """Pieces → whole lines. One that grows too long becomes one that will be found too long."""
 
+    _longest: int = ROW_BYTES
     _text: _Text = field(default_factory=_Text)
     _rest: bytes = b""
 
     def feed(self, piece: bytes) -> bytes:
         whole, newline, self._rest = (self._rest + self._text.feed(piece)).rpartition(b"\n")
-        if len(self._rest) > ROW_BYTES:
-            self._rest = b"." * (ROW_BYTES + 1)
+        if len(self._rest) > self._longest:
+            self._rest = b"." * (self._longest + 1)
         return whole + newline
 
     def end(self) -> bytes:
@@ -109,7 +112,7 @@ class _Lines:
 class JsonLines:
     """Values are objects. Lines are counted, empty ones too."""
 
-    _lines: _Lines = field(default_factory=_Lines)
+    _lines: _Lines = field(default_factory=lambda: _Lines(LINE_BYTES))
     _number: int = 0
 
     def feed(self, piece: bytes) -> Iterator[Record]:
@@ -125,8 +128,8 @@ class JsonLines:
                 yield self._record(line)
 
     def _record(self, line: bytes) -> Record:
-        if len(line) > ROW_BYTES:
-            return Record(self._number, fault=TOO_LONG)
+        if len(line) > LINE_BYTES:
+            return Record(self._number, fault=LINE_TOO_LONG)
         try:
             value = document.parse(line)
         except document.MalformedJson as error:

@@ -125,7 +125,9 @@ def test_lines_of_json_are_the_same_in_pieces_of_any_size(
 def test_a_row_that_grows_too_long_is_told_and_the_next_one_read(size: int) -> None:
     long = b"x" * (sheets.ROW_BYTES * 3)
     assert values_of(read(Csv, b"a\n" + long + b",b\nc\n", size)) == [["a"], sheets.TOO_LONG, ["c"]]
-    assert values_of(read(JsonLines, b"{}\n" + long + b"\n{}\n", size)) == [{}, sheets.TOO_LONG, {}]
+    long = b"x" * (sheets.LINE_BYTES * 2)
+    rows = [{}, sheets.LINE_TOO_LONG, {}]
+    assert values_of(read(JsonLines, b"{}\n" + long + b"\n{}\n", size)) == rows
 
 
 def test_a_row_of_a_cell_that_is_too_long_is_one_fault_and_a_row_of_many_lines_is_none() -> None:
@@ -154,15 +156,19 @@ def test_lines_that_begin_a_quotation_each_are_looked_at_a_few_times_each(
     assert looked < 4 * len(data)
 
 
-@pytest.mark.parametrize("reader", [Csv, JsonLines])
+@pytest.mark.parametrize(
+    ("reader", "most"), [(Csv, sheets.ROW_BYTES), (JsonLines, sheets.LINE_BYTES)]
+)
 @pytest.mark.parametrize("line", [b"x" * 1_000, b'"' + b"x" * 999, b'"\n'])
-def test_little_more_than_a_row_is_kept(reader: Callable[[], Reader], line: bytes) -> None:
+def test_little_more_than_a_row_is_kept(
+    reader: Callable[[], Reader], most: int, line: bytes
+) -> None:
     one = reader()
     for _ in range(3_000):
         for record in one.feed(line):
-            assert len(str(record.value)) <= sheets.ROW_BYTES
+            assert len(str(record.value)) <= most
     assert isinstance(one, Csv | JsonLines)
-    assert len(one._lines._rest) <= sheets.ROW_BYTES + 1
+    assert len(one._lines._rest) <= most + 1
     if isinstance(one, Csv):
         assert sum(map(len, one._row)) <= sheets.ROW_BYTES + len(line)
 

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from app.audience import topics
+from app.files import sheets
 from app.process import Process
 from tests.cast import HELLO, Cast, Person, hook, settle
 from tests.routes.test_identified_contacts import identify
@@ -417,6 +418,17 @@ async def test_a_file_brings_answers_with_their_source_and_takes_back_no_opt_out
     bad = f"email,topics.top_none.email,topics.{offers}.sms\nx@example.com,subscribed,maybe\n"
     [first, second, _] = await imported(cast.ed, bad.encode(), query="?consentSource=x")
     assert {first["pointer"], second["pointer"]} == {"/topics/top_none", f"/topics/{offers}/sms"}
+
+
+async def test_a_contact_with_a_long_history_comes_back(cast: Cast) -> None:
+    """Longer than a row of a sheet may be."""
+    ada, offers = await cast.ed.made("/contacts", {"email": ADA}), await topic(cast.ed)
+    for number in range(50):
+        state = ("subscribed", "unsubscribed")[number % 2]
+        await answer(cast.ed, ada["id"], offers, state, evidence="€" * 2_000)
+    file = (await cast.vic.get("/contacts/export?format=ndjson")).content
+    assert len(file) > sheets.ROW_BYTES
+    assert await imported(cast.ed, file, LINES) == [totals(unchanged=1)]
 
 
 async def test_a_file_brings_no_yes_to_who_left_the_channel(cast: Cast) -> None:
