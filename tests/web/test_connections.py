@@ -241,7 +241,8 @@ async def test_a_body_that_nobody_wants_leaves_nothing_behind(
                     await connection.send(b"x" * 20_000)
                     await asyncio.sleep(0.01)
 
-            with pytest.raises(ConnectionError):
+            # uvloop has a RuntimeError for a connection that was lost since the last look at it.
+            with pytest.raises((ConnectionError, RuntimeError)):
                 await go_on()
         await until_tasks_are(before)
 
