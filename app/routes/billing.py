@@ -84,7 +84,8 @@ class AvailablePlan(Shape):
 class Sending(Shape):
     """The limits of production besides those of the plan. `verified`: whether an owner has
     verified their address; until then, messages reach members only. `dailyLimit`: messages a day
-    (UTC) through the operator's channels, null for no limit. `limitedUntil`: when that ends by
+    (UTC) through the operator's channels, null for no limit; `sentToday` counts them while there is
+    one. `limitedUntil`: when that ends by
     itself, null if it does not, or there is none."""
 
     verified: bool

@@ -75,7 +75,7 @@ function Needs({ isNew }: { isNew: boolean }) {
     {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
     <Shown of={found}>{({ list, plan }) => <>
       {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing does.</p>}
-      <p class="soft">{plural(plan.usage.messagesPerMonth, 'message')} this month; today {plan.sending.sentToday.toLocaleString()}{plan.sending.dailyLimit !== null && ` of ${plan.sending.dailyLimit.toLocaleString()}`}.</p>
+      <p class="soft">{plural(plan.usage.messagesPerMonth, 'message')} this month{plan.sending.dailyLimit !== null && `; today ${plan.sending.sentToday.toLocaleString()} of ${plan.sending.dailyLimit.toLocaleString()}`}.</p>
     </>}</Shown>
   </Section>
 }
