@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 import httpx2
+import httpx2._transports.asgi
 import pytest
 import pytest_timeout
 import starlette.routing
@@ -65,6 +66,9 @@ SERVER: type[asyncio.Server] = uvloop.loop.Server  # type: ignore[attr-defined]
 
 # A table of routes is mounted for most tests, and is always the same.
 starlette.routing.compile_path = cache(starlette.routing.compile_path)
+
+# With each request it looks for a module that is not there, in every directory.
+httpx2._transports.asgi.is_running_trio = bool
 
 # A tenth of the time went into looking at what stays anyway.
 COLLECTS_AFTER = (50_000, 20, 100)

@@ -19,7 +19,6 @@ LAYERS: list[str] = CONTRACTS[0]["layers"]
 LOOSE = {"__init__", "__main__", "main", "process", "errors"}
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 BEGINS_WRONGLY = re.compile(r"(What|Who|Of|As|Where|Whoever|Those)\b")
-BANNED = {"told", "said", "heard", "surely", "whoever"}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 HOUSE = """Tidings: an event comes in, a run moves on, a message goes out.
@@ -80,16 +79,7 @@ def test_every_room_is_one_layer_of_one_contract() -> None:
 
 
 def test_identifiers_are_plain_words() -> None:
-    """A field of the API or a column may have such a name; what we name ourselves may not."""
-    found = []
-    for path in (path for top in ("app", "workers", "tests", "lab") for path in modules(top)):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = {getattr(node, kind, None) for kind in ("name", "asname", "arg", "attr")}
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-            if BANNED & names:
-                found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', '')}")
-    assert found == []
+    assert figures.banned(ROOT) == []
 
 
 def test_a_docstring_begins_with_a_verb_or_with_what_it_names() -> None:
