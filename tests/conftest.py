@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from ipaddress import ip_network
@@ -34,6 +35,8 @@ from app.main import build_process
 from app.net.egress import Egress
 from app.process import Process
 from app.runtime import logs
+from app.runtime.compute import Compute
+from app.runtime.compute_process import ComputeProcess
 from tests import cast as cast_module
 from tests import servers, sharded, stuck
 from tests.cast import Cast
@@ -259,8 +262,32 @@ async def database(connect: Callable[..., Awaitable[Database]]) -> Database:
     return await connect()
 
 
+@pytest.fixture(scope="session")
+async def compute_processes() -> AsyncIterator[list[ComputeProcess]]:
+    """Those that a test has left idle: to start one takes half a second of a core."""
+    idle: list[ComputeProcess] = []
+    yield idle
+    for one in idle:
+        await one.end()
+
+
+@contextmanager
+def lent(idle: list[ComputeProcess], compute: Compute) -> Iterator[None]:
+    """One that another test has left, or what is started here kept for the next."""
+    compute._child = idle.pop() if idle else None
+    yield
+    child = compute._child
+    if child is not None and compute._serving is None and child.is_fit:
+        compute._child = None
+        idle.append(child)
+
+
 @pytest.fixture
-async def process(database: Database, request: pytest.FixtureRequest) -> AsyncIterator[Process]:
+async def process(
+    database: Database,
+    compute_processes: list[ComputeProcess],
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[Process]:
     """A sandbox process on each engine: PostgreSQL with Redis, SQLite without."""
     environ = {
         "DATABASE_URL": request.getfixturevalue("database_url"),
@@ -271,7 +298,8 @@ async def process(database: Database, request: pytest.FixtureRequest) -> AsyncIt
         environ["REDIS_URL"] = request.getfixturevalue("redis_url")
     settings = Settings.from_environ(environ)
     async with build_process(database, settings) as process:
-        yield process
+        with lent(compute_processes, process.compute):
+            yield process
 
 
 @pytest.fixture

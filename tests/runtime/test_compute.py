@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,9 @@ from app.machine.kept import Kept
 from app.machine.template import TOKENS, TemplateError
 from app.runtime import compute, compute_child, compute_process
 from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
+from app.runtime.compute_process import ComputeProcess
 from app.simulation.scenes import Given
+from tests.conftest import lent
 
 HEAVY = (
     '{% assign s = "' + ",".join("a" * 900) + '" %}{% for i in (1..10000) %}'
@@ -40,20 +42,36 @@ def rendered(workspace_id: str, source: str, seconds: float = 0.2, **facts: Any)
     return Job(workspace_id, content.render, given, seconds)
 
 
+@pytest.fixture(scope="module")
+async def left_idle() -> AsyncIterator[list[ComputeProcess]]:
+    """By tests before, and not for other files: such a process has imported this module."""
+    idle: list[ComputeProcess] = []
+    yield idle
+    for one in idle:
+        await one.end()
+
+
 @pytest.fixture
-async def computing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
-    """Its process may be larger, for it imports this module."""
+async def fresh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compute]:
+    """Without a process, which may be larger, for it imports this module."""
     monkeypatch.setattr(compute_process, "MOST_RESIDENT", 256 * 1024 * 1024)
     computing = Compute()
     yield computing
     await computing.close()
 
 
-async def test_usual_work_is_done_on_the_loop_and_starts_no_process(computing: Compute) -> None:
-    made = await computing.call(rendered("ws_a", "Hi {{contact.firstName}}"))
+@pytest.fixture
+def computing(fresh: Compute, left_idle: list[ComputeProcess]) -> Iterator[Compute]:
+    """With one, if a test before has left it idle."""
+    with lent(left_idle, fresh):
+        yield fresh
+
+
+async def test_usual_work_is_done_on_the_loop_and_starts_no_process(fresh: Compute) -> None:
+    made = await fresh.call(rendered("ws_a", "Hi {{contact.firstName}}"))
     assert made.parts == {"text": "Hi A"}
-    assert computing._child is None
-    assert not computing.is_heavy("ws_a")
+    assert fresh._child is None
+    assert not fresh.is_heavy("ws_a")
 
 
 @pytest.mark.parametrize(
@@ -210,10 +228,10 @@ async def test_literals_are_written_as_short_as_they_came(computing: Compute) ->
         await computing.apart(Job("ws_a", document.parse, (twice,), 1.0))
 
 
-async def test_a_request_that_is_too_large_is_not_asked(computing: Compute) -> None:
+async def test_a_request_that_is_too_large_is_not_asked(fresh: Compute) -> None:
     with pytest.raises(Unfinished):
-        await computing.apart(Job("ws_a", len, (["x" * 100_000 + str(n) for n in range(100)],)))
-    assert computing._child is None
+        await fresh.apart(Job("ws_a", len, (["x" * 100_000 + str(n) for n in range(100)],)))
+    assert fresh._child is None
 
 
 async def test_who_runs_out_of_patience_leaves_the_queue(computing: Compute) -> None:
@@ -261,24 +279,24 @@ resource.setrlimit = refuse
 
 
 async def test_a_system_that_takes_no_limit_of_memory_computes_all_the_same(
-    computing: Compute, monkeypatch: pytest.MonkeyPatch
+    fresh: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compute_process, "START", TAKES_NO_LIMIT + compute_process.START)
-    assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
+    assert (await fresh.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
 async def test_a_process_that_says_nothing_is_killed(
-    computing: Compute, monkeypatch: pytest.MonkeyPatch
+    fresh: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await computing.apart(rendered("ws_a", "x"))
-    assert computing._child is not None
-    silent = computing._child.process
+    await fresh.apart(rendered("ws_a", "x"))
+    assert fresh._child is not None
+    silent = fresh._child.process
     monkeypatch.setattr(compute_process, "LATE", -15.0)  # half a second for this job
     with pytest.raises(Busy):  # the job itself has taken no time
-        await computing.apart(Job("ws_a", time.sleep, (60,), 0.1))
+        await fresh.apart(Job("ws_a", time.sleep, (60,), 0.1))
     assert silent.returncode is not None
     monkeypatch.undo()
-    assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
+    assert (await fresh.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
 async def test_what_has_used_up_its_time_when_it_is_killed_is_unfinished(
@@ -291,32 +309,32 @@ async def test_what_has_used_up_its_time_when_it_is_killed_is_unfinished(
 
 
 async def test_a_process_that_cannot_start_fails_no_job_for_good(
-    computing: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fresh: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")  # whatever level a test before has left
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     for _ in range(3):
         with pytest.raises(Busy) as refusal:
-            await computing.apart(rendered("ws_a", "x"))
+            await fresh.apart(rendered("ws_a", "x"))
         assert (refusal.value.code, refusal.value.status) == ("unavailable", 503)
     assert [entry.message for entry in caplog.records].count(
         "compute process does not start: its jobs are tried again later"
     ) == 1
     monkeypatch.undo()
-    assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
+    assert (await fresh.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
 async def test_a_process_that_would_run_other_code_is_not_asked(
-    computing: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fresh: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
     monkeypatch.setattr(compute_process, "BUILD", "another")
     with pytest.raises(Busy):
-        await computing.apart(rendered("ws_a", "x"))
+        await fresh.apart(rendered("ws_a", "x"))
     [entry] = [entry for entry in caplog.records if hasattr(entry, "error")]
     assert "restart this process" in entry.error
     monkeypatch.undo()
-    assert (await computing.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
+    assert (await fresh.apart(rendered("ws_a", "x"))).parts == {"text": "x"}
 
 
 async def test_an_idle_process_ends_and_is_started_again(
@@ -351,12 +369,12 @@ async def test_it_ends_with_its_parent_s_end_of_the_pipe(computing: Compute) -> 
 
 
 async def test_no_secret_of_the_environment_is_handed_down(
-    computing: Compute, monkeypatch: pytest.MonkeyPatch
+    fresh: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "s3cret")
-    await computing.apart(rendered("ws_a", "x"))
-    assert computing._child is not None
-    with open(f"/proc/{computing._child.process.pid}/environ", "rb") as environment:  # noqa: ASYNC230
+    await fresh.apart(rendered("ws_a", "x"))
+    assert fresh._child is not None
+    with open(f"/proc/{fresh._child.process.pid}/environ", "rb") as environment:  # noqa: ASYNC230
         assert b"s3cret" not in environment.read()
 
 
