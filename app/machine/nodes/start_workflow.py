@@ -48,16 +48,16 @@ def _data(raw: Json, place: Place) -> Mapping[str, Json] | None:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "This must be an object; strings in it may be Liquid.")
         return None
-    if sum(1 for _ in _leaves(raw)) > MOST_VALUES:
+    if sum(1 for _ in _values(raw)) > MOST_VALUES:
         place.refuse("too_many", f"Pass on at most {MOST_VALUES} values.")
         return None
     read: Mapping[str, Json] = _read(raw, place, 1)
     return read
 
 
-def _leaves(value: Json) -> Iterator[Json]:
-    """Without recursion: a body may be nested 128 deep."""
-    waiting = [value]
+def _values(members: Mapping[str, Json]) -> Iterator[Json]:
+    """All within, objects and lists too. Without recursion: a body may be nested 128 deep."""
+    waiting = [*members.values()]
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict | list):

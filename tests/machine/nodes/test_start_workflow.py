@@ -31,6 +31,16 @@ def test_what_it_passes_on_is_bounded() -> None:
     assert (outcome.status, outcome.code) == ("FAILED", Reason.DATA_TOO_LARGE)
 
 
+def many(count: int) -> dict[str, Any]:
+    return {f"v{number}": number for number in range(count)}
+
+
+@pytest.mark.parametrize("data", [many(50), {"a": [0] * 49}])
+def test_it_passes_on_as_many_values_as_it_says(data: dict[str, Any]) -> None:
+    outcome = enter("start_workflow", {"workflowId": "wfl_2", "data": data})
+    assert outcome.effects == (StartRun("wfl_2", data),)
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -39,7 +49,8 @@ def test_what_it_passes_on_is_bounded() -> None:
         ({"workflowId": "wfl_2", "automationId": "aut_2"}, ("both", "/automationId", False)),
         ({"workflowId": "wfl_2", "data": []}, ("wrong_type", "/data", True)),
         ({"workflowId": "wfl_2", "data": {"a": ["{{"]}}, ("bad_template", "/data/a/0", True)),
-        ({"workflowId": "wfl_2", "data": {"a": [0] * 60}}, ("too_many", "/data", True)),
+        ({"workflowId": "wfl_2", "data": many(51)}, ("too_many", "/data", True)),
+        ({"workflowId": "wfl_2", "data": {"a": [0] * 50}}, ("too_many", "/data", True)),
         (
             {"workflowId": "wfl_2", "data": {"a": [[[[[[[[1]]]]]]]]}},
             ("too_deep", "/data/a/0/0/0/0/0/0/0", True),
