@@ -263,9 +263,12 @@ class Seen:
 
 
 def pull(server: Server, folder: Path) -> Iterator[str]:
-    """Write each definition that is not archived to its file; a line for each."""
+    """Write each definition that is not archived to its file, which is the one that says its key if
+    there is one; a line for each."""
     with _named(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    known = {path: _key_of(path) for path in _files_in(folder)}
+    by_key = {key: path for path, key in known.items()}
     tags: dict[str, str] = {}
     for noun in NOUNS.values():
         for one in server.all(f"/{noun}s"):
@@ -278,17 +281,31 @@ def pull(server: Server, folder: Path) -> Iterator[str]:
             if key in tags:
                 raise FilesError(f"{key} was changed while it was pulled; pull again.")
             tags[key] = tag
-            yield f"{key}.json: {_written(folder / f'{key}.json', file)}"
+            path = by_key.get(key, folder / f"{key}.json")
+            if known.get(path, key) != key:
+                raise FilesError(f"{path}: it has the key {known[path]}; rename it and pull again.")
+            yield f"{path.name}: {_written(path, file)}"
     Seen.beside(folder, server).keep(tags)
-    strays = [one.name for one in _files_in(folder) if one.stem not in tags]
-    for name in strays:
-        yield f"{name}: not in the workspace"
+    for path, key in known.items():
+        if key not in tags:
+            yield f"{path.name}: not in the workspace"
     yield f"{len(tags)} definitions."
 
 
+def _key_of(path: Path) -> str:
+    """The key that the file has. What cannot be pushed is in nobody's way as long as its name is no
+    definition's."""
+    try:
+        return File.read(path).key
+    except FilesError:
+        return path.stem
+
+
 def _written(path: Path, file: Mapping[str, Json]) -> str:
-    """The key is the file's name, and a file that means the same is left as it is."""
-    content = {name: value for name, value in file.items() if name != "key"}
+    """The key is the file's name, where that says it, and a file that means the same is left as it
+    is."""
+    is_named = path.stem == file["key"]
+    content = {name: value for name, value in file.items() if not is_named or name != "key"}
     if path.exists():
         with_key = {"key": path.stem, **content}
         if {"key": path.stem, **File.read(path).content} == with_key:

@@ -321,6 +321,46 @@ def test_what_was_pulled_can_be_pushed_whatever_it_is_called(
     assert state_of(workspace) == before
 
 
+def test_a_file_with_a_key_of_its_own_is_pulled_where_it_is(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    own = {"key": "welcome", **started("Welcome")}
+    folder = written(tmp_path / "flows", other=started("Other"), **{"sign-up": own})
+    assert workspace.run("push", str(folder))[0] == 0
+    [_, flow] = workspace.list("/workflows")
+    renamed = {"name": "Welcome to us"}
+    assert workspace.call("PATCH", f"/workflows/{flow['id']}", json=renamed).status_code == 200
+    (folder / "notes.json").write_text("[]")  # which is no definition
+    code, lines, errors = workspace.run("pull", str(folder))
+    assert (code, errors) == (0, "")
+    assert {*lines} == {
+        "sign-up.json: changed",
+        "other.json: changed",  # by the members that it left out
+        "notes.json: not in the workspace",
+        "2 definitions.",
+    }
+    assert contents(folder).keys() == {"sign-up.json", "other.json", "notes.json"}
+    pulled = json.loads((folder / "sign-up.json").read_text())
+    assert (pulled["key"], pulled["name"]) == ("welcome", "Welcome to us")
+    assert "key" not in json.loads((folder / "other.json").read_text())
+    (folder / "notes.json").unlink()
+    assert workspace.run("diff", str(folder)) == (0, ["No differences."], "")
+    code, lines, _ = workspace.run("pull", str(folder))
+    assert sorted(lines[:-1]) == ["other.json: unchanged", "sign-up.json: unchanged"]
+
+
+def test_a_pull_overwrites_no_file_that_has_another_key(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    assert workspace.call("POST", "/workflows", json={"name": "Welcome"}).status_code == 201
+    folder = written(tmp_path / "flows", welcome={"key": "other", **started("Other")})
+    before = contents(folder)
+    code, lines, errors = workspace.run("pull", str(folder))
+    assert (code, lines) == (1, [])
+    assert "welcome.json: it has the key other; rename it and pull again." in errors
+    assert contents(folder) == before
+
+
 def test_what_was_pulled_and_starts_one_another_shows_no_difference(
     workspace: Workspace, tmp_path: Path
 ) -> None:
