@@ -128,8 +128,8 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
         return [_unable(one.name, one.expect, why) for one in kept]
     cases = [Tried(one.name, one.given, one.expect, place) for one in kept]
     if "expected" in file:
-        there = await _in_file(db, subject.workspace_id, file, place)
         called = await filing.audience(db, subject.workspace_id)
+        there = await _in_file(db, subject.workspace_id, file, place, called)
         given = portable.given(file["input"], called.id_of)
         cases.append(Tried(EXPECTED, *texts(given, file["expected"]), there))
     job = Job(
@@ -151,12 +151,18 @@ def _unable(name: str, expect: str, why: str) -> CaseResult:
 
 
 async def _in_file(
-    db: Handle, workspace_id: str, file: Mapping[str, Json], place: Setting
+    db: Handle,
+    workspace_id: str,
+    file: Mapping[str, Json],
+    place: Setting,
+    called: filing.Audience,
 ) -> Setting:
     """The workspace that the file says, whichever it is in; the ID, by which splits go, and the
     version are those of the command that records what is expected."""
     workspace = FileWorkspace.model_validate(file.get("workspace") or {})
-    startable = workspace.startable
+    startable, default = workspace.startable, workspace.default_topic_id
+    if default is not None:
+        default = called.id_of(portable.Mention(portable.TOPIC, default, ""))
     if startable is not None:
         startable = [
             one.id for key, one in await filing.keyed(db, workspace_id) if key in startable
@@ -169,7 +175,7 @@ async def _in_file(
         sender=workspace.sender,
         channels=workspace.channels,
         startable=startable,
-        gate=workspace.gate,
+        gate=replace(workspace.gate, default_topic_id=default),
     )
 
 

@@ -213,6 +213,30 @@ async def test_a_case_about_topics_and_segments_moves_with_its_definition(cast: 
     assert "case_failed" in [one["code"] for one in changed["findings"]]
 
 
+async def test_what_a_file_expects_of_the_default_topic_comes_out_alike_anywhere(
+    cast: Cast,
+) -> None:
+    """The file names it by its key, as its templates do."""
+    news = {"name": "News", "channel": "email", "category": "marketing", "content": HELLO}
+    step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "news"}
+    file: dict[str, Any] = {
+        "key": "w",
+        "name": "W",
+        "definition": {"steps": [step]},
+        "templates": {"news": {**news, "topicId": "our-offers"}},
+        "workspace": {"defaultTopicId": "our-offers"},
+        "input": CASE["given"],
+    }
+    file["expected"] = case_files.play(case_files.read(document.dumps(file)))
+    assert file["expected"]["steps"][0]["message"]["content"]["subject"] == "Hello "
+    await cast.mallory.made("/topics", {"name": "Another", "channels": ["email"]})
+    for person in (cast.ed, cast.mallory):
+        await person.made("/topics", OFFERS)
+        made = await brought(person, file)
+        ran = (await person.made(f"{path_of(made)}/cases/run", None))["cases"]
+        assert [(one["name"], one["difference"]) for one in ran] == [("expected", None)]
+
+
 def definition(
     shape: str, trigger: Any, rest: Any, inline: Any, template_id: str
 ) -> tuple[str, dict[str, Any]]:
