@@ -154,7 +154,8 @@ class SimulatedRun:
         self.passages: dict[tuple[str, int], Passage] = {}
         self.taken: dict[tuple[str, str], list[datetime]] = {}
         self.messages: dict[str, _Message] = {}
-        self.marketing = list(scenario.received)  # that the contact has got
+        # That the contact has got, by its ID if it is this run's.
+        self.marketing = {str(number): one for number, one in enumerate(scenario.received)}
         self.started = 0
         self.state: State = step.start(scenario.program)
         self._events = deque(sorted(scenario.events, key=lambda one: one.at))
@@ -347,11 +348,20 @@ def _attempt(run: SimulatedRun, message: _Message) -> Delivered:
     message.number += 1
     outcome = _message_outcome(run, message)
     message.sent = replace(message.sent, status=outcome.status)
+    _count(run, message, outcome)
     called = outcome.status != "SUPPRESSED"  # what is suppressed is not rendered
     missing = message.missing if called else ()
     return Delivered(
         outcome.status, message.id, message.number, outcome.code, outcome.detail, missing
     )
+
+
+def _count(run: SimulatedRun, message: _Message, outcome: MessageOutcome) -> None:
+    """Count marketing as store/messages.py does: once, and not what has certainly not left."""
+    run.marketing.pop(message.id, None)
+    is_gone = outcome.status not in ("FAILED", "SUPPRESSED")
+    if is_gone and _category_of(run.scenario, message.send) == MARKETING:
+        run.marketing[message.id] = run.now, message.send.channel
 
 
 def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
@@ -403,10 +413,8 @@ def _gated(run: SimulatedRun, message: _Message, judges: bool) -> Reason | None:
     barred = gating.barred(scenario.gate, leaving, run.contact)
     if barred is not None:
         return barred
-    if gating.is_capped(scenario.gate, leaving, run.marketing, run.now):
+    if gating.is_capped(scenario.gate, leaving, [*run.marketing.values()], run.now):
         return Reason.SUPPRESSED_CAPPED
-    if category == MARKETING:
-        run.marketing.append((run.now, send.channel))
     return None
 
 

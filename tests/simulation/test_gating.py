@@ -68,6 +68,31 @@ async def test_a_cap_counts_what_the_run_sends(cast: Cast) -> None:
     assert reasons(steps) == [None, None, "suppressed_capped"]
 
 
+async def test_a_cap_counts_what_the_scenario_says_was_sent(cast: Cast) -> None:
+    """As the real one: each message once, but not what failed or was suppressed."""
+    await setting(cast, frequencyCap={"limit": 1, "window": "P7D"})
+    path, contact_id = await workflow(cast, NEWS, NEWS), await ada(cast)
+    for outcome, reason in (
+        ("sent", "suppressed_capped"),
+        ("unknown", "suppressed_capped"),
+        ("suppressed", None),
+    ):
+        steps = await simulated(cast, path, contact_id, outcomes={"s0": outcome})
+        assert reasons(steps)[1:] == [reason], outcome
+
+
+async def test_a_cap_counts_a_message_that_is_sent_again_once(cast: Cast) -> None:
+    await setting(cast, frequencyCap={"limit": 2, "window": "P7D"})
+    step = {"type": "send_message", "channel": "email", "content": NEWS, "onUnknown": "resend"}
+    steps = [{**step, "id": f"s{number}"} for number in range(3)]
+    made = await cast.ed.made("/workflows", {"name": "W", "steps": steps})
+    outcomes = {"s0": [{"status": "unknown"}, {"status": "sent"}]}
+    path, contact_id = f"/workflows/{made['id']}", await ada(cast)
+    walked = await simulated(cast, path, contact_id, outcomes=outcomes)
+    assert walked[0]["output"]["number"] == 2
+    assert reasons(walked) == [None, None, "suppressed_capped"]
+
+
 async def test_a_cap_counts_what_the_contact_has_got_before(cast: Cast, process: Process) -> None:
     await setting(cast, frequencyCap={"limit": 2, "window": "P7D"})
     path, contact_id = await workflow(cast, NEWS, HELLO, NEWS), await ada(cast)
