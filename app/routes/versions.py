@@ -86,7 +86,7 @@ class EdgeDifference(Shape):
 
 class VersionDifference(Shape):
     """The changes from one version to another. `runs` are the unfinished ones on each, among the
-    newest thousand. Credentials are masked, so that another one is no difference."""
+    newest thousand. Another credential is a difference, and is shown masked."""
 
     before: int
     after: int
