@@ -193,7 +193,7 @@ async def check(
 ) -> list[Finding]:
     """All that an activation would find, in what may not even be saved; nothing is written. `row`
     is the definition that the draft would change, or `unsaved`."""
-    _, unkept = _sealed(process, workspace_id, row, draft)
+    sealed, unkept = _sealed(process, workspace_id, row, draft)
     wrong = [*draft.wrong, *unkept]
     compiled = checking.NOTHING
     if draft.whole:
@@ -201,7 +201,8 @@ async def check(
     length = len(_written(draft.body))
     secret = draft.signing_secret
     subject = Subject(workspace_id, row, draft.trigger, draft.body, length, secret, compiled)
-    found = [*compiled.findings, *await findings.find(process, db, subject)]
+    found = _found(compiled, kept=row.version > 0 and _written(sealed) == row.body)
+    found += await findings.find(process, db, subject)
     results = await _results(process, db, subject, run_cases)
     found += case_results.found(results, gate=draft.cases_gate)
     return findings.unread(wrong, _as_said(found, draft))

@@ -560,6 +560,33 @@ async def test_what_is_wrong_with_what_is_stored_is_told_once(
     assert (refused.status_code, pointers) == (422, ["/trigger/contactDefaults/firstName"])
 
 
+async def test_a_limit_beyond_which_something_runs_already_is_a_warning_wherever_it_is_checked(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade that has a new one."""
+    headers = {"Authorization": "Bearer hidden"}
+    ask = {"type": "http_request", "method": "GET", "url": "https://crm.example"}
+    steps = [tag("{{contact.email}}{{contact.phone}}"), {"id": "ask", **ask, "headers": headers}]
+    made = await cast.ed.made("/workflows", {"name": "N", "state": "ACTIVE", "steps": steps})
+    monkeypatch.setattr(template, "TAGS", 1)
+    path = f"/workflows/{made['id']}"
+    shown = await cast.vic.read(path)
+    limit = ("warning", "bad_template", "/steps/0/tag")
+    assert severities(shown) == [limit]
+    for same in (shown["steps"], steps):
+        body = {"name": "M", "steps": same}
+        checked = await cast.vic.made(f"/workflows/check?id={made['id']}", body)
+        assert severities(checked) == [limit]
+        assert severities((await cast.ed.patch(path, body)).json()) == [limit]
+    for other in ("/workflows/check", f"/workflows/check?id={made['id']}"):
+        checked = await cast.vic.made(other, {"name": "N", "steps": [steps[0]]})
+        assert severities(checked) == [("error", *limit[1:])]
+
+
+def severities(answer: Any) -> list[tuple[str, str, str]]:
+    return [(one["severity"], one["code"], one["pointer"]) for one in answer["findings"]]
+
+
 async def test_a_change_of_which_nothing_is_right_is_told_as_for_any_resource(cast: Cast) -> None:
     made = await cast.ed.made("/workflows", {"name": "N", "state": "ACTIVE"})
     refused = await cast.ed.patch(f"/workflows/{made['id']}", {"nam": "M"})
