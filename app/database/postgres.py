@@ -393,7 +393,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         return stale
 
     async def begin_section(self) -> None:
-        """Nobody analyses a table meanwhile: unlike autovacuum, ours would not make way."""
+        """Nobody analyses a table meanwhile: unlike autovacuum, ours would not make way. At the
+        nodes our role has its deadlines too, which are for requests."""
         await self._script(
             f"""
             SET LOCAL statement_timeout = {self.deadlines.migration_ms};
@@ -403,6 +404,9 @@ class PostgresConnection(DatabasesPostgresConnection):
             SET LOCAL lock_timeout = {self.deadlines.lock_ms};
             """
         )
+        if self.is_sharded:  # one by one: what is sent with a SET would be run there with it
+            await self._script("SET LOCAL citus.propagate_set_commands = 'local'")
+            await self._script(f"SET LOCAL statement_timeout = {self.deadlines.migration_ms}")
 
     async def run_script(self, script: str) -> None:
         await self._script(script)

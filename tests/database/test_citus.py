@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from app.database import citus
-from app.database.db import Database, RequestTimeouts
+from app.database.db import Database, Deadlines, RequestTimeouts, migrate, new_id
 from app.errors import CommitUnknown, Unavailable
 from app.process import SCHEMA
 from app.runtime import tasks
@@ -20,6 +20,11 @@ from app.store.claims import Apart
 from app.store.shards import Shards
 from tests import servers
 
+MANY_ROWS = """
+    INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
+    SELECT 'ws_acme', decode(lpad(to_hex(n), 64, '0'), 'hex'), 'run_' || n, 'con_' || n, now()
+    FROM generate_series(1, 300000) AS n
+    """
 SILENT_SECONDS = 2.0  # until a process knows it
 
 
@@ -175,6 +180,34 @@ async def test_a_silent_node_leaves_the_work_of_others_to_go_on(
 def killed(node: servers.PostgresServer) -> None:
     node.kill()
     time.sleep(0.3)  # until its backends notice: they would still commit
+
+
+@pytest.mark.timeout(300)
+async def test_an_ordinary_role_s_rows_are_distributed_though_that_takes_longer_than_a_request_may(
+    cluster: servers.Citus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deadlines go with it to the nodes."""
+    name = new_id("test")
+    await cluster.create(name)
+    url = servers.named(cluster.tcp_url, name)
+    await servers._on(url, "CREATE ROLE ordinary LOGIN")
+    for server in (cluster.coordinator, *cluster.nodes):
+        await servers._on(server.url, f"ALTER DATABASE {name} OWNER TO ordinary")
+    deadlines = Deadlines(statement_ms=100)
+    database = Database(url.replace("postgres@", "ordinary@"), pool_size=1, deadlines=deadlines)
+    await database.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(citus, "DISTRIBUTABLE", f"SELECT * FROM ({citus.DISTRIBUTABLE}) x LIMIT 0")
+        await migrate(database, SCHEMA)
+    await servers._on(url, MANY_ROWS)
+    await migrate(database, SCHEMA)
+    async with database.read() as db:
+        assert await db.fetch_all(citus.DISTRIBUTABLE) == []
+        setting = await db.fetch_values(
+            "SELECT result FROM run_command_on_workers('SHOW statement_timeout')"
+        )
+    await database.disconnect()
+    assert setting == ["100ms"] * len(cluster.nodes)
 
 
 async def asks(database: Database, workspace_id: str) -> None:
