@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from app.accounts import closure
@@ -178,26 +180,31 @@ async def _wake_late(process: Process) -> None:
             return
     after: tuple[str, str] | None = ("", "")
     while after is not None:
-        async with process.database.write() as db:
+        async with process.database.read() as db:
             found, after = await segment_members.late(db, after=after, limit=SWEPT_AT_ONCE)
-            for workspace_id, id in found:
-                await jobs.wake(db, "segment", workspace_id=workspace_id, ids=[id])
+        for workspace_id, some in groupby(sorted(found), key=itemgetter(0)):
+            async with process.database.write() as db:  # each on its own node
+                ids = [id for _, id in some]
+                await jobs.wake(db, "segment", workspace_id=workspace_id, ids=ids)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def sweep_requests(process: Process) -> None:
     """Delete each definition's webhook requests that are too old, or too many."""
     definition: tuple[str, str] | None = ("", "")
+    most = 1 if process.database.is_sharded else DEFINITIONS_AT_ONCE  # each on its own node
     while definition is not None:
         async with process.database.write() as db:
-            definition = await _sweep_definitions(db, definition)
+            definition = await _sweep_definitions(db, definition, most)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _sweep_definitions(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
+async def _sweep_definitions(
+    db: Handle, after: tuple[str, str], most: int
+) -> tuple[str, str] | None:
     """One transaction's worth; the definition to go on after, or None."""
     left = SWEPT_AT_ONCE
-    for _ in range(DEFINITIONS_AT_ONCE):
+    for _ in range(most):
         definition = await webhook_requests.next_definition(db, after)
         if definition is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Handle
+from app.database.db import Database, Handle
+from app.intake import webhooks
 from app.messages import create
 from app.process import Process
 from app.runtime import tasks
-from app.store import idempotency, segment_members, workspaces
+from app.store import idempotency, jobs, segment_members, webhook_requests, workspaces
 from tests.attacks.test_payments import opened
-from tests.cast import Cast, settle
+from tests.cast import Cast, hook, settle, workspace
 from tests.routes.test_billing import notify, paid
 from tests.servers import set_clock
 from workers import maintenance
@@ -132,6 +133,35 @@ async def test_while_one_task_has_more_the_others_are_asked_once_a_second(
     await tasks.end(running)
     assert rounds["idle"] <= 1 + (time.monotonic() - began) / maintenance.ROUND_SECONDS
     assert rounds["busy"] > rounds["idle"]
+
+
+async def test_on_a_sharded_database_a_sweep_writes_in_one_workspace_at_a_time(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of several may be on several nodes, and one that is down would hold up the others."""
+    whose: defaultdict[Handle, list[str]] = defaultdict(list)
+    rival = await workspace(process, "Rival")
+
+    def noted(write: Any) -> Any:
+        async def note(db: Handle, *args: Any, workspace_id: str, **more: Any) -> Any:
+            whose[db].append(workspace_id)
+            return await write(db, *args, workspace_id=workspace_id, **more)
+
+        return note
+
+    async def late(db: Handle, **page: Any) -> Any:
+        return [(acme, "seg_1"), (rival, "seg_1")], None
+
+    for one in (acme, rival):
+        token = await hook(process, one)
+        await webhooks.receive(process, token=token, body=b'{"email": "ada@example.com"}')
+    monkeypatch.setattr(Database, "is_sharded", True)
+    monkeypatch.setattr(webhook_requests, "delete_old", noted(webhook_requests.delete_old))
+    monkeypatch.setattr(jobs, "wake", noted(jobs.wake))
+    monkeypatch.setattr(segment_members, "late", late)
+    await maintenance.sweep_requests(process)
+    await maintenance.JobSweep().run(process)
+    assert sorted(whose.values()) == sorted([[one] for one in (acme, rival)] * 2)
 
 
 @asynccontextmanager
