@@ -8,7 +8,8 @@ import pytest
 
 from lab.fuzz.intake import fuzz
 
-pytestmark = pytest.mark.drill
+# Hypothesis reads all sources first.
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(180)]
 
 
 def test_no_request_breaks_the_intake_or_starts_a_run_that_it_does_not_answer(
