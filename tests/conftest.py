@@ -13,7 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from ipaddress import ip_network
 from pathlib import Path
 from types import FrameType
@@ -26,6 +26,7 @@ import pytest_timeout
 import starlette.routing
 import structlog
 import uvloop
+from pytest_timeout import timeout_timer
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -131,18 +132,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return stuck.Scheduler(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_timeout_set_timer(
-    item: pytest.Item, settings: pytest_timeout.Settings
-) -> Generator[None, object, object]:
-    stuck.watch(item.nodeid, settings.timeout - stuck.BEFORE_THE_END)
-    return (yield)
+watch = stuck.Watch()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_timeout_cancel_timer() -> Generator[None, object, object]:
-    stuck.leave()
-    return (yield)
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
+    watch.begin(item.nodeid, settings.timeout, partial(timeout_timer, item, settings))
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_cancel_timer() -> bool:
+    watch.leave()
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,14 +7,15 @@ import gc
 import os
 import sys
 import threading
+import time
 import traceback
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
-from functools import cached_property
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from functools import cached_property, partial
 
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-BEFORE_THE_END = 5.0  # seconds before pytest-timeout ends the process
+BEFORE_THE_END = 5.0  # seconds before the process is ended
 
 _stderr: list[int] = []  # the descriptor as it was before pytest captured it
 
@@ -46,20 +47,34 @@ def tell(nodeid: str, main_thread: int) -> None:
     os.write(_stderr[-1], "".join(lines).encode())
 
 
-_timers: list[threading.Timer] = []
+class Watch:
+    """What is to be called when a test has taken so long: one thread looks now and then, for all of
+    them, where pytest-timeout begins one for each test and waits for its end."""
 
+    LOOKS_EVERY = 0.5  # seconds
 
-def watch(nodeid: str, seconds: float) -> None:
-    """Tells it that many seconds from now, unless it is left alone before."""
-    timer = threading.Timer(seconds, tell, (nodeid, threading.get_ident()))
-    timer.daemon = True
-    timer.start()
-    _timers.append(timer)
+    def __init__(self) -> None:
+        self._due: tuple[tuple[float, Callable[[], object]], ...] = ()
+        self._thread: threading.Thread | None = None
 
+    def begin(self, nodeid: str, seconds: float, end: Callable[[], object]) -> None:
+        """Tell where the test is a while before `end` is called."""
+        now, where = time.monotonic(), partial(tell, nodeid, threading.get_ident())
+        self._due = ((now + seconds - BEFORE_THE_END, where), (now + seconds, end))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look_for_ever, daemon=True)
+            self._thread.start()
 
-def leave() -> None:
-    while _timers:
-        _timers.pop().cancel()
+    def leave(self) -> None:
+        self._due = ()
+
+    def _look_for_ever(self) -> None:
+        while True:
+            time.sleep(self.LOOKS_EVERY)
+            due = self._due
+            if due and due[0][0] <= time.monotonic():
+                self._due = due[1:]
+                due[0][1]()
 
 
 class Scheduler(LoadFileScheduling):
