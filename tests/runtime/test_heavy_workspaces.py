@@ -17,12 +17,21 @@ from app.machine.reasons import Reason
 from app.messages import delivery, facts
 from app.process import Process
 from app.runs import runner
+from app.runtime import compute_process
 from app.runtime.compute import Busy
 from app.store import contacts, jobs
 from tests.cast import hook, settle, workspace
 from tests.runs.test_runner import read
 
 pytestmark = pytest.mark.alone  # whose work is done first, and within its time
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a process that gets little of a busy machine: what a job may use of it is as ever."""
+    monkeypatch.setattr(compute_process, "LATE", 60.0)
+    monkeypatch.setattr(compute_process, "START_SECONDS", 40.0)
+
 
 # All the time that a template may take, and then it fails.
 LONG = (
