@@ -130,6 +130,11 @@ def given(raw: bytes) -> Given:
     return body.read(Given, _JSON, raw)
 
 
+def workspace(raw: bytes) -> FileWorkspace:
+    """Read where it happens. Raises Problem."""
+    return body.read(FileWorkspace, _JSON, raw)
+
+
 def play(case: Case) -> dict[str, Json]:
     """Simulate it, to be compared. Raises Problem for what cannot run."""
     compiled, templates = _compiled(case), _templates(case)

@@ -18,8 +18,8 @@ from app.machine.program import Json
 from app.messages import facts, providers, senders
 from app.process import Process
 from app.runtime.compute import Job, Unfinished
+from app.simulation import cases as case_files
 from app.simulation import trial
-from app.simulation.cases import FileWorkspace
 from app.simulation.expected import Expected
 from app.simulation.gating import Gate
 from app.simulation.scenes import Given
@@ -127,11 +127,15 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
         why = "The definition cannot run: its check says why."
         return [_unable(one.name, one.expect, why) for one in kept]
     cases = [Tried(one.name, one.given, one.expect, place) for one in kept]
+    unread: list[CaseResult] = []
     if "expected" in file:
         called = await filing.audience(db, subject.workspace_id)
-        there = await _in_file(db, subject.workspace_id, file, place, called)
-        given = portable.given(file["input"], called.id_of)
-        cases.append(Tried(EXPECTED, *texts(given, file["expected"]), there))
+        given, expect = texts(portable.given(file["input"], called.id_of), file["expected"])
+        try:
+            there = await _in_file(db, subject.workspace_id, file, place, called)
+            cases.append(Tried(EXPECTED, given, expect, there))
+        except Problem as problem:
+            unread.append(_unable(EXPECTED, expect, trial.sentence(problem)))
     job = Job(
         subject.workspace_id,
         trial.prove,
@@ -141,9 +145,9 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
     )
     length = subject.length + sum(len(case.given) + len(case.expect) for case in cases)
     try:
-        return process.compute.here(job, large=length > LARGE)
+        return [*process.compute.here(job, large=length > LARGE), *unread]
     except Unfinished as unfinished:
-        return [_unable(one.name, one.expect, unfinished.detail) for one in cases]
+        return [*(_unable(one.name, one.expect, unfinished.detail) for one in cases), *unread]
 
 
 def _unable(name: str, expect: str, why: str) -> CaseResult:
@@ -158,8 +162,9 @@ async def _in_file(
     called: filing.Audience,
 ) -> Setting:
     """The workspace that the file says, whichever it is in; the ID, by which splits go, and the
-    version are those of the command that records what is expected."""
-    workspace = FileWorkspace.model_validate(file.get("workspace") or {})
+    version are those of the command that records what is expected. Raises Problem for what was kept
+    under other rules."""
+    workspace = case_files.workspace(document.dumps(file.get("workspace") or {}))
     startable, default = workspace.startable, workspace.default_topic_id
     if default is not None:
         default = called.id_of(portable.Mention(portable.TOPIC, default, ""))

@@ -90,6 +90,11 @@ def prove(
         return [_proved(one, trigger, compiled) for one in cases]
 
 
+def sentence(problem: Problem) -> str:
+    """The reason why a case cannot be tried."""
+    return " ".join([problem.detail, *cases.sentences(problem)])
+
+
 def _proved(tried: Tried, trigger: Mapping[str, Json], compiled: check.Compiled) -> CaseResult:
     name, wanted = tried.name, document.parse(tried.expect.encode())
     if compiled.program is None or effort.is_exhausted():
@@ -98,8 +103,7 @@ def _proved(tried: Tried, trigger: Mapping[str, Json], compiled: check.Compiled)
         case = cases.given(tried.given.encode())
         trace = run(case, trigger, compiled.program, tried.setting)
     except Problem as problem:
-        sentences = [problem.detail, *cases.sentences(problem)]
-        return CaseResult(name, wanted, None, " ".join(sentences))
+        return CaseResult(name, wanted, None, sentence(problem))
     came = traces.normal(trace)
     if "findings" in wanted:
         came = noted(case, trigger, compiled, tried.setting, trace)

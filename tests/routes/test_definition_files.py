@@ -13,7 +13,8 @@ from app.machine import document
 from app.process import Process
 from app.routes.definition_imports import KINDS
 from app.simulation import cases as case_files
-from app.store import templates
+from app.store import definitions, templates
+from app.store.definitions import Filed
 from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, Person
 
 IMPORT = "/definitions/import"
@@ -235,6 +236,29 @@ async def test_what_a_file_expects_of_the_default_topic_comes_out_alike_anywhere
         made = await brought(person, file)
         ran = (await person.made(f"{path_of(made)}/cases/run", None))["cases"]
         assert [(one["name"], one["difference"]) for one in ran] == [("expected", None)]
+
+
+async def test_a_file_kept_with_a_workspace_of_older_rules_says_what_is_wrong_with_it(
+    cast: Cast, process: Process
+) -> None:
+    """Its checks are answered, and so is the PATCH that pauses it."""
+    step = {"id": "vip", "type": "add_tag", "tag": "vip"}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "cases": [CASE]}
+    expected = {"input": CASE["given"], "expected": CASE["expect"]}
+    made = await brought(cast.ed, {**file, **expected}, activate=True)
+    path, narrow = path_of(made), {"quietHours": {"from": "12:00", "to": "11:59"}}
+    async with process.database.write() as db:
+        workspace_id = (await cast.olivia.read("/settings/workspace"))["id"]
+        filed = Filed("w", document.dumps({**expected, "workspace": narrow}).decode())
+        await definitions.set_file(db, workspace_id=workspace_id, id=made["id"], filed=filed)
+    ran = (await cast.ed.made(f"{path}/cases/run", None))["cases"]
+    [(_, well), (name, why)] = [(one["name"], one["difference"]) for one in ran]
+    assert (well, name) == (None, "expected")
+    assert "/quietHours: Leave a quarter of an hour" in why
+    found = (await cast.ed.read(path))["findings"]
+    assert [one["code"] for one in found] == ["case_failed"]
+    paused = await cast.ed.patch(path, {"state": "PAUSED"})
+    assert paused.status_code == 200, paused.text
 
 
 def definition(
