@@ -26,7 +26,7 @@ SCANNED = 256  # workspaces, in the order of their ids, when there are more due 
 EVERY_SECONDS = 1.0
 
 # Of one shard, for each kind: when its next job is due, the workspaces of its oldest due ones and,
-# however long a backlog is, the next ones from somewhere on that have any.
+# however long a backlog is, the next ones from somewhere on that have due ones, too.
 OF_SHARD = """
     SELECT kinds.kind,
            (SELECT wake_at FROM %1$s WHERE kind = kinds.kind
@@ -51,7 +51,10 @@ OF_SHARD = """
             SELECT json_agg(DISTINCT workspace_id)
             FROM (SELECT workspace_id FROM oldest
                   UNION ALL
-                  SELECT workspace_id FROM pending WHERE workspace_id IS NOT NULL) AS found) AS due
+                  SELECT p.workspace_id FROM pending p
+                  WHERE (SELECT j.wake_at FROM %1$s j
+                         WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
+                         ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= '{now}') AS found) AS due
     FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
     """
 OF_NODES = """
@@ -77,7 +80,7 @@ OF_NODES = """
 @dataclass(frozen=True, slots=True)
 class Look:
     """The time at which the next job of each kind is due and, of a sharded database, the workspaces
-    with due ones, among which may be some that have none."""
+    with due ones."""
 
     now: datetime
     next_due: Mapping[Kind, datetime]

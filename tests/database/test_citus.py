@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from functools import partial
 
 import asyncpg
@@ -15,9 +16,9 @@ from app.database.db import Database, Deadlines, RequestTimeouts, migrate, new_i
 from app.errors import CommitUnknown, Unavailable
 from app.process import SCHEMA
 from app.runtime import tasks
-from app.store import claims, jobs
+from app.store import claims, jobs, shards, workspaces
 from app.store.claims import Apart
-from app.store.shards import Shards
+from app.store.shards import HEAD, Shards
 from tests import servers
 
 MANY_ROWS = """
@@ -175,6 +176,39 @@ async def test_a_silent_node_leaves_the_work_of_others_to_go_on(
     async with asyncio.timeout(5):
         while not await answered(sharded, struck[0]):
             await asyncio.sleep(0.05)
+
+
+async def test_a_look_behind_a_backlog_names_no_workspace_that_only_waits(
+    sharded: Database,
+) -> None:
+    busy, idle, other = await on_one_shard(sharded)
+    async with sharded.write() as db:
+        await workspaces.insert(db, id=busy, name="Busy", timezone="UTC")
+        ids = [f"call_{number}" for number in range(HEAD)]
+        await jobs.add(db, "call", workspace_id=busy, ids=ids)
+    async with sharded.write() as db:
+        tomorrow = await db.now() + timedelta(days=1)
+        await jobs.wake_by(db, "call", workspace_id=idle, ids=["call_1"], at=tomorrow)
+    async with sharded.write() as db:
+        await jobs.add(db, "call", workspace_id=other, ids=["call_1"])
+    async with sharded.read() as db:
+        look = await shards.look(db)
+    assert look.due["call"] == {busy, other}
+
+
+async def on_one_shard(database: Database) -> list[str]:
+    """Ids of three workspaces, in their order."""
+    async with database.read() as db:
+        found: list[str] = await db.fetch_value(
+            """
+            SELECT (array_agg(w.id ORDER BY w.id))[:3] FROM unnest(CAST(:ids AS TEXT[])) AS w (id)
+            GROUP BY get_shard_id_for_distribution_column('jobs', w.id)
+            HAVING count(*) >= 3
+            LIMIT 1
+            """,
+            ids=[f"ws_{number}" for number in range(1_000)],
+        )
+    return found
 
 
 def killed(node: servers.PostgresServer) -> None:
