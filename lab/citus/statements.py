@@ -28,8 +28,8 @@ GATHERED = ("Distributed Subplan", "INSERT/SELECT method: pull to coordinator")
 EVERYWHERE = re.compile(r"run_command_on_(?:shards|placements|all_nodes)|run_on_worker\b", re.I)
 LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b", re.I)
 
-# What looks at several shards, or at one and at people on the coordinator, and how often. None of
-# it locks a row.
+# What looks at several shards, or at one and at people on the coordinator, and how often: of
+# maintenance for each worker, and again at once while it has work. None of it locks a row.
 LOOKS: Mapping[str, str] = {
     "store/shards.look": "claims and the heartbeat: once a second for each worker",
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
@@ -39,9 +39,14 @@ LOOKS: Mapping[str, str] = {
     "store/circuit_breakers.closed": "maintenance: once a second",
     "store/parked.in_vain": "maintenance: once a minute",
     "store/expiry.expired": "maintenance: once a minute for each table",
-    "store/retention.next_workspace": "maintenance: at most once a second",
-    "store/webhook_requests.next_definition": "maintenance: once a minute",
-    "store/refused_recipients.to_undo": "maintenance: at most once a second",
+    "store/audit_logs.unchained_workspaces": "maintenance: once a second",
+    "store/usage.any_changes": "maintenance: once a second",
+    "store/usage.changed": "maintenance: once a second, where there are any",
+    "store/definitions.ending": "maintenance: once a second",
+    "store/workspaces.closed": "maintenance: once a second",
+    "store/retention.next_workspaces": "maintenance: once a second in an hourly scan",
+    "store/webhook_requests.next_definition": "maintenance: once a minute for each that has any",
+    "store/refused_recipients.to_undo": "maintenance: once a second",
     "store/paid_plans.claim_over": "maintenance: once a minute",
     "store/circuit_breakers.count_open": "metrics: once a scrape",
     "store/health.due": "metrics: once a scrape",

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
+from app.database.db import Database
+from app.database.pipelining import Work, _Pipeline, run_all
+from app.database.postgres import PostgresConnection
 from app.process import SCHEMA
-from lab.citus import statements
+from app.store import jobs, runs
+from app.store.jobs import Job
+from lab.citus import recording, statements
 from lab.citus.recording import Record
 from lab.citus.statements import Finding
 from tests import servers
@@ -38,6 +46,29 @@ def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts() -> None:
     ]
     act = next(iter(statements.ACTS))
     assert statements.faults([], Record(transactions={("store/runs.insert_each", act)})) == []
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_statement_sent_by_a_pipeline_is_the_store_s_who_asked_for_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    senders = set()
+    bound = PostgresConnection._bound
+
+    async def noted(self: PostgresConnection, *asked: Any) -> Any:
+        senders.add(recording.sender())
+        return await bound(self, *asked)
+
+    monkeypatch.setattr(_Pipeline, "submit", recording.submit)
+    monkeypatch.setattr(PostgresConnection, "_bound", noted)
+    job = Job("run", "ws_acme", "run_1", 1)
+    works: list[Work[object]] = [
+        partial(runs.by_id, workspace_id="ws_acme", id="run_1"),
+        partial(jobs.lock, claimed=[job]),
+    ]
+    async with database.write() as db:
+        await run_all(db, works)
+    assert senders == {"store/runs.by_id", "store/jobs.lock"}
 
 
 @pytest.mark.timeout(180)
