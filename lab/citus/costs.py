@@ -2,8 +2,8 @@
 
 python -m lab.citus.costs [--rounds N] [--seconds S]: one web process, then one worker, on each. In
 a round signed events of known contacts come for so many seconds, then a worker is started for their
-runs, which send one captured message each. CPU is that of the process of ours and of all servers of
-the database together; the three of the cluster share this machine, so no rate is claimed.
+runs, which send one captured message each. CPU is that of our process, and of all servers of the
+database; the three of the cluster share this machine, so no rate is claimed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TypeAlias
 
 from lab.bench import load
 from lab.bench.intake import SECRET, Target
@@ -29,17 +30,25 @@ ROUNDS = 5
 SECONDS = 5.0
 PATIENCE_SECONDS = 600.0
 WANTED = 3.0
+Part: TypeAlias = tuple[str, str]  # an event or a run; whose CPU
+PARTS: Sequence[Part] = (
+    ("event", "ours"),
+    ("event", "the database's"),
+    ("run", "ours"),
+    ("run", "the database's"),
+)
 
 
 @dataclass(slots=True)
 class Place:
-    """A deployment on one of the two, and what it has cost: milliseconds by kind, each round."""
+    """A deployment on one of the two, and what it has cost: milliseconds by kind and by whose they
+    are, each round."""
 
     way: Way
     deployment: Deployment
     ledger: Ledger
     target: Target
-    cost: dict[str, list[float]] = field(default_factory=lambda: {"event": [], "run": []})
+    cost: dict[Part, list[float]] = field(default_factory=lambda: {part: [] for part in PARTS})
 
     def round(self, seconds: float, *, counts: bool) -> None:
         event = measured(self.way, self.target, seconds)
@@ -50,13 +59,14 @@ class Place:
             lambda: self.ledger.unfinished() == 0, "all have ended", worker, PATIENCE_SECONDS, 0.5
         )
         own = spent([worker.process.pid])
-        run = (spent(self.way.pids) - before + own) * 1000 / runs
+        behind = spent(self.way.pids) - before
         worker.stop()
         assert self.ledger.captured() == self.ledger.completed()
         self.ledger.forget()
         if counts:
-            self.cost["event"].append(event["web"] + event["behind"])
-            self.cost["run"].append(run)
+            found = (event["web"], event["behind"], own * 1000 / runs, behind * 1000 / runs)
+            for part, milliseconds in zip(PARTS, found, strict=True):
+                self.cost[part].append(milliseconds)
 
 
 def placed(way: Way, server_url: str, redis_url: str, stack: ExitStack) -> Place:
@@ -98,14 +108,25 @@ def main(rounds: int, seconds: float) -> None:
     report(places[0].cost, places[1].cost)
 
 
-def report(plain: Mapping[str, Sequence[float]], cluster: Mapping[str, Sequence[float]]) -> None:
-    print("CPU-milliseconds, of our process and the database's together")
-    for kind, costs in cluster.items():
-        ratios = [mine / theirs for mine, theirs in zip(costs, plain[kind], strict=True)]
-        print(
-            f"{kind:<7}plain {median(plain[kind]):.2f}   Citus {median(costs):.2f}   ratio"
-            f" {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}), wanted {WANTED:.0f}"
-        )
+def report(plain: Mapping[Part, Sequence[float]], cluster: Mapping[Part, Sequence[float]]) -> None:
+    print("CPU-milliseconds")
+    for kind in ("event", "run"):
+        parts = [part for part in PARTS if part[0] == kind]
+        for _, whose in parts:
+            _line(f"{kind}, {whose}", plain[kind, whose], cluster[kind, whose])
+        whole = [
+            [sum(each) for each in zip(*(of[p] for p in parts), strict=True)]
+            for of in (plain, cluster)
+        ]
+        _line(f"{kind}, together (wanted {WANTED:.0f})", *whole)
+
+
+def _line(what: str, plain: Sequence[float], cluster: Sequence[float]) -> None:
+    ratios = [mine / theirs for mine, theirs in zip(cluster, plain, strict=True)]
+    print(
+        f"{what:<28}plain {median(plain):.2f}   Citus {median(cluster):.2f}   ratio"
+        f" {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+    )
 
 
 if __name__ == "__main__":
