@@ -199,7 +199,7 @@ def references(shape: str, body: Json) -> dict[str, list[str]]:
 
 def given(case: Json, rename: Rename) -> Json:
     """The input of a case with other ids of the topics that the contact has answered about, and of
-    segments. A trace names none."""
+    segments."""
     if not isinstance(case, dict):
         return case
     return {
@@ -231,6 +231,30 @@ def _answers(contact: Json, rename: Rename) -> Json:
         return contact
     renamed = {rename(Mention(TOPIC, id, "")): states for id, states in topics.items()}
     return {name: renamed if name == "topics" else one for name, one in contact.items()}
+
+
+def traced(trace: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
+    """A trace with other names of the topics about which its conditions asked and its contact has
+    answered, which are met in this order."""
+    renamed = {
+        "steps": _asked(trace.get("steps"), rename),
+        "contact": _answers(trace.get("contact"), rename),
+    }
+    return {name: renamed.get(name, one) for name, one in trace.items()}
+
+
+def _asked(part: Json, rename: Rename) -> Json:
+    match part:
+        case {"path": str(), "op": _}:
+            return {
+                name: _path(one, "", rename) if name == "path" else one
+                for name, one in part.items()
+            }
+        case dict():
+            return {name: _asked(one, rename) for name, one in part.items()}
+        case list():
+            return [_asked(one, rename) for one in part]
+    return part
 
 
 # --- the file -------------------------------------------------------------------------------------

@@ -130,7 +130,9 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
     unread: list[CaseResult] = []
     if "expected" in file:
         called = await filing.audience(db, subject.workspace_id)
-        given, expect = texts(portable.given(file["input"], called.id_of), file["expected"])
+        given = portable.given(file["input"], called.id_of)
+        expected = portable.traced(file["expected"], _numbered(called))
+        given, expect = texts(given, expected)
         try:
             there = await _in_file(db, subject.workspace_id, file, place, called)
             cases.append(Tried(EXPECTED, given, expect, there))
@@ -148,6 +150,19 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
         return [*process.compute.here(job, large=length > LARGE), *unread]
     except Unfinished as unfinished:
         return [*(_unable(one.name, one.expect, unfinished.detail) for one in cases), *unread]
+
+
+def _numbered(called: filing.Audience) -> portable.Rename:
+    """Name a topic as a trace in a workspace does, where it has an ID in place of its key: by the
+    order of appearance (traces.py)."""
+    numbers: dict[str, str] = {}
+
+    def name(one: portable.Mention) -> str:
+        if called.id_of(one) == one.id:
+            return one.id  # no key
+        return numbers.setdefault(one.id, f"top_{len(numbers) + 1}")
+
+    return name
 
 
 def _unable(name: str, expect: str, why: str) -> CaseResult:

@@ -261,6 +261,33 @@ async def test_a_file_kept_with_a_workspace_of_older_rules_says_what_is_wrong_wi
     assert paused.status_code == 200, paused.text
 
 
+async def test_what_a_file_expects_of_conditions_about_topics_comes_out_alike_anywhere(
+    cast: Cast,
+) -> None:
+    """They are recorded by their keys."""
+
+    def asking(topic: str) -> dict[str, Any]:
+        path = f'contact.topics["{topic}"].email'
+        return {"when": {"path": path, "op": "eq", "value": "subscribed"}, "steps": []}
+
+    asked = [asking("2-tips"), asking("our-offers"), asking("2-tips")]
+    branches = [{"id": f"b{n}", "type": "branch", "cases": [one]} for n, one in enumerate(asked)]
+    contact = {"email": "ada@example.com", "topics": {"our-offers": {"email": "subscribed"}}}
+    file: dict[str, Any] = {"key": "w", "name": "W", "definition": {"steps": branches}}
+    file["input"] = {"startAt": "2026-03-02T10:00:00Z", "contact": contact}
+    file["expected"] = case_files.play(case_files.read(document.dumps(file)))
+    [first, *_] = file["expected"]["steps"][0]["output"]["cases"][0]["operands"]
+    assert first["path"] == "contact.topics.2-tips.email"
+    topics: list[dict[str, Any]] = [OFFERS, {"name": "2 tips", "channels": ["email"]}]
+    for person in (cast.ed, cast.mallory):
+        for topic in topics:
+            await person.made("/topics", topic)
+        made = await brought(person, file)
+        assert made["file"]["expected"] == file["expected"]
+        ran = (await person.made(f"{path_of(made)}/cases/run", None))["cases"]
+        assert [(one["name"], one["difference"]) for one in ran] == [("expected", None)]
+
+
 def definition(
     shape: str, trigger: Any, rest: Any, inline: Any, template_id: str
 ) -> tuple[str, dict[str, Any]]:
