@@ -303,6 +303,14 @@ async def test_the_file_of_a_flow_keeps_the_topics_of_its_templates(cast: Cast) 
     assert brought["file"]["templates"][kept["key"]]["topicId"] == "offers"
 
 
+async def test_a_flow_that_starts_another_shows_the_run_as_its_description_says(cast: Cast) -> None:
+    """By which every answer is judged (conformance.py)."""
+    started = await cast.ed.made("/workflows", {"name": "Then", "steps": [], "state": "ACTIVE"})
+    url = await draft(cast, [{"type": "start_workflow", "workflowId": started["id"]}])
+    [step] = (await cast.vic.made(url, {"contact": ADA}))["steps"]
+    assert step["output"].keys() == {"runId"}
+
+
 # --- what is not saved ----------------------------------------------------------------------------
 
 

@@ -104,5 +104,5 @@ START_WORKFLOW = NodeKind(
     },
     settle=_settle,
     rules=(one_of(*TARGETS),),
-    output=MISSING,
+    output={"runId": {"type": "string", "description": "The run that was started."}, **MISSING},
 )
