@@ -112,6 +112,19 @@ async def audience(db: Handle, workspace_id: str) -> Audience:
     return Audience(*keys)
 
 
+async def ids(db: Handle, workspace_id: str) -> portable.Rename:
+    """The IDs of what the case of a file names: topics, segments, definitions of either shape."""
+    started = {key: one.id for key, one in await keyed(db, workspace_id)}
+    called = await audience(db, workspace_id)
+
+    def id_of(one: Mention) -> str:
+        if one.member in portable.DEFINITIONS:
+            return started.get(one.id, one.id)
+        return called.id_of(one)
+
+    return id_of
+
+
 # --- finding what a file means --------------------------------------------------------------------
 
 

@@ -250,9 +250,9 @@ def _asked(part: Json, rename: Rename) -> Json:
                 name: _path(one, "", rename) if name == "path" else one
                 for name, one in part.items()
             }
-        case dict():
+        case Mapping():
             return {name: _asked(one, rename) for name, one in part.items()}
-        case list():
+        case list() | tuple():
             return [_asked(one, rename) for one in part]
     return part
 
@@ -274,14 +274,15 @@ def file_of(
 ) -> dict[str, Json]:
     """The file, its members always in the same order. `templates` are by their keys; `names` are
     the keys of these and of whatever else is named, by ID."""
-    graph_or_steps = renamed(
-        shape,
-        credentials.masked(document.parse(body.encode())),
-        lambda one: names.get(one.id, one.id),
-    )
+
+    def rename(one: Mention) -> str:
+        return names.get(one.id, one.id)
+
+    graph_or_steps = renamed(shape, credentials.masked(document.parse(body.encode())), rename)
     trigger = {
         name: names.get(one, one) if name in SEGMENTS else one for name, one in trigger.items()
     }
+    beside = beside_of(beside, rename)
     definition = {"trigger": trigger_of(trigger, is_signed=is_signed), shape: graph_or_steps}
     return {
         **{member: beside[member] for member in BEFORE if member in beside},
@@ -327,6 +328,24 @@ def _ordered(value: Json) -> Json:
     return dict(sorted(value.items())) if isinstance(value, dict) else value
 
 
-def beside_of(file: Mapping[str, Json]) -> dict[str, Json]:
-    """The rest of the file."""
-    return {name: file[name] for name in (*BEFORE, *BESIDE) if file.get(name) is not None}
+def beside_of(file: Mapping[str, Json], rename: Rename) -> dict[str, Json]:
+    """The rest of the file, with other ids in what its case is given. What is expected has none
+    (traces.py)."""
+    renamed = {"input": given, "workspace": _place}
+    return {
+        name: renamed[name](file[name], rename) if name in renamed else file[name]
+        for name in (*BEFORE, *BESIDE)
+        if file.get(name) is not None
+    }
+
+
+def _place(workspace: Json, rename: Rename) -> Json:
+    """Its default topic, and the definitions that may be started."""
+    match workspace:
+        case {"defaultTopicId": str(id)}:
+            workspace = {**workspace, "defaultTopicId": rename(Mention(TOPIC, id, ""))}
+    match workspace:
+        case {"startable": list(ids)}:
+            started = [rename(Mention(DEFINITIONS[0], id, "")) for id in ids]
+            workspace = {**workspace, "startable": started}
+    return workspace

@@ -159,7 +159,9 @@ async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dic
             await call.note(f"template.{one.action}", one.id, one.before, one.after)
     filed = await definitions.filed(db, workspace_id=workspace_id, id=known.id) if known else None
     ids = {one.key: one.id for one in kept}
-    action, changed, found = await _Importing(call, wanted, file, kind, row, filed, ids).run()
+    id_of = await filing.ids(db, workspace_id)
+    importing = _Importing(call, wanted, file, kind, row, filed, ids, id_of)
+    action, changed, found = await importing.run()
     after = await exported(call, changed)
     is_new = wanted.mode == "dry_run" and row is None
     return {
@@ -203,7 +205,8 @@ Outcome: TypeAlias = tuple[filing.Action, Definition, list[Found]]
 @dataclass(frozen=True, slots=True)
 class _Importing:
     """The definition of a file, with its cases. `row` is the one that it changes, locked, and
-    `filed` says of which file that came; `template_ids` are those of its templates, by key."""
+    `filed` says of which file that came; `template_ids` are those of its templates, by key, and
+    `id_of` finds what its cases name."""
 
     call: Call
     wanted: Import
@@ -212,6 +215,7 @@ class _Importing:
     row: Definition | None
     filed: Filed | None
     template_ids: Mapping[str, str]
+    id_of: portable.Rename
 
     async def run(self) -> Outcome:
         """Raises Problem, its pointers into the body of the request."""
@@ -350,7 +354,7 @@ class _Importing:
     def _file(self) -> Filed:
         """Its key and the rest of the file, as they are to be kept."""
         given, kept = self.wanted.file, self.filed and self.filed.key
-        beside = document.dumps(portable.beside_of(self.file)).decode()
+        beside = document.dumps(portable.beside_of(self.file, self.id_of)).decode()
         return Filed(given.key or kept or portable.key_of(given.name), beside)
 
     async def _keep_file(self, id: str) -> None:
@@ -375,12 +379,11 @@ class _Importing:
         call = self.call
         of: dict[str, Any] = {"workspace_id": call.member.workspace_id, "definition_id": id}
         known = {one.name: one for one in await definition_cases.of_definition(call.db, **of)}
-        called = await filing.audience(call.db, call.member.workspace_id)
         for name in known.keys() - {case["name"] for case in given}:
             await case_routes.delete_case(call, id, known[name])
         for index, case in enumerate(given):
             with _at(f"/file/cases/{index}"):
-                texts = proofs.texts(portable.given(case["given"], called.id_of), case["expect"])
+                texts = proofs.texts(portable.given(case["given"], self.id_of), case["expect"])
                 before = known.get(case["name"])
                 if before is None or (before.given, before.expect) != texts:
                     await case_routes.keep_case(call, id, case["name"], texts)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator
 
 from app.database.db import Handle
-from app.definitions import filing, portable
+from app.definitions import filing
 from app.definitions.case_results import CaseResult
 from app.definitions.findings import Subject
 from app.errors import FieldError, Problem
@@ -129,12 +129,9 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
     cases = [Tried(one.name, one.given, one.expect, place) for one in kept]
     unread: list[CaseResult] = []
     if "expected" in file:
-        called = await filing.audience(db, subject.workspace_id)
-        given = portable.given(file["input"], called.id_of)
-        expected = portable.traced(file["expected"], _numbered(called))
-        given, expect = texts(given, expected)
+        given, expect = texts(file["input"], file["expected"])
         try:
-            there = await _in_file(db, subject.workspace_id, file, place, called)
+            there = await _in_file(db, subject.workspace_id, file, place)
             cases.append(Tried(EXPECTED, given, expect, there))
         except Problem as problem:
             unread.append(_unable(EXPECTED, expect, trial.sentence(problem)))
@@ -152,41 +149,21 @@ async def run(process: Process, db: Handle, subject: Subject) -> Sequence[CaseRe
         return [*(_unable(one.name, one.expect, unfinished.detail) for one in cases), *unread]
 
 
-def _numbered(called: filing.Audience) -> portable.Rename:
-    """Name a topic as a trace in a workspace does, where it has an ID in place of its key: by the
-    order of appearance (traces.py)."""
-    numbers: dict[str, str] = {}
-
-    def name(one: portable.Mention) -> str:
-        if called.id_of(one) == one.id:
-            return one.id  # no key
-        return numbers.setdefault(one.id, f"top_{len(numbers) + 1}")
-
-    return name
-
-
 def _unable(name: str, expect: str, why: str) -> CaseResult:
     return CaseResult(name, document.parse(expect.encode()), None, why)
 
 
 async def _in_file(
-    db: Handle,
-    workspace_id: str,
-    file: Mapping[str, Json],
-    place: Setting,
-    called: filing.Audience,
+    db: Handle, workspace_id: str, file: Mapping[str, Json], place: Setting
 ) -> Setting:
     """The workspace that the file says, whichever it is in; the ID, by which splits go, and the
     version are those of the command that records what is expected. Raises Problem for what was kept
     under other rules."""
     workspace = case_files.workspace(document.dumps(file.get("workspace") or {}))
-    startable, default = workspace.startable, workspace.default_topic_id
-    if default is not None:
-        default = called.id_of(portable.Mention(portable.TOPIC, default, ""))
-    if startable is not None:
-        startable = [
-            one.id for key, one in await filing.keyed(db, workspace_id) if key in startable
-        ]
+    startable = workspace.startable
+    if startable is not None:  # also by the keys of what was not there yet
+        known = await filing.keyed(db, workspace_id)
+        startable = [one.id for key, one in known if key in startable or one.id in startable]
     return replace(
         place,
         definition_id=f"wfl_{NOBODY}",
@@ -195,7 +172,7 @@ async def _in_file(
         sender=workspace.sender,
         channels=workspace.channels,
         startable=startable,
-        gate=replace(workspace.gate, default_topic_id=default),
+        gate=workspace.gate,
     )
 
 

@@ -1,8 +1,8 @@
 """Traces of runs, real or simulated, and the normal form in which two of them compare.
 
 What differs from one run to the next by nature is taken out: ids are numbered in the order in which
-they appear, times are told in minutes since the start, and of an HTTP answer the headers
-are left out. What is left is what a definition means.
+they appear, as are the keys by which files name topics; times are told in minutes since the start,
+and of an HTTP answer the headers are left out. What is left is what a definition means.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from app.definitions import portable
 from app.machine import document
 from app.machine.program import Json
 
@@ -87,7 +88,8 @@ def normal(trace: Trace) -> dict[str, Json]:
             if name not in NAMELESS and value not in (None, [], {})
         },
     }
-    plain: dict[str, Json] = _Names().strip(normalised)
+    names = _Names()
+    plain: dict[str, Json] = names.strip(portable.traced(normalised, names.of_topic))
     return plain
 
 
@@ -157,9 +159,14 @@ class _Names:
             case _:
                 return value
 
+    def of_topic(self, topic: portable.Mention) -> str:
+        return self._numbered(topic.id, "top_")
+
     def _name(self, match: re.Match[str]) -> str:
-        prefix = f"{match[1]}_"
-        if match[0] not in self._known:
+        return self._numbered(match[0], f"{match[1]}_")
+
+    def _numbered(self, id: str, prefix: str) -> str:
+        if id not in self._known:
             number = 1 + sum(name.startswith(prefix) for name in self._known.values())
-            self._known[match[0]] = f"{prefix}{number}"
-        return self._known[match[0]]
+            self._known[id] = f"{prefix}{number}"
+        return self._known[id]

@@ -303,6 +303,57 @@ async def test_the_file_of_a_flow_keeps_the_topics_of_its_templates(cast: Cast) 
     assert brought["file"]["templates"][kept["key"]]["topicId"] == "offers"
 
 
+async def test_a_simulation_that_became_a_file_comes_out_alike_after_a_pull_and_a_push(
+    cast: Cast,
+) -> None:
+    """Here and in another workspace, whose topics have other IDs."""
+    topics = [
+        {"name": "Offers", "channels": ["email"]},
+        {"name": "Tips", "channels": ["email"]},
+        {"name": "All", "channels": ["email"], "isDefault": True},
+    ]
+    offers, tips, default = [(await cast.ed.made("/topics", one))["id"] for one in topics]
+    started = await cast.ed.made("/workflows", {"name": "Then", "steps": [], "state": "ACTIVE"})
+    news = {"channel": "email", "category": "marketing", "content": HELLO}
+    about = {"News": offers, "Rest": default}
+    templates = [
+        await cast.ed.made("/templates", {"name": name, **news, "topicId": id})
+        for name, id in about.items()
+    ]
+    path = f'contact.topics["{offers}"].email'
+    asked = {"when": {"path": path, "op": "eq", "value": "subscribed"}, "steps": []}
+    steps = [
+        {"type": "branch", "cases": [asked]},
+        *(
+            {"type": "send_message", "channel": "email", "templateId": one["id"]}
+            for one in templates
+        ),
+        {"type": "start_workflow", "workflowId": started["id"]},
+    ]
+    contact = {**ADA, "topics": {id: {"email": "subscribed"} for id in (tips, offers)}}
+    answer = await cast.vic.made(f"{await draft(cast, steps)}?case=true", {"contact": contact})
+    statuses = [step["message"]["status"] for step in answer["steps"][1:3]]
+    assert statuses == ["SENT", "SENT"]
+    recorded = answer["case"]
+    brought = await cast.ed.made("/definitions/import", {"file": recorded})
+    pulled = await cast.vic.read(f"/workflows/{brought['id']}/export")
+    written = document.dumps(pulled).decode()
+    assert not [id for id in (offers, tips, default, started["id"]) if id in written]
+    for file in (recorded, pulled):
+        again = await cast.ed.made("/definitions/import", {"file": file})
+        assert again["action"] == "unchanged"
+    for topic in reversed(topics):
+        await cast.mallory.made("/topics", topic)
+    await cast.mallory.made("/workflows", {"name": "Then", "steps": [], "state": "ACTIVE"})
+    moved = await cast.mallory.made("/definitions/import", {"file": pulled})
+    assert moved["file"] == pulled
+    case = cases.read(document.dumps(pulled))
+    assert cases.difference(case.expected, cases.play(case)) == ""
+    for person, id in ((cast.ed, brought["id"]), (cast.mallory, moved["id"])):
+        [ran] = (await person.made(f"/workflows/{id}/cases/run", None))["cases"]
+        assert (ran["name"], ran["difference"]) == ("expected", None)
+
+
 async def test_a_flow_that_starts_another_shows_the_run_as_its_description_says(cast: Cast) -> None:
     """By which every answer is judged (conformance.py)."""
     started = await cast.ed.made("/workflows", {"name": "Then", "steps": [], "state": "ACTIVE"})
