@@ -110,9 +110,8 @@ def at_once(segments: int) -> int:
     return max(1, MOST_AT_ONCE // max(1, segments))
 
 
-def by_turns(contact_ids: Sequence[str], segments: int) -> Iterator[Sequence[str]]:
-    """Contacts, as many at a time as are judged at once for so many segments."""
-    most = at_once(segments)
+def by_turns(contact_ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """Contacts, at most so many at a time."""
     for start in range(0, len(contact_ids), most):
         yield contact_ids[start : start + most]
 

@@ -325,7 +325,7 @@ async def _happened(
     named = await _wake(db, workspace, events)
     ids = sorted({event.contact_id for event in events})
     if not reacts:
-        for few in membership.by_turns(ids, len(named)):
+        for few in membership.by_turns(ids, membership.at_once(len(named))):
             await _judge(db, workspace, few, named, dict.fromkeys(few, "none"))
         return
     started: dict[str, Sequence[str]] = {}

@@ -89,7 +89,8 @@ class _Batch:
     contacts: dict[Who, Found] = field(default_factory=dict)
     made: Tagged = field(default_factory=dict)  # contacts that are new
     present: set[str] = field(default_factory=set)  # contacts that are locked
-    named: int = 0  # segments for which the contacts of several old events are judged
+    at_once: int = 1  # new contacts of old events that are judged at a time
+    quiet: set[str] = field(default_factory=set)  # contacts of old events alone
 
     async def outcomes(self) -> list[Outcome]:
         await self._repeat()
@@ -150,7 +151,7 @@ class _Batch:
         named = await segment_members.segments_named(
             self.db, workspace_id=self.workspace.id, names=names
         )
-        self.named = len(named)
+        self.at_once = membership.at_once(len(named))
         beyond = set(old[max(1, MOST_JUDGED // max(1, len(named))) :])
         for place, event in self._open():
             if not event.reacts and self._who(event) in beyond:
@@ -182,7 +183,8 @@ class _Batch:
     async def _record(self) -> None:
         fresh: dict[int, ContactEvent] = {}
         led: dict[bytes, ContactEvent] = {}
-        for place, event in self._open():
+        opened = self._open()
+        for place, event in opened:
             copied = led.get(event.receipt) if event.receipt is not None else None
             if copied is not None:
                 self.answers[place] = _recorded(copied, replayed=True)
@@ -191,18 +193,18 @@ class _Batch:
             self.answers[place] = _recorded(new)
             if event.receipt is not None:
                 led[event.receipt] = new
+        old = {self.contacts[self._who(event)].id for _, event in opened if not event.reacts}
+        self.quiet = old - {event.contact_id for event in fresh.values() if event.reacts}
         await self._keep(led)
         await reactions.all_happened(self.db, self.workspace, list(fresh.values()))
 
     async def _appear(self) -> None:
         """New contacts, which have their events by now: they were never without them. Old
         events alone welcome nobody, as an import does not."""
-        reacting = {self._who(event) for event in self.events if event.reacts}
-        loud = {found.id for who, found in self.contacts.items() if who in reacting}
-        fresh = {id: tags for id, tags in self.made.items() if id in loud}
-        if fresh:
-            await reactions.appeared(self.db, self.workspace, fresh)
-        for few in membership.by_turns(sorted(self.made.keys() - loud), self.named):
+        loud = {id: tags for id, tags in self.made.items() if id not in self.quiet}
+        if loud:
+            await reactions.appeared(self.db, self.workspace, loud)
+        for few in membership.by_turns(sorted(self.made.keys() & self.quiet), self.at_once):
             some = {id: self.made[id] for id in few}
             await reactions.appeared(self.db, self.workspace, some, starts=False)
 

@@ -814,11 +814,17 @@ async def test_an_old_event_that_creates_its_contact_welcomes_nobody(
     made = await flow(cast, source="contact_created")
     fresh = {"name": "seen", "createContact": True}
     old = {**fresh, "occurredAt": "2020-01-01T00:00:00Z"}
-    named = [{"match": {"email": f"{name}@x.test"}} for name in ("ann", "ada", "bob", "eve", "joe")]
+    names = ("ann", "ada", "bob", "eve", "joe", "pat", "sue")
+    named = [{"match": {"email": f"{name}@x.test"}} for name in names]
     await cast.ed.made("/events", {**old, **named[0]})
     await cast.ed.made("/events/batch", {"events": [{**old, **one} for one in named[1:3]]})
     await settle(process)
     assert (await cast.vic.read(f"/segments/{id}"))["count"] == 3
+    unknown = {"name": "seen", **named[5]}  # refused
+    copies = [{**event, **named[6], "id": "1"} for event in (old, fresh)]
+    await cast.ed.made("/events/batch", {"events": [{**old, **named[5]}, unknown, *copies]})
+    await settle(process)
+    assert (await cast.vic.read(f"/segments/{id}"))["count"] == 5
     assert await people_of(cast, enters) == await people_of(cast, made) == []
     both = [{**old, **named[3]}, {**fresh, **named[3]}, {**old, **named[2]}]
     await cast.ed.made("/events/batch", {"events": both})
