@@ -87,7 +87,7 @@ def url_of(process: Process, link: Link) -> str:
 
 def _long(process: Process, link: Link) -> str:
     ids = (link.workspace_id, link.message_id or "", link.contact_id or "")
-    named = (*ids, link.channel, link.topic_mark.hex())
+    named = (*ids, link.channel, *([link.topic_mark.hex()] if link.topic_mark else []))
     payload = bytes.fromhex(link.address_hash) + "|".join(named).encode()
     return process.vault.sign(LINK, payload)
 
@@ -169,11 +169,15 @@ async def topic_choices(db: Handle, link: Link, found: Sequence[Choice]) -> list
 
 async def topic_of(db: Handle, link: Link) -> str | None:
     """The topic of the link's message, where it is one that its reader can leave by itself: by the
-    mark, for the message may be gone."""
-    if link.contact_id is None or not link.topic_mark:
+    mark, for the message may be gone. Links had none once: theirs is read off the message."""
+    if link.contact_id is None:
         return None
+    mark = link.topic_mark
+    if not mark and link.message_id is not None:
+        row = await messages.by_id(db, workspace_id=link.workspace_id, id=link.message_id)
+        mark = mark_of(row.topic_id) if row is not None and row.topic_id is not None else b""
     known = await stored_topics.of_workspace(db, workspace_id=link.workspace_id)
-    own = [one for one in known.values() if mark_of(one.id) == link.topic_mark]
+    own = [one for one in known.values() if mark_of(one.id) == mark]
     return own[0].id if len(own) == 1 and not own[0].is_default else None
 
 

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from app.audience import subscriptions
 from app.consent import consent
+from app.consent.preferences import LINK
 from app.process import Process
 from app.providers.inbox import Inbox
 from lab.chaos.optout import sending
@@ -85,6 +87,27 @@ async def test_one_click_leaves_the_topic_also_when_the_message_is_gone(
         await db.execute("DELETE FROM messages")
     await client.post(path, data=ONE_CLICK)
     assert await answers(cast, ada) == (ALL_IN, {offers: {"email": "unsubscribed"}})
+
+
+async def test_a_link_without_a_mark_leaves_the_topic_of_its_message(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    """As long as that is there: it was sent by a version that put no mark into links."""
+    ada, offers = (await cast.ed.made("/contacts", ADA))["id"], await topic(cast.ed)
+    await answer(cast.ed, ada, offers)
+    await mailed(cast, process, tmp_path / "ledger", ada, offers)
+    [message] = (await cast.vic.read("/messages"))["data"]
+    named = "|".join((cast.ed.workspace_id, message["id"], ada, "email"))
+    key = subscriptions.key("email", ADA["email"])
+    hash = subscriptions.hashed(process.vault, cast.ed.workspace_id, "email", key)
+    path = f"/u/{process.vault.sign(LINK, bytes.fromhex(hash) + named.encode())}"
+    assert (await client.post(path, data=ONE_CLICK)).status_code == 200
+    assert await answers(cast, ada) == (ALL_IN, {offers: {"email": "unsubscribed"}})
+    async with process.database.write() as db:  # as retention does
+        await db.execute("DELETE FROM delivery_attempts")
+        await db.execute("DELETE FROM messages")
+    assert (await client.post(path, data=ONE_CLICK)).status_code == 200
+    assert (await answers(cast, ada))[0]["email"] == "unsubscribed"
 
 
 async def test_one_click_in_a_mail_of_the_default_topic_leaves_the_channel(
