@@ -114,12 +114,12 @@ async def suppress_hashed(
         reason=reason,
         source=source,
     )
-    if contact is not None and reason in subscriptions.SAID:
-        workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
-        asked = topics.withdrawn(contact.topics, [channel])
-        contact = await topics.answer(db, workspace, contact, asked, Given(source))
+    if contact is not None:
+        asked = topics.withdrawn(contact.topics, [channel] if reason in subscriptions.SAID else [])
+        answered = await topics.keep(db, workspace_id, contact, asked, Given(source))
+        held = [*held, reason]
+        await _stand(process, db, workspace_id, contact, answered, channel=channel, held=held)
     if contact is not None and row is not None:
-        await _stand(process, db, workspace_id, contact, channel=channel, held=[*held, reason])
         out = OptOut(contact.id, channel, None, None)
         await subscriptions.tell(
             db, workspace_id, [out], kind="opted_out", reason=reason, source=source
@@ -147,7 +147,7 @@ async def lift(
     )
     if lifted and contact is not None:
         left = await suppressions.of_address(db, workspace_id=workspace_id, address_hash=hash)
-        await _stand(process, db, workspace_id, contact, channel=channel, held=left)
+        await _stand(process, db, workspace_id, contact, contact, channel=channel, held=left)
         out = OptOut(contact.id, channel, None, None)
         await subscriptions.tell(
             db, workspace_id, [out], kind="opted_in", reason=lifted[0], source=source
@@ -191,23 +191,24 @@ async def _stand(
     process: Process,
     db: Handle,
     workspace_id: str,
-    contact: Contact,
+    was: Contact,
+    answered: Contact,
     *,
     channel: str,
     held: Sequence[str],
 ) -> None:
-    """The locked contact is subscribed as the reasons that hold say; who waits for it is told."""
-    now = {**contact.subscriptions, channel: subscriptions.status(held)}
+    """The locked contact, which `was` so and has `answered` since, is subscribed as the reasons
+    that hold say. Who waits for a change is told once of all: nobody sees a part of it."""
+    now = {**was.subscriptions, channel: subscriptions.status(held)}
     now = {name: status for name, status in now.items() if status != subscriptions.SUBSCRIBED}
-    if now == contact.subscriptions:
-        return
-    await contacts.set_subscriptions(
-        db, workspace_id=workspace_id, id=contact.id, subscriptions=now
-    )
-    workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
-    was = contact.profile()
-    names = reactions.names_of(was, {**was, "subscriptions": now})
-    await reactions.changed_in(db, workspace, {contact.id: ()}, {contact.id: names})
+    if now != was.subscriptions:
+        await contacts.set_subscriptions(
+            db, workspace_id=workspace_id, id=was.id, subscriptions=now
+        )
+    names = reactions.names_of(was.profile(), {**answered.profile(), "subscriptions": now})
+    if names:
+        workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
+        await reactions.changed_in(db, workspace, {was.id: ()}, {was.id: names})
 
 
 # --- what is on its way ---------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from app.messages import create
 from app.process import Process
 from app.routes.preferences import STATES
 from app.store import contacts, messages
+from app.store.suppressions import Reason
 from tests.cast import Cast, settle
 from tests.driving import set_clock
-from tests.routes.test_identified_contacts import identify
+from tests.routes.test_identified_contacts import identify, number_of
 from tests.routes.test_imports import LINES, imported
 from tests.routes.test_topics import NO_CONSENT, SENT, about, answer, outcome, topic
 
@@ -146,6 +147,19 @@ async def test_an_opt_out_voids_the_letter_until_it_is_asked_anew(
     assert await state(cast, ada, offers) == "subscribed"
 
 
+async def suppress(cast: Cast, process: Process, reason: Reason) -> None:
+    async with process.database.write() as db:
+        await consent.suppress(
+            process,
+            db,
+            workspace_id=cast.ed.workspace_id,
+            channel="email",
+            address=ADA,
+            reason=reason,
+            source="inbound",
+        )
+
+
 @pytest.mark.parametrize("by", ["member", "file", "suppression"])
 async def test_leaving_the_channel_voids_the_letter(
     cast: Cast, process: Process, client: httpx2.AsyncClient, by: str
@@ -157,21 +171,33 @@ async def test_leaving_the_channel_voids_the_letter(
     elif by == "file":
         await imported(cast.ed, json.dumps({"email": ADA, **left}).encode(), LINES)
     else:
-        async with process.database.write() as db:
-            await consent.suppress(
-                process,
-                db,
-                workspace_id=cast.ed.workspace_id,
-                channel="email",
-                address=ADA,
-                reason="stopped",
-                source="inbound",
-            )
+        await suppress(cast, process, "stopped")
     assert await state(cast, ada, offers) == "unsubscribed"
     assert "not asked any more" in (await client.post(path)).text
     activity = (await cast.vic.read(f"/contacts/{ada}/activity"))["data"]
     changes = [one["consent"]["change"] for one in activity if one["type"] == "consent"]
     assert changes == ["opted_out", "opted_out", "asked"]
+
+
+async def test_who_leaves_the_channel_was_never_among_those_who_left_the_topic_alone(
+    cast: Cast, process: Process
+) -> None:
+    _, offers, _ = await asked(cast, process)
+    paths = (f"topics.{offers}", "unsubscribed"), ("subscriptions", "subscribed")
+    both = [{"path": f"contact.{of}.email", "op": "eq", "value": value} for of, value in paths]
+    alone = (await cast.ed.made("/segments", {"name": "S", "filter": {"all": both}}))["id"]
+    await settle(process)
+    for source in ("segment_entered", "segment_left"):
+        stop = {"steps": [{"type": "exit", "reason": "done"}], "state": "ACTIVE"}
+        trigger = {"source": source, "segmentId": alone}
+        await cast.ed.made("/workflows", {"name": "A", "trigger": trigger, **stop})
+    await suppress(cast, process, "unsubscribed")
+    await settle(process)
+    assert await number_of(process, "runs") == 0
+    bob = (await cast.ed.made("/contacts", {"email": "bob@example.com"}))["id"]
+    await answer(cast.ed, bob, offers, "unsubscribed")
+    await settle(process)
+    assert await number_of(process, "runs") == 1
 
 
 async def test_who_left_the_channel_is_not_told_that_they_get_what_they_confirm(
