@@ -90,7 +90,7 @@ async def upsert(
         left = subscriptions.left(one.columns["subscriptions"])
         answers = topics.changed({}, one.columns["topics"])
         one.columns["topics"] = topics.from_file({}, answers, left)
-    for out in (out for out in opting if out.is_new and out.reason != "bounced"):
+    for out in (out for out in opting if out.is_new and out.reason in subscriptions.SAID):
         columns = batch.touched[out.contact_id].columns
         asked = topics.withdrawn(columns["topics"], [out.channel])
         columns["topics"] = topics.joined(columns["topics"], asked)

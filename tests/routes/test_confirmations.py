@@ -200,6 +200,20 @@ async def test_who_leaves_the_channel_was_never_among_those_who_left_the_topic_a
     assert await number_of(process, "runs") == 1
 
 
+async def test_a_complaint_that_a_file_or_a_provider_brings_answers_no_question(
+    cast: Cast, process: Process
+) -> None:
+    """It says that no mail is wanted, which stops the letters; of a topic it says nothing."""
+    ada, offers, _ = await asked(cast, process)
+    await suppress(cast, process, "complained")
+    assert await state(cast, ada, offers) == "pending"
+    bob = (await cast.ed.made("/contacts", {"email": "bob@example.com"}))["id"]
+    await answer(cast.ed, bob, offers)
+    row = {"email": "bob@example.com", "subscriptions": {"email": "complained"}}
+    await imported(cast.ed, json.dumps(row).encode(), LINES)
+    assert await state(cast, bob, offers) == "pending"
+
+
 async def test_who_left_the_channel_is_not_told_that_they_get_what_they_confirm(
     cast: Cast, process: Process, client: httpx2.AsyncClient
 ) -> None:
