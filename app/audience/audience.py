@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -166,9 +166,13 @@ async def change(
     patch: Mapping[str, Json],
     given: Given = MEMBER,
 ) -> Contact:
-    """A merge patch (RFC 7396) judged on its result; otherwise like `replace`."""
+    """A merge patch (RFC 7396) judged on its result; otherwise like `replace`. Whoever leaves a
+    channel by it once more answers what was asked there since."""
     values = document.merge(shapes.writable(row), profile.normal(patch))
-    return await replace(db, workspace, row, values, given=given)
+    stated = patch.get("subscriptions")
+    statuses = stated.items() if isinstance(stated, Mapping) else ()
+    leaving = {channel for channel, status in statuses if status == subscriptions.UNSUBSCRIBED}
+    return await replace(db, workspace, row, values, given=given, leaving=leaving)
 
 
 async def replace(
@@ -179,16 +183,18 @@ async def replace(
     tags: Json = None,
     *,
     given: Given = MEMBER,
+    leaving: Collection[str] = (),
 ) -> Contact:
     """All writable fields of the locked contact `row`; its tags too, when they are given. When
     that is what it holds, however it is spelled, it stays as it is and nobody is told. What it says
-    of subscriptions was `given` by somebody.
+    of subscriptions was `given` by somebody, who is `leaving` channels, left before or not.
 
     Raises Problem `invalid` or `conflict`, and then nothing has changed.
     """
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
-    if await _is_so(db, workspace, row, checked, tags):
+    is_answer = bool(topics.withdrawn(row.topics, leaving))
+    if not is_answer and await _is_so(db, workspace, row, checked, tags):
         return row
     had = subscriptions.hashes(workspace.vault, workspace.id, row)
     new = Person(workspace.id, row.id, dict(checked.columns), row.subscriptions, had)
@@ -205,7 +211,8 @@ async def replace(
         db, workspace_id=workspace.id, changed=[(row.id, row.profile(), new.columns)]
     )
     await subscriptions.keep(db, workspace.id, opting, given)
-    asked = topics.withdrawn(row.topics, [out.channel for out in opting if out.is_new])
+    left = {*leaving, *(out.channel for out in opting if out.is_new)}
+    asked = topics.withdrawn(row.topics, left)
     changed = await topics.keep(db, workspace.id, changed, asked, given)
     if not profile.same(checked.columns["metadata"], row.metadata):
         await contacts.replace_fields(

@@ -200,6 +200,19 @@ async def test_who_leaves_the_channel_was_never_among_those_who_left_the_topic_a
     assert await number_of(process, "runs") == 1
 
 
+async def test_who_says_once_more_that_they_leave_answers_a_later_question_too(
+    cast: Cast, process: Process
+) -> None:
+    ada, offers, _ = await asked(cast, process)
+    default = await topic(cast.ed, isDefault=True)
+    for _ in range(2):
+        await answer(cast.ed, ada, default, "unsubscribed")
+        assert await state(cast, ada, offers) == "unsubscribed"
+        await answer(cast.ed, ada, offers)
+    assert (await cast.ed.patch(f"/contacts/{ada}", {"firstName": "Ada"})).status_code == 200
+    assert await state(cast, ada, offers) == "pending"  # of the channel nothing was said
+
+
 async def test_a_complaint_that_a_file_or_a_provider_brings_answers_no_question(
     cast: Cast, process: Process
 ) -> None:
