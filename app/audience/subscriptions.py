@@ -175,21 +175,27 @@ async def judge(
         for channel, column in COLUMN.items():
             held = reasons[found[channel]] if channel in found else []
             was, chose = person.before.get(channel), chosen.get(channel)
-            chose_not_to = chose in OUT
-            reason: Reason = "unsubscribed"
+            old = person.had.get(channel)
+            moved = old != found.get(channel)
+            # A bounce stays with the address, and does not hide what the person has said.
+            hidden = moved and chose in GRAVER and not SAID.isdisjoint(reasons.get(old or "", []))
+            takes_along = hidden or (moved and was in OUT)
+            opted: list[Reason] = []
             if chose in GRAVER and chose != was and channel in found:  # a file says so
-                chose_not_to, reason = True, chose
-            elif chose == "bounced" and person.had.get(channel) != found.get(channel):
-                # The bounce stays with the address, and does not hide what the person has said.
-                chose_not_to = not SAID.isdisjoint(reasons.get(person.had.get(channel, ""), []))
-            now[channel] = status([*held, reason] if chose_not_to else held)
+                opted.append(chose)
+            if (chose in OUT and not opted) or (chose in GRAVER and takes_along):
+                opted.append("unsubscribed")
+            now[channel] = status([*held, *opted])
             # What the address alone makes of them they did not choose, and may end with its reason.
-            is_said = reason in held or chose == was == status(held)
+            is_held = chose == was == status(held) and not hidden
             is_new = was not in OUT
-            if chose_not_to and not is_said and (is_new or channel in found):
-                address = person.columns[column]
-                out = OptOut(person.id, channel, address, found.get(channel), is_new, reason)
-                opting.append(out)
+            opting += [
+                OptOut(
+                    person.id, channel, person.columns[column], found.get(channel), is_new, reason
+                )
+                for reason in opted
+                if reason not in held and not is_held and (is_new or channel in found)
+            ]
         person.columns["subscriptions"] = {
             channel: one for channel, one in now.items() if one != SUBSCRIBED
         }

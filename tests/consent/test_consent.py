@@ -213,6 +213,18 @@ async def test_a_bounce_does_not_hide_an_opt_out_from_a_new_address(
     assert (await change(process, acme, id, email=ADA)).get("email", "subscribed") == status
 
 
+async def test_a_bounce_at_both_hides_it_from_no_new_address_either(
+    process: Process, acme: str
+) -> None:
+    id = await contact(process, acme, email="old@example.com")
+    await suppress(process, acme, "unsubscribed", "old@example.com")
+    await suppress(process, acme, "bounced", "old@example.com")
+    await suppress(process, acme, "bounced")
+    assert (await change(process, acme, id, email=ADA))["email"] == "bounced"
+    await lift(process, acme, "bounced")
+    assert subscriptions.shown(await read(process, acme, id))["email"] == "unsubscribed"
+
+
 @pytest.mark.parametrize("reason", ["bounced", "complained", "manual"])
 async def test_what_only_the_address_made_of_somebody_ends_with_it(
     process: Process, acme: str, reason: suppressions.Reason

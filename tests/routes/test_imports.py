@@ -303,6 +303,26 @@ async def test_what_a_file_says_of_an_address_is_graver_than_what_its_contact_ch
     }
 
 
+async def test_who_left_and_moved_is_out_at_the_new_address_also_when_that_has_bounced(
+    cast: Cast,
+) -> None:
+    ada = {"email": "ada@x.test", "phone": "+14155550132"}
+    left = {"subscriptions": {"email": "unsubscribed"}}
+    id = (await cast.ed.made("/contacts", {**ada, **left}))["id"]
+    moved = {"phone": ada["phone"], "email": "lovelace@x.test"}
+    row = json.dumps({**moved, "subscriptions": {"email": "bounced"}}).encode()
+    for dry, outcome in (("?dryRun=true", {"updated": 1, "dryRun": True}), ("", {"updated": 1})):
+        assert await imported(cast.ed, row, LINES, dry) == [totals(**outcome)]
+    assert await imported(cast.ed, row, LINES) == [totals(unchanged=1)]
+    shown = await cast.vic.read(f"/contacts/{id}")
+    assert shown["subscriptions"]["email"] == "bounced"
+    held = {one["reason"]: one["id"] for one in shown["suppressions"]}
+    assert held.keys() == {"bounced", "unsubscribed"}
+    await cast.adam.delete(f"/suppressions/{held['bounced']}")
+    shown = await cast.vic.read(f"/contacts/{id}")
+    assert shown["subscriptions"]["email"] == "unsubscribed"
+
+
 async def test_a_file_over_the_cap_is_refused_unread(cast: Cast, served: Served) -> None:
     async with served.connection() as connection:
         await begun(connection, cast.ed, f"Content-Length: {2**31}", "Expect: 100-continue")
