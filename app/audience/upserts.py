@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from app.audience import profile, reactions, subscriptions, topics
 from app.audience.profile import Checked
 from app.audience.reactions import WorkspaceContext
-from app.audience.subscriptions import Given, OptOut, Person
+from app.audience.subscriptions import Given, Person
 from app.audience.topics import Answer
 from app.database.db import Handle, new_id
 from app.errors import FieldError
@@ -86,16 +87,21 @@ async def upsert(
     opting = await subscriptions.judge(
         db, workspace.vault, people, only_looks=dry_run_contacts is not None
     )
-    for one in (one for one in touched if one.is_new):  # whose address may have been left before
-        left = subscriptions.left(one.columns["subscriptions"])
-        answers = topics.changed({}, one.columns["topics"])
-        one.columns["topics"] = topics.from_file({}, answers, left)
-    for out in (out for out in opting if out.is_new and out.reason in subscriptions.SAID):
+    await _find_opt_outs(db, workspace, touched)
+    opted = [out for out in opting if out.reason in subscriptions.SAID]
+    for out in (out for out in opted if out.address_hash is not None):
+        batch.touched[out.contact_id].opted_out.add(out.channel)
+    for one in touched:  # whose address, new to them, may have been left before
+        answered, columns = one.was.get("topics", {}), one.columns
+        left = subscriptions.left(columns["subscriptions"]) | one.opted_out
+        answers = topics.changed(answered, columns["topics"])
+        columns["topics"] = topics.from_file(answered, answers, left)
+    for out in (out for out in opted if out.is_new):
         columns = batch.touched[out.contact_id].columns
         asked = topics.withdrawn(columns["topics"], [out.channel])
         columns["topics"] = topics.joined(columns["topics"], asked)
     if dry_run_contacts is not None:
-        _keep_in(dry_run_contacts, touched, opting)
+        _keep_in(dry_run_contacts, touched)
     else:
         await _write(db, workspace, touched)
         await subscriptions.keep(db, workspace.id, opting, FILE)
@@ -156,11 +162,12 @@ async def _held(
 
 async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence[_Contact]) -> None:
     """Find opt-outs that the contacts' subscriptions do not show, for what is graver."""
+    hashes_of = partial(subscriptions.hashes_of, workspace.vault, workspace.id)
     hidden = [
         (one, channel, address_hash)
         for one in held
         if not subscriptions.GRAVER.isdisjoint(one.columns["subscriptions"].values())
-        for channel, address_hash in one.had.items()
+        for channel, address_hash in hashes_of(one.columns).items()
         if one.columns["subscriptions"].get(channel) in subscriptions.GRAVER
     ]
     if not hidden:
@@ -168,7 +175,7 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
     asked = sorted({address_hash for _, _, address_hash in hidden})
     reasons = await suppressions.reasons(db, workspace_id=workspace.id, address_hashes=asked)
     for one, channel, address_hash in hidden:
-        if "unsubscribed" in reasons[address_hash]:
+        if not subscriptions.SAID.isdisjoint(reasons[address_hash]):
             one.opted_out.add(channel)
 
 
@@ -179,13 +186,7 @@ def _answered(touched: Sequence[_Contact]) -> list[tuple[str, list[Answer]]]:
     ]
 
 
-def _keep_in(
-    dry_run_contacts: DryRunContacts, touched: Sequence[_Contact], opting: Sequence[OptOut]
-) -> None:
-    by_id = {one.id: one for one in touched}
-    for out in opting:
-        if out.address_hash is not None and out.reason == "unsubscribed":
-            by_id[out.contact_id].opted_out.add(out.channel)
+def _keep_in(dry_run_contacts: DryRunContacts, touched: Sequence[_Contact]) -> None:
     dry_run_contacts.keep(
         (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
         for one in touched
@@ -239,7 +240,7 @@ class _Batch:
         moved = {name for name in ADDRESSES if columns[name] != contact.columns[name]}
         opted_out = {one for one in contact.opted_out if subscriptions.COLUMN[one] not in moved}
         columns["subscriptions"] = _subscriptions(columns["subscriptions"], entry, opted_out)
-        left = subscriptions.left(columns["subscriptions"])
+        left = subscriptions.left(columns["subscriptions"]) | opted_out
         columns["topics"] = topics.from_file(columns["topics"], entry.answers, left)
         added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
         errors = self._taken(contact, columns, entry.id)

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from app.audience import topics
+from app.consent import consent
 from app.files import sheets
 from app.process import Process
 from tests.cast import HELLO, Cast, Person, hook, settle
@@ -450,6 +451,48 @@ async def test_a_file_brings_no_yes_to_who_left_the_channel(cast: Cast) -> None:
     shown = (await cast.vic.read("/contacts"))["data"]
     answers = {one["email"].partition("@")[0]: one["topics"] for one in shown}
     assert answers == {"gone": {}, "ada": {}, "eve": {}, "bob": {offers: {"email": "subscribed"}}}
+
+
+async def test_a_bounce_or_a_move_hides_from_no_file_who_left_the_channel(
+    cast: Cast, process: Process
+) -> None:
+    offers, left = await topic(cast.ed), {"subscriptions": {"email": "unsubscribed"}}
+    for name in ("gone", "former"):
+        gone = await cast.ed.made("/contacts", {"email": f"{name}@example.com", **left})
+        await cast.ed.delete(f"/contacts/{gone['id']}")  # and may be written to again
+    for held in (await cast.adam.read("/suppressions"))["data"]:
+        if held["reason"] == "erased":
+            await cast.adam.delete(f"/suppressions/{held['id']}")
+    await cast.ed.made("/contacts", {"email": ADA, **left})
+    await cast.ed.made("/contacts", {"phone": "+14155550133"})
+    await cast.ed.made("/contacts", {"phone": "+14155550134", "email": "kim@example.com", **left})
+    for address in (ADA, "gone@example.com"):
+        async with process.database.write() as db:
+            await consent.suppress(
+                process,
+                db,
+                workspace_id=cast.ed.workspace_id,
+                channel="email",
+                address=address,
+                reason="bounced",
+                source="provider",
+            )
+    yes = {"topics": {offers: {"email": "subscribed"}}}
+    bounced = {"subscriptions": {"email": "bounced"}}
+    rows = [
+        {"email": ADA, **yes},
+        {"email": "gone@example.com", **yes},
+        {"phone": "+14155550133", "email": "former@example.com", **yes},
+        {"phone": "+14155550134", "email": "new@example.com", **bounced, **yes},
+    ]
+    lines = "\n".join(map(json.dumps, rows)).encode()
+    for dry in ("&dryRun=true", ""):
+        [counts] = await imported(cast.ed, lines, LINES, f"?consentSource=sheet{dry}")
+        assert counts == totals(created=1, updated=2, unchanged=1, dryRun=bool(dry))
+    shown = (await cast.vic.read("/contacts"))["data"]
+    assert {one["email"].partition("@")[0]: one["topics"] for one in shown} == {
+        name: {} for name in ("ada", "gone", "former", "new")
+    }
 
 
 async def test_what_is_exported_says_who_agreed_to_what_and_comes_back_unchanged(
