@@ -22,7 +22,7 @@ export function sentencesAt(place: string, errors: readonly Wrong[], places: rea
 /** A refusal whose errors are shown at other places than they name. */
 export const moved = (of: Refusal, to: (pointer: string) => string) => new Refusal(of.status, of.code, of.message, of.errors.map(({ pointer, message }) => ({ pointer: to(pointer), message })), of.requestId)
 
-interface Known { problem: Refusal | null; places: readonly string[]; claim: (place: string) => () => void }
+interface Known { problem: Refusal | null; first?: Refusal | null; places: readonly string[]; claim: (place: string) => () => void }
 const Around = createContext<Known>({ problem: null, places: [], claim: () => () => {} })
 
 /** Around the fields of a form, which show the errors of this refusal. */
@@ -43,10 +43,9 @@ export function Errors({ problem, children }: { problem: Refusal | null; childre
   return <Around.Provider value={{ problem, places: places.current, claim }}>{children}</Around.Provider>
 }
 
-/** Around some of these fields, which show another refusal while there is one. */
-export function Others({ problem, children }: { problem: Refusal | null; children: ComponentChildren }) {
-  const around = useContext(Around)
-  return <Around.Provider value={{ ...around, problem: problem ?? around.problem }}>{children}</Around.Provider>
+/** Around some of these fields: what this refusal says of one goes before what that of the form does. */
+export function First({ problem, children }: { problem: Refusal | null; children: ComponentChildren }) {
+  return <Around.Provider value={{ ...useContext(Around), first: problem }}>{children}</Around.Provider>
 }
 
 /** The refusal, and those of its errors that no field shows. */
@@ -57,10 +56,12 @@ export function useRest(): { problem: Refusal | null; rest: readonly Wrong[] } {
 
 /** What marks a control at this pointer, and what stands below it; `own` is what the page says itself, `hint` the id of what explains it. */
 export function useErrors(pointer: string | undefined, own = '', hint = '') {
-  const { problem, places, claim } = useContext(Around)
+  const { problem, first, places, claim } = useContext(Around)
   const id = useId()
   useLayoutEffect(() => (pointer === undefined ? undefined : claim(pointer)), [claim, pointer])
-  const said = own ? [own] : pointer === undefined ? [] : sentencesAt(pointer, problem?.errors ?? [], places)
+  const at = (of: Refusal | null | undefined) => (of && pointer !== undefined ? sentencesAt(pointer, of.errors, places) : [])
+  const ahead = at(first)
+  const said = own ? [own] : ahead.length ? ahead : at(problem)
   const isWrong = said.length > 0
   return {
     marks: { 'aria-invalid': isWrong, 'aria-describedby': [isWrong && id, hint].filter(Boolean).join(' ') || undefined },

@@ -130,6 +130,28 @@ def test_what_is_wrong_with_a_filter_stands_at_its_field(
     assert not [one for one in service.read("/segments")["data"] if one["name"] == "Wrong"]
 
 
+def test_what_a_save_refuses_in_a_filter_is_shown_though_the_preview_fails(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"
+    opened(page, service, "/segments/new")
+    page.get_by_label("Name", exact=True).fill("Wrong")
+    value, contact = page.get_by_label("with", exact=True), page.get_by_label("Contact")
+    value.fill("tea")
+    contact.fill("con_of_nobody")
+    page.get_by_role("button", name="Would this contact be in it?").click()
+    expect(contact).to_have_attribute("aria-invalid", "true")
+    errors = [{"pointer": "/filter/all/0/value", "message": "Wrong at the save."}]
+    problem = {"code": "invalid", "detail": "Correct it.", "errors": errors}
+    page.route(
+        "**/segments?startAutomations*", lambda route: route.fulfill(status=422, json=problem)
+    )
+    page.get_by_role("button", name="Make the segment").click()
+    page.get_by_text("Wrong at the save.").wait_for()
+    expect(value).to_have_attribute("aria-invalid", "true")
+    expect(contact).to_have_attribute("aria-invalid", "true")
+
+
 def test_who_enters_a_segment_as_another_leaves_it_appears_by_themselves(
     page: Page, service: Service
 ) -> None:

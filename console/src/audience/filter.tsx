@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useTyped } from '../data'
-import { Others, unplaced } from '../errors'
+import { First, unplaced } from '../errors'
 import { objectOf } from '../exact'
 import { called } from '../names'
 import type { Refusal } from '../session'
@@ -22,7 +22,7 @@ const readable = (text: string) => { try { return filterOf(text) } catch { retur
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
   const [view, setView] = useState<'form' | 'json'>('form')
   const filter = readable(text)
-  return <Others problem={problem}><fieldset class="group"><legend>Who is in it</legend>
+  return <First problem={problem}><fieldset class="group"><legend>Who is in it</legend>
     <div class="views" role="group" aria-label="The filter">
       <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>As a form</button>
       <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>As JSON</button>
@@ -32,7 +32,7 @@ export function FilterField({ text, set, problem, own }: { text: string; set: (t
         of={{ paths: 'contact.metadata.plan', questions: questions(own) }} />
       <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
     </> : <JsonText label="The filter, as JSON" rows={14} value={text} set={set} pointer={AT} />}
-  </fieldset></Others>
+  </fieldset></First>
 }
 
 type Found = Schemas['FilterPreviewed']
@@ -53,7 +53,7 @@ export function Reachable({ of }: { of: Found['reachable'] }) {
 }
 
 export function FoundShown({ found, problem }: { found: Found | null; problem: Refusal | null }) {
-  if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT])} /> : <p class="soft" role="status">Loading …</p>
+  if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} /> : <p class="soft" role="status">Loading …</p>
   return <>
     <p class="prose">{found.prose}</p>
     <p class="verdict" role="status">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p>

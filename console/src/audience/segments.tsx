@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, exactly, got, settled, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, useStored } from '../data'
 import { CHANGED, Days, days } from '../days'
+import { First } from '../errors'
 import { useCan } from '../me'
 import { called, meant } from '../names'
 import { go, useLocation } from '../router'
@@ -100,7 +101,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       <Section title="Whom it finds">
         <FoundShown found={found} problem={problem} />
         <Form act={trying} label="Would this contact be in it?" submit={async () => setContact(await meant(typed))}>
-          <Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID." />
+          <First problem={problem}><Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID." /></First>
         </Form>
         {found?.contact && <div role="status"><p><Link to={`/contacts/${found.contact.contactId}`}>{typed}</Link> {found.contact.holds ? 'fits.' : 'does not fit.'}</p><Json value={found.contact.operands} name="what decided" open={false} /></div>}
       </Section>

@@ -2,7 +2,7 @@
 import { useRef, useState } from 'preact/hooks'
 import { exactly, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
-import { Errors, moved, Others, toFirst } from '../errors'
+import { Errors, First, moved, toFirst } from '../errors'
 import { isObject, objectOf } from '../exact'
 import { go } from '../router'
 import { Refusal } from '../session'
@@ -75,9 +75,9 @@ export function ImportFlow() {
     <Unsaved of={{ ...held, forget: () => { setPlan(null); forget() } }} label="Begin anew" />
     <div class="form" ref={area}><Errors problem={problem}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => { setSecret(''); set({ text }) }) }} /></div>
-      <Others problem={inFile.length ? new Refusal(0, '', '', [{ pointer: FILE, message: 'What is wrong in it stands below, each with its line.' }]) : null}>
+      <First problem={inFile.length ? new Refusal(0, '', '', [{ pointer: FILE, message: 'What is wrong in it stands below, each with its line.' }]) : null}>
         <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." pointer={FILE} />
-      </Others>
+      </First>
       {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} pointer={SECRET} hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
       <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} pointer="/activate" />
       <Rest />

@@ -3,7 +3,7 @@ import { useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded, useStored, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
-import { Others } from '../errors'
+import { First } from '../errors'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
 import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
@@ -142,11 +142,11 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           <Field label="Category" value={draft.category} set={category => change({ category, topicId: '' })} options={CATEGORIES} pointer="/category" />
           {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} />}
         </div>
-        <Others problem={wrong}>{parts.map(([name, label, rows]) => {
+        <First problem={wrong}>{parts.map(([name, label, rows]) => {
           const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), pointer: `/content/${name}` }
           return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} /> : <Field key={name} {...control} />
         })}
-        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => change({ variables: kept(pairs) })} />}</Others>
+        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => change({ variables: kept(pairs) })} />}</First>
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
@@ -219,7 +219,7 @@ function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
   return <Section title="Preview">
     {isBehind && <p class="note">What you type has an error, which is marked; this shows the text as it was without it.</p>}
     <Form act={act} label="Show" submit={show}>
-      <Others problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} pointer="/contactId" /></Others>
+      <First problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} pointer="/contactId" /></First>
       <JsonText label="The event, as JSON" rows={5} value={typed ?? sample(of.variables)} set={setTyped} pointer="/trigger" />
     </Form>
     <Shown of={shown}>{parts => <>
