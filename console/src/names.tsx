@@ -88,8 +88,11 @@ export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }
   return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
 }
 
+/** A text as it can be read: without what cannot be seen. */
+export const plain = (text: string) => text.normalize('NFC').replace(/[\p{DI}\p{Cf}]/gu, '').trim().replace(/\s+/g, ' ')
+
 export const called = (contact: Pick<Schemas['Contact'], 'id' | 'firstName' | 'lastName' | 'email' | 'phone'>) =>
-  [contact.firstName, contact.lastName].filter(Boolean).join(' ') || contact.email || contact.phone || contact.id
+  [contact.firstName, contact.lastName].filter(name => name && plain(name)).join(' ') || contact.email || contact.phone || contact.id
 
 /** The contact that somebody means: by ID, by an address, or by the beginning of one or of a name; null for nobody. */
 export async function meant(text: string): Promise<string | null> {

@@ -2,7 +2,7 @@ import './page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Listed } from '../src/data'
-import { merged } from '../src/names'
+import { called, merged, plain } from '../src/names'
 
 interface Row { createdAt: string }
 
@@ -23,4 +23,16 @@ test('it goes back only as far as both are known, and reads on in both', async (
   deepEqual(shown(both), ['09', '08', '06'])
   await both.more!()
   deepEqual(read, ['one', 'other'])
+})
+
+test('a name is compared as it can be read', () => {
+  equal(plain(' Ada\u200b  \u202eLovelace\u3164 '), 'Ada Lovelace')
+  equal(plain('Zoe\u0308'), 'Zo\u00eb')
+})
+
+test('a contact is called by what of its name can be seen, else by an address, else by its ID', () => {
+  const nobody = { id: 'con_1', firstName: '\u200b', lastName: '   ', email: null, phone: null }
+  equal(called({ ...nobody, firstName: 'Ada' }), 'Ada')
+  equal(called({ ...nobody, email: 'ada@example.com' }), 'ada@example.com')
+  equal(called(nobody), 'con_1')
 })

@@ -54,6 +54,24 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service, watch: Wa
     assert service.api.get(f"/contacts/{made['id']}").status_code == 404
 
 
+def test_a_contact_whose_name_cannot_be_seen_is_erased_by_its_address(
+    page: Page, service: Service
+) -> None:
+    for first in ("\u200b", "   "):
+        email = f"{secrets.token_hex(4)}@example.com"
+        id = service.made("/contacts", {"email": email, "firstName": first})["id"]
+        opened(page, service, f"/contacts/{id}")
+        page.get_by_role("button", name="Erase").click()
+        dialog = page.get_by_role("dialog", name=f"Erase {email}?")
+        sure = dialog.get_by_role("button", name="Erase for good")
+        sure.click()
+        dialog.get_by_text(f"Must be {email}. Nothing is erased.").wait_for()
+        page.get_by_label("Its name as it stands above").fill(email)
+        sure.click()
+        page.get_by_role("heading", level=1, name="Contacts").wait_for()
+        assert service.api.get(f"/contacts/{id}").status_code == 404
+
+
 def refuses_while_left(page: Page, url: str, sure: str) -> None:
     """An act that is under way is not left, and its refusal is shown wherever one is by then."""
     held: list[Route] = []

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
 import { objectOf } from '../exact'
-import { called, options, useTemplates } from '../names'
+import { called, options, plain, useTemplates } from '../names'
 import { go } from '../router'
 import { Refusal } from '../session'
 import type { CHANNELS } from '../words'
@@ -72,14 +72,12 @@ async function counted(id: string): Promise<string> {
   }
 }
 
-const plain = (text: string) => text.trim().replace(/\s+/g, ' ')
-
 export function Erase({ contact }: { contact: Contact }) {
   const [found, setFound] = useState('')
   const [typed, setTyped] = useState('')
-  const name = called(contact)
+  const name = plain(called(contact))
   const erase = async () => {
-    if (plain(typed) !== plain(name)) throw new Refusal(422, 'invalid', 'Nothing is erased.', [{ pointer: '/name', message: `Must be ${name}.` }])
+    if (plain(typed) !== name) throw new Refusal(422, 'invalid', '', [{ pointer: '/name', message: `Must be ${name}. Nothing is erased.` }])
     await got(api.DELETE('/contacts/{id}', { params: { path: { id: contact.id } } }))
     go('/contacts')
   }
