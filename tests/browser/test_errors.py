@@ -118,7 +118,13 @@ FORMS = (
         sure="Send it",
         rest=rest("/templateId"),
     ),
-    AForm("/settings/workspace", "Save", "PATCH /settings/workspace", typed=GATES),
+    AForm(
+        "/settings/workspace",
+        "Save",
+        "PATCH /settings/workspace",
+        typed=GATES,
+        more=("/quietHours", "/frequencyCap"),
+    ),
     AForm(
         "/settings/workspace",
         "Delete the workspace",

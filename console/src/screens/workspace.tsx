@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useStored } from '../data'
+import { moved } from '../errors'
 import { useCan, useMe } from '../me'
 import { leave } from '../session'
 import { Check, Confirm, Facts, Field, Form, Section, Several, Shown } from '../ui'
@@ -44,6 +45,9 @@ const drafted = (value: Schemas['Workspace']) => ({
 })
 type Draft = ReturnType<typeof drafted>
 
+/** The field at which an error of all of it stands. */
+const WHOLE: Record<string, string> = { '/frequencyCap': '/frequencyCap/limit', '/quietHours': '/quietHours/to' }
+
 /** As the API takes them. */
 function gates({ mostMessages, within, countedOn, quietFrom, quietUntil, byClock, maxWait, quietOn, quietDays }: Draft) {
   return {
@@ -59,7 +63,8 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
   const act = useAct()
   if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on'],
     ['Marketing messages', value.frequencyCap ? capped(value.frequencyCap) : 'as many as are sent'], ['Quiet hours', value.quietHours ? quiet(value.quietHours) : 'none: nothing waits']]} />
-  return <Form act={act} label="Save" submit={async () => {
+  const problem = act.problem && moved(act.problem, at => WHOLE[at] ?? at)
+  return <Form act={{ ...act, problem }} label="Save" submit={async () => {
     await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
       name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
       sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft),
