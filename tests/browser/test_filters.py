@@ -152,3 +152,35 @@ def test_a_list_that_the_service_cannot_search_is_searched_once_it_is_all_there(
     opened(page, service, "/settings/keys")
     expect(rows).to_have_count(2)
     assert search.count() == 0
+
+
+def test_a_list_is_searched_by_the_states_that_stand_in_its_rows(
+    page: Page, service: Service
+) -> None:
+    some = {"enabled": True, "types": ["run.failed"]}
+    all_events: dict[str, Any] = {"url": "https://a.example/all", "types": []}
+    off: dict[str, Any] = {
+        "url": "https://a.example/off",
+        "enabled": False,
+        "disabledReason": "Nobody answered.",
+    }
+    endpoint: dict[str, Any] = {
+        "description": None,
+        "failingSince": None,
+        "disabledReason": None,
+        **some,
+    }
+    more = [{"url": f"https://a.example/{n}"} for n in range(10)]
+    rows = [{**endpoint, **one, "id": f"ept_{n}"} for n, one in enumerate([all_events, off, *more])]
+    answer = {"data": rows, "nextCursor": None}
+    page.route("**/event-endpoints?*", lambda route: route.fulfill(json=answer))
+    opened(page, service, "/settings/endpoints")
+    search = page.get_by_role("searchbox", name="Search")
+    for words, url in (
+        ("paused", off["url"]),
+        ("nobody answered", off["url"]),
+        ("all events", all_events["url"]),
+    ):
+        search.fill(words)
+        expect(page.get_by_role("button", name="Attempts")).to_have_count(1)
+        expect(page.get_by_role("heading", level=2, name=str(url))).to_have_count(1)

@@ -24,7 +24,7 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
   const after = Number(query.get('to')) || newest, before = Number(query.get('from')) || after - 1
   const options = (list.rows ?? []).map(each => [String(each.version), `version ${each.version}`] as const)
   return <>
-    <Sought of={list} text={each => `version ${each.version} ${SOURCES[each.triggerSource] ?? each.triggerSource} ${clock(each.createdAt)}${each.runs ? ' runs' : ''}`}>{found => <Table caption="Versions, newest first" of={found} id={each => String(each.version)} empty={<p>There is no version yet: the first one is made when the flow is activated.</p>} columns={[
+    <Sought of={list} text={each => `version ${each.version} ${SOURCES[each.triggerSource] ?? each.triggerSource} ${clock(each.createdAt)}${each.runs ? ' runs' : ' none'}${each.version > 1 ? '' : ' the first one'}`}>{found => <Table caption="Versions, newest first" of={found} id={each => String(each.version)} empty={<p>There is no version yet: the first one is made when the flow is activated.</p>} columns={[
       { name: 'Version', show: each => each.version },
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },

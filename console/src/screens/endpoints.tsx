@@ -39,7 +39,7 @@ export function Endpoints() {
     {secret && <Secret name="The secret that signs the events" value={secret} forget={() => setSecret('')} />}
     {list.rows?.length === 0 && <p class="empty">Nobody is told what happens here yet. Add the URL of your own program.</p>}
     <Refused problem={list.problem} />
-    <Sought of={list} text={each => `${each.url} ${each.description ?? ''} ${each.types.map(type => `${type} ${TYPES[type as Type] ?? ''}`).join(' ')}`}>{found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}</Sought>
+    <Sought of={list} text={each => [each.url, each.description, each.enabled ? 'active' : 'paused', each.disabledReason, each.failingSince && 'failing', ...each.types.map(type => `${type} ${TYPES[type as Type] ?? ''}`), each.types.length ? '' : 'all events'].join(' ')}>{found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}</Sought>
     {list.more && <p><button type="button" disabled={list.busy} onClick={() => void list.more?.()}>Show more</button></p>}
     {may && <Section title="New endpoint"><Form act={act} label="Add it" submit={async () => {
       setSecret((await got(api.POST('/event-endpoints', { body: written(draft) }))).secret)

@@ -97,7 +97,7 @@ function Members() {
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
   const act = useAct()
   return <>
-    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? ''} ${each.role} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>Nobody.</p>} columns={[
+    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? 'hidden'} ${each.role} ${each.role === 'editor' && each.sendsBroadcasts ? 'sends broadcasts' : ''} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>Nobody.</p>} columns={[
       { name: 'Name', show: each => each.name ?? <span class="soft">invited</span> },
       { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
       { name: 'Role', show: each => <>{each.role}{each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}</> },
@@ -147,7 +147,7 @@ function Keys() {
   const roles = useGrantable()
   return <>
     {made && <Secret name="The new key" value={made} forget={() => setMade('')} />}
-    <Sought of={list} text={each => `${each.name} ${each.last4} ${each.role}`}>{found => <Table caption="API keys" of={found} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
+    <Sought of={list} text={each => `${each.name} ${each.last4} ${each.role} ${each.expiresAt && each.lastUsedAt ? '' : 'never'}`}>{found => <Table caption="API keys" of={found} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
       { name: 'Name', show: each => <>{each.name} <span class="soft">…{each.last4}</span></> }, { name: 'Role', show: each => each.role },
       { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
