@@ -26,22 +26,19 @@ export function Screen({ title, lead, actions, children }: Children & { title: s
 export const Section = ({ title, actions, children }: Children & { title: string; actions?: ComponentChildren }) =>
   <section><div class="head"><h2>{title}</h2>{actions}</div>{children}</section>
 
-/** A refusal in words, with `rest` of its errors: all, where no field shows any. */
-export function Refused({ problem, rest = problem?.errors ?? [], says = problem?.message }: { problem: Refusal | null; rest?: readonly Wrong[]; says?: string }) {
-  if (!problem?.message && !rest.length) return null
+/** A refusal in words, with `rest` of its errors, which no field shows: all, where none is. What fields show is not said twice. */
+export function Refused({ problem, rest = problem?.errors ?? [] }: { problem: Refusal | null; rest?: readonly Wrong[] }) {
+  if (!problem || (!problem.message && !rest.length)) return null
+  const isPlaced = problem.code === 'invalid' && rest.length < problem.errors.length
   return <div class="refused" role="alert">
-    <p>{says}</p>
+    <p>{isPlaced ? `What is wrong stands at its field${rest.length ? ', or here' : ''}.` : problem.message}</p>
     {rest.length > 0 && <ul>{rest.map(error => <li key={error.pointer + error.message}><code>{error.pointer || 'the whole'}</code> {error.message}</li>)}</ul>}
-    {problem && problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
+    {problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
   </div>
 }
 
-/** In a form, below its fields: the refusal, with what none of them shows. What they show is not said twice. */
-export function Rest() {
-  const { problem, rest } = useRest()
-  const isPlaced = problem?.code === 'invalid' && rest.length < problem.errors.length
-  return <Refused problem={problem} rest={rest} {...(isPlaced ? { says: `What is wrong stands at its field${rest.length ? ', or here' : ''}.` } : {})} />
-}
+/** In a form, below its fields: the refusal, with what none of them shows. */
+export const Rest = () => <Refused {...useRest()} />
 
 export function Link({ to, children, ...rest }: Children & { to: string; class?: string; 'aria-current'?: 'page' | undefined }) {
   return <a href={href(to)} {...rest}>{children}</a>

@@ -230,6 +230,9 @@ def test_a_save_that_is_refused_leads_to_the_field_that_is_wrong(
     page.get_by_role("button", name="Save", exact=True).click()
     expect(wrong).to_be_focused()
     assert "must start at one of" in described(wrong)
+    wrong.fill("contact.metadata.plan")
+    expect(wrong).to_have_attribute("aria-invalid", "false")
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def described(field: Locator) -> str:

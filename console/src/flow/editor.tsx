@@ -105,6 +105,8 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     } catch { /* full: what is typed stays in the page */ }
   }, [doc, isChanged, base])
 
+  useEffect(() => setProblem(null), [doc, secret]) // what is still wrong is found again
+
   const save = async (state?: 'ACTIVE') => {
     setProblem(null)
     const body = written(doc, base.doc)

@@ -102,7 +102,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   if (checked.value && !checked.value.findings.some(each => each.severity === 'error')) sound.current = checked.value
   const save = async () => {
     const twice = given.find(([name], index) => given.findIndex(other => other[0] === name) < index)
-    if (twice) throw new Refusal(422, 'invalid', `Two variables are called ${twice[0]}.`, [{ pointer: variableAt(twice[0]), message: 'Another variable has this name.' }])
+    if (twice) throw new Refusal(422, 'invalid', '', [{ pointer: variableAt(twice[0]), message: 'Another variable has this name.' }])
     const content: Record<string, unknown> = { ...(stored?.content ?? {}), ...Object.fromEntries(parts.map(([name]) => [name, draft[name] || (stored ? null : undefined)])) }
     const gone = Object.fromEntries(Object.keys(variablesOf(stored?.content)).map(name => [name, null]))
     if (draft.channel === 'whatsapp') content.variables = given.length ? { ...gone, ...Object.fromEntries(given) } : stored ? null : undefined
