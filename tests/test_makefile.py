@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -44,19 +45,76 @@ def test_who_has_an_old_python_is_told_how_to_name_another(tmp_path: Path) -> No
     assert (ran.returncode, sentence in ran.stderr) == (2, True), ran.stderr
 
 
-# A process of the service that stays once it has been started, a server that is killed.
-STARTS = re.compile(r"\b(?:Part|Deployment|Forked)\(|\b(?:fast_servers|own_server)\b")
+# What starts a process of the service that stays or a server of its own, or stops one for a while.
+STARTS = {"Part", "Deployment", "Forked", "PostgresServer", "Citus", "freeze"}
+LENT = {"own_server", "fast_servers"}  # fixtures whose server is killed
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def used(function: Function) -> set[str]:
+    """The fixtures that it takes, and the names of what it calls."""
+    called = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    names = {
+        one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in called
+    }
+    return names | {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+
+
+def unmarked(tree: ast.Module) -> list[str]:
+    """The tests that start something, by themselves or by a function beside them, and are no
+    drills."""
+    functions = {one.name: used(one) for one in tree.body if isinstance(one, Function)}
+    starting: set[str] = set()
+    for _ in functions:  # the last may be the first that is known to
+        known = STARTS | LENT | starting
+        starting |= {name for name, names in functions.items() if names & known}
+    whole = [ast.unparse(one) for one in tree.body if isinstance(one, ast.Assign)]
+    if any(one.startswith("pytestmark") and "mark.drill" in one for one in whole):
+        return []
+    tests = [one for one in tree.body if isinstance(one, Function) and one.name in starting]
+    return [
+        one.name
+        for one in tests
+        if one.name.startswith("test_")
+        and "pytest.mark.drill" not in map(ast.unparse, one.decorator_list)
+    ]
 
 
 def test_what_starts_processes_that_stay_is_a_drill() -> None:
     """And runs beside no other test than another drill."""
-    found = [
-        str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if path.parent.name not in ELSEWHERE and STARTS.search(path.read_text())
-    ]
-    assert len(found) > 10
-    assert [name for name in found if "mark.drill" not in (ROOT / name).read_text()] == []
+    found: list[str] = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.relative_to(ROOT / "tests").parts[0] not in ELSEWHERE:
+            found += [
+                f"{path.relative_to(ROOT)} {name}" for name in unmarked(ast.parse(path.read_text()))
+            ]
+    assert found == []
+
+
+STARTING = """
+{}
+@pytest.fixture
+def cluster(): return servers.Citus()
+def begun(cluster): return cluster
+{}
+def test_it(begun): pass
+def test_its_helper(): Deployment("here")
+def test_nothing(postgres_server: servers.PostgresServer): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("of_file", "of_test", "found"),
+    [
+        ("", "", ["test_it", "test_its_helper"]),
+        ("", "@pytest.mark.drill", ["test_its_helper"]),
+        ("pytestmark = [pytest.mark.drill]", "", []),
+    ],
+)
+def test_a_test_without_the_mark_is_found_beside_one_that_has_it(
+    of_file: str, of_test: str, found: list[str]
+) -> None:
+    assert unmarked(ast.parse(STARTING.format(of_file, of_test))) == found
 
 
 def test_no_test_has_a_second_chance() -> None:

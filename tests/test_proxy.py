@@ -33,6 +33,7 @@ async def exchange(proxy: Proxy, text: bytes) -> bytes:
         writer.close()
 
 
+@pytest.mark.alone
 async def test_a_slow_proxy_delays_each_way_until_it_is_healed(proxy: Proxy) -> None:
     proxy.slow_down(0.1)
     began = time.monotonic()

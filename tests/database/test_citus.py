@@ -60,6 +60,7 @@ async def sharded(cluster: servers.Citus) -> AsyncIterator[Database]:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_every_table_of_a_workspace_is_distributed_and_none_is_on_all_nodes(
     sharded: Database,
 ) -> None:
@@ -76,6 +77,7 @@ async def test_every_table_of_a_workspace_is_distributed_and_none_is_on_all_node
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavailable(
     cluster: servers.Citus, sharded: Database
 ) -> None:
@@ -92,6 +94,7 @@ async def test_a_node_that_has_died_is_named_and_only_its_workspaces_are_unavail
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_a_node_that_could_lose_what_was_committed_is_named(
     cluster: servers.Citus, sharded: Database
 ) -> None:
@@ -110,6 +113,7 @@ async def test_a_node_that_could_lose_what_was_committed_is_named(
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_whether_a_node_that_died_before_its_commit_was_answered_has_committed_is_unknown(
     cluster: servers.Citus, sharded: Database
 ) -> None:
@@ -124,6 +128,7 @@ async def test_whether_a_node_that_died_before_its_commit_was_answered_has_commi
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_a_silent_node_leaves_the_connections_to_the_workspaces_of_others(
     cluster: servers.Citus,
 ) -> None:
@@ -155,6 +160,7 @@ async def test_a_silent_node_leaves_the_connections_to_the_workspaces_of_others(
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_a_silent_node_leaves_the_work_of_others_to_go_on(
     cluster: servers.Citus, sharded: Database
 ) -> None:
@@ -178,6 +184,7 @@ async def test_a_silent_node_leaves_the_work_of_others_to_go_on(
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.drill
 async def test_a_look_behind_a_backlog_names_no_workspace_that_only_waits(
     sharded: Database,
 ) -> None:
@@ -217,6 +224,7 @@ def killed(node: servers.PostgresServer) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.drill
 async def test_an_ordinary_role_s_rows_are_distributed_though_that_takes_longer_than_a_request_may(
     cluster: servers.Citus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -346,6 +346,7 @@ async def test_a_restarted_server_is_found_again(
     assert await database.durability() == []
 
 
+@pytest.mark.drill
 async def test_what_is_read_is_confirmed_only_once_the_standby_has_it(
     connect: Connect, own_server: servers.PostgresServer
 ) -> None:
@@ -386,6 +387,7 @@ async def _have_commits_wait(server: servers.PostgresServer, names: str) -> None
     await asyncio.sleep(0.2)  # its processes hear of it
 
 
+@pytest.mark.drill
 async def test_a_role_that_may_not_see_standbys_is_told_so_and_nothing_is_said_of_them(
     connect: Connect, own_server: servers.PostgresServer
 ) -> None:

@@ -72,6 +72,7 @@ async def test_a_statement_sent_by_a_pipeline_is_the_store_s_who_asked_for_it(
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_a_cluster_says_how_many_shards_answer() -> None:
     if not servers.has_citus():
         pytest.skip(servers.NO_CITUS)
