@@ -235,6 +235,31 @@ def test_a_save_that_is_refused_leads_to_the_field_that_is_wrong(
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
+def test_a_refused_save_leads_to_what_is_missing_or_wrong_as_a_whole(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"
+    branch = {"id": "is-pro", "type": "branch", "cases": [{}]}
+    split = {"id": "halves", "type": "split", "variants": [{"weight": 100}]}
+    url = edited(page, service, "workflows", steps=[branch, split])
+    errors: list[dict[str, str]] = []
+    problem = {"code": "invalid", "detail": "Correct it.", "errors": errors}
+
+    def refused(route: Route) -> None:
+        if route.request.method != "PATCH":
+            return route.fallback()
+        return route.fulfill(status=422, json=problem)
+
+    page.route(f"**{url}", refused)
+    page.get_by_label("Name", exact=True).fill("Half done")
+    missing = page.get_by_role("button", name=re.compile("say what must hold"))
+    variants = page.get_by_role("group", name=re.compile("^Variants"))
+    for pointer, place in (("/steps/0/cases/0/when", missing), ("/steps/1/variants", variants)):
+        errors[:] = [{"pointer": pointer, "message": "Must be there."}]
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(place).to_be_focused()
+
+
 def described(field: Locator) -> str:
     """What a screen reader says of it."""
     ids = "one => one.getAttribute('aria-describedby').split(' ')"

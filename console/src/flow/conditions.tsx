@@ -15,7 +15,7 @@ export function ConditionField(control: Control & { label: string }) {
   const { label, value, set, place } = control
   const isMissing = value === undefined || value === null
   const { marks, below } = useErrors(isMissing ? pointer(place) : undefined)
-  if (isMissing) return <><p class="buttons"><button type="button" class="small" aria-describedby={marks['aria-describedby']} onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: say what must hold</button></p>{below}</>
+  if (isMissing) return <><p class="buttons"><button type="button" class="small" data-invalid={marks['aria-invalid'] || undefined} aria-describedby={marks['aria-describedby']} onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: say what must hold</button></p>{below}</>
   return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove the condition</button></p></fieldset>
 }
 

@@ -80,7 +80,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
 function Group({ label, schema, place, of, children, isWhole = false }: { label: string; schema: Schema; place: Key[]; of: Surroundings; children: preact.ComponentChildren; isWhole?: boolean }) {
   const at = pointer(place)
   const { marks, below } = useErrors(at)
-  return <fieldset class="group" aria-describedby={marks['aria-describedby']}><legend>{label}</legend><p class="hint"><Hint schema={schema} at={at} of={of} isWhole={isWhole} /></p>{children}{below}</fieldset>
+  return <fieldset class="group" tabIndex={-1} data-invalid={marks['aria-invalid'] || undefined} aria-describedby={marks['aria-describedby']}><legend>{label}</legend><p class="hint"><Hint schema={schema} at={at} of={of} isWhole={isWhole} /></p>{children}{below}</fieldset>
 }
 
 /** Cases, conditions or variants: each leads on by a port of its own. */
