@@ -1,4 +1,4 @@
-"""Every error of a refusal stands at the field that it names, in every form; the others below."""
+"""Each error of a refusal stands at the field that it names, once, or below the form."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ FORMS = (
         "/templates/new",
         "Make the template",
         "POST /templates",
+        typed={"Name": "Tea"},
         rest=rest("/topicId", "/content"),
     ),
     AForm(
@@ -99,6 +100,14 @@ FORMS = (
         typed={"What is in it": '{"trigger": {"signed": true}}'},
         more=("/file/definition/trigger/signingSecret",),
         rest=rest("/mode", "/file/trigger/signed"),
+    ),
+    AForm(
+        "/flows/import",
+        "Try it without changing anything",
+        "POST /definitions/import",
+        typed={"What is in it": '{"trigger": {"signed": false}}'},
+        more=("/file/definition/trigger/signingSecret",),
+        rest=rest("/mode", "/file/trigger/signed", "/file/definition/trigger/signingSecret"),
     ),
     AForm(FLOW, "Start", "POST .*/runs", first="Start a run", sure="Start"),
     AForm(FLOW, "New secret", "PATCH .*", first="New secret", sure="New secret"),
@@ -166,7 +175,9 @@ SHOWN = """pointers => pointers.map(pointer => {
         .some(id => id && isIn(document.getElementById(id)))
     const fields = [...document.querySelectorAll('[aria-invalid=true]')].filter(isAt)
     const below = [...document.querySelectorAll('.refused, li > .wrong')].filter(isIn)
-    return [pointer, fields.length > 0, below.length > 0]
+    const all = [...document.querySelectorAll('body *')].filter(isIn)
+    const said = all.filter(one => one.checkVisibility() && ![...one.children].some(isIn))
+    return [pointer, fields.length > 0, below.length > 0, said.length]
 })"""
 FIRST = """() => {
     const wrong = [...document.querySelectorAll('[aria-invalid=true]')]
@@ -213,8 +224,11 @@ def shows_its_errors(page: Page, service: Service, form: AForm, ids: Mapping[str
     page.get_by_role("alert").get_by_text("stands at its field").wait_for()
     page.wait_for_function(FIRST)
     found = page.evaluate(SHOWN, asked)
-    assert {pointer for pointer, at_field, _ in found if not at_field} == form.rest
-    assert {pointer for pointer, _, below in found if below} == form.rest
+    lines = page.get_by_role("button", name=re.compile("^Line "))
+    assert lines.count() == sum(one.startswith("/file/") for one in form.rest)
+    assert {pointer for pointer, at_field, *_ in found if not at_field} == form.rest
+    assert {pointer for pointer, _, below, _ in found if below} == form.rest
+    assert {pointer: count for pointer, *_, count in found if count != 1} == {}
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)

@@ -68,7 +68,7 @@ export function ImportFlow() {
     box?.focus()
     box?.setSelectionRange(before, before + (draft.text.split('\n')[line - 1]?.length ?? 0))
   }
-  const problem = act.problem && moved(act.problem, at => (at === `${FILE}${DEFINITION}${SIGNED}` ? SECRET : at))
+  const problem = act.problem && moved(act.problem, at => (at === `${FILE}${DEFINITION}${SIGNED}` && isSigned(draft.text) ? SECRET : at))
   const inFile = problem?.errors.filter(each => each.pointer.startsWith(`${FILE}/`)) ?? []
   const place = { text: draft.text, show }
   return <Screen title="Import a flow" lead="A file that was exported, here or elsewhere: one flow with the templates that it sends.">

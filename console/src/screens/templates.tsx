@@ -125,8 +125,8 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const variables = checked.value?.variables ?? NO_VARIABLES
   /** What a refusal says of the text takes the place of what was found in it. */
   const submit = () => save().catch((error: unknown) => {
-    const errors = error instanceof Refusal ? error.errors.filter(each => each.pointer.startsWith('/content')) : []
-    if (errors.length) checked.set({ template, variables, findings: errors.map(each => ({ ...each, severity: 'error', code: 'invalid' })) })
+    const errors = error instanceof Refusal ? error.errors.map(each => ({ ...each, severity: 'error' as const, code: 'invalid' })).filter(isAtField) : []
+    if (errors.length) checked.set({ template, variables, findings: errors })
     throw error
   })
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
@@ -143,10 +143,10 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           {draft.category === 'marketing' && <Topic draft={draft} set={topicId => change({ topicId })} />}
         </div>
         <First problem={wrong}>{parts.map(([name, label, rows]) => {
-          const control = { label, value: draft[name] ?? '', set: (text: string) => change({ [name]: text }), pointer: `/content/${name}` }
+          const control = { label, value: draft[name] ?? '', set: (text: string) => { act.clear(); change({ [name]: text }) }, pointer: `/content/${name}` }
           return rows ? <Code key={name} {...control} rows={rows} isMarkup={name === 'html'} findings={findings} /> : <Field key={name} {...control} />
         })}
-        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => change({ variables: kept(pairs) })} />}</First>
+        {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => { act.clear(); change({ variables: kept(pairs) }) }} />}</First>
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
         {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
