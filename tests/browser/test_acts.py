@@ -22,8 +22,11 @@ def confirmed(
     dialog.wait_for(state="hidden")
 
 
+GONE = "status of 404"  # of a look that is under way while the contact goes
+
+
 def test_a_contact_is_changed_and_erased(page: Page, service: Service, watch: Watch) -> None:
-    watch.expected = "409"
+    watch.expected = "status of 40"  # 409, and GONE
     email = f"grace-{secrets.token_hex(4)}@example.com"
     body = {"email": email, "firstName": "Grace", "tags": ["lead"], "metadata": {"seats": 3}}
     made = service.made("/contacts", body)
@@ -55,8 +58,9 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service, watch: Wa
 
 
 def test_a_contact_whose_name_cannot_be_seen_is_erased_by_its_address(
-    page: Page, service: Service
+    page: Page, service: Service, watch: Watch
 ) -> None:
+    watch.expected = GONE
     for first in ("\u200b", "   "):
         email = f"{secrets.token_hex(4)}@example.com"
         id = service.made("/contacts", {"email": email, "firstName": first})["id"]
@@ -70,6 +74,29 @@ def test_a_contact_whose_name_cannot_be_seen_is_erased_by_its_address(
         sure.click()
         page.get_by_role("heading", level=1, name="Contacts").wait_for()
         assert service.api.get(f"/contacts/{id}").status_code == 404
+
+
+def test_a_contact_with_a_long_name_is_erased_though_what_goes_cannot_be_counted(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "status of"  # 503, and GONE
+    body = {"email": f"{secrets.token_hex(4)}@example.com", "firstName": "a" * 200}
+    id = service.made("/contacts", body)["id"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, service, f"/contacts/{id}")
+    problem = {"status": 503, "code": "unavailable", "detail": "Try again."}
+    page.route(
+        f"**/contacts/{id}/activity?*", lambda route: route.fulfill(status=503, json=problem)
+    )
+    page.get_by_role("button", name="Erase").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("What goes with it could not be counted.").wait_for()
+    dialog.get_by_role("button", name="Erase for good").click()
+    dialog.get_by_text("Nothing is erased.").wait_for()
+    assert dialog.evaluate("one => one.scrollWidth <= one.clientWidth")
+    page.get_by_label("Its name as it stands above").fill("a" * 200)
+    dialog.get_by_role("button", name="Erase for good").click()
+    page.get_by_role("heading", level=1, name="Contacts").wait_for()
 
 
 def refuses_while_left(page: Page, url: str, sure: str) -> None:

@@ -81,9 +81,9 @@ export function Erase({ contact }: { contact: Contact }) {
     await got(api.DELETE('/contacts/{id}', { params: { path: { id: contact.id } } }))
     go('/contacts')
   }
-  return <Confirm label="Erase" danger title={`Erase ${name}?`} sure="Erase for good" read={async () => { setTyped(''); setFound(await counted(contact.id)) }} act={erase}>
+  return <Confirm label="Erase" danger title={`Erase ${name}?`} sure="Erase for good" read={async () => { setTyped(''); setFound(''); setFound(await counted(contact.id).catch(() => 'What goes with it could not be counted.')) }} act={erase}>
     <p>The contact goes, with its events, its tags, and its data in runs and messages. Its runs end. Its address is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.</p>
-    {found && <p role="status"><b>{found}</b></p>}
+    <p role="status"><b>{found}</b></p>
     <Field label="Its name as it stands above, to the letter" value={typed} set={setTyped} autocomplete="off" pointer="/name" />
   </Confirm>
 }
