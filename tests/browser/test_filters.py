@@ -146,6 +146,7 @@ def test_a_list_that_the_service_cannot_search_is_searched_once_it_is_all_there(
     page.get_by_role("button", name="Show all").press("Enter")
     expect(rows).to_have_count(24)
     expect(search).to_have_value("")
+    expect(search).to_be_focused()
     page.unroute_all()
     answer["data"] = keys[:2]
     page.route("**/settings/api-keys?*", lambda route: route.fulfill(json=answer))
