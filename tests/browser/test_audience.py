@@ -487,3 +487,17 @@ def answered(page: Page, row: Locator, source: str) -> None:
     dialog.get_by_label("Where they said so").fill(source)
     dialog.get_by_role("button", name="Record it").click()
     dialog.wait_for(state="hidden")
+
+
+def test_a_topic_that_somebody_deleted_meanwhile_says_so_when_it_is_to_be_changed(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "status of 404"
+    name = f"Gone {secrets.token_hex(4)}"
+    id = service.made("/topics", {"name": name, "channels": ["email"]})["id"]
+    opened(page, service, "/settings/topics")
+    change = page.get_by_role("row", name=name).get_by_role("button", name="Change")
+    change.wait_for()
+    assert service.api.delete(f"/topics/{id}").is_success
+    change.click()
+    page.get_by_role("alert").wait_for()

@@ -4,7 +4,7 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed } from '../data'
 import { useCan } from '../me'
 import { MOST, Sought } from '../sought'
-import { Check, Confirm, Field, Form, Section, Several, Table, When } from '../ui'
+import { Check, Confirm, Field, Form, Refused, Section, Several, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
 import { CHANNELS } from '../words'
 
@@ -34,6 +34,7 @@ export function Topics() {
   const may = useCan()('contacts:write')
   const open = async (id: string) => setChanging(await tagged(api.GET('/topics/{id}', { params: { path: { id } } })))
   return <>
+    <Refused problem={opening.problem} />
     <Sought of={list} text={each => [each.name, each.isDefault && 'default', each.description, ...each.channels, each.doubleOptIn ? 'by a letter' : 'no'].join(' ')}>{found => <Table<Topic> caption="Topics" of={found} id={each => each.id} empty={<p>There is no topic yet: marketing goes to whoever has not unsubscribed from the channel.</p>} columns={[
       { name: 'Name', show: each => <>{each.name}{each.isDefault && <span class="soft"> (default)</span>}</> }, { name: 'Description', class: 'wide', show: each => each.description ?? '–' },
       { name: 'Channels', show: each => each.channels.join(', ') }, { name: 'Confirmed', show: each => (each.doubleOptIn ? 'by a letter' : 'no') }, { name: 'Changed', show: each => <When at={each.updatedAt} /> },
