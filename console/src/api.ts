@@ -15,7 +15,7 @@ export async function got<T>(asked: Promise<Answered<T>>): Promise<T> {
   if (response.ok) return data as T
   const problem = error as { code?: string; detail?: string; errors?: { pointer: string; message: string }[]; requestId?: string }
   throw new Refusal(response.status, problem?.code ?? 'unreadable',
-    problem?.detail ?? `The answer was ${response.status}, without a reason.`, problem?.errors, problem?.requestId)
+    problem?.detail ?? `The service answered ${response.status} without a reason.`, problem?.errors, problem?.requestId)
 }
 
 /** Likewise, with its entity tag, which the next change has to match. */
@@ -31,7 +31,7 @@ export async function settled(change: Promise<unknown>, stands: () => Promise<bo
   } catch (error) {
     if (!(error instanceof Refusal) || error.status !== 412) throw error
     if (await stands()) return
-    throw new Refusal(412, error.code, 'Somebody changed this meanwhile. What you typed is still here; look at what they changed, and save again.')
+    throw new Refusal(412, error.code, 'Someone else changed this. What you typed is still here: check their changes, then save again.')
   }
 }
 
@@ -40,7 +40,7 @@ export async function raw(path: string, init: RequestInit = {}): Promise<Respons
   const response = await ask(new Request(at(path), init))
   if (response.ok) return response
   const problem = await response.json().catch(() => ({}))
-  throw new Refusal(response.status, problem.code ?? 'unreadable', problem.detail ?? `The answer was ${response.status}.`, problem.errors, problem.requestId)
+  throw new Refusal(response.status, problem.code ?? 'unreadable', problem.detail ?? `The service answered ${response.status}.`, problem.errors, problem.requestId)
 }
 
 /** What stands at this path with all its digits, and its entity tag. */

@@ -42,7 +42,7 @@ export function Code(props: Props) {
   }, [])
   return <div class="code" ref={box} onCompositionStart={() => { isComposing.current = true }} onCompositionEndCapture={() => { isComposing.current = false }}>
     {start ? <Rich {...props} start={start} /> : <>
-      <Field label={label} rows={rows} value={value} set={set} pointer={pointer} hint={isMissing ? 'The code editor could not be loaded; this box does the same without colours.' : undefined} />
+      <Field label={label} rows={rows} value={value} set={set} pointer={pointer} hint={isMissing ? 'The code editor could not be loaded; this plain box works the same.' : undefined} />
       <List of={findings.filter(each => each.pointer === pointer && each.severity !== 'error').map(each => ({ ...each, line: null }))} />
     </>}
   </div>
@@ -76,6 +76,6 @@ function Rich({ label, value, set, rows, isMarkup, pointer, findings, start }: P
     <span class="label" onClick={() => editor.current?.focus()}>{label}</span>
     <div ref={host} class="host" data-invalid={isInvalid || undefined} />
     <div ref={list}><List of={found} goTo={line => editor.current?.goTo(line)} /></div>
-    <p class="hint" ref={hint}>Tab indents; to leave the box with the keyboard, press Escape, then Tab.</p>
+    <p class="hint" ref={hint}>Tab indents. To leave the box, press Escape, then Tab.</p>
   </div>
 }

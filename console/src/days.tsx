@@ -1,7 +1,7 @@
 // Days as filters of a list: in the address as days, asked for as the moments at which they begin and end where the reader is.
 import { narrow, useLocation } from './router'
 
-const LABELS = { createdAfter: 'Since', createdBefore: 'Until', updatedAfter: 'Changed since' } as const
+const LABELS = { createdAfter: 'Since', createdBefore: 'Until', updatedAfter: 'Updated since' } as const
 type Name = keyof typeof LABELS
 export const CREATED: readonly Name[] = ['createdAfter', 'createdBefore']
 export const CHANGED: readonly Name[] = [...CREATED, 'updatedAfter']

@@ -53,8 +53,8 @@ export function flaw(text: string): string {
   }
   const lines = text.slice(0, at).split('\n')
   const wanted = next === 'end' && due.length ? `a comma or ${due.at(-1)}` : WANTED[next]
-  const what = !token && text[at] === '"' ? 'a text begins that does not end on its line, or has a backslash where none may be' : `${wanted} should stand here`
-  return `This is not JSON: at line ${lines.length}, column ${lines.at(-1)!.length + 1}, ${what}.`
+  const what = !token && text[at] === '"' ? 'a text does not end on its line, or has an invalid backslash' : `expected ${wanted}`
+  return `Not valid JSON at line ${lines.length}, column ${lines.at(-1)!.length + 1}: ${what}.`
 }
 
 /** What is typed as JSON and has to be an object. Throws a Refusal that points to the field. */

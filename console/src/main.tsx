@@ -88,22 +88,22 @@ function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
       if (!part.startsWith(':')) return part === given
       params[part.slice(1)] = decoded(given)
       return given !== ''
-    })) return !needs || can(me, needs) ? show(params) : <Screen title="Not for your role"><p class="empty">As {me.role} of this workspace you may not do this. Whoever manages its members can change your role.</p></Screen>
+    })) return !needs || can(me, needs) ? show(params) : <Screen title="Not allowed"><p class="empty">Your role ({me.role}) does not allow this. An admin of the workspace can change your role.</p></Screen>
   }
-  return <Screen title="No such page"><p>Nothing is at this address. <Link to="/">Go home</Link>.</p></Screen>
+  return <Screen title="Page not found"><p>There is no page at this address. <Link to="/">Go to Home</Link>.</p></Screen>
 }
 
 function Shell() {
   const me = useLoaded(() => got(api.GET('/auth/me')), [])
   const { path } = useLocation()
   const main = useRef<HTMLElement>(null)
-  if (me.value === null) return <main class="alone">{me.problem ? <><Refused problem={me.problem} /><button type="button" onClick={() => void me.reload()}>Try again</button></> : <p role="status">Loading …</p>}</main>
+  if (me.value === null) return <main class="alone">{me.problem ? <><Refused problem={me.problem} /><button type="button" onClick={() => void me.reload()}>Try again</button></> : <p role="status">Loading…</p>}</main>
   const known = { ...me.value, reload: me.reload }
   return <MeContext.Provider value={known}>
-    <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to the content</a>
+    <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to content</a>
     <aside>
       <p class="brand"><Link to="/">Tidings</Link></p>
-      <nav aria-label="Screens"><ul>{NAVIGATION.filter(([to, , needs]) => (!needs || can(known, needs) || (needs === 'super-admin' && known.user?.superAdmin)) && (to !== '/inbox' || has('sandbox'))).map(([to, name]) =>
+      <nav aria-label="Main"><ul>{NAVIGATION.filter(([to, , needs]) => (!needs || can(known, needs) || (needs === 'super-admin' && known.user?.superAdmin)) && (to !== '/inbox' || has('sandbox'))).map(([to, name]) =>
         <li key={to}><Link to={to} aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}>{name}</Link></li>)}</ul></nav>
       <Account me={known} />
     </aside>
@@ -138,7 +138,7 @@ function Again() {
     <h2>Your session has ended</h2>
     <p>Sign in again; what you typed is still there.</p>
     <SignInForm done={() => setOpen(false)} />
-    {has('sign-on') && <p><a class="button" target="_blank" href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}>Sign in with your provider, in another tab</a></p>}
+    {has('sign-on') && <p><a class="button" target="_blank" href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}>Sign in with SSO in another tab</a></p>}
     <Refused problem={leaving.problem} />
     <p><button type="button" class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>Sign out instead</button>, and lose what you typed.</p>
   </dialog>
@@ -166,7 +166,7 @@ function App() {
     if (['/sign-in', '/register', '/forgotten'].includes(here())) go('/', true)
     setState('in')
   }
-  if (state === 'asking') return <main class="alone"><p role="status">Loading …</p></main>
+  if (state === 'asking') return <main class="alone"><p role="status">Loading…</p></main>
   if (state === 'in') return <><Shell /><Again /></>
   if (path === '/register') return <Register done={entered} />
   if (path === '/forgotten') return <Forgotten />

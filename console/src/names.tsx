@@ -102,7 +102,7 @@ export async function meant(text: string): Promise<string | null> {
   const whole = data.find(each => [each.email, each.phone].some(address => address?.toLowerCase() === wanted.toLowerCase()))
   const only = whole ?? (data.length === 1 && nextCursor === null ? data[0] : undefined)
   if (only) return only.id
-  const message = data.length || nextCursor ? 'Several contacts begin like that: type more of it, or the ID.' : 'No contact begins like that.'
+  const message = data.length || nextCursor ? 'Several contacts start with that: type more, or the ID.' : 'No contact starts with that.'
   throw new Refusal(422, 'invalid', message, [{ pointer: '/contactId', message }])
 }
 

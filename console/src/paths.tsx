@@ -38,10 +38,10 @@ export function Paths({ last }: { last: { current: Element | null } }) {
   const insert = (path: string) => { if (last.current?.isConnected) insertInto(last.current, `{{${path}}}`) }
   const button = (path: string, title?: string) => <li key={path}><button type="button" class="small" title={title} onClick={() => insert(path)}>{path}</button></li>
   return <details class="given"><summary>Insert a value</summary>
-    <p class="hint">It goes to where the cursor was last.</p>
-    <Field label="From what came to" value={chosen} set={setChosen} growing={flows} options={[['', 'no flow: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]} />
+    <p class="hint">It is inserted at the cursor.</p>
+    <Field label="Flow" value={chosen} set={setChosen} growing={flows} options={[['', 'none: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]} />
     <ul class="plain paths">{ALWAYS.map(path => button(path))}</ul>
-    {flow && <Shown of={found}>{paths => (paths.length ? <ul class="plain paths">{paths.slice(0, MOST).map(each => button(`trigger.${each.path}`, `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of what came`))}</ul>
-      : <p class="empty">Nothing has come to its webhook yet.</p>)}</Shown>}
+    {flow && <Shown of={found}>{paths => (paths.length ? <ul class="plain paths">{paths.slice(0, MOST).map(each => button(`trigger.${each.path}`, `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of requests`))}</ul>
+      : <p class="empty">Its webhook has received nothing yet.</p>)}</Shown>}
   </details>
 }

@@ -29,6 +29,6 @@ function Frame({ url, html, width }: Showing & { width: number | undefined }) {
   useEffect(() => form.current?.submit(), [])
   return <>
     {html !== undefined && <form ref={form} method="post" enctype="text/plain" action={at(url)} target={name} hidden><input type="hidden" name="html" value={html} /></form>}
-    <iframe name={name} src={html === undefined ? at(url) : undefined} title="The mail as HTML" sandbox="" referrerpolicy="no-referrer" width={width} />
+    <iframe name={name} src={html === undefined ? at(url) : undefined} title="Email as HTML" sandbox="" referrerpolicy="no-referrer" width={width} />
   </>
 }

@@ -27,7 +27,7 @@ export class Refusal extends Error {
 
 export async function refusal(response: Response): Promise<Refusal> {
   const problem = await response.json().catch(() => null)
-  if (!problem?.code) return new Refusal(response.status, 'unreadable', `The answer was ${response.status}, without a reason.`)
+  if (!problem?.code) return new Refusal(response.status, 'unreadable', `The service answered ${response.status} without a reason.`)
   return new Refusal(response.status, problem.code, problem.detail, problem.errors, problem.requestId)
 }
 
@@ -96,7 +96,7 @@ export async function resume(): Promise<boolean> {
   return asking
 }
 
-const INSECURE = 'The console works over https, or on the machine on which Tidings runs. Who runs it sets BASE_URL to its https address.'
+const INSECURE = 'The console needs https, except on the machine that Tidings runs on. The operator sets BASE_URL to its https address.'
 
 async function refreshed(): Promise<boolean> {
   if (!navigator.locks) throw new Refusal(0, 'insecure', INSECURE) // as browsers have it for plain http from elsewhere

@@ -19,8 +19,8 @@ export function Sought<T>({ of, text, children }: { of: Listed<T>; text: (row: T
   const isLong = count > LONG || (count > 0 && words !== '')
   const rows = of.rows && !of.more ? sought(of.rows, text, words) : of.rows
   return <>
-    {isLong && (of.more ? <p class="hint">These are the newest {count.toLocaleString()}; they can be searched once all are shown{words && ': nothing is narrowed yet'}.</p>
-      : <Filters><Search label="Search" name="q" value={words} placeholder={`in ${all} of them`} /></Filters>)}
-    {count > 0 && !rows?.length ? <p class="empty" role="status">None of {all} is like that. <button type="button" class="plain" onClick={() => { narrow({ q: '' }); document.querySelector<HTMLElement>('[type=search]')?.focus() }}>Show all</button></p> : children({ ...of, rows })}
+    {isLong && (of.more ? <p class="hint">These are the newest {count.toLocaleString()}{words && ', not searched yet'}. Show all to search them.</p>
+      : <Filters><Search label="Search" name="q" value={words} placeholder={`in ${all}`} /></Filters>)}
+    {count > 0 && !rows?.length ? <p class="empty" role="status">No match in {all}. <button type="button" class="plain" onClick={() => { narrow({ q: '' }); document.querySelector<HTMLElement>('[type=search]')?.focus() }}>Show all</button></p> : children({ ...of, rows })}
   </>
 }

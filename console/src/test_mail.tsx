@@ -11,8 +11,8 @@ export function TestMail({ send, needs = 'messages:write', children }: { send: (
   const [sent, setSent] = useState('')
   if (!useCan()(needs)) return null
   return <>
-    {sent && <span role="status"><Link to={`/messages/${sent}`}>Test mail sent</Link></span>}
-    <Confirm label="Test mail" title="Send a test mail?" sure="Send it" act={async () => setSent((await send(to)).messageId)}>
+    {sent && <span role="status"><Link to={`/messages/${sent}`}>Test email sent</Link></span>}
+    <Confirm label="Send test email" title="Send a test email?" sure="Send" act={async () => setSent((await send(to)).messageId)}>
       {children}
       <Field label="To" type="email" required value={to} set={setTo} pointer="/to" hint="A member’s address." />
     </Confirm>

@@ -31,8 +31,8 @@ export function Refused({ problem, rest = problem?.errors ?? [] }: { problem: Re
   if (!problem || (!problem.message && !rest.length)) return null
   const isPlaced = problem.code === 'invalid' && rest.length < problem.errors.length
   return <div class="refused" role="alert">
-    <p>{isPlaced ? `What is wrong stands at its field${rest.length ? ', or here' : ''}.` : problem.message}</p>
-    {rest.length > 0 && <ul>{rest.map(error => <li key={error.pointer + error.message}><code>{error.pointer || 'the whole'}</code> {error.message}</li>)}</ul>}
+    <p>{isPlaced ? `Fix the fields marked in red${rest.length ? ', and this:' : '.'}` : problem.message}</p>
+    {rest.length > 0 && <ul>{rest.map(error => <li key={error.pointer + error.message}><code>{error.pointer || 'request'}</code> {error.message}</li>)}</ul>}
     {problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
   </div>
 }
@@ -91,7 +91,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
 
 /** A secret that is shown once. */
 export function Secret({ name, value, forget }: { name: string; value: string; forget: () => void }) {
-  return <div class="note" role="status"><p>{name}. It is shown only now: store it where your secrets are.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>I have stored it</button></p></div>
+  return <div class="note" role="status"><p>{name}. It is shown only once: store it safely.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>Done</button></p></div>
 }
 
 // --- what was read, and lists of it -----------------------------------------------------------------
@@ -100,7 +100,7 @@ export function Secret({ name, value, forget }: { name: string; value: string; f
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
   if (of.value === null) {
     if (of.problem) return <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></>
-    return <p class="soft" role="status">Loading …</p>
+    return <p class="soft" role="status">Loading…</p>
   }
   return <><Refused problem={of.problem} />{children(of.value)}</>
 }
@@ -110,7 +110,7 @@ export interface Column<T> { name: string; show: (row: T) => ComponentChildren; 
 export function Table<T extends object>({ of, columns, id, empty, caption }: {
   of: Listed<T>; columns: Column<T>[]; id: (row: T) => string; empty: ComponentChildren; caption: string
 }) {
-  if (of.rows === null) return of.problem ? <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></> : <p class="soft" role="status">Loading …</p>
+  if (of.rows === null) return of.problem ? <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></> : <p class="soft" role="status">Loading…</p>
   return <>
     <Refused problem={of.problem} />
     {of.rows.length === 0 ? (of.more ? null : <div class="empty">{empty}</div>) : <table>
@@ -129,7 +129,7 @@ type Growing = Omit<Listed<unknown>, 'rows'> & { rows: readonly unknown[] | null
 /** Beside a choice among more than it shows yet, or whose list is being read, or could not be. */
 function More({ of, label }: { of: Growing; label: string }) {
   if (of?.problem) return <span class="wrong" role="status">{of.problem.message} <button type="button" class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>Try again</button></span>
-  if (of?.rows === null) return <span class="soft" role="status">Loading …</span>
+  if (of?.rows === null) return <span class="soft" role="status">Loading…</span>
   return of?.more ? <button type="button" class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>Show more</button> : null
 }
 
@@ -249,8 +249,8 @@ export function Form({ act, submit, label, children, extra }: Children & { act: 
 }
 
 /** An act that says what it will do before it is done, of what `read` finds first. */
-export function Confirm({ id, label, title, children, read, act, sure = label, danger = false, primary = false, disabled = false }: Children & {
-  id?: string; label: string; title: string; read?: () => Promise<unknown>; act: () => Promise<unknown>; sure?: string; danger?: boolean; primary?: boolean; disabled?: boolean
+export function Confirm({ id, label, title, children, read, act, sure = label, leave = 'Cancel', danger = false, primary = false, disabled = false }: Children & {
+  id?: string; label: string; title: string; read?: () => Promise<unknown>; act: () => Promise<unknown>; sure?: string; leave?: string; danger?: boolean; primary?: boolean; disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
@@ -275,7 +275,7 @@ export function Confirm({ id, label, title, children, read, act, sure = label, d
       <p class="buttons">
         <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead}
           onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else refused() })}>{sure}</button>
-        <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>Leave it</button>
+        <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>{leave}</button>
       </p>
     </dialog>
   </>

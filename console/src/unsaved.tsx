@@ -4,8 +4,8 @@ import { Later } from './later'
 
 const comparing = () => import('./flow/changed')
 
-export function Unsaved({ of, label = 'Go back to what is stored' }: { of: Held; label?: string }) {
+export function Unsaved({ of, label = 'Discard changes' }: { of: Held; label?: string }) {
   const { clash, goOn, forget } = of
   if (clash) return <Later load={comparing} show={({ Clash }) => <Clash {...clash} keep={goOn} take={forget} />} />
-  return of.isKept ? <p class="note" role="status">This is what you typed and did not save yet. <button type="button" class="small" onClick={forget}>{label}</button></p> : null
+  return of.isKept ? <p class="note" role="status">You have unsaved changes. <button type="button" class="small" onClick={forget}>{label}</button></p> : null
 }

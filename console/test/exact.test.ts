@@ -3,23 +3,23 @@ import { deepEqual, equal, throws } from 'node:assert/strict'
 import { test } from 'node:test'
 import { flaw, objectOf } from '../src/exact'
 
-const TEXT = 'a text begins that does not end on its line, or has a backslash where none may be'
+const TEXT = 'a text does not end on its line, or has an invalid backslash'
 const FLAWS: Record<string, string> = {
-  '{"data": {"name": "Ada",\n  }}': 'line 2, column 3, a name in double quotes should stand here',
-  '{name: 1}': 'line 1, column 2, a name in double quotes or } should stand here',
-  '{"a" 1}': 'line 1, column 6, a colon should stand here',
-  '{"a": [1 2]}': 'line 1, column 10, a comma or ] should stand here',
-  '{"a": [1,]}': 'line 1, column 10, a value should stand here',
-  '{"a": 01}': 'line 1, column 7, a value should stand here',
-  '{"a": "b\n"}': `line 1, column 7, ${TEXT}`,
-  '{"a": "\\x"}': `line 1, column 7, ${TEXT}`,
-  '{} {}': 'line 1, column 4, nothing more should stand here',
-  '{': 'line 1, column 2, a name in double quotes or } should stand here',
+  '{"data": {"name": "Ada",\n  }}': 'line 2, column 3: expected a name in double quotes',
+  '{name: 1}': 'line 1, column 2: expected a name in double quotes or }',
+  '{"a" 1}': 'line 1, column 6: expected a colon',
+  '{"a": [1 2]}': 'line 1, column 10: expected a comma or ]',
+  '{"a": [1,]}': 'line 1, column 10: expected a value',
+  '{"a": 01}': 'line 1, column 7: expected a value',
+  '{"a": "b\n"}': `line 1, column 7: ${TEXT}`,
+  '{"a": "\\x"}': `line 1, column 7: ${TEXT}`,
+  '{} {}': 'line 1, column 4: expected nothing more',
+  '{': 'line 1, column 2: expected a name in double quotes or }',
 }
 
 for (const [text, sentence] of Object.entries(FLAWS))
   test(`of ${JSON.stringify(text)} it is said where it stops being JSON`, () => {
-    equal(flaw(text), `This is not JSON: at ${sentence}.`)
+    equal(flaw(text), `Not valid JSON at ${sentence}.`)
     throws(() => JSON.parse(text), /./)
   })
 

@@ -33,7 +33,7 @@ MOST_OF_A_SCREEN = 0.3
 # Milliseconds from the beginning of the navigation until nothing of the screen is missing.
 SEEN = """new MutationObserver(() => {
     const heading = document.querySelector('main h1')
-    const isThere = heading && !document.body.textContent.includes('Loading …')
+    const isThere = heading && !document.body.textContent.includes('Loading…')
     if (isThere) window.seen ??= performance.now()
 }).observe(document, { childList: true, subtree: true, characterData: true })"""
 

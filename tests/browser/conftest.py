@@ -74,7 +74,7 @@ GONE = """path => {
     dispatchEvent(new PopStateEvent('popstate'))
 }"""
 READY = """() => document.querySelector('h1:not([data-left])') !== null
-    && !document.body.textContent.includes('Loading …')"""
+    && !document.body.textContent.includes('Loading…')"""
 
 PASSWORD = "correct horse battery"
 

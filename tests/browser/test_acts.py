@@ -31,10 +31,10 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service, watch: Wa
     body = {"email": email, "firstName": "Grace", "tags": ["lead"], "metadata": {"seats": 3}}
     made = service.made("/contacts", body)
     opened(page, service, f"/contacts/{made['id']}")
-    page.get_by_role("button", name="Change").click()
+    page.get_by_role("button", name="Edit").click()
     page.get_by_label("Last name").fill("Hopper")
     page.get_by_label("Tags").fill("lead\nadmiral")
-    page.get_by_label("Fields of your own").fill("seats = 3\nship = <b>Yorktown</b>")
+    page.get_by_label("Custom fields").fill("seats = 3\nship = <b>Yorktown</b>")
     page.get_by_role("button", name="Save").click()
     page.get_by_role("heading", level=1, name="Grace Hopper").wait_for()
     stored = service.read(f"/contacts/{made['id']}")
@@ -42,17 +42,19 @@ def test_a_contact_is_changed_and_erased(page: Page, service: Service, watch: Wa
     assert stored["metadata"] == {"seats": 3, "ship": "<b>Yorktown</b>"}
     service.made(f"/contacts/{made['id']}/events", {"name": "boarded"})
     page.get_by_role("button", name="Erase").click()
-    dialog, name = page.get_by_role("dialog"), page.get_by_label("Its name as it stands above")
-    dialog.get_by_text("With it go 1 event, and its data in 0 runs and 0 messages.").wait_for()
+    dialog, name = page.get_by_role("dialog"), page.get_by_label("Type the name above")
+    dialog.get_by_text(
+        "This also deletes 1 event, and the contact’s data in 0 runs and 0 messages."
+    ).wait_for()
     name.fill("Grace")
-    dialog.get_by_role("button", name="Erase for good").click()
+    dialog.get_by_role("button", name="Erase permanently").click()
     expect(name).to_be_focused()
     name.fill("Grace Hopper")
-    refuses_while_left(page, f"**/contacts/{made['id']}", "Erase for good")
+    refuses_while_left(page, f"**/contacts/{made['id']}", "Erase permanently")
     page.get_by_role("button", name="Erase").click()
     expect(name).to_have_value("")
     name.fill("Grace Hopper")
-    dialog.get_by_role("button", name="Erase for good").click()
+    dialog.get_by_role("button", name="Erase permanently").click()
     page.get_by_role("heading", level=1, name="Contacts").wait_for()
     assert service.api.get(f"/contacts/{made['id']}").status_code == 404
 
@@ -67,10 +69,10 @@ def test_a_contact_whose_name_cannot_be_seen_is_erased_by_its_address(
         opened(page, service, f"/contacts/{id}")
         page.get_by_role("button", name="Erase").click()
         dialog = page.get_by_role("dialog", name=f"Erase {email}?")
-        sure = dialog.get_by_role("button", name="Erase for good")
+        sure = dialog.get_by_role("button", name="Erase permanently")
         sure.click()
-        dialog.get_by_text(f"Must be {email}. Nothing is erased.").wait_for()
-        page.get_by_label("Its name as it stands above").fill(email)
+        dialog.get_by_text(f"Must be {email}. Nothing was erased.").wait_for()
+        page.get_by_label("Type the name above").fill(email)
         sure.click()
         page.get_by_role("heading", level=1, name="Contacts").wait_for()
         assert service.api.get(f"/contacts/{id}").status_code == 404
@@ -90,12 +92,12 @@ def test_a_contact_with_a_long_name_is_erased_though_what_goes_cannot_be_counted
     )
     page.get_by_role("button", name="Erase").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_text("What goes with it could not be counted.").wait_for()
-    dialog.get_by_role("button", name="Erase for good").click()
-    dialog.get_by_text("Nothing is erased.").wait_for()
+    dialog.get_by_text("What else this deletes could not be counted.").wait_for()
+    dialog.get_by_role("button", name="Erase permanently").click()
+    dialog.get_by_text("Nothing was erased.").wait_for()
     assert dialog.evaluate("one => one.scrollWidth <= one.clientWidth")
-    page.get_by_label("Its name as it stands above").fill("a" * 200)
-    dialog.get_by_role("button", name="Erase for good").click()
+    page.get_by_label("Type the name above").fill("a" * 200)
+    dialog.get_by_role("button", name="Erase permanently").click()
     page.get_by_role("heading", level=1, name="Contacts").wait_for()
 
 
@@ -105,7 +107,7 @@ def refuses_while_left(page: Page, url: str, sure: str) -> None:
     page.route(url, lambda route: held.append(route), times=1)  # noqa: PLW0108 - a builtin is not taken
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name=sure, exact=True).click()
-    leave = dialog.get_by_role("button", name="Leave it")
+    leave = dialog.get_by_role("button", name="Cancel")
     expect(leave).to_be_disabled()
     page.keyboard.press("Escape")
     expect(dialog).to_be_visible()
@@ -126,11 +128,11 @@ def test_a_contact_is_meant_by_a_whole_address_that_others_begin_with(
     steps = [{"type": "add_tag", "tag": "met"}]
     flow = service.made("/workflows", {"name": "By hand", "state": "ACTIVE", "steps": steps})
     opened(page, service, f"/flows/workflows/{flow['id']}")
-    page.get_by_role("button", name="Start a run").click()
+    page.get_by_role("button", name="Start run").click()
     start = page.get_by_role("dialog").get_by_role("button", name="Start", exact=True)
     page.get_by_label("Contact").fill(mark)
     start.click()
-    page.get_by_text("Several contacts begin like that").first.wait_for()
+    page.get_by_text("Several contacts start with that").first.wait_for()
     page.get_by_label("Contact").fill(f"{mark.upper()}@example.co")
     start.click()
     page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
@@ -172,29 +174,29 @@ def test_a_message_and_an_event_are_made_for_one_contact(
     id = service.made("/contacts", body)["id"]
 
     opened(page, service, f"/contacts/{id}")
-    page.get_by_role("button", name="Record an event").press("Enter")
+    page.get_by_role("button", name="Record event").press("Enter")
     page.get_by_label("Name", exact=True).fill(f"met-{mark}")
-    page.get_by_label("Properties, as JSON").fill("[]")
-    page.get_by_role("button", name="Record it", exact=True).first.click()
+    page.get_by_label("Properties (JSON)").fill("[]")
+    page.get_by_role("button", name="Record", exact=True).first.click()
     page.locator(".field .wrong").wait_for()
-    page.get_by_label("Properties, as JSON").fill('{"where": "<i>here</i>"}')
-    page.get_by_role("button", name="Record it", exact=True).first.click()
-    page.get_by_text(f"met-{mark} is recorded").wait_for()
+    page.get_by_label("Properties (JSON)").fill('{"where": "<i>here</i>"}')
+    page.get_by_role("button", name="Record", exact=True).first.click()
+    page.get_by_text(f"met-{mark} was recorded").wait_for()
     service.until(lambda: service.read(f"/runs?workflowId={flow_id}&contactId={id}")["data"])
     page.locator(".timeline").get_by_text(f"met-{mark}").wait_for()
 
-    page.get_by_role("button", name="Send a message").press("Enter")
-    choice = page.get_by_role("combobox", name="What it says")
+    page.get_by_role("button", name="Send message").press("Enter")
+    choice = page.get_by_role("combobox", name="Template")
     choice.select_option(label=f"Mail {mark}")
     assert choice.locator("option", has_text=f"Text {mark}").count() == 0
-    page.get_by_label("The event, as JSON").fill('{"what": "tea"}')
-    page.get_by_label("It leaves").fill("2099-01-01T09:00")
+    page.get_by_label("Event (JSON)").fill('{"what": "tea"}')
+    page.get_by_label("Send at").fill("2099-01-01T09:00")
     clean(page)
-    page.get_by_role("button", name="Send it").click()
+    page.get_by_role("button", name="Send", exact=True).click()
     page.locator(".field .wrong", has_text="days ahead").wait_for()
     assert service.read(f"/messages?contactId={id}")["data"] == []
-    page.get_by_label("It leaves").fill("")
-    page.get_by_role("button", name="Send it").press("Enter")
+    page.get_by_label("Send at").fill("")
+    page.get_by_role("button", name="Send", exact=True).press("Enter")
     page.get_by_role("heading", level=1, name="Message").wait_for()
     page.get_by_text("For <b>Ada</b>: tea").wait_for()
     [message] = service.read(f"/messages?contactId={id}")["data"]
@@ -209,19 +211,19 @@ def test_contacts_are_tried_imported_searched_and_exported(
     file.write_text(f"email,firstName\nimp-{mark}@example.com,Imogen\nnot an address,Nobody\n")
     opened(page, service, "/contacts/import")
     page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Try it without changing anything").click()
-    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("button", name="Preview import").click()
+    page.get_by_role("heading", name="Preview").wait_for()
     page.get_by_text(re.compile("^1 row")).wait_for()
     assert service.read(f"/contacts?q=imp-{mark}")["data"] == []
     now = page.get_by_role("button", name="Import now")
     for unknown in ("skip", "refuse"):  # what was tried is another question now
-        page.get_by_label("Columns with other names").select_option(unknown)
+        page.get_by_label("Unknown columns").select_option(unknown)
         expect(now).to_be_disabled()
         assert page.get_by_role("heading", name=re.compile("What w")).count() == 0
-    page.get_by_role("button", name="Try it without changing anything").click()
-    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("button", name="Preview import").click()
+    page.get_by_role("heading", name="Preview").wait_for()
     now.click()
-    page.get_by_role("heading", name="What was done").wait_for()
+    page.get_by_role("heading", name="Result").wait_for()
     opened(page, service, "/contacts")
     page.get_by_label("Search").fill(f"imp-{mark}")
     page.wait_for_url(re.compile(f"q=imp-{mark}"))
@@ -254,19 +256,19 @@ def test_an_import_shows_how_far_it_has_come(
     file.write_text("email\n" + "".join(f"{i}@example.com\n" for i in range(2_000)))
     opened(page, service, "/contacts/import")
     page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Try it without changing anything").click()
-    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("button", name="Preview import").click()
+    page.get_by_role("heading", name="Preview").wait_for()
     page.evaluate(IMPORTING)
     page.get_by_role("button", name="Import now").click()
     page.get_by_text("Sending the file").wait_for()
     for times in (1, 2):
         read = {name: count * times for name, count in COUNTS.items()}
         page.evaluate("line => say(line)", {"type": "progress", **read})
-        far = f"{500 * times:,} of 2,000 rows are read, {8 * times} of them refused"
+        far = f"{500 * times:,} of 2,000 rows read, {8 * times} rejected"
         page.get_by_role("status").get_by_text(far).wait_for()
     page.evaluate("cut()")
     page.get_by_role("alert").get_by_text("The service cannot be reached").wait_for()
-    page.get_by_text("1,000 of 2,000 rows are read").wait_for()
+    page.get_by_text("1,000 of 2,000 rows read").wait_for()
     page.get_by_role("button", name="Import now").wait_for()
 
 
@@ -279,7 +281,7 @@ def test_what_an_import_did_is_what_its_last_line_says(
     opened(page, service, "/contacts/import")
     page.get_by_label("File").set_input_files(file)
     page.evaluate(IMPORTING)
-    page.get_by_role("button", name="Try it without changing anything").click()
+    page.get_by_role("button", name="Preview import").click()
     counts = {**COUNTS, "dryRun": True}
     error = {"type": "error", "row": 9, "pointer": "/email", "message": "Must be an address."}
     end = {"type": "problem", **counts, "created": 731, "detail": "The plan has no room for more."}
@@ -287,7 +289,7 @@ def test_what_an_import_did_is_what_its_last_line_says(
         page.evaluate("line => say(line)", line)
     page.evaluate("end()")
     page.get_by_role("alert").get_by_text("The plan has no room for more.").wait_for()
-    shown = page.locator("section", has=page.get_by_role("heading", name="What would be done"))
+    shown = page.locator("section", has=page.get_by_role("heading", name="Preview"))
     expect(shown.locator("dd").first).to_have_text("731")
     shown.get_by_text("Row 9").wait_for()
 
@@ -305,8 +307,8 @@ def test_answers_about_a_topic_are_imported_with_their_source(
     opened(page, service, "/contacts/import")
     page.get_by_label("File").set_input_files(file)
     page.get_by_label("News").select_option(label=f"answers about Offers {mark}, email")
-    tried = page.get_by_role("button", name="Try it without changing anything")
-    source, evidence = page.get_by_label("Where the answers"), page.get_by_label("What shows them")
+    tried = page.get_by_role("button", name="Preview import")
+    source, evidence = page.get_by_label("Source of topic answers"), page.get_by_label("Evidence")
     wrong = page.locator(".field .wrong")
     tried.click()
     expect(wrong).to_contain_text("Say where these answers come from")
@@ -319,10 +321,10 @@ def test_answers_about_a_topic_are_imported_with_their_source(
     source.fill("old shop")
     evidence.fill("signup form")
     tried.click()
-    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("heading", name="Preview").wait_for()
     clean(page)
     page.get_by_role("button", name="Import now").click()
-    page.get_by_role("heading", name="What was done").wait_for()
+    page.get_by_role("heading", name="Result").wait_for()
     [found] = service.read(f"/contacts?q=ann-{mark}")["data"]
     assert found["topics"] == {topic: {"email": "subscribed", "whatsapp": "unsubscribed"}}
     activity = service.read(f"/contacts/{found['id']}/activity")["data"]
@@ -367,11 +369,11 @@ def test_the_columns_of_a_file_are_mapped_before_it_is_tried(
     page.get_by_label("E-Mail; work").select_option("email")
     page.get_by_label("Given").select_option("firstName")
     page.get_by_label("Shoe size").select_option("metadata.Shoe size")
-    page.get_by_label("Notes").select_option(label="left out")
-    page.get_by_role("button", name="Try it without changing anything").click()
-    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_label("Notes").select_option(label="skip it")
+    page.get_by_role("button", name="Preview import").click()
+    page.get_by_role("heading", name="Preview").wait_for()
     page.get_by_role("button", name="Import now").click()
-    page.get_by_role("heading", name="What was done").wait_for()
+    page.get_by_role("heading", name="Result").wait_for()
     [found] = service.read(f"/contacts?q=map-{mark}")["data"]
     stored = service.read(f"/contacts/{found['id']}")
     assert (stored["firstName"], stored["metadata"]) == ("Mae", {"Shoe size": "41"})
@@ -389,17 +391,17 @@ def test_a_template_is_made_previewed_changed_and_kept_while_it_is_typed(
     html = page.get_by_label("HTML", exact=True)
     expect(html).to_have_text("<h1>Hi {{trigger.data.name}}</h1>{{contact.firstName}}")
     html.fill("<h1>Hi {{trigger.data.name}}</h1>")
-    page.get_by_role("button", name="Make the template").click()
+    page.get_by_role("button", name="Create template").click()
     page.get_by_role("heading", level=1, name="Greeting").wait_for()
     id = page.url.rpartition("/")[2]
     page.frame_locator("iframe").get_by_role("heading", name="Hi (name)").wait_for()
-    page.get_by_label("The event, as JSON").fill('{"data": {"name": "Ada",\n  }}')
-    sentence = "at line 2, column 3, a name in double quotes should stand here"
-    expect(page.locator(".field .wrong")).to_have_text(f"This is not JSON: {sentence}.")
-    page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.get_by_label("The event, as JSON")).to_have_attribute("aria-invalid", "true")
-    page.get_by_label("The event, as JSON").fill('{"data": {"name": "Ada"}}')
-    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_label("Event (JSON)").fill('{"data": {"name": "Ada",\n  }}')
+    sentence = "at line 2, column 3: expected a name in double quotes"
+    expect(page.locator(".field .wrong")).to_have_text(f"Not valid JSON {sentence}.")
+    page.get_by_role("button", name="Update preview", exact=True).click()
+    expect(page.get_by_label("Event (JSON)")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Event (JSON)").fill('{"data": {"name": "Ada"}}')
+    page.get_by_role("button", name="Update preview", exact=True).click()
     page.frame_locator("iframe").get_by_role("heading", name="Hi Ada").wait_for()
     page.get_by_label("Subject").fill("Hello {{trigger.data.name}}")
     loaded(page, service, f"/templates/{id}")
@@ -451,7 +453,7 @@ def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
         confirmed(page, label)
         service.until(lambda: service.read(f"/workflows/{flow['id']}")["state"])
         assert service.read(f"/workflows/{flow['id']}")["state"] == state
-    page.get_by_role("button", name="Start a run").click()
+    page.get_by_role("button", name="Start run").click()
     page.get_by_label("Contact").fill(contact["email"])
     page.get_by_role("dialog").get_by_role("button", name="Start", exact=True).click()
     page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
@@ -460,7 +462,7 @@ def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
     opened(page, service, f"/flows/workflows/{flow['id']}")
     page.get_by_role("button", name="Archive").click()
     page.get_by_role("dialog").get_by_text("This cannot be undone").wait_for()
-    page.get_by_role("button", name="Archive for good").click()
+    page.get_by_role("button", name="Archive").last.click()
     expect(page.locator(".facts .status")).to_have_text("Archived")
     refused = re.compile("Activate|Pause|Archive|New URL|New secret")
     expect(page.get_by_role("button", name=refused)).to_have_count(0)
@@ -505,7 +507,7 @@ def test_a_graph_is_deleted_and_steps_are_not(
     assert page.get_by_role("link", name="Gone soon").count() == 0
     opened(page, service, f"/runs/{started}")
     page.get_by_text("Its flow was deleted").wait_for()
-    page.locator(".facts", has_text=re.compile("Flow\\s*was deleted, version 1")).wait_for()
+    page.locator(".facts", has_text=re.compile("Flow\\s*deleted, version 1")).wait_for()
     assert page.get_by_role("alert").count() == 0
     assert page.locator(f"main a[href*='{made['id']}']").count() == 0
     opened(page, service, f"/flows/workflows/{ids['flow']}")
@@ -531,7 +533,7 @@ def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     opened(page, service, "/")
     page.get_by_role("link", name=re.compile("unknown outcome")).click()
     page.locator(f"a[href$='{id}']").click()
-    confirmed(page, "It did not arrive", "Record it")
+    confirmed(page, "It did not arrive", "Record")
     confirmed(page, "Send again")
     service.until(lambda: service.read(f"/messages/{id}")["status"] in ("SENT", "DELIVERED"))
     page.locator(".verdict", has_text=re.compile("Sent|Delivered")).wait_for()
@@ -545,19 +547,19 @@ def test_what_somebody_found_about_a_message_is_recorded_and_home_asks_no_more(
     opened(page, service, f"/messages/{arrived}")
     page.get_by_role("button", name="It arrived").click()
     page.locator("dialog[open]").get_by_label("Where you saw it").fill("the server's log")
-    page.get_by_role("button", name="Record it").click()
+    page.get_by_role("button", name="Record", exact=True).click()
     page.locator(".verdict", has_text="Sent").wait_for()
     page.get_by_text(re.compile("found that it arrived: the server's log")).first.wait_for()
     opened(page, service, f"/messages/{lost}")
     page.get_by_role("button", name="It did not arrive").click()
-    page.locator("dialog[open]").get_by_role("button", name="Record it").click()
+    page.locator("dialog[open]").get_by_role("button", name="Record", exact=True).click()
     page.locator(".verdict", has_text="Failed").wait_for()
     page.get_by_role("button", name="Send again").wait_for()
     found = [service.read(f"/messages/{id}")["reason"]["code"] for id in (arrived, lost)]
     assert found == ["found_arrived", "found_lost"]
     assert service.read("/messages?status=UNKNOWN")["data"] == []
     opened(page, service, "/")
-    page.get_by_role("heading", name="Needs you").wait_for()
+    page.get_by_role("heading", name="Needs attention").wait_for()
     assert page.get_by_role("link", name=re.compile("unknown outcome")).count() == 0
 
 
@@ -567,13 +569,13 @@ def test_settings_are_kept_and_secrets_shown_once(
     watch.expected = "422"
     opened(page, service, "/settings/keys")
     page.get_by_label("Name").fill("Warehouse")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     key = page.locator(".note code").inner_text()
     bearer = {"Authorization": f"Bearer {key}"}
     assert service.api.get("/contacts", headers=bearer).status_code == 200
     opened(page, service, "/settings/keys")
     row = page.get_by_role("row", name=re.compile("Warehouse"))
-    used = row.locator("[data-name=Used] time")
+    used = row.locator("[data-name='Last used'] time")
     expect(used).to_have_attribute("title", re.compile(r"\(20\d\d-\d\d-\d\dT[\d:.]+Z\)$"))
     confirmed(page, "Revoke", within=row)
     assert service.api.get("/contacts", headers=bearer).status_code == 401
@@ -581,11 +583,11 @@ def test_settings_are_kept_and_secrets_shown_once(
     assert page.get_by_text(key).count() == 0
     opened(page, service, "/settings/endpoints")
     page.get_by_label("URL").fill("https://example.com/hooks")
-    page.get_by_role("button", name="Add it").click()
+    page.get_by_role("button", name="Add endpoint").click()
     assert page.locator(".note code").inner_text().startswith("whsec_")
     opened(page, service, "/settings/suppressions")
     page.get_by_label("Address", exact=True).fill("no-more@example.com")
-    page.get_by_role("button", name="Suppress it").click()
+    page.get_by_role("button", name="Suppress address").click()
     row = page.get_by_role("row", name=re.compile("no-more@example.com"))
     row.wait_for()
     confirmed(page, "Lift", within=row)
@@ -593,14 +595,14 @@ def test_settings_are_kept_and_secrets_shown_once(
     assert service.read("/suppressions?address=no-more@example.com")["data"] == []
     opened(page, service, "/settings/workspace")
     page.get_by_label("Postal address").fill("1 Main St")
-    page.get_by_label("Most messages to a contact").fill("500")
+    page.get_by_label("Messages per contact, at most").fill("500")
     page.get_by_label("Within").fill("a week")
     page.get_by_role("button", name="Save").click()
     wrong = page.get_by_label("Within")
     expect(wrong).to_have_attribute("aria-invalid", "true")
     wrong.fill("P7D")
     page.get_by_label("Quiet from").fill("21:00")
-    page.get_by_label("Until", exact=True).fill("08:00")
+    page.get_by_label("Quiet until", exact=True).fill("08:00")
     for channel in ("Email", "SMS", "WhatsApp"):
         page.get_by_label(channel, exact=True).uncheck()
     page.get_by_label("Sunday").uncheck()
@@ -616,7 +618,7 @@ def test_settings_are_kept_and_secrets_shown_once(
     assert (quiet["channels"], len(quiet["days"]), "sun" in quiet["days"]) == (["sms"], 6, False)
     expect(page.get_by_role("button", name="Save")).to_be_enabled()  # the page has the answer too
     expect(page.get_by_label("Sunday")).not_to_be_checked()
-    for label in ("Most messages to a contact", "Within", "Quiet from", "Until"):
+    for label in ("Messages per contact, at most", "Within", "Quiet from", "Quiet until"):
         page.get_by_label(label, exact=True).fill("")
     page.get_by_role("button", name="Save").click()
     service.until(lambda: service.read("/settings/workspace")["quietHours"] is None)

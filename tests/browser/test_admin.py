@@ -70,26 +70,26 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     watch.expected = "412"
     assert operator.patch(path, json={"dailyLimit": 9}).status_code == 200
     limited(page, "")
-    dialog.get_by_text("Somebody changed this meanwhile").wait_for()
+    dialog.get_by_text("Someone else changed this").wait_for()
     expect(page.locator(".facts")).to_contain_text(re.compile(r"Daily limit\s*9$"))
-    dialog.get_by_role("button", name="Set the limit").click()
+    dialog.get_by_role("button", name="Set limit").click()
     dialog.wait_for(state="hidden")
-    expect(page.locator(".facts")).to_contain_text("the default")
+    expect(page.locator(".facts")).to_contain_text("default: 200 a day")
     assert operator.get(path).json()["dailyLimit"] is None
 
     page.get_by_role("link", name="All workspaces").first.click()
     page.get_by_label("Search").fill(f"{mark} operators")
     page.get_by_role("link", name=f"{mark} operators").click()
-    page.get_by_text("it would lock you out").wait_for()
+    page.get_by_text("or you lock yourself out").wait_for()
     expect(page.get_by_role("button", name="Suspend")).to_be_disabled()
 
 
 def limited(page: Page, limit: str) -> Locator:
     """The dialog in which this was asked for."""
-    page.get_by_role("button", name="Set the limit").click()
+    page.get_by_role("button", name="Set limit").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Daily limit").fill(limit)
-    dialog.get_by_role("button", name="Set the limit").click()
+    dialog.get_by_role("button", name="Set limit").click()
     return dialog
 
 
@@ -105,10 +105,10 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
     signed_in(page, service, email)
     page.get_by_role("link", name="All workspaces").click()
     page.get_by_role("link", name="Health").click()
-    page.get_by_text("What must hold").wait_for()
+    page.get_by_text("Checks").wait_for()
     page.locator(".verdict").wait_for()
     stats = operator.get("/admin/stats").json()
-    expect(page.locator(".facts").last).to_contain_text(f"People{stats['users']}")
+    expect(page.locator(".facts").last).to_contain_text(f"Users{stats['users']}")
     opened(page, service, f"/admin/{where}")
     for link, first in (("runs", run["id"]), ("attempts", ids["message"])):
         page.get_by_role("main").get_by_role("link", name=link, exact=True).click()
@@ -117,9 +117,9 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
         assert set(page.locator("td[data-name=Workspace]").all_inner_texts()) == {where}
         page.get_by_role("link", name=where).first.click()
     page.get_by_role("main").get_by_role("link", name="audit trail").click()
-    page.get_by_role("searchbox", name="Did").fill("workflow.created")
+    page.get_by_role("searchbox", name="Action").fill("workflow.created")
     page.wait_for_url("**action=workflow.created")
-    expect(page.locator("td[data-name=Did]").first).to_have_text("workflow created")
+    expect(page.locator("td[data-name=Action]").first).to_have_text("workflow created")
     assert set(page.locator("td[data-name=Workspace]").all_inner_texts()) == {where}
 
 

@@ -36,7 +36,7 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     opened(page, service, "/segments")
     page.get_by_role("link", name="New segment").click()
     page.get_by_label("Name", exact=True).fill(f"Tea {tag}")
-    page.get_by_label("with", exact=True).fill(tag)
+    page.get_by_label("Value", exact=True).fill(tag)
     page.get_by_text("3 contacts").wait_for()
     answer = service.made("/segments/preview", {"filter": filter_of(page)})
     row = page.locator("tbody tr", has_text="email")
@@ -45,20 +45,20 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     expected = ["reachable", "noAddress", "complained", "bounced", "unsubscribed"]
     assert shown == [reach[name] for name in expected] == [2, 1, 0, 0, 0]
     assert page.locator(".prose").inner_text() == answer["prose"]
-    page.get_by_role("button", name="Add a condition").click()
+    page.get_by_role("button", name="Add condition").click()
     second = page.locator("fieldset.item").nth(1)
-    second.get_by_label("It holds if").select_option("not")
-    second.get_by_label("It holds if").nth(1).select_option("event")
-    second.get_by_label("Name of the event").fill(f"paid-{tag}")
+    second.get_by_label("Condition").select_option("not")
+    second.get_by_label("Condition").nth(1).select_option("event")
+    second.get_by_label("Event name").fill(f"paid-{tag}")
     page.get_by_text("2 contacts").wait_for()
     page.get_by_label("Contact", exact=True).fill(bob)
-    page.get_by_role("button", name="Would this contact be in it?").click()
-    page.get_by_text("does not fit.").wait_for()
+    page.get_by_role("button", name="Test contact").click()
+    page.get_by_text("does not match.").wait_for()
     clean(page)
     page.reload()
     ready(page)
-    page.get_by_text("This is what you typed and did not save yet.").wait_for()
-    page.get_by_role("button", name="Make the segment").click()
+    page.get_by_text("You have unsaved changes.").wait_for()
+    page.get_by_role("button", name="Create segment").click()
     page.get_by_role("heading", level=1, name=f"Tea {tag}").wait_for()
     id = page.url.rsplit("/", 1)[1]
     did = {"event": f"paid-{tag}"}
@@ -88,11 +88,11 @@ def test_a_segment_asks_which_broadcast_a_contact_got(
     service.until(lambda: service.read(f"/broadcasts/{id}")["state"] == "SENT")
     opened(page, service, "/segments/new")
     page.get_by_label("Name", exact=True).fill(f"Got {tag}")
-    page.get_by_label("It holds if").nth(1).select_option("message")
-    page.get_by_label("Of the broadcast").select_option(label=f"Tea {tag}")
+    page.get_by_label("Condition").nth(1).select_option("message")
+    page.get_by_label("Broadcast").select_option(label=f"Tea {tag}")
     page.get_by_text("2 contacts").wait_for()
     clean(page)
-    page.get_by_role("button", name="Make the segment").click()
+    page.get_by_role("button", name="Create segment").click()
     page.get_by_role("heading", level=1, name=f"Got {tag}").wait_for()
     made = page.url.rsplit("/", 1)[1]
     wanted = {"message": "sent", "broadcastId": id}
@@ -104,9 +104,9 @@ def test_a_segment_asks_which_broadcast_a_contact_got(
 
 def filter_of(page: Page) -> Any:
     """As the screen has it, read where it is JSON."""
-    page.get_by_role("button", name="As JSON").click()
-    text = page.get_by_label("The filter, as JSON").input_value()
-    page.get_by_role("button", name="As a form").click()
+    page.get_by_role("button", name="JSON", exact=True).click()
+    text = page.get_by_label("Filter (JSON)").input_value()
+    page.get_by_role("button", name="Form").click()
     return page.evaluate("text => JSON.parse(text)", text)
 
 
@@ -116,17 +116,17 @@ def test_what_is_wrong_with_a_filter_stands_at_its_field(
     watch.expected = "422"
     opened(page, service, "/segments/new")
     page.get_by_label("Name", exact=True).fill("Wrong")
-    page.get_by_label("The value at").fill("contact.shoeSize")
+    page.get_by_label("Path").fill("contact.shoeSize")
     wrong = page.locator(".condition .wrong").first
     wrong.wait_for()
-    field = page.get_by_label("The value at")
+    field = page.get_by_label("Path")
     expect(field).to_have_attribute("aria-invalid", "true")
-    page.get_by_role("button", name="As JSON").click()
-    page.get_by_label("The filter, as JSON").fill("{")
-    page.locator(".field .wrong", has_text="This is not JSON").wait_for()
-    page.get_by_role("button", name="Make the segment").click()
+    page.get_by_role("button", name="JSON", exact=True).click()
+    page.get_by_label("Filter (JSON)").fill("{")
+    page.locator(".field .wrong", has_text="Not valid JSON").wait_for()
+    page.get_by_role("button", name="Create segment").click()
     page.get_by_role("alert").first.wait_for()
-    assert page.get_by_label("The filter, as JSON").input_value() == "{"
+    assert page.get_by_label("Filter (JSON)").input_value() == "{"
     assert not [one for one in service.read("/segments")["data"] if one["name"] == "Wrong"]
 
 
@@ -136,17 +136,20 @@ def test_what_a_save_refuses_in_a_filter_is_shown_though_the_preview_fails(
     watch.expected = "422"
     opened(page, service, "/segments/new")
     page.get_by_label("Name", exact=True).fill("Wrong")
-    value, contact = page.get_by_label("with", exact=True), page.get_by_label("Contact")
+    value, contact = (
+        page.get_by_label("Value", exact=True),
+        page.get_by_label("Contact", exact=True),
+    )
     value.fill("tea")
     contact.fill("con_of_nobody")
-    page.get_by_role("button", name="Would this contact be in it?").click()
+    page.get_by_role("button", name="Test contact").click()
     expect(contact).to_have_attribute("aria-invalid", "true")
     errors = [{"pointer": "/filter/all/0/value", "message": "Wrong at the save."}]
     problem = {"code": "invalid", "detail": "Correct it.", "errors": errors}
     page.route(
         "**/segments?startAutomations*", lambda route: route.fulfill(status=422, json=problem)
     )
-    page.get_by_role("button", name="Make the segment").click()
+    page.get_by_role("button", name="Create segment").click()
     page.get_by_text("Wrong at the save.").wait_for()
     expect(value).to_have_attribute("aria-invalid", "true")
     expect(contact).to_have_attribute("aria-invalid", "true")
@@ -240,15 +243,15 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     opened(page, service, "/broadcasts")
     page.get_by_role("link", name="New broadcast").click()
     page.get_by_label("Name", exact=True).fill(f"Tea {tag}")
-    page.get_by_label("Who gets it").select_option("tag")
+    page.get_by_label("Audience").select_option("tag")
     page.get_by_label("Tag").fill(tag)
-    page.get_by_label("What it says").select_option(what)
+    page.get_by_label("Template").select_option(what)
     page.reload()
     ready(page)
-    page.get_by_text("This is what you typed and did not save yet.").wait_for()
+    page.get_by_text("You have unsaved changes.").wait_for()
     clean(page)
-    page.get_by_role("button", name="Make the broadcast").click()
-    page.get_by_text("1 contact of 3 can be written to.").wait_for()
+    page.get_by_role("button", name="Create broadcast").click()
+    page.get_by_text("1 contact of 3 can be reached.").wait_for()
     id = page.url.rsplit("/", 1)[1]
     now = service.made(f"/broadcasts/{id}/preview", {})
     assert figures(page, "Who would get it now", 1) == [now["audience"][one] for one in REASONS]
@@ -263,7 +266,7 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     stored = service.read(f"/broadcasts/{id}")
     audience = stored["audience"]
     for column, name in enumerate(("previewed", "frozen", "difference"), start=1):
-        assert figures(page, "The audience", column) == [audience[name][one] for one in REASONS]
+        assert figures(page, "Audience", column) == [audience[name][one] for one in REASONS]
     assert audience["difference"]["total"] == 0
     page.get_by_role("combobox", name="Reason").select_option("no_address")
     page.locator("tbody tr", has_text="no address").get_by_role("link", name="Cyd").wait_for()
@@ -283,7 +286,7 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     page.get_by_role("button", name="Why?", exact=True).first.click()
     is_explained(page, service, stranger, f"?broadcastId={id}")
     clean(page)
-    page.get_by_role("link", name="see it").click()
+    page.get_by_role("link", name="view").click()
     page.get_by_role("heading", level=1, name="Message").wait_for()
     page.go_back()
     ready(page)
@@ -299,10 +302,10 @@ def test_a_broadcast_is_tried_on_a_member(page: Page, service: Service) -> None:
     body = {"name": f"Tried {tag}", "tag": tag, "templateId": template(service)}
     id = service.made("/broadcasts", body)["id"]
     opened(page, service, f"/broadcasts/{id}")
-    page.get_by_role("button", name="Test mail").click()
+    page.get_by_role("button", name="Send test email").click()
     page.get_by_role("dialog").get_by_label("To").fill(f"{tag}@acme.example")
-    page.get_by_role("button", name="Send it").click()
-    page.get_by_role("link", name="Test mail sent").click()
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.get_by_role("link", name="Test email sent").click()
     page.get_by_role("heading", level=1, name="Message").wait_for()
     [mail] = service.until(lambda: service.read(f"/sandbox/messages?to={tag}@acme.example")["data"])
     assert mail["subject"].endswith("Hi Bob")
@@ -314,7 +317,7 @@ def test_a_broadcast_is_tried_on_a_member(page: Page, service: Service) -> None:
 def test_a_broadcast_is_composed_with_all_that_it_may_say(
     page: Page, service: Service, way: str
 ) -> None:
-    """To a segment or by a filter of its own, about a topic, later, by each contact's clock."""
+    """To a segment or by its own filter, about a topic, later, by each contact's clock."""
     tag = f"tea-{secrets.token_hex(4)}"
     people(service, tag)
     filter = {"path": "contact.tags", "op": "contains", "value": tag}
@@ -323,18 +326,18 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(
     what = template(service, "marketing")
     opened(page, service, "/broadcasts/new")
     page.get_by_label("Name", exact=True).fill(f"Tea {tag}")
-    page.get_by_label("Who gets it").select_option(way)
+    page.get_by_label("Audience").select_option(way)
     if way == "segment":
         page.get_by_label("Segment", exact=True).select_option(segment)
     else:
-        page.get_by_label("with", exact=True).fill(tag)
+        page.get_by_label("Value", exact=True).fill(tag)
         page.get_by_text("3 contacts").wait_for()
-    page.get_by_label("What it says").select_option(what)
+    page.get_by_label("Template").select_option(what)
     page.get_by_label("Topic").select_option(topic)
-    page.get_by_label("It begins").fill("2030-05-06T07:08")
-    page.get_by_label("By the contact’s clock").fill("09:30")
-    page.get_by_label("Messages a minute").fill("120")
-    page.get_by_role("button", name="Make the broadcast").click()
+    page.get_by_label("Send at").fill("2030-05-06T07:08")
+    page.get_by_label("Contact’s local time").fill("09:30")
+    page.get_by_label("Messages per minute").fill("120")
+    page.get_by_role("button", name="Create broadcast").click()
     page.get_by_role("heading", level=1, name=f"Tea {tag}").wait_for()
     id = page.url.rsplit("/", 1)[1]
     stored = service.read(f"/broadcasts/{id}")
@@ -347,10 +350,10 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(
     expect(page.locator("dialog time")).to_have_attribute("title", moment)
     confirmed(page, "Schedule")
     page.locator(".facts .status", has_text="Scheduled").wait_for()
-    page.get_by_role("link", name="Change", exact=True).click()
-    page.get_by_text("It is scheduled. When you save").wait_for()
-    assert page.get_by_label("It begins").input_value() == "2030-05-06T07:08"
-    page.get_by_label("It begins").fill("")
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_text("It is scheduled. Saving").wait_for()
+    assert page.get_by_label("Send at").input_value() == "2030-05-06T07:08"
+    page.get_by_label("Send at").fill("")
     page.get_by_role("button", name="Save").click()
     page.locator(".facts .status", has_text="Draft").wait_for()
     assert service.read(f"/broadcasts/{id}")["sendAt"] is None
@@ -370,10 +373,10 @@ def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Servic
     page.locator(".facts .status", has_text="Paused").wait_for()
     assert service.read(f"/broadcasts/{id}")["state"] == "PAUSED"
     page.get_by_role("link", name="Home").click()
-    page.get_by_role("link", name=f"The broadcast Slow {tag} is paused").click()
+    page.get_by_role("link", name=f"Broadcast Slow {tag} is paused").click()
     confirmed(page, "Resume")
     page.locator(".facts .status", has_text="Sending").wait_for()
-    confirmed(page, "Cancel", "Cancel it for good")
+    confirmed(page, "Cancel broadcast", "Cancel broadcast")
     page.locator(".facts .status", has_text="Cancelled").wait_for()
     service.until(lambda: service.read(f"/broadcasts/{id}")["progress"]["pending"] == 0)
     progress = service.read(f"/broadcasts/{id}")["progress"]
@@ -389,10 +392,10 @@ def test_what_is_wrong_with_a_broadcast_stands_at_its_field(
     what = template(service)
     opened(page, service, "/broadcasts/new")
     page.get_by_label("Name", exact=True).fill("x" * 300)
-    page.get_by_label("Who gets it").select_option("tag")
+    page.get_by_label("Audience").select_option("tag")
     page.get_by_label("Tag").fill("nobody")
-    page.get_by_label("What it says").select_option(what)
-    page.get_by_role("button", name="Make the broadcast").click()
+    page.get_by_label("Template").select_option(what)
+    page.get_by_role("button", name="Create broadcast").click()
     name = page.get_by_label("Name", exact=True)
     expect(name).to_have_attribute("aria-invalid", "true")
     assert name.evaluate("field => field === document.activeElement")
@@ -405,15 +408,15 @@ def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch
     opened(page, service, "/settings/topics")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Email", exact=True).uncheck()
-    page.get_by_role("button", name="Make the topic").click()
+    page.get_by_role("button", name="Create topic").click()
     page.locator(".group .wrong").wait_for()
     page.get_by_label("Email", exact=True).check()
     page.get_by_label("SMS", exact=True).check()
-    page.get_by_role("button", name="Make the topic").click()
+    page.get_by_role("button", name="Create topic").click()
     row = page.locator("tbody tr", has_text=name)
     row.get_by_text("email, sms").wait_for()
-    row.get_by_role("button", name="Change").click()
-    page.get_by_role("heading", name=f"Change {name}").wait_for()
+    row.get_by_role("button", name="Edit").click()
+    page.get_by_role("heading", name=f"Edit {name}").wait_for()
     field = page.get_by_label("Name", exact=True)
     assert field.evaluate("field => field === document.activeElement")
     page.get_by_label("Description").fill("What is new.")
@@ -444,16 +447,16 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
         for kind, name in names.items()
     }
     expect(rows["Offers"]).to_contain_text("never asked")
-    rows["Offers"].get_by_role("button", name="Record an answer").press("Enter")
+    rows["Offers"].get_by_role("button", name="Record answer").press("Enter")
     dialog = page.get_by_role("dialog")
-    dialog.get_by_role("button", name="Record it").click()
-    source = dialog.get_by_label("Where they said so")
+    dialog.get_by_role("button", name="Record", exact=True).click()
+    source = dialog.get_by_label("Source")
     expect(source).to_be_focused()
     expect(source).to_have_attribute("aria-invalid", "true")
     assert service.read(f"/contacts/{id}")["topics"] == {}
     source.fill("a call")
-    dialog.get_by_label("What shows it").fill(HOSTILE)
-    dialog.get_by_role("button", name="Record it").press("Enter")
+    dialog.get_by_label("Evidence").fill(HOSTILE)
+    dialog.get_by_role("button", name="Record", exact=True).press("Enter")
     dialog.wait_for(state="hidden")
     expect(rows["Offers"]).to_contain_text("subscribed")
     assert service.read(f"/contacts/{id}")["topics"] == {offers: {"email": "subscribed"}}
@@ -465,15 +468,15 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
     assert service.read(f"/contacts/{id}")["topics"][offers] == {"email": "unsubscribed"}
     clean(page)
     text = page.get_by_role("row").filter(has_text=names["Letter"]).filter(has_text="no address")
-    text.get_by_role("button", name="Record an answer").click()
-    dialog.get_by_label("Where they said so").fill("a form")
-    dialog.get_by_role("button", name="Record it").click()
+    text.get_by_role("button", name="Record answer").click()
+    dialog.get_by_label("Source").fill("a form")
+    dialog.get_by_role("button", name="Record", exact=True).click()
     dialog.get_by_role("alert").get_by_text("no address").wait_for()
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     whole = page.get_by_role("row").filter(has_text="Marketing without").filter(has_text="Email")
     expect(whole).to_contain_text("subscribed")
-    whole.get_by_role("button", name="Record an answer").press("Enter")
-    dialog.get_by_role("button", name="Record it").press("Enter")
+    whole.get_by_role("button", name="Record answer").press("Enter")
+    dialog.get_by_role("button", name="Record", exact=True).press("Enter")
     dialog.wait_for(state="hidden")
     expect(whole).to_contain_text("unsubscribed")
     assert service.read(f"/contacts/{id}")["subscriptions"]["email"] == "unsubscribed"
@@ -482,10 +485,10 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
 
 def answered(page: Page, row: Locator, source: str) -> None:
     """The answer that the dialog proposes: the other one."""
-    row.get_by_role("button", name="Record an answer").click()
+    row.get_by_role("button", name="Record answer").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Where they said so").fill(source)
-    dialog.get_by_role("button", name="Record it").click()
+    dialog.get_by_label("Source").fill(source)
+    dialog.get_by_role("button", name="Record", exact=True).click()
     dialog.wait_for(state="hidden")
 
 
@@ -496,7 +499,7 @@ def test_a_topic_that_somebody_deleted_meanwhile_says_so_when_it_is_to_be_change
     name = f"Gone {secrets.token_hex(4)}"
     id = service.made("/topics", {"name": name, "channels": ["email"]})["id"]
     opened(page, service, "/settings/topics")
-    change = page.get_by_role("row", name=name).get_by_role("button", name="Change")
+    change = page.get_by_role("row", name=name).get_by_role("button", name="Edit")
     change.wait_for()
     assert service.api.delete(f"/topics/{id}").is_success
     change.click()

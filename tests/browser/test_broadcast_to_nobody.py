@@ -16,8 +16,8 @@ from tests.browser.test_preferences import captured
 @pytest.mark.parametrize(
     ("is_there", "verdict", "sentence"),
     [
-        (True, "0 contacts of 1 can be written to.", "Nobody of the 1 in the audience"),
-        (False, "0 contacts of 0 can be written to.", "Nobody is in the audience"),
+        (True, "0 contacts of 1 can be reached.", "Nobody of the 1 in the audience"),
+        (False, "0 contacts of 0 can be reached.", "Nobody is in the audience"),
     ],
 )
 def test_a_broadcast_to_nobody_says_so_on_its_page(
@@ -32,7 +32,7 @@ def test_a_broadcast_to_nobody_says_so_on_its_page(
     id = service.made("/broadcasts", body)["id"]
     opened(page, service, f"/broadcasts/{id}")
     page.get_by_text(verdict).wait_for()
-    page.get_by_text("Nobody would read it now.").wait_for()
+    page.get_by_text("Nobody would get it now.").wait_for()
     confirmed(page, "Schedule")
     page.locator(".facts .status", has_text="Sent").wait_for()
     page.locator(".note", has_text=sentence).wait_for()

@@ -58,7 +58,7 @@ def test_an_account_is_made_left_and_entered_again(
     page.get_by_label("Workspace").fill("Acme")
     page.get_by_label("Email").fill(email)
     page.get_by_label("Password").fill("short")
-    page.get_by_role("button", name="Create the account").click()
+    page.get_by_role("button", name="Create account").click()
     page.locator(".field .wrong").wait_for()
     expect(page.get_by_label("Password")).to_be_focused()
     page.reload()
@@ -67,7 +67,7 @@ def test_an_account_is_made_left_and_entered_again(
     expect(page.get_by_label("Password")).to_have_value("")
     page.get_by_label("Password").fill(PASSWORD)
     with page.expect_response("**/auth/register") as answered:
-        page.get_by_role("button", name="Create the account").click()
+        page.get_by_role("button", name="Create account").click()
     page.get_by_role("heading", level=1, name="Acme").wait_for()
     for secret in (PASSWORD, answered.value.json()["accessToken"]):
         assert secret not in kept(page)
@@ -99,11 +99,11 @@ def test_a_forgotten_password_is_replaced_by_the_page_of_the_letter(
     answers = []
     for address in ("nobody@acme.example", email):
         opened(page, service, "/sign-in")
-        page.get_by_role("link", name="Forgotten password").click()
+        page.get_by_role("link", name="Forgot password").click()
         page.get_by_label("Email").fill(address)
-        page.get_by_role("button", name="Send a link").click()
+        page.get_by_role("button", name="Send link").click()
         shown = page.get_by_role("status")
-        expect(shown).to_contain_text("a mail with a link is on its way")
+        expect(shown).to_contain_text("an email with a link is on its way")
         answers.append(shown.inner_text().replace(address, ""))
     assert answers[0] == answers[1]  # which says to nobody who has an account
 
@@ -184,7 +184,7 @@ def test_a_browser_over_plain_http_is_told_why_it_cannot_sign_in(
     page = watched(stranger.context, watch)
     page.add_init_script(without)
     opened(page, service, "/")
-    page.get_by_role("alert").get_by_text("The console works over https").wait_for()
+    page.get_by_role("alert").get_by_text("The console needs https").wait_for()
 
 
 # --- workspaces -----------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_in_another_workspace_nothing_of_the_first_is_left(
         page.get_by_role("alert").first.wait_for()
         is_of_south(page, service)
     opened(page, service, "/settings/topics")
-    assert page.get_by_role("button", name="Make the topic").count() == 0
+    assert page.get_by_role("button", name="Create topic").count() == 0
 
     other.get_by_role("link", name="Runs").click()
     other.get_by_role("heading", level=1, name="South").wait_for()
@@ -334,7 +334,7 @@ def test_the_provider_signs_in_and_leads_back_to_the_page(
     provider.person = ADA
     opened(page, service, "/contacts?q=nobody")
     is_fit(page, watch)
-    page.get_by_role("link", name="Sign in with your provider").click()
+    page.get_by_role("link", name="Sign in with SSO").click()
     page.get_by_role("heading", level=1, name="Contacts").wait_for()
     assert page.url == f"{service.url}/console/contacts?q=nobody"
     page.get_by_text("Ada Lovelace, owner").wait_for()
@@ -344,7 +344,7 @@ def test_the_provider_signs_in_and_leads_back_to_the_page(
     names = {one["name"] for one in page.context.cookies()}
     assert len(names) == 1  # the way's own is gone, the session's is there
     opened(page, service, "/settings/sign-in")
-    page.get_by_text("Members can sign in with the provider").wait_for()
+    page.get_by_text("Members can sign in with the identity provider").wait_for()
     loaded(page, service, "/sign-in")  # where nothing is for who is signed in
     expect(page).to_have_url(f"{service.url}/console/")
 
@@ -356,7 +356,7 @@ def test_whom_the_provider_does_not_vouch_for_is_told_and_begins_again(
     watch.expected = "403"
     provider.person = {**GRACE, "sub": "doubtful", "email_verified": False}
     opened(page, service, "/")
-    page.get_by_role("link", name="Sign in with your provider").click()
+    page.get_by_role("link", name="Sign in with SSO").click()
     page.get_by_role("heading", level=1, name="You are not signed in").wait_for()
     page.get_by_text("has not verified your address").wait_for()
     watch.found.clear()
@@ -385,7 +385,7 @@ def test_an_invitation_is_accepted_by_who_comes_from_the_provider(
     page.goto(link)
     page.get_by_role("heading", level=1, name="Your account is ready").wait_for()
     opened(page, service, "/")
-    page.get_by_role("link", name="Sign in with your provider").click()
+    page.get_by_role("link", name="Sign in with SSO").click()
     page.get_by_role("heading", level=1, name="Demo").wait_for()
     page.get_by_text("Grace, viewer").wait_for()
     assert not json.loads(kept(page))[0]  # nothing was typed

@@ -20,7 +20,7 @@ from tests.browser.test_kills import template as new_template
 from tests.browser.test_screens import clean
 from tests.browser.test_templates import code, lines
 
-UNSAVED = "This is what you typed and did not save yet."
+UNSAVED = "You have unsaved changes."
 
 
 class Changed(NamedTuple):
@@ -70,12 +70,12 @@ def opened_form(page: Page, service: Service, form: Changed, path: str, mark: st
     opened(page, service, form.screen.format(id=path.rpartition("/")[2]))
     if form.is_opened:
         own = page.locator("section, tr", has_text=mark) if "{id}" not in form.screen else page
-        own.get_by_role("button", name="Change", exact=True).click()
+        own.get_by_role("button", name="Edit", exact=True).click()
     return page.locator("form", has=page.get_by_role("button", name="Save", exact=True))
 
 
 def clash(page: Page) -> Locator:
-    return page.get_by_role("alert").filter(has_text="Changed meanwhile")
+    return page.get_by_role("alert").filter(has_text="Changed by someone else")
 
 
 @pytest.mark.parametrize("what", FORMS)
@@ -95,9 +95,9 @@ def test_a_draft_that_waited_in_the_tab_is_not_saved_over_what_somebody_else_sto
     clash(page).get_by_text("Theirs").first.wait_for()
     assert own.get_by_label(form.label, exact=True).input_value() == "Mine"
     press(page, "Save")
-    page.get_by_role("alert").get_by_text("Somebody changed this meanwhile").wait_for()
+    page.get_by_role("alert").get_by_text("Someone else changed this").wait_for()
     assert service.read(path)[form.member] == "Theirs"
-    press(page, "Go on with mine")
+    press(page, "Keep mine")
     expect(clash(page)).to_have_count(0)
     press(page, "Save")
     service.until(lambda: service.read(path)[form.member] == "Mine")
@@ -118,7 +118,7 @@ def test_what_somebody_else_stored_over_a_draft_can_be_taken(
     clash(page).get_by_text("Theirs").first.wait_for()
     clean(page)  # of each form the clash is the same component, so one is looked at
     assert subject.input_value() == "Mine"
-    press(page, "Take theirs")
+    press(page, "Use theirs")
     expect(subject).to_have_value("Theirs")
     expect(clash(page)).to_have_count(0)
     loaded(page, service, path)
@@ -149,7 +149,7 @@ def test_what_was_typed_into_a_small_form_is_there_after_a_reload(
     message = unknown(service)
 
     def run() -> Locator:
-        press(page, "Start a run")
+        press(page, "Start run")
         return page.locator("dialog[open]").get_by_label("Contact")
 
     def found() -> Locator:
@@ -166,12 +166,12 @@ def test_what_was_typed_into_a_small_form_is_there_after_a_reload(
         field().fill("Typed before")
         loaded(page, service, path)
         expect(field()).to_have_value("Typed before")
-    page.locator("dialog[open]").get_by_role("button", name="Record it").click()
+    page.locator("dialog[open]").get_by_role("button", name="Record", exact=True).click()
     page.locator(".verdict", has_text="Failed").wait_for()
     attempts = service.read(f"/messages/delivery-attempts?messageId={message}")
     assert "Typed before" in str(attempts)
     opened(page, service, "/flows/new")
-    press(page, "Make it")
+    press(page, "Create flow")
     page.get_by_role("heading", level=1, name="Typed before").wait_for()
     opened(page, service, "/flows/new")
     assert page.get_by_label("Name").input_value() == ""
@@ -183,7 +183,7 @@ def test_the_settings_of_a_channel_wait_in_the_tab_and_its_secrets_do_not(
     def form() -> Locator:
         loaded(page, service, "/settings/channels")
         own = page.locator("section", has=page.get_by_role("heading", name="Email"))
-        own.get_by_role("button", name="Provider of your own").click()
+        own.get_by_role("button", name="Use your own provider").click()
         return own
 
     own = form()
@@ -260,7 +260,7 @@ def test_what_somebody_else_saved_meanwhile_stays_where_nothing_was_typed(
     theirs = {"content": {**service.read(path)["content"], "html": "<p>Theirs</p>"}}
     assert service.api.patch(path, json=theirs).status_code == 200
     press(page, "Save")
-    page.get_by_role("alert").get_by_text("Somebody changed this meanwhile").wait_for()
+    page.get_by_role("alert").get_by_text("Someone else changed this").wait_for()
     assert page.get_by_label("Name").input_value() == "Mine"
     expect(code(page)).to_have_text("<p>Theirs</p>")
     press(page, "Save")
@@ -274,7 +274,7 @@ def test_a_template_keeps_what_is_typed_while_it_is_made(page: Page, service: Se
     page.get_by_label("Name").fill(f"New {secrets.token_hex(4)}")
     page.get_by_label("Subject").fill("Hello")
     code(page).fill("<p>Hello</p>")
-    with saving(page, "Make the template", "POST", "**/templates"):
+    with saving(page, "Create template", "POST", "**/templates"):
         page.get_by_label("Subject").fill("Typed since")
     page.get_by_text(UNSAVED).wait_for()
     page.get_by_role("button", name="Save", exact=True).wait_for()
@@ -295,7 +295,7 @@ def test_the_workspace_keeps_what_is_typed_while_it_is_saved(page: Page, service
     page.get_by_label("Postal address").fill("1 Saved Street")
     with saving(page, "Save", "PATCH", "**/settings/workspace"):
         page.get_by_label("Postal address").fill("2 Typed Since Street")
-        page.get_by_label("Sender’s name").fill("Typed since")
+        page.get_by_label("Sender name").fill("Typed since")
     page.get_by_text(UNSAVED).wait_for()
     expect(page.get_by_role("button", name="Save", exact=True)).to_be_enabled()
     assert service.read("/settings/workspace")["postalAddress"] == "1 Saved Street"
@@ -315,7 +315,7 @@ def test_a_form_stays_open_for_what_was_typed_while_it_was_saved(
     made = service.made("/contacts", {"email": f"ada-{secrets.token_hex(4)}@example.com"})
     path = f"/contacts/{made['id']}"
     opened(page, service, path)
-    press(page, "Change")
+    press(page, "Edit")
     page.get_by_label("First name").fill("Ada")
     with saving(page, "Save", "PATCH", f"**{path}"):
         page.get_by_label("Last name").fill("Lovelace")
@@ -337,9 +337,9 @@ def test_a_flow_keeps_what_is_drawn_while_it_is_saved(page: Page, service: Servi
     tag.fill("saved")
     with saving(page, "Save", "PATCH", f"**{url}"):
         tag.fill("typed since")
-    page.get_by_text("not saved yet").wait_for()
+    page.get_by_text("unsaved changes").wait_for()
     service.until(lambda: service.read(url)["steps"][0]["tag"] == "saved")
     assert tag.input_value() == "typed since"
     press(page, "Save")
-    page.get_by_text("as it is stored").wait_for()
+    page.get_by_text("all changes saved").wait_for()
     assert service.read(url)["steps"][0]["tag"] == "typed since"

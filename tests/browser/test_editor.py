@@ -64,7 +64,7 @@ def palette(page: Page, name: str) -> Locator:
 
 def saved(page: Page) -> None:
     page.get_by_role("button", name="Save", exact=True).click()
-    page.get_by_text("as it is stored").wait_for()
+    page.get_by_text("all changes saved").wait_for()
 
 
 def dragged(page: Page, source: str, port: str, target: str) -> None:
@@ -90,17 +90,17 @@ def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service) -> None:
     url = edited(page, service, "automations", graph=graph(NODES[0]))
     box(page, "trigger").click()
     palette(page, "Branch").click()
-    page.get_by_role("button", name="When: say what must hold").click()
-    page.get_by_label("The value at").fill("trigger.data.plan")
-    page.get_by_label("with", exact=True).fill("pro")
-    palette(page, "Add a tag").click()
+    page.get_by_role("button", name="When: add condition").click()
+    page.get_by_label("Path").fill("trigger.data.plan")
+    page.get_by_label("Value", exact=True).fill("pro")
+    palette(page, "Add tag").click()
     page.get_by_label("Tag", exact=True).fill("pro")
     palette(page, "Exit").click()
     page.get_by_label("Reason").fill("Enough.")
     box(page, "branch").click()
     palette(page, "Wait").click()
     page.get_by_label("Duration").fill("PT1H")
-    palette(page, "Remove a tag").click()
+    palette(page, "Remove tag").click()
     page.get_by_label("Tag", exact=True).fill("lead")
     page.get_by_role("button", name="Tidy up").click()
     page.get_by_text("Tidied up.").wait_for()
@@ -109,7 +109,7 @@ def test_a_flow_is_drawn_with_the_mouse(page: Page, service: Service) -> None:
     saved(page)
     is_as_expected(service.read(url))
     box(page, "branch").click()
-    page.get_by_label("The value at").wait_for()
+    page.get_by_label("Path").wait_for()
     assert violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(color_scheme="dark")
@@ -131,29 +131,29 @@ def test_the_same_flow_is_drawn_with_the_keyboard_alone(page: Page, service: Ser
         page.keyboard.type(text)
 
     press(page.locator(".outline").get_by_role("button", name="Trigger"))
-    press(side.get_by_role("button", name="Add here, behind next"))
+    press(side.get_by_role("button", name="Add here, after next"))
     press(palette(page, "Branch"))
-    press(side.get_by_role("button", name="When: say what must hold"))
-    typed("The value at", "trigger.data.plan")
-    typed("with", "pro")
-    press(side.get_by_role("button", name="Add here, behind case1"))
-    press(palette(page, "Add a tag"))
+    press(side.get_by_role("button", name="When: add condition"))
+    typed("Path", "trigger.data.plan")
+    typed("Value", "pro")
+    press(side.get_by_role("button", name="Add here, after case1"))
+    press(palette(page, "Add tag"))
     typed("Tag", "pro")
-    press(side.get_by_role("button", name="Add here, behind next"))
+    press(side.get_by_role("button", name="Add here, after next"))
     press(palette(page, "Exit"))
     typed("Reason", "Enough.")
     box(page, "branch").focus()
     page.keyboard.press("Enter")
-    press(side.get_by_role("button", name="Add here, behind else"))
+    press(side.get_by_role("button", name="Add here, after else"))
     press(palette(page, "Wait"))
     typed("Duration", "PT1H")
-    press(side.get_by_role("button", name="Add here, behind next"))
-    press(palette(page, "Remove a tag"))
+    press(side.get_by_role("button", name="Add here, after next"))
+    press(palette(page, "Remove tag"))
     typed("Tag", "lead")
-    pressed(page, side.get_by_label("It leads to"))
+    pressed(page, side.get_by_label("Leads to"))
     page.keyboard.type("ex")
     page.keyboard.press("Control+S")
-    page.get_by_text("as it is stored").wait_for()
+    page.get_by_text("all changes saved").wait_for()
     is_as_expected(service.read(url))
 
 
@@ -164,7 +164,7 @@ def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: 
     url = edited(page, service, "workflows", steps=[branch, tag])
     expect(page.locator(".react-flow__edge")).to_have_count(4)  # the arms join at the step after
     box(page, "plan").click()
-    page.get_by_role("button", name="Add here, behind else").click()
+    page.get_by_role("button", name="Add here, after else").click()
     palette(page, "Wait").click()
     page.get_by_label("ID", exact=True).fill("pause")
     box(page, "met").click()
@@ -197,7 +197,7 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
 ) -> None:
     watch.expected = "ERR_FAILED"
     edited(page, service, "workflows", steps=[{"id": "pause", "type": "wait", "duration": "P1D"}])
-    page.get_by_text("The check finds nothing").wait_for()
+    page.get_by_text("No findings").wait_for()
     box(page, "pause").click()
     page.get_by_label("Duration").fill("tomorrow")
     box(page, "pause").locator(".mark.bad").wait_for()
@@ -208,11 +208,11 @@ def test_what_the_check_finds_stands_at_the_box_and_at_the_field(
     page.locator(".found").get_by_role("button", name="pause").wait_for()
     page.get_by_label("Duration").fill("P2D")
     box(page, "pause").locator(".mark").wait_for(state="detached")
-    page.get_by_text("The check finds nothing").wait_for()
+    page.get_by_text("No findings").wait_for()
     page.route("**/workflows/check*", lambda route: route.abort())
     page.get_by_label("Duration").fill("tomorrow")
     page.get_by_text("Not checked: The service cannot be reached").wait_for()
-    assert page.get_by_text("The check finds nothing").count() == 0
+    assert page.get_by_text("No findings").count() == 0
 
 
 def test_a_save_that_is_refused_leads_to_the_field_that_is_wrong(
@@ -222,7 +222,7 @@ def test_a_save_that_is_refused_leads_to_the_field_that_is_wrong(
     branch = {"id": "is-pro", "type": "branch", "cases": [{"when": IS_PRO}]}
     edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag"}, branch])
     box(page, "is-pro").click()
-    wrong = page.get_by_label("The value at")
+    wrong = page.get_by_label("Path")
     wrong.fill("nowhere.plan")
     expect(wrong).to_have_attribute("aria-invalid", "true")
     box(page, "tag").click()
@@ -252,7 +252,7 @@ def test_a_refused_save_leads_to_what_is_missing_or_wrong_as_a_whole(
 
     page.route(f"**{url}", refused)
     page.get_by_label("Name", exact=True).fill("Half done")
-    missing = page.get_by_role("button", name=re.compile("say what must hold"))
+    missing = page.get_by_role("button", name=re.compile("add condition"))
     variants = page.get_by_role("group", name=re.compile("^Variants"))
     for pointer, place in (("/steps/0/cases/0/when", missing), ("/steps/1/variants", variants)):
         errors[:] = [{"pointer": pointer, "message": "Must be there."}]
@@ -290,7 +290,7 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     expect(meanwhile.locator("time").first).to_have_attribute("title", saved_at)
     assert violations(page) == []
     assert service.read(url)["steps"] == of_ed
-    meanwhile.get_by_role("button", name="Take theirs").click()
+    meanwhile.get_by_role("button", name="Use theirs").click()
     box(page, "exit").wait_for()
     page.get_by_role("button", name="Undo").click()
     box(page, "exit").wait_for(state="detached")
@@ -303,7 +303,7 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     ed.get_by_label("Tag", exact=True).fill("ed's again")
     meanwhile = refused(ed, url)
     meanwhile.get_by_text("mine", exact=True).first.wait_for()
-    meanwhile.get_by_role("button", name="Go on with mine").click()
+    meanwhile.get_by_role("button", name="Keep mine").click()
     saved(ed)
     assert service.read(url)["steps"] == [{**of_ed[0], "tag": "ed's again"}, of_ed[1]]
 
@@ -313,7 +313,7 @@ def refused(page: Page, url: str) -> Locator:
     with page.expect_response(re.compile(url)) as answered:
         page.get_by_role("button", name="Save", exact=True).click()
     assert answered.value.status == 412
-    return page.get_by_role("alert").filter(has_text="Changed meanwhile")
+    return page.get_by_role("alert").filter(has_text="Changed by someone else")
 
 
 def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
@@ -322,17 +322,17 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     header = {"Authorization": "Bearer old-and-stored"}
     call = {"id": "call", "type": "http_request", "method": "GET", "url": "https://crm.example"}
     url = edited(page, service, "workflows", steps=[{**call, "headers": header}])
-    palette(page, "Add a tag").click()
+    palette(page, "Add tag").click()
     page.get_by_label("Tag", exact=True).fill("kept")
     box(page, "call").click()
     assert page.get_by_label("Headers: Authorization").input_value() == "••••"
     page.get_by_label("Headers: Authorization").fill("Bearer new-and-secret")
     page.get_by_role("link", name="Overview").click()
-    page.locator(".note", has_text="What you changed in the editor is not saved").wait_for()
+    page.locator(".note", has_text="You have unsaved changes").wait_for()
     page.get_by_role("button", name="Activate").click()
-    page.get_by_role("dialog").get_by_text("is not saved").wait_for()
-    page.get_by_role("button", name="Leave it").click()
-    page.get_by_role("link", name="go on there").click()
+    page.get_by_role("dialog").get_by_text("are not included").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("link", name="editor").click()
     box(page, "add_tag").wait_for()
     page.reload()
     box(page, "add_tag").click()
@@ -348,8 +348,8 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     saved(page)
     assert service.read(url)["steps"][1] == {"id": "add_tag", "type": "add_tag", "tag": "kept"}
     page.get_by_role("link", name="Overview").click()
-    page.get_by_role("heading", name="As it is stored").wait_for()
-    assert page.get_by_text("is not saved").count() == 0
+    page.get_by_role("heading", name="Definition").wait_for()
+    assert page.get_by_text("are not included").count() == 0
 
 
 def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
@@ -357,7 +357,7 @@ def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
 ) -> None:
     """Before it could forget what it kept: its entity tag is an old one."""
     url = edited(page, service, "workflows", steps=[{"id": "end", "type": "exit"}])
-    palette(page, "Add a tag").click()
+    palette(page, "Add tag").click()
     page.get_by_label("Tag", exact=True).fill("kept")
     page.get_by_text("kept in this tab").wait_for()
     workspace = service.read("/settings/workspace")["id"]
@@ -368,7 +368,7 @@ def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
     page.wait_for_function("key => !(key in sessionStorage)", arg=key)
     page.evaluate("([key, kept]) => { sessionStorage[key] = kept }", [key, kept])
     page.reload()
-    page.get_by_text("as it is stored").wait_for()
+    page.get_by_text("all changes saved").wait_for()
     box(page, "add_tag").click()
     page.get_by_label("Tag", exact=True).fill("changed")
     page.get_by_text("kept in this tab").wait_for()
@@ -388,7 +388,7 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
 
     def stored() -> dict[str, Any]:
         saved(page)
-        page.get_by_text("The check finds nothing").wait_for()
+        page.get_by_text("No findings").wait_for()
         found: dict[str, Any] = service.read(url)["trigger"]
         return found
 
@@ -399,17 +399,17 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
         assert found["segmentId"] == segment
     source.select_option("date")
     page.locator(".side .wrong").wait_for()  # which date?
-    page.get_by_label("The date").select_option("a field of your own")
-    page.get_by_label("Name of the field").fill("renewsAt")
+    page.get_by_label("Date", exact=True).select_option("a custom field")
+    page.get_by_label("Field name").fill("renewsAt")
     page.get_by_label("When", exact=True).select_option("before it")
-    page.get_by_label("By how long").fill("P7D")
+    page.get_by_label("How long").fill("P7D")
     page.get_by_label("At", exact=True).fill("09:30")
-    page.get_by_label("By whose clock").select_option("the contact’s")
+    page.get_by_label("In whose time zone").select_option("the contact’s")
     found = stored()
     assert (found["field"], found["offset"]) == ("metadata.renewsAt", "-P7D")
     assert (found["time"], found["timezone"]) == ("09:30", "contact")
     source.select_option("schedule")
-    page.get_by_label("By whose clock").select_option("the workspace’s")
+    page.get_by_label("In whose time zone").select_option("the workspace’s")
     when = page.get_by_label("When", exact=True)
     when.select_option("on days of the week")
     page.get_by_label("thu", exact=True).check()
@@ -418,9 +418,9 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page.reload()
     box(page, "trigger").click()
     expect(when).to_have_value("week")
-    when.select_option("by a line of cron")
+    when.select_option("by cron expression")
     page.get_by_label("Cron", exact=True).fill("0 9 * * mon-fri")
-    when.select_option("by a recurrence rule")
+    when.select_option("by recurrence rule")
     page.get_by_label("Recurrence rule").fill("FREQ=MONTHLY;BYDAY=1MO;BYHOUR=9")
     found = stored()
     assert (found["rrule"], found.get("cron")) == ("FREQ=MONTHLY;BYDAY=1MO;BYHOUR=9", None)
@@ -438,7 +438,7 @@ def test_what_a_new_contact_no_longer_begins_with_is_gone(page: Page, service: S
     box(page, "trigger").click()
     page.get_by_label("First name").fill("")
     page.get_by_label("Tags").fill("")
-    page.get_by_label("Fields of your own").fill("seats = 3\nvip = true\ncity = Ulm")
+    page.get_by_label("Custom fields").fill("seats = 3\nvip = true\ncity = Ulm")
     saved(page)
     found = service.read(url)["trigger"]["contactDefaults"]
     assert {name: value for name, value in found.items() if value} == {
@@ -456,7 +456,7 @@ def test_ctrl_s_asks_before_it_saves_an_active_flow(page: Page, service: Service
     page.keyboard.press("Control+s")
     page.keyboard.press("Control+s")
     page.get_by_role("dialog").get_by_role("button", name="Save and go live").click()
-    page.get_by_text("as it is stored").wait_for()
+    page.get_by_text("all changes saved").wait_for()
     assert service.read(url)["steps"][0]["tag"] == "b"
 
 
@@ -476,7 +476,7 @@ def test_a_header_is_kept_whichever_of_its_boxes_is_filled_last(
     group.get_by_label("new name").fill("X-Second")
     group.get_by_label("new value").fill("b")
     page.keyboard.press("Control+s")  # while it is typed
-    page.get_by_text("as it is stored").wait_for()
+    page.get_by_text("all changes saved").wait_for()
     assert service.read(url)["steps"][0]["headers"] == {"X-First": "a", "X-Second": "b"}
 
 
@@ -501,7 +501,7 @@ def test_a_save_that_cannot_learn_what_changed_says_so(
     page.get_by_role("alert").get_by_text("cannot be reached").wait_for()
     page.unroute(f"**{url}", cut)
     page.get_by_role("button", name="Save", exact=True).click()
-    page.get_by_role("heading", name="Changed meanwhile").wait_for()
+    page.get_by_role("heading", name="Changed by someone else").wait_for()
 
 
 def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
@@ -517,7 +517,7 @@ def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
     opened(page, service, f"/flows{url}/edit")
     page.get_by_label("Name", exact=True).fill("More digits")
     box(page, "known").click()
-    compared = page.get_by_label("with", exact=True)
+    compared = page.get_by_label("Value", exact=True)
     assert compared.input_value() == "202603020000000000417,83.40"
     compared.fill("202603020000000000417, 83.50")
     saved(page)
@@ -544,7 +544,7 @@ def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Servic
     page.get_by_role("button", name="Save", exact=True).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("becomes version 2").wait_for()
-    dialog.get_by_text("1 run under way stays").wait_for()
+    dialog.get_by_text("1 run in progress stays").wait_for()
     dialog.get_by_role("button", name="Save and go live").click()
     page.get_by_role("link", name="Versions").click()
     row = page.get_by_role("row", name=re.compile("^1 "))
@@ -552,7 +552,7 @@ def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Servic
     page.get_by_role("link", name="since version 1").click()
     shown = page.locator(".differences")
     assert "Duration: P1D → P3D" in shown.inner_text()
-    page.get_by_text("1 run under way on version 1, 0 runs under way on version 2").wait_for()
+    page.get_by_text("1 run in progress on version 1, 0 runs in progress on version 2").wait_for()
     found = service.read(f"{url}/versions/1/diff/2")
     assert found["nodes"]["changed"][0]["members"] == {"duration": ["P1D", "P3D"]}
 

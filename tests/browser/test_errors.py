@@ -39,53 +39,53 @@ def rest(*pointers: str) -> frozenset[str]:
 
 WAYS_IN = (
     AForm("/sign-in", "Sign in", "POST /auth/token", rest=rest("/workspaceId")),
-    AForm("/register", "Create the account", "POST /auth/register"),
-    AForm("/forgotten", "Send a link", "POST /auth/password/forgot"),
+    AForm("/register", "Create account", "POST /auth/register"),
+    AForm("/forgotten", "Send link", "POST /auth/password/forgot"),
 )
-GATES = {"Most messages": "5", "Quiet from": "21:00", "Drop what waits": "PT6H"}
+GATES = {"Messages per contact": "5", "Quiet from": "21:00", "Drop messages": "PT6H"}
 FLOW = "/flows/workflows/{flow}"
 FORMS = (
-    AForm("/contacts/new", "Make the contact", "POST /contacts", typed={"Tags": "a\nb"}),
+    AForm("/contacts/new", "Create contact", "POST /contacts", typed={"Tags": "a\nb"}),
     AForm(
         "/contacts/{contact}",
         "Save",
         "PATCH /contacts/{contact}",
-        first="Change",
+        first="Edit",
         more=("/metadata/plan", "/tags/0"),
     ),
     AForm(
         "/contacts/{contact}",
-        "Send it",
+        "Send",
         "POST /messages",
-        first="Send a message",
+        first="Send message",
         rest=rest("/channel", "/contactId"),
     ),
-    AForm("/contacts/{contact}", "Record it", "POST .*/events", first="Record an event"),
+    AForm("/contacts/{contact}", "Record", "POST .*/events", first="Record event"),
     AForm(
         "/contacts/{contact}",
-        "Record an answer",
+        "Record answer",
         "PUT .*/topics/.*",
-        first="Record an answer",
-        sure="Record it",
+        first="Record answer",
+        sure="Record",
         rest=rest("/channel"),
     ),
-    AForm("/segments/new", "Make the segment", "POST /segments", more=("/filter/all",)),
+    AForm("/segments/new", "Create segment", "POST /segments", more=("/filter/all",)),
     AForm(
         "/broadcasts/new",
-        "Make the broadcast",
+        "Create broadcast",
         "POST /broadcasts",
         rest=rest("/tag", "/filter", "/topicId"),
     ),
     AForm(
         "/templates/new",
-        "Make the template",
+        "Create template",
         "POST /templates",
         typed={"Name": "Tea"},
         rest=rest("/topicId", "/content"),
     ),
     AForm(
         "/flows/new",
-        "Make it",
+        "Create flow",
         "POST /workflows",
         rest=rest(
             "/steps",
@@ -95,21 +95,21 @@ FORMS = (
     ),
     AForm(
         "/flows/import",
-        "Try it without changing anything",
+        "Preview import",
         "POST /definitions/import",
-        typed={"What is in it": '{"trigger": {"signed": true}}'},
+        typed={"Content": '{"trigger": {"signed": true}}'},
         more=("/file/definition/trigger/signingSecret",),
         rest=rest("/mode", "/file/trigger/signed"),
     ),
     AForm(
         "/flows/import",
-        "Try it without changing anything",
+        "Preview import",
         "POST /definitions/import",
-        typed={"What is in it": '{"trigger": {"signed": false}}'},
+        typed={"Content": '{"trigger": {"signed": false}}'},
         more=("/file/definition/trigger/signingSecret",),
         rest=rest("/mode", "/file/trigger/signed", "/file/definition/trigger/signingSecret"),
     ),
-    AForm(FLOW, "Start", "POST .*/runs", first="Start a run", sure="Start"),
+    AForm(FLOW, "Start", "POST .*/runs", first="Start run", sure="Start"),
     AForm(FLOW, "New secret", "PATCH .*", first="New secret", sure="New secret"),
     AForm(
         f"{FLOW}/edit",
@@ -121,10 +121,10 @@ FORMS = (
     ),
     AForm(
         "/templates/{template}",
-        "Test mail",
+        "Send test email",
         "POST /messages/test-email",
-        first="Test mail",
-        sure="Send it",
+        first="Send test email",
+        sure="Send",
         rest=rest("/templateId"),
     ),
     AForm(
@@ -136,35 +136,33 @@ FORMS = (
     ),
     AForm(
         "/settings/workspace",
-        "Delete the workspace",
+        "Delete workspace",
         "DELETE /settings/workspace",
-        first="Delete the workspace",
-        sure="Delete it for good",
+        first="Delete workspace",
+        sure="Delete permanently",
     ),
-    AForm("/settings/account", "Change it", "PATCH /auth/password"),
-    AForm("/settings/account", "Make it and go there", "POST /workspaces"),
-    AForm("/settings/members", "Send the invitation", "POST /memberships/invitations"),
-    AForm("/settings/keys", "Make the key", "POST /settings/api-keys"),
+    AForm("/settings/account", "Change password", "PATCH /auth/password"),
+    AForm("/settings/account", "Create and switch", "POST /workspaces"),
+    AForm("/settings/members", "Send invitation", "POST /memberships/invitations"),
+    AForm("/settings/keys", "Create key", "POST /settings/api-keys"),
     AForm(
         "/settings/channels",
-        "Store",
+        "Save",
         "PUT /settings/channels/.*",
-        first="Provider of your own",
+        first="Use your own provider",
     ),
-    AForm("/settings/endpoints", "Add it", "POST /event-endpoints"),
-    AForm(
-        "/settings/endpoints", "Replay", "POST .*/replay", first="Replay", sure="Send them again"
-    ),
-    AForm("/settings/suppressions", "Suppress it", "POST /suppressions"),
-    AForm("/settings/topics", "Make the topic", "POST /topics"),
+    AForm("/settings/endpoints", "Add endpoint", "POST /event-endpoints"),
+    AForm("/settings/endpoints", "Replay", "POST .*/replay", first="Replay", sure="Replay"),
+    AForm("/settings/suppressions", "Suppress address", "POST /suppressions"),
+    AForm("/settings/topics", "Create topic", "POST /topics"),
     AForm(
         "/settings/sign-in",
-        "Claim it",
+        "Claim domain",
         "PUT /settings/sign-in-domains/.*",
         typed={"Domain": "a.example"},
         more=("/domain",),
     ),
-    AForm("/inbox", "Add", "POST /sandbox/faults"),
+    AForm("/inbox", "Add fault", "POST /sandbox/faults"),
     AForm("/inbox", "Reply", "POST /sandbox/replies"),
 )
 # By pointer: at a control that is marked as wrong and described by it, or below all of them.
@@ -221,7 +219,7 @@ def shows_its_errors(page: Page, service: Service, form: AForm, ids: Mapping[str
     for label, text in form.typed.items():
         page.get_by_label(label).first.fill(text)
     send.click()
-    page.get_by_role("alert").get_by_text("stands at its field").wait_for()
+    page.get_by_role("alert").get_by_text("Fix the fields marked in red").wait_for()
     page.wait_for_function(FIRST)
     found = page.evaluate(SHOWN, asked)
     lines = page.get_by_role("button", name=re.compile("^Line "))

@@ -14,7 +14,7 @@ from tests.browser.conftest import HOSTILE, Service, Watch, opened
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 
-TRY, BRING = "Try it without changing anything", "Import now"
+TRY, BRING = "Preview import", "Import now"
 
 
 def flow(service: Service, mark: str) -> str:
@@ -64,9 +64,9 @@ def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
     bring = page.get_by_role("button", name=BRING)
     expect(bring).to_be_disabled()
     page.get_by_role("button", name=TRY).click()
-    page.get_by_text("It is there and changes").wait_for()
+    page.get_by_text("updated", exact=True).wait_for()
     page.get_by_text("Tag: tea → ").wait_for()
-    page.get_by_role("listitem").filter(has_text=f"{mark} {mark}: changes (subject)").wait_for()
+    page.get_by_role("listitem").filter(has_text=f"{mark} {mark}: updated (subject)").wait_for()
     assert tag_of(service, id) == "tea"
     clean(page)
 
@@ -74,7 +74,7 @@ def test_a_flow_is_exported_changed_and_imported_as_it_was_tried(
     changed = service.api.patch(f"/workflows/{id}", json={"steps": steps})
     assert changed.status_code == 200, changed.text
     bring.click()
-    page.get_by_role("alert").get_by_text("Somebody changed this flow").wait_for()
+    page.get_by_role("alert").get_by_text("Someone changed this flow").wait_for()
     assert tag_of(service, id) == "theirs"
     page.get_by_role("button", name=TRY).click()
     page.get_by_text("Tag: theirs → ").wait_for()
@@ -93,10 +93,10 @@ def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed
     step = {"type": "wait", "duration": HOSTILE}
     file = {"name": HOSTILE[:60] + mark, "definition": {"steps": [{"type": "exit"}, step]}}
     opened(page, service, "/flows/import")
-    area = page.get_by_label("What is in it, as JSON")
+    area = page.get_by_label("Content (JSON)")
     area.fill(json.dumps(file)[:-1])
     page.get_by_role("button", name=TRY).click()
-    page.locator(".field .wrong", has_text="This is not JSON").wait_for()
+    page.locator(".field .wrong", has_text="Not valid JSON").wait_for()
     area.fill(json.dumps(file, indent=1))
     page.get_by_role("button", name=TRY).click()
     wrong = page.get_by_role("listitem").filter(has_text="/definition/steps/1/duration")
@@ -117,7 +117,7 @@ def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed
     step["duration"] = "P1D"
     area.fill(json.dumps(file, indent=1))
     page.get_by_role("button", name=TRY).click()
-    page.get_by_text("It is new").wait_for()
+    page.get_by_text("created", exact=True).wait_for()
     page.get_by_role("button", name=BRING).click()
     page.get_by_role("heading", level=1, name=str(file["name"])).wait_for()
     assert "ran" not in page.title().split()
@@ -133,13 +133,13 @@ def test_a_secret_is_sent_with_no_other_file_than_its_own(
         for trigger in ({**hook, "signed": True}, hook)
     ]
     opened(page, service, "/flows/import")
-    text, secret = page.get_by_label("What is in it, as JSON"), page.get_by_label("Signing secret")
+    text, secret = page.get_by_label("Content (JSON)"), page.get_by_label("Signing secret")
     text.fill(json.dumps(files[0]))
     secret.fill("a secret of sixteen or more")
     text.fill(json.dumps(files[1]))
     expect(secret).to_have_count(0)
     page.get_by_role("button", name=TRY).click()
-    page.get_by_role("heading", name="What would be done").wait_for()
+    page.get_by_role("heading", name="Preview").wait_for()
     page.get_by_role("button", name=BRING).click()
     page.get_by_role("heading", level=1, name=file["name"]).wait_for()
     path = page.url.partition("/flows")[2]
@@ -165,10 +165,10 @@ def test_an_old_version_is_seen_and_brought_back_by_the_editor(
     changed = service.api.patch(f"/workflows/{id}", json={"steps": steps})
     assert changed.json()["version"] == 2, changed.text
     opened(page, service, f"/flows/workflows/{id}/versions")
-    page.get_by_role("row", name="the first one").get_by_role("link", name="See it").click()
+    page.get_by_role("row", name="first version").get_by_role("link", name="View").click()
     page.locator(".json").get_by_text(f"old-{mark}").first.wait_for()
     clean(page)
-    confirmed(page, "Bring it back", "Open it in the editor")
+    confirmed(page, "Restore", "Open in editor")
     page.wait_for_url(f"**/flows/workflows/{id}/edit")
     page.get_by_text(f"old-{mark}").first.wait_for()
     assert tag_of(service, id) == "new"

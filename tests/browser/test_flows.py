@@ -15,7 +15,7 @@ from tests.browser.test_screens import clean
 
 
 def meanwhile(page: Page) -> Locator:
-    return page.get_by_role("alert").filter(has_text="Changed meanwhile")
+    return page.get_by_role("alert").filter(has_text="Changed by someone else")
 
 
 def test_an_example_whose_flow_is_refused_makes_its_templates_once(
@@ -59,7 +59,7 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     expect(meanwhile(ed).locator("time").first).to_have_attribute("title", saved_at)
     expect(meanwhile(ed).locator("ins")).to_have_text("b")
     assert service.read(path)["state"] == "ACTIVE"
-    meanwhile(ed).get_by_role("button", name="Pause all the same").click()
+    meanwhile(ed).get_by_role("button", name="Pause anyway").click()
     expect(meanwhile(ed)).to_have_count(0)
     assert service.read(path)["state"] == "PAUSED"
 
@@ -67,14 +67,14 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Signing secret").fill("whsec_typed")
     dialog.get_by_role("button", name="New secret").click()
-    meanwhile(page).get_by_text("was active and is paused now").wait_for()
+    meanwhile(page).get_by_text("was active and is now paused").wait_for()
     expect(meanwhile(page).locator("ins")).to_have_text("b")
     expect(page.locator(".facts .status")).to_have_text("Paused")
     drawn = page.locator(".drawing img")
     expect(drawn).to_have_attribute("src", re.compile("PAUSED"))
     clean(page)
     assert service.read(path)["trigger"]["signingSecretSet"] is False
-    meanwhile(page).get_by_role("button", name="Leave it as they have it").click()
+    meanwhile(page).get_by_role("button", name="Keep theirs").click()
     expect(meanwhile(page)).to_have_count(0)
     page.get_by_role("button", name="New secret").click()
     assert dialog.get_by_label("Signing secret").input_value() == "whsec_typed"
@@ -108,9 +108,12 @@ def test_a_dialog_names_runs_that_are_older_than_a_thousand_others(
         stats = {**stored["stats"], "runs": {"COMPLETED": 1_000}, "underWay": under}
         route.fulfill(response=answer, json={**stored, "stats": stats})
 
-    for more, sentence in ((0, "1 run under way ends"), (999, "1,000 or more runs under way end")):
+    for more, sentence in (
+        (0, "1 run in progress ends"),
+        (999, "1,000 or more runs in progress end"),
+    ):
         page.route(f"{service.url}{path}", partial(busy, more))
         loaded(page, service, f"/flows{path}")
-        page.locator(".facts").get_by_text("Newest 1,000 runs").wait_for()
+        page.locator(".facts").get_by_text("Latest 1,000 runs").wait_for()
         page.get_by_role("button", name="Archive").click()
         page.get_by_role("dialog").get_by_text(sentence).wait_for()

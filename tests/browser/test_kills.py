@@ -130,7 +130,7 @@ def test_a_save_that_the_server_never_read_is_made_again(mortal: Mortal, page: P
     assert page.get_by_label("Subject").input_value() == "What was typed"
     page.reload()
     ready(page)
-    page.get_by_text("This is what you typed and did not save yet.").wait_for()
+    page.get_by_text("You have unsaved changes.").wait_for()
     assert page.get_by_label("Subject").input_value() == "What was typed"
     press(page, "Save")
     page.get_by_text("It reads").or_(page.get_by_label("Subject")).first.wait_for()
@@ -159,9 +159,9 @@ def test_what_was_made_without_an_answer_is_not_made_twice(mortal: Mortal, page:
     page.get_by_label("Name").fill(name)
     page.get_by_label("Subject").fill("Hello")
     page.get_by_label("HTML", exact=True).fill("<p>Hello</p>")
-    killed_after(mortal, page, "Make the template", "**/templates")
+    killed_after(mortal, page, "Create template", "**/templates")
     assert len(named(mortal.service, name)) == 1
-    press(page, "Make the template")
+    press(page, "Create template")
     page.get_by_role("heading", level=1, name=name).wait_for()
     assert len(named(mortal.service, name)) == 1
 
@@ -178,8 +178,8 @@ def test_a_flow_that_is_drawn_survives_the_kill(mortal: Mortal, page: Page, kill
     killed(mortal, page, "Save", f"**{url}")
     page.locator(".react-flow__node[data-id='wait']").wait_for()
     press(page, "Save")
-    page.get_by_text("as it is stored").wait_for()
-    expect(page.get_by_role("heading", name="Changed meanwhile")).to_have_count(0)
+    page.get_by_text("all changes saved").wait_for()
+    expect(page.get_by_role("heading", name="Changed by someone else")).to_have_count(0)
     assert mortal.service.read(url)["steps"][1]["duration"] == "PT3H"
 
 
@@ -189,8 +189,8 @@ def test_settings_that_were_typed_survive_the_kill_and_a_reload(mortal: Mortal, 
     page.get_by_label("Postal address").fill(address)
     killed_before(mortal, page, "Save", "**/settings/workspace")
     page.reload()
-    page.get_by_text("This is what you typed and did not save yet.").wait_for()
+    page.get_by_text("You have unsaved changes.").wait_for()
     assert page.get_by_label("Postal address").input_value() == address
     press(page, "Save")
-    expect(page.get_by_text("This is what you typed")).to_have_count(0)
+    expect(page.get_by_text("You have unsaved changes")).to_have_count(0)
     assert mortal.service.read("/settings/workspace")["postalAddress"] == address

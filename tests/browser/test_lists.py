@@ -95,8 +95,8 @@ def test_the_last_of_many_is_reached_in_lists_and_choices(
     assert chosen(page, "Flow") == "Number 001"
 
     opened(page, service, "/broadcasts/new")
-    reached(page, "What it says", "Number 001").select_option(label="Number 001")
-    page.get_by_text("By email, transactional.").wait_for()
+    reached(page, "Template", "Number 001").select_option(label="Number 001")
+    page.get_by_text("Via email, transactional.").wait_for()
 
 
 def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(
@@ -104,14 +104,14 @@ def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(
 ) -> None:
     _, first = crowd
     opened(page, service, f"/broadcasts/{first['broadcast']}/edit")
-    expect(choice(page, "What it says")).to_have_value(first["template"])
-    assert chosen(page, "What it says") == "Number 001"
+    expect(choice(page, "Template")).to_have_value(first["template"])
+    assert chosen(page, "Template") == "Number 001"
     asks = {"message": "sent", "templateId": first["template"], "broadcastId": first["broadcast"]}
     opened(page, service, "/segments/new")
     page.get_by_label("Name", exact=True).fill("The first")
-    page.get_by_role("button", name="As JSON").click()
-    page.get_by_label("The filter, as JSON").fill(json.dumps(asks))
-    page.get_by_role("button", name="As a form").click()
-    expect(choice(page, "Of the template")).to_have_value(first["template"])
-    assert chosen(page, "Of the template") == "Number 001"
-    assert chosen(page, "Of the broadcast") == "To the first"
+    page.get_by_role("button", name="JSON", exact=True).click()
+    page.get_by_label("Filter (JSON)").fill(json.dumps(asks))
+    page.get_by_role("button", name="Form").click()
+    expect(choice(page, "Template")).to_have_value(first["template"])
+    assert chosen(page, "Template") == "Number 001"
+    assert chosen(page, "Broadcast") == "To the first"

@@ -271,10 +271,10 @@ def test_hostile_cases_and_simulations_run_no_script(
     page.get_by_role("button", name="Simulate", exact=True).first.click()
     page.get_by_role("button", name="Hostile").click()
     event = {"data": {"email": "mallory@example.com", "name": HOSTILE}}
-    page.get_by_label("The event, as JSON").fill(json.dumps(event))
+    page.get_by_label("Event (JSON)").fill(json.dumps(event))
     page.locator(".given .primary").click()
     page.locator(".trace .subject", has_text=HOSTILE).wait_for()
-    page.get_by_role("button", name="Run the cases").click()
+    page.get_by_role("button", name="Run cases").click()
     page.locator(".cases .why").wait_for()
     assert violations(page) == []
     assert "ran" not in page.title().split()

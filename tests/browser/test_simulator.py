@@ -33,7 +33,7 @@ def test_each_example_is_opened_changed_simulated_and_activated(
         kind, id = page.url.split("/")[-3:-1]
         page.get_by_label("Name", exact=True).fill(f"{file['name']}, changed")
         page.locator(".outline").get_by_role("button", name="Trigger", exact=True).click()
-        palette(page, "Add a tag").click()
+        palette(page, "Add tag").click()
         page.get_by_label("Tag", exact=True).fill("from the screen")
         saved(page)
         page.get_by_role("button", name="Simulate", exact=True).first.click()
@@ -88,12 +88,12 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     page.get_by_role("button", name="email at data.email").wait_for()  # as the picker proposes
     palette(page, "Wait").click()
     page.get_by_role("button", name="Simulate", exact=True).first.click()
-    requests = page.get_by_label("Take a request that came")
+    requests = page.get_by_label("Use a received request")
     [came] = service.read(f"{url}/webhook-requests")["data"]
     newest = requests.locator("option").nth(1)
     expect(newest).to_have_attribute("title", came["createdAt"])
     requests.select_option(index=1)
-    expect(page.get_by_label("The event, as JSON")).to_have_value(re.compile("Grace"))
+    expect(page.get_by_label("Event (JSON)")).to_have_value(re.compile("Grace"))
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()
     bye = page.frame_locator(".trace iframe").get_by_text("Bye")
@@ -110,12 +110,12 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     page.keyboard.press("ArrowRight")
     expect(box(page, "wait").locator(".passed")).to_have_count(1)
     expect(box(page, "say").locator(".here")).to_have_count(1)
-    page.get_by_label("Name of the case").wait_for()
+    page.get_by_label("Case name").wait_for()
     page.get_by_role("button", name="Undo").click()
-    page.get_by_text("The flow was changed since").wait_for()
-    assert page.get_by_label("Name of the case").count() == 0
+    page.get_by_text("The flow has changed").wait_for()
+    assert page.get_by_label("Case name").count() == 0
     page.get_by_role("button", name="Redo").click()
-    expect(page.get_by_text("The flow was changed since")).to_have_count(0)
+    expect(page.get_by_text("The flow has changed")).to_have_count(0)
     assert service.read(url)["steps"] == steps
 
 
@@ -125,10 +125,10 @@ def test_what_cannot_be_simulated_says_why_at_its_field(
     watch.expected = "422"
     edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
     page.get_by_role("button", name="Simulate", exact=True).first.click()
-    event = page.get_by_label("The event, as JSON")
+    event = page.get_by_label("Event (JSON)")
     event.fill("{")
     page.locator(".given .primary").click()
-    page.locator(".wrong", has_text="This is not JSON").wait_for()
+    page.locator(".wrong", has_text="Not valid JSON").wait_for()
     event.fill('{"data": {}}')
     page.locator(".given .primary").click()
     page.get_by_role("alert").get_by_text("data.email").first.wait_for()
@@ -147,16 +147,16 @@ def test_a_simulation_is_saved_as_a_case_and_run(
     steps = [wait, {**say, "content": letter}]
     url = edited(page, service, "workflows", trigger=trigger, steps=steps)
     page.get_by_role("button", name="Simulate", exact=True).first.click()
-    page.get_by_text("No case is kept yet.").wait_for()
+    page.get_by_text("No cases yet.").wait_for()
     event = (
         '{"data": {"email": "grace@example.com", "name": "Grace", "seen": 12345678901234567890}}'
     )
-    page.get_by_label("The event, as JSON").fill(event)
+    page.get_by_label("Event (JSON)").fill(event)
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()
-    name = page.get_by_label("Name of the case")
+    name = page.get_by_label("Case name")
     name.fill("a?")
-    page.get_by_role("button", name="Save as a case").click()
+    page.get_by_role("button", name="Save as case").click()
     page.locator(".field .wrong", has_text="at most 100 letters").wait_for()
     assert name.evaluate("field => field === document.activeElement")
     assert service.read(f"{url}/cases")["data"] == []
@@ -166,8 +166,8 @@ def test_a_simulation_is_saved_as_a_case_and_run(
     assert "12345678901234567890" in service.api.get(f"{url}/cases").text
     [kept] = service.read(f"{url}/cases")["data"]
     assert [step["nodeId"] for step in kept["expect"]["steps"]] == ["pause", "say"]
-    page.get_by_role("button", name="Run the cases").click()
-    page.get_by_text("1 case: all come out as expected.").wait_for()
+    page.get_by_role("button", name="Run cases").click()
+    page.get_by_text("1 of 1 cases pass.").wait_for()
     assert violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(color_scheme="dark")
@@ -175,21 +175,19 @@ def test_a_simulation_is_saved_as_a_case_and_run(
     assert sideways(page) <= 0
     other = [wait, {**say, "content": {**letter, "subject": "Bye {{trigger.data.name}}"}}]
     assert service.api.patch(url, json={"steps": other}).status_code == 200
-    page.get_by_role("button", name="Run the cases").click()
-    page.get_by_text("1 case of 1 comes out otherwise.").wait_for()
+    page.get_by_role("button", name="Run cases").click()
+    page.get_by_text("0 of 1 cases pass.").wait_for()
     [result] = service.made(f"{url}/cases/run", {})["cases"]
     assert not result["passes"]
     page.locator(".cases").get_by_text(result["difference"]).wait_for()
     page.reload()
     page.get_by_role("button", name="Simulate", exact=True).first.click()
     is_gated(page, service, url)
-    page.get_by_label("The event, as JSON").fill("{}")
+    page.get_by_label("Event (JSON)").fill("{}")
     page.get_by_role("button", name="Grace is greeted").click()
-    expect(page.get_by_label("The event, as JSON")).to_have_value(
-        re.compile("12345678901234567890")
-    )
+    expect(page.get_by_label("Event (JSON)")).to_have_value(re.compile("12345678901234567890"))
     confirmed(page, "Delete", within=page.locator(".cases"))
-    page.get_by_text("No case is kept yet.").wait_for()
+    page.get_by_text("No cases yet.").wait_for()
     assert service.read(f"{url}/cases")["data"] == []
 
 
@@ -204,13 +202,13 @@ def test_a_change_that_is_not_saved_is_kept_as_a_case_as_it_was_shown(
     palette(page, "Wait").click()
     page.get_by_role("button", name="Simulate", exact=True).first.click()
     given = {"contact": {"email": "ada@example.com"}}
-    page.get_by_label("What else happens, as JSON").fill(json.dumps(given))
+    page.get_by_label("What else happens (JSON)").fill(json.dumps(given))
     page.locator(".given .primary").click()
     took = page.locator(".trace .way li").filter(has_text="coin").locator("b").last.inner_text()
     real = service.made(f"{url}/simulate", given)
     assert took == real["steps"][0]["port"]
-    page.get_by_label("Name of the case").fill("the toss")
-    page.get_by_role("button", name="Save as a case").click()
+    page.get_by_label("Case name").fill("the toss")
+    page.get_by_role("button", name="Save as case").click()
     page.get_by_role("button", name="the toss").wait_for()
     [kept] = service.read(f"{url}/cases")["data"]
     assert kept["given"]["variants"] == {"coin": took}
@@ -219,7 +217,7 @@ def test_a_change_that_is_not_saved_is_kept_as_a_case_as_it_was_shown(
 
 def is_gated(page: Page, service: Service, url: str) -> None:
     """A case that fails is a warning, until the flow says that it prevents activation."""
-    gate = page.get_by_label("Activate this flow only if every case comes out as expected")
+    gate = page.get_by_label("Activate only if all cases pass")
     assert not gate.is_checked()
     gate.check()
     saved(page)
@@ -228,7 +226,7 @@ def is_gated(page: Page, service: Service, url: str) -> None:
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Activate", exact=True).click()
     dialog.get_by_role("alert").get_by_text("The case came out differently.").wait_for()
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     assert service.read(url)["state"] == "DRAFT"
     page.locator(".found").get_by_text("The case came out differently.").wait_for()
     gate.uncheck()

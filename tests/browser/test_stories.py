@@ -30,7 +30,7 @@ def registered(page: Page, service: Service) -> str:
     page.get_by_label("Workspace").fill("Acme")
     page.get_by_label("Email").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Create the account").click()
+    page.get_by_role("button", name="Create account").click()
     page.get_by_role("heading", level=1, name="Acme").wait_for()
     return email
 
@@ -43,7 +43,7 @@ def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survi
     page.get_by_label("Email").fill("ada(at)example.com")
     page.get_by_label("First name").fill("Ada")
     with page.expect_response("**/contacts") as answered:
-        page.get_by_role("button", name="Make the contact").click()
+        page.get_by_role("button", name="Create contact").click()
     [error] = answered.value.json()["errors"]
     assert error["pointer"] == "/email"
     page.get_by_text(error["message"]).wait_for()
@@ -54,7 +54,7 @@ def test_the_errors_of_the_server_stand_at_their_fields_and_what_was_typed_survi
     ready(page)
     assert page.get_by_label("First name").input_value() == "Ada"
     page.get_by_label("Email").fill(f"ada-{secrets.token_hex(4)}@example.com")
-    page.get_by_role("button", name="Make the contact").click()
+    page.get_by_role("button", name="Create contact").click()
     page.get_by_role("heading", level=1, name="Ada").wait_for()
 
 
@@ -69,7 +69,7 @@ def test_when_the_session_ends_nothing_that_was_typed_is_lost(
     opened(other, service, "/")
     other.get_by_role("button", name="Sign out").click()
     other.get_by_role("heading", level=1, name="Sign in").wait_for()
-    page.get_by_role("button", name="Make the contact").click()
+    page.get_by_role("button", name="Create contact").click()
     again = page.get_by_role("dialog", name="Sign in again")
     for _ in range(3):  # the second would close it: everything waits for what it asks
         page.keyboard.press("Escape")
@@ -98,13 +98,13 @@ def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     page, watch.expected = stranger, "401"
     email = registered(page, service)
     opened(page, service, "/settings/account")
-    page.get_by_label("Name of a new workspace").fill("Beta")
-    page.get_by_role("button", name="Make it and go there").click()
+    page.get_by_label("Name of the new workspace").fill("Beta")
+    page.get_by_role("button", name="Create and switch").click()
     page.get_by_role("heading", level=1, name="Beta").wait_for()
     opened(page, service, "/contacts/new")
     page.get_by_label("Email").fill("grace@example.com")
     signed_out(stranger.context, service)
-    page.get_by_role("button", name="Make the contact").click()
+    page.get_by_role("button", name="Create contact").click()
     again = page.get_by_role("dialog", name="Sign in again")
     again.get_by_label("Email").fill(email)
     again.get_by_label("Password").fill(PASSWORD)
@@ -125,8 +125,8 @@ def test_what_is_typed_stays_in_its_workspace_and_goes_with_signing_out(
     page, watch.expected = stranger, "401"
     email = registered(page, service)
     opened(page, service, "/settings/account")
-    page.get_by_label("Name of a new workspace").fill("Beta")
-    page.get_by_role("button", name="Make it and go there").click()
+    page.get_by_label("Name of the new workspace").fill("Beta")
+    page.get_by_role("button", name="Create and switch").click()
     page.get_by_role("heading", level=1, name="Beta").wait_for()
     typed = page.get_by_label("First name")
     opened(page, service, "/contacts/new")
@@ -226,13 +226,13 @@ def test_the_body_of_a_refused_request_gives_paths_and_is_tried_again(
     page.get_by_role("button", name='"Assam 250 g"').click()
     expect(page.locator(".picked code")).to_have_text("data.order.items[0].title")
     clean(page)
-    page.get_by_role("button", name="Find contacts by it").click()
-    page.get_by_role("button", name="Open it in the editor").click()
+    page.get_by_role("button", name="Find contacts by this").click()
+    page.get_by_role("button", name="Open in editor").click()
     page.locator(".react-flow__node[data-id='trigger']").click()
     path = page.get_by_label("Contact path")
     expect(path).to_have_value("data.order.items[0].title")
     page.get_by_text("kept in this tab").wait_for()
-    page.get_by_role("button", name="Go back to what is stored").click()
+    page.get_by_role("button", name="Discard changes").click()
     expect(path).to_have_value("data.email")
 
 
@@ -258,8 +258,8 @@ def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
     email, bearer = service.registered("Nia", "Letters")
     own = service.acting(bearer)
     signed_in(page, service, email)
-    page.get_by_role("heading", name="Three steps to the first message").wait_for()
-    needs = page.get_by_role("heading", name="Needs you")
+    page.get_by_role("heading", name="Three steps to your first message").wait_for()
+    needs = page.get_by_role("heading", name="Needs attention")
     assert needs.count() == 0  # nothing does
     for paused in (True, False):  # by somebody else, while the page is open
         assert own.api.patch("/settings/workspace", json={"sendingPaused": paused}).is_success
@@ -286,7 +286,7 @@ def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(
         opened(page, service, "/")
         with page.expect_response(re.compile(r"/runs\?limit=10")):
             pass  # the next look at the newest runs
-        expect(page.get_by_text("Loading …")).to_have_count(0)
+        expect(page.get_by_text("Loading…")).to_have_count(0)
     assert asked.count(f"{service.url}/troubles") == 1
 
 
@@ -312,7 +312,9 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
     message = service.made("/messages", body)["messageId"]
     service.until(lambda: service.read("/troubles")["providers"])
     opened(page, service, "/")
-    page.get_by_role("link", name=re.compile("Messages by SMS wait: .* takes no more")).click()
+    page.get_by_role(
+        "link", name=re.compile("SMS messages are waiting: .* accepts no more")
+    ).click()
     page.get_by_role("heading", level=1, name="Channels").wait_for()
     assert service.api.delete("/sandbox/faults").status_code == 204
     service.until(lambda: service.read(f"/messages/{message}")["status"] in ("SENT", "DELIVERED"))
@@ -324,7 +326,7 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
 
     page.route("**/troubles", late)
     loaded(page, service, "/")
-    assert page.get_by_text("Messages by SMS wait").count() == 0
+    assert page.get_by_text("SMS messages are waiting").count() == 0
     sent = service.read("/billing/plan")["usage"]["messagesPerMonth"]
     # Without a limit a day none are counted by the day, and none is claimed.
     page.get_by_text(re.compile(rf"^{sent} messages? this month\.$")).wait_for()
@@ -341,7 +343,7 @@ def test_a_viewer_sees_no_way_to_change_anything(
     opened(page, service, "/settings/members")
     page.get_by_label("Email").fill(email)
     page.locator("form").get_by_label("Role").select_option("viewer")
-    page.get_by_role("button", name="Send the invitation").click()
+    page.get_by_role("button", name="Send invitation").click()
     page.get_by_role("cell", name=email).wait_for()
     opened(page, service, "/flows/new")
     page.get_by_role("button", name=re.compile("^Welcome series")).click()
@@ -368,11 +370,11 @@ def test_a_viewer_sees_no_way_to_change_anything(
     assert page.get_by_role("link", name="import").count() == 0
     for path, way in (("/segments", "New segment"), ("/broadcasts", "New broadcast")):
         opened(page, service, path)
-        page.get_by_text("There is no").wait_for()
+        page.get_by_text(re.compile("No .* yet")).wait_for()
         assert page.get_by_role("link", name=way).count() == 0
     opened(page, service, "/settings/topics")
-    page.get_by_text("There is no topic yet").wait_for()
-    assert page.get_by_role("button", name="Make the topic").count() == 0
+    page.get_by_text("No topics yet").wait_for()
+    assert page.get_by_role("button", name="Create topic").count() == 0
     opened(page, service, "/settings/workspace")
     assert page.get_by_role("button", name="Save").count() == 0
     assert page.get_by_role("link", name="API keys").count() == 0
@@ -383,11 +385,11 @@ def test_a_viewer_sees_no_way_to_change_anything(
     assert page.locator(".palette").get_by_role("button", name="Wait", exact=True).count() == 0
     opened(owners, service, "/settings/members")
     row = owners.get_by_role("row", name=re.compile("Vic"))
-    row.get_by_role("button", name="Change").click()
+    row.get_by_role("button", name="Change role").click()
     dialog = row.get_by_role("dialog")
     dialog.get_by_label("Role").select_option("editor")
-    dialog.get_by_label("May send broadcasts, too").check()
-    dialog.get_by_role("button", name="Change").click()
+    dialog.get_by_label("Can send broadcasts too").check()
+    dialog.get_by_role("button", name="Change role").click()
     row.get_by_text("editor, sends broadcasts").wait_for()
     loaded(page, service, "/broadcasts")
     page.get_by_role("link", name="New broadcast").wait_for()
@@ -437,19 +439,19 @@ def test_the_history_of_a_contact_says_who_changed_what(stranger: Page, service:
     registered(page, service)
     opened(page, service, "/contacts/new")
     page.get_by_label("Email").fill(f"joan-{secrets.token_hex(4)}@example.com")
-    page.get_by_role("button", name="Make the contact").click()
-    page.get_by_text("Nothing yet: no event, run or message.").wait_for()
+    page.get_by_role("button", name="Create contact").click()
+    page.get_by_text("No activity yet: no event, run or message.").wait_for()
     contact = page.url
     opened(page, service, "/settings/plan")
     page.get_by_role("button", name="Choose growth").click()
     page.get_by_role("button", name="Pay").click()
     page.get_by_role("heading", level=1, name="Plan").wait_for()
     page.goto(contact)
-    page.locator(".timeline > li", has_text="Made by Olivia").wait_for()
-    page.get_by_role("button", name="Change").click()
+    page.locator(".timeline > li", has_text="Created by Olivia").wait_for()
+    page.get_by_role("button", name="Edit").click()
     page.get_by_label("Last name").fill("Clarke")
     page.get_by_role("button", name="Save").click()
-    item = page.locator(".timeline > li", has_text="Changed by Olivia")
+    item = page.locator(".timeline > li", has_text="Updated by Olivia")
     item.get_by_text('lastName: null → "Clarke"').wait_for()
 
 

@@ -46,7 +46,7 @@ def test_code_is_coloured_numbered_and_accessible(page: Page, service: Service) 
     ]
     assert {"table", "tr", "td"} <= {*code(page).locator(".name").all_text_contents()}
     assert "color" in code(page).locator(".attribute").all_text_contents()
-    text = code(page, "Text; made from the HTML when empty")
+    text = code(page, "Text (empty: from the HTML)")
     assert text.locator(".liquid").all_text_contents() == ["{{contact.firstName}}"]
     expect(page.locator("textarea").filter(visible=True)).to_have_count(
         1
@@ -106,19 +106,19 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
     page.get_by_role("button", name="line 2").wait_for()
     code(page).fill("<p>{% if %}</p>")
     expect(code(page)).to_have_attribute("aria-invalid", "true")
-    page.get_by_text("this shows the text as it was without it").wait_for()
+    page.get_by_text("This is how it was without it").wait_for()
     mail.get_by_text("Hi , (plan)").wait_for()
     clean(page)
     code(page).fill("<p>{{trigger.data.city}}</p>")
     mail.get_by_text("(city)").wait_for()
-    expect(page.get_by_text("this shows the text as it was without it")).to_have_count(0)
-    page.get_by_label("The event, as JSON").fill('{"data": {"city": "Ulm"}}')
-    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.get_by_text("This is how it was without it")).to_have_count(0)
+    page.get_by_label("Event (JSON)").fill('{"data": {"city": "Ulm"}}')
+    page.get_by_role("button", name="Update preview", exact=True).click()
     mail.get_by_text("Ulm").wait_for()
-    page.get_by_label("Sent as").fill("{{workspace.name}} at tea")
-    page.get_by_label("Replies go to").fill("nobody")
-    expect(page.get_by_label("Replies go to")).to_have_attribute("aria-invalid", "true")
-    page.get_by_label("Replies go to").fill("tea@example.com")
+    page.get_by_label("Sender").fill("{{workspace.name}} at tea")
+    page.get_by_label("Reply to").fill("nobody")
+    expect(page.get_by_label("Reply to")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Reply to").fill("tea@example.com")
     page.get_by_label("Preheader").fill("Cups and leaves")
     for shown in ("Demo at tea", "tea@example.com", "Cups and leaves"):
         page.locator(".part pre", has_text=shown).wait_for()
@@ -132,7 +132,7 @@ def test_what_whatsapp_approved_gets_its_variables(page: Page, service: Service)
     page.get_by_label("Name", exact=True).fill("Parcel")
     page.get_by_label("Content SID").fill(sid)
     for number, value in enumerate(("{{contact.firstName}}", "{{trigger.parcel}}", "soon"), 1):
-        page.get_by_role("button", name="Add a variable").click()
+        page.get_by_role("button", name="Add variable").click()
         page.get_by_label(f"Variable {number}", exact=True).fill(value)
     wrong = page.get_by_label("Variable 3", exact=True)
     wrong.fill("{{")
@@ -141,7 +141,7 @@ def test_what_whatsapp_approved_gets_its_variables(page: Page, service: Service)
     expect(wrong).to_have_attribute("aria-invalid", "false")
     page.locator(".part pre", has_text="(parcel)").wait_for()
     clean(page)
-    page.get_by_role("button", name="Make the template").click()
+    page.get_by_role("button", name="Create template").click()
     page.wait_for_url(re.compile("/templates/tpl_"))
     path = "/templates/" + page.url.rsplit("/", 1)[1]
     given = {"1": "{{contact.firstName}}", "2": "{{trigger.parcel}}", "3": "soon"}
@@ -162,9 +162,9 @@ def test_a_mail_with_large_pictures_in_it_is_shown(
     opened(page, service, stored(service, html=html))
     page.frame_locator("iframe").get_by_alt_text("A view").wait_for()
     noise = base64.b64encode(secrets.token_bytes(300_000)).decode()
-    page.get_by_label("The event, as JSON").fill(json.dumps({"view": noise}))
+    page.get_by_label("Event (JSON)").fill(json.dumps({"view": noise}))
     with page.expect_response(re.compile(r"/preview/")) as shown:
-        page.get_by_role("button", name="Show", exact=True).click()
+        page.get_by_role("button", name="Update preview", exact=True).click()
     assert shown.value.status == 200
     mail = page.frame_locator("iframe")
     picture = mail.get_by_alt_text("A view")
@@ -182,12 +182,12 @@ def test_a_check_that_fails_says_why_and_can_be_made_again(
     problem = {"code": "rate_limited", "detail": "Too much of this workspace waits already."}
     page.route("**/templates/check", lambda route: route.fulfill(status=429, json=problem))
     code(page).fill("<p>After</p>")
-    note = page.get_by_text("What you type could not be checked: Too much of this workspace waits")
+    note = page.get_by_text("Your changes could not be checked: Too much of this workspace waits")
     note.wait_for()
     mail.get_by_text("Before").wait_for()
     clean(page)
     page.unroute("**/templates/check")
-    page.get_by_role("button", name="Check it again").click()
+    page.get_by_role("button", name="Check again").click()
     mail.get_by_text("After").wait_for()
     expect(note).to_have_count(0)
 
@@ -214,7 +214,7 @@ def test_code_is_typed_indented_undone_and_left_by_keyboard(page: Page, service:
     expect(code(page)).to_be_focused()
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
-    expect(code(page, "Text; made from the HTML when empty")).to_be_focused()
+    expect(code(page, "Text (empty: from the HTML)")).to_be_focused()
     page.keyboard.press("Escape")
     page.keyboard.press("Shift+Tab")
     expect(code(page)).to_be_focused()
@@ -271,7 +271,7 @@ def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(
     code(page).wait_for()
     page.keyboard.type("llo")
     assert lines(page) == ["<p>Hello</p>"]
-    page.get_by_text("This is what you typed and did not save yet.").wait_for()
+    page.get_by_text("You have unsaved changes.").wait_for()
 
 
 def test_marketing_is_about_a_topic_of_its_channel(page: Page, service: Service) -> None:
@@ -287,7 +287,7 @@ def test_marketing_is_about_a_topic_of_its_channel(page: Page, service: Service)
     assert topic.locator("option", has_text=f"sms {mark}").count() == 0
     clean(page)
     page.get_by_role("button", name="Save").click()
-    page.get_by_text("This is what you typed").wait_for(state="detached")
+    page.get_by_text("You have unsaved changes").wait_for(state="detached")
     found = service.read(path)
     names = {one["id"]: one["name"] for one in service.read("/topics?limit=200")["data"]}
     assert (found["category"], names[found["topicId"]]) == ("marketing", f"email {mark}")
@@ -300,7 +300,7 @@ def test_a_template_says_where_it_is_used(page: Page, service: Service, watch: W
     watch.expected = "409"
     mark, path = secrets.token_hex(4), stored(service, html="<p>Hi</p>")
     opened(page, service, path)
-    page.get_by_text("Nowhere yet").wait_for()
+    page.get_by_text("Nothing yet").wait_for()
     id = path.rpartition("/")[2]
     steps = [{"type": "send_message", "channel": "email", "templateId": id}]
     flow = service.made("/workflows", {"name": f"Flow {mark}", "steps": steps})["id"]

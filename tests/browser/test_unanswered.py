@@ -17,7 +17,7 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     page, watch.expected = stranger, "ERR_CONNECTION_RESET"
     email, bearer = service.registered("Nia", "Letters")
     signed_in(page, service, email)
-    press(page, "Make them")
+    press(page, "Create both")
 
     def lost(route: Route) -> None:
         answer = route.fetch()
@@ -42,5 +42,5 @@ def test_a_choice_that_could_not_be_read_says_so_and_is_read_again(
     page.route("**/templates?*", lambda route: route.fulfill(**busy), times=1)
     opened(page, service, "/broadcasts/new")
     page.get_by_text("The database is away.").wait_for()
-    page.get_by_role("button", name="Try again: What it says").click()
-    expect(page.get_by_label("What it says").locator("option")).not_to_have_count(1)
+    page.get_by_role("button", name="Try again: Template").click()
+    expect(page.get_by_label("Template").locator("option")).not_to_have_count(1)

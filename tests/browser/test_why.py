@@ -114,7 +114,7 @@ def test_every_reason_that_there_is_has_a_sentence_its_advice_and_a_link_to_a_pa
     page.route("**/explain**", lambda route: route.fulfill(json=body))
     opened(page, service, f"/contacts/{ids['contact']}?why=all")
     page.locator(".whys > li").nth(len(answer) - 1).wait_for()
-    page.get_by_text("At most 20 runs").wait_for()
+    page.get_by_text("Only the newest 20 runs").wait_for()
     assert read(page) == [expected(one) for one in answer]
     for path in PLACES.values():
         page.locator(f".whys > li a[href*='/console{path}']").first.click()

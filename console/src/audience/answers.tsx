@@ -51,14 +51,14 @@ function Change({ asked: { contact, topic, channel }, done }: { asked: Asked; do
   const [evidence, setEvidence] = useState('')
   useEffect(() => { setState(now === 'subscribed' ? 'unsubscribed' : 'subscribed'); setSource(''); setEvidence('') }, [now])
   const isYes = state === 'subscribed'
-  return <Confirm label="Record an answer" title={`${topic?.name ?? NAMELESS}, by ${CHANNELS[channel]}`} sure="Record it" act={async () => {
+  return <Confirm label="Record answer" title={`${topic?.name ?? NAMELESS}, ${CHANNELS[channel]}`} sure="Record" act={async () => {
     if (topic) await got(api.PUT('/contacts/{id}/topics/{topicId}', { params: { path: { id: contact.id, topicId: topic.id } }, body: { channel, state, source: source.trim(), evidence: evidence.trim() || null } }))
     else await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, body: { subscriptions: { [channel]: state } } as Schemas['ContactPatch'] }))
     await done()
   }}>
-    <Field label="The contact" value={state} set={next => setState(next as State)} options={[['subscribed', 'agrees to it'], ['unsubscribed', 'does not want it']]} pointer={topic ? '/state' : `/subscriptions/${channel}`} />
-    <p class="hint">{!isYes ? 'From then on nothing of it is sent, nor what waits now.' : topic?.doubleOptIn ? 'A letter asks the contact to confirm; until then nothing is sent.' : 'Only the contact can agree. Record it if they did.'}</p>
-    {topic && <><Field label="Where they said so" required value={source} set={setSource} placeholder="a call on Monday" pointer="/source" />
-    <Field label="What shows it" rows={2} value={evidence} set={setEvidence} hint="Such as the words that they agreed to. It is kept with the answer." pointer="/evidence" /></>}
+    <Field label="The contact" value={state} set={next => setState(next as State)} options={[['subscribed', 'opts in'], ['unsubscribed', 'opts out']]} pointer={topic ? '/state' : `/subscriptions/${channel}`} />
+    <p class="hint">{!isYes ? 'From then on nothing about it is sent, not even what is waiting now.' : topic?.doubleOptIn ? 'A message asks the contact to confirm; until then nothing is sent.' : 'Only the contact can opt in. Record it only if they did.'}</p>
+    {topic && <><Field label="Source" required value={source} set={setSource} placeholder="a call on Monday" pointer="/source" />
+    <Field label="Evidence" rows={2} value={evidence} set={setEvidence} hint="Such as the wording they agreed to. It is kept with the answer." pointer="/evidence" /></>}
   </Confirm>
 }

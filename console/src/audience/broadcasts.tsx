@@ -16,8 +16,8 @@ type Counts = Schemas['AudienceCounts']
 const STATES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'SENT', 'CANCELLED']
 /** In the order in which the first that holds counts. */
 const REASONS: Record<keyof Counts, string> = {
-  total: 'in the audience', reachable: 'can be written to', erased: 'erased', noAddress: 'no address on this channel', suppressed: 'suppressed', unsubscribed: 'unsubscribed', noConsent: 'did not agree to the topic',
-  capped: 'had as much marketing as is allowed',
+  total: 'in the audience', reachable: 'reachable', erased: 'erased', noAddress: 'no address on this channel', suppressed: 'suppressed', unsubscribed: 'unsubscribed', noConsent: 'not opted in to the topic',
+  capped: 'message limit reached',
 }
 
 export function Broadcasts() {
@@ -28,13 +28,13 @@ export function Broadcasts() {
   return <Screen title="Broadcasts" lead="One message to many contacts." actions={may && <Link class="button primary" to="/broadcasts/new">New broadcast</Link>}>
     <Filters names={CHANGED} more={<Days of={CHANGED} />}><Choice label="State" name="state" value={state} options={STATES} /></Filters>
     <Table<Summary> caption="Broadcasts, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No broadcast is like that. <Link to="/broadcasts">Show all</Link>.</p>
-      : <p>There is no broadcast yet. {may && <Link to="/broadcasts/new">Write one</Link>}</p>} columns={[
+      ? <p>No broadcasts match. <Link to="/broadcasts">Show all</Link>.</p>
+      : <p>No broadcasts yet. {may && <Link to="/broadcasts/new">Create one</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link> },
       { name: 'State', show: each => <Status value={each.state} /> },
-      { name: 'Begins', show: each => <When at={each.startedAt ?? each.sendAt} none="when it is scheduled" /> },
-      { name: 'Ended', show: each => <When at={each.finishedAt} /> },
-      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+      { name: 'Starts', show: each => <When at={each.startedAt ?? each.sendAt} none="once scheduled" /> },
+      { name: 'Finished', show: each => <When at={each.finishedAt} /> },
+      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
@@ -51,15 +51,15 @@ export function Broadcast({ id }: { id: string }) {
   const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
   const done = async (answer: Promise<Partial<Stored>>) => { const changed = await answer; if (value) broadcast.set({ ...value, ...changed }) }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
-  const begins = value?.sendAt ? <>It begins at <When at={value.sendAt} />.</> : 'It begins at once.'
+  const begins = value?.sendAt ? <>It starts at <When at={value.sendAt} />.</> : 'It starts at once.'
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
-    {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Change</Link>}
+    {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Edit</Link>}
     {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))}>
-      <p>{begins} Whoever is in the audience at that moment and can be written to gets it once. Until then it can be changed; afterwards paused and cancelled, but what has left cannot be taken back.</p></Confirm>}
-    {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more leaves, but what is being handed over at this moment. Resume goes on where it stopped.</p></Confirm>}
-    {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It goes on where it stopped; nobody gets it twice.</p></Confirm>}
-    {isMoving(value) && may('broadcasts:send') && <Confirm label="Cancel" danger title="Cancel this broadcast?" sure="Cancel it for good" act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}><p>What has not left never does. This cannot be undone.</p></Confirm>}
-    {isOpen && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>Nothing has been sent of it.</p></Confirm>}
+      <p>{begins} Everyone in the audience at that moment who can be reached gets it once. Until then it can be edited; afterwards it can be paused or cancelled, but what was sent cannot be recalled.</p></Confirm>}
+    {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more is sent, except what is being handed over at this moment. Resume continues where it stopped.</p></Confirm>}
+    {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It continues where it stopped; nobody gets it twice.</p></Confirm>}
+    {isMoving(value) && may('broadcasts:send') && <Confirm label="Cancel broadcast" danger title="Cancel this broadcast?" leave="Keep broadcast" act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}><p>What has not been sent never will be. This cannot be undone.</p></Confirm>}
+    {isOpen && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>None of it has been sent.</p></Confirm>}
   </>}>
     <Shown of={broadcast}>{value => <>
       <About of={value} template={template.value} />
@@ -71,14 +71,14 @@ export function Broadcast({ id }: { id: string }) {
 function About({ of, template }: { of: Stored; template: Schemas['Template'] | null }) {
   const segment = useLoaded(async () => (of.segmentId ? got(api.GET('/segments/{id}', { params: { path: { id: of.segmentId } } })) : null), [of.segmentId])
   const topic = useLoaded(async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null), [of.topicId])
-  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'a filter of its own'
+  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'its own filter'
   return <>
     {of.reason && <p class="note"><Sentence text={of.reason.sentence} /></p>}
     <Facts of={[
-      ['State', <Status value={of.state} />], ['Who', audience], ['What', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
-      ['Topic', of.topicId ? topic.value?.name ?? of.topicId : 'the template’s'], ['Begins', <When at={of.startedAt ?? of.sendAt} none="once it is scheduled" />],
-      ...(of.localTime ? [['By the contact’s clock', `at ${of.localTime}`]] as const : []), ...(of.perMinute ? [['Pace', `${of.perMinute.toLocaleString()} a minute`]] as const : []),
-      ['Ended', <When at={of.finishedAt} />],
+      ['State', <Status value={of.state} />], ['Audience', audience], ['Template', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
+      ['Topic', of.topicId ? topic.value?.name ?? of.topicId : 'the template’s'], ['Starts', <When at={of.startedAt ?? of.sendAt} none="once scheduled" />],
+      ...(of.localTime ? [['Contact’s local time', of.localTime]] as const : []), ...(of.perMinute ? [['Pace', `${of.perMinute.toLocaleString()} per minute`]] as const : []),
+      ['Finished', <When at={of.finishedAt} />],
     ]} />
     {of.filter && <Json value={of.filter} name="filter" open={false} />}
   </>
@@ -101,13 +101,13 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
   return <>
     <Section title="Who would get it now" actions={<button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>Count again</button>}>
       <Shown of={preview}>{value => <>
-        <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be written to{!value.isComplete && `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}.</p>
+        <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be reached{!value.isComplete && `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}.</p>
         {value.refusal && <p class="wrong" role="alert">It cannot be scheduled like this: <Sentence text={value.refusal.sentence} /></p>}
         <AudienceTable of={[['now', value.audience]]} />
       </>}</Shown>
     </Section>
-    {preview.value && <Section title="What it would say" actions={isMail && <TestMail needs="broadcasts:write" send={test}><p>It says what the newest contact would read who can be written to, and is marked as a test. Nobody else gets it.</p></TestMail>}>
-      {!samples.length && <p class="empty">Nobody would read it now.</p>}
+    {preview.value && <Section title="Preview" actions={isMail && <TestMail needs="broadcasts:write" send={test}><p>It shows what the newest reachable contact would get, and is marked as a test. Nobody else gets it.</p></TestMail>}>
+      {!samples.length && <p class="empty">Nobody would get it now.</p>}
       {samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
         <p>To <ContactLink id={contactId} names={names} /></p>
         {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
@@ -125,12 +125,12 @@ function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
   const ended = DONE.reduce((sum, status) => sum + progress[key(status)], 0)
   return <>
     <Section title="Progress">
-      <p class="verdict">{ended.toLocaleString()} of {progress.total.toLocaleString()}{!audience.isComplete && ' so far: the audience is still being looked through'}</p>
-      <progress aria-label="Contacts that it is done with" max={Math.max(1, progress.total)} value={ended} />
+      <p class="verdict">{ended.toLocaleString()} of {progress.total.toLocaleString()}{!audience.isComplete && ' so far: the audience is still being determined'}</p>
+      <progress aria-label="Contacts processed" max={Math.max(1, progress.total)} value={ended} />
       <Facts of={STATUSES.filter(status => progress[key(status)]).map(status => [status.toLowerCase(), <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>] as const)} />
     </Section>
-    <Section title="The audience">
-      <AudienceTable of={[['when it was scheduled', audience.previewed], ['when it began', audience.frozen], ['the difference', audience.difference]]} />
+    <Section title="Audience">
+      <AudienceTable of={[['when scheduled', audience.previewed], ['when started', audience.frozen], ['difference', audience.difference]]} />
     </Section>
     <AskWhy broadcastId={of.id} />
     <Recipients of={of} isMoving={isMoving(of)} reload={reload} />

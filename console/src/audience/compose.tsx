@@ -9,7 +9,7 @@ import { Unsaved } from '../unsaved'
 import type { Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
-const WAYS = [['segment', 'a segment'], ['tag', 'all with a tag'], ['filter', 'a filter of its own']] as const
+const WAYS = [['segment', 'a segment'], ['tag', 'everyone with a tag'], ['filter', 'its own filter']] as const
 
 const drafted = (stored: Stored | null, segmentId: string) => ({
   name: stored?.name ?? '', way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter', segmentId: stored?.segmentId ?? segmentId, tag: stored?.tag ?? '',
@@ -51,23 +51,23 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
   }
   const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), pointer: `/${name}` })
   const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({ options: [['', none] as const, ...options(of)], growing: of })
-  return <Screen title={stored ? `Change ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
-    <Unsaved of={held} {...(stored ? {} : { label: 'Begin anew' })} />
-    {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. When you save a change it is a draft again, and has to be scheduled anew.</p>}
-    <Form act={act} label={stored ? 'Save' : 'Make the broadcast'} submit={save}>
+  return <Screen title={stored ? `Edit ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
+    <Unsaved of={held} {...(stored ? {} : { label: 'Start over' })} />
+    {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. Saving a change makes it a draft again, which has to be scheduled again.</p>}
+    <Form act={act} label={stored ? 'Save' : 'Create broadcast'} submit={save}>
       <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
-      <Field label="Who gets it" value={draft.way} set={way => change({ way })} options={WAYS} />
-      {draft.way === 'segment' && <Field label="Segment" required {...choice(known.segments)} hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Make a segment first</Link>} {...field('segmentId')} />}
+      <Field label="Audience" value={draft.way} set={way => change({ way })} options={WAYS} />
+      {draft.way === 'segment' && <Field label="Segment" required {...choice(known.segments)} hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Create a segment first</Link>} {...field('segmentId')} />}
       {draft.way === 'tag' && <><Field label="Tag" required list={TAGS} {...field('tag')} /><Tags /></>}
       {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} />}
-      <Field label="What it says" required {...choice(known.templates)} hint={template ? `By ${template.channel}, ${template.category}.` : 'A template; it says which channel this goes out on.'} {...field('templateId')} />
-      {template?.category === 'marketing' && <Field label="Topic" {...choice(known.topics, 'the template’s')} hint="Only contacts who agreed to it get this." {...field('topicId')} />}
+      <Field label="Template" required {...choice(known.templates)} hint={template ? `Via ${template.channel}, ${template.category}.` : 'The template sets the channel.'} {...field('templateId')} />
+      {template?.category === 'marketing' && <Field label="Topic" {...choice(known.topics, 'the template’s')} hint="Only contacts who opted in get this." {...field('topicId')} />}
       <div class="columns">
-        <Field label="It begins" type="datetime-local" hint="By your clock; empty: once it is scheduled." {...field('sendAt')} />
-        <Field label="By the contact’s clock" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
-        <Field label="Messages a minute" type="number" min="1" hint="At most; empty: as fast as is allowed." {...field('perMinute')} />
+        <Field label="Send at" type="datetime-local" hint="In your time zone. Empty: once it is scheduled." {...field('sendAt')} />
+        <Field label="Contact’s local time" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
+        <Field label="Messages per minute" type="number" min="1" hint="At most. Empty: as fast as allowed." {...field('perMinute')} />
       </div>
-      <p class="hint">Nothing is sent yet: next you see who would get it, and what it says to them.</p>
+      <p class="hint">Nothing is sent yet: next you see who would get it, and a preview.</p>
     </Form>
   </Screen>
 }
@@ -76,6 +76,6 @@ function OwnFilter({ text, set }: { text: string; set: (text: string) => void })
   const { found, problem } = useFound(text, null)
   return <>
     <FilterField text={text} set={set} problem={problem} />
-    <Section title="Whom it finds"><FoundShown found={found} problem={problem} /></Section>
+    <Section title="Matching contacts"><FoundShown found={found} problem={problem} /></Section>
   </>
 }

@@ -23,21 +23,21 @@ export function FilterField({ text, set, problem, own }: { text: string; set: (t
   const [view, setView] = useState<'form' | 'json'>('form')
   const filter = readable(text)
   return <First problem={problem}><fieldset class="group"><legend>Who is in it</legend>
-    <div class="views" role="group" aria-label="The filter">
-      <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>As a form</button>
-      <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>As JSON</button>
+    <div class="views" role="group" aria-label="Show the filter as">
+      <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>Form</button>
+      <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>JSON</button>
     </div>
     {view === 'form' && filter ? <>
       <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
         of={{ paths: 'contact.metadata.plan', questions: questions(own) }} />
-      <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a field of your own, and <code>contact.subscriptions.email</code>.</p>
-    </> : <JsonText label="The filter, as JSON" rows={14} value={text} set={set} pointer={AT} />}
+      <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a custom field, and <code>contact.subscriptions.email</code>.</p>
+    </> : <JsonText label="Filter (JSON)" rows={14} value={text} set={set} pointer={AT} />}
   </fieldset></First>
 }
 
 type Found = Schemas['FilterPreviewed']
 type Counts = Found['reachable'][string]
-const HELD: readonly (readonly [keyof Counts, string])[] = [['reachable', 'can be written to'], ['noAddress', 'no address'], ['complained', 'complained'], ['bounced', 'bounced'], ['unsubscribed', 'unsubscribed']]
+const HELD: readonly (readonly [keyof Counts, string])[] = [['reachable', 'reachable'], ['noAddress', 'no address'], ['complained', 'complained'], ['bounced', 'bounced'], ['unsubscribed', 'unsubscribed']]
 
 /** What the filter finds, shortly after the last key. */
 export function useFound(text: string, contactId: string | null) {
@@ -46,18 +46,18 @@ export function useFound(text: string, contactId: string | null) {
 }
 
 export function Reachable({ of }: { of: Found['reachable'] }) {
-  return <table><caption class="unseen">Who can be written to, by channel</caption>
+  return <table><caption class="unseen">Reachable contacts, by channel</caption>
     <thead><tr><th scope="col">Channel</th>{HELD.map(([key, name]) => <th key={key} scope="col">{name}</th>)}</tr></thead>
     <tbody>{Object.entries(of).map(([channel, counts]) => <tr key={channel}><td data-name="Channel"><div>{channel}</div></td>{HELD.map(([key, name]) => <td key={key} data-name={name}><div>{counts[key].toLocaleString()}</div></td>)}</tr>)}</tbody>
   </table>
 }
 
 export function FoundShown({ found, problem }: { found: Found | null; problem: Refusal | null }) {
-  if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} /> : <p class="soft" role="status">Loading …</p>
+  if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} /> : <p class="soft" role="status">Loading…</p>
   return <>
     <p class="prose">{found.prose}</p>
     <p class="verdict" role="status">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p>
     <Reachable of={found.reachable} />
-    {found.sample.length > 0 && <Section title="The newest of them"><ul class="plain">{found.sample.map(each => <li key={each.id}><Link to={`/contacts/${each.id}`}>{called(each)}</Link></li>)}</ul></Section>}
+    {found.sample.length > 0 && <Section title="Newest"><ul class="plain">{found.sample.map(each => <li key={each.id}><Link to={`/contacts/${each.id}`}>{called(each)}</Link></li>)}</ul></Section>}
   </>
 }

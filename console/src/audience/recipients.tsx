@@ -12,7 +12,7 @@ export const STATUSES = ['PENDING', 'QUEUED', 'SENT', 'DELIVERED', 'BOUNCED', 'C
 const words = (code: string) => code.replaceAll('_', ' ')
 /** Reasons for no message at all. */
 const WHY: Record<string, string> = {
-  erased: 'erased', no_address: 'no address', suppressed: 'suppressed', unsubscribed: 'unsubscribed', no_consent: 'did not agree to the topic', capped: 'had as much marketing as is allowed', quota: 'messages used up',
+  erased: 'erased', no_address: 'no address', suppressed: 'suppressed', unsubscribed: 'unsubscribed', no_consent: 'not opted in to the topic', capped: 'message limit reached', quota: 'messages used up',
 }
 
 export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boolean; reload: () => Promise<void> }) {
@@ -21,16 +21,16 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
   const asked = { status: (status || undefined) as (typeof STATUSES)[number] | undefined, reason: reason || undefined, limit: 50 }
   const list = useListed(cursor => got(api.GET('/broadcasts/{id}/recipients', { params: { path: { id: of.id }, query: { ...asked, cursor } } })), [of.id, status, reason], isMoving ? 2000 : 0)
   const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
-  return <Section title="Who got it, and who did not">
+  return <Section title="Recipients">
     <Filters>
       <Choice label="Status" name="status" value={status} options={STATUSES} />
       <Choice label="Reason" name="reason" value={reason} options={[...Object.entries(WHY), ...(reason && !(reason in WHY) ? [[reason, words(reason)] as const] : [])]} />
     </Filters>
-    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={status || reason ? <p>Nobody is like that. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>Nobody is in the audience.</p>} columns={[
+    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={status || reason ? <p>No recipients match. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>Nobody is in the audience.</p>} columns={[
       { name: 'Contact', show: each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} /> },
       { name: 'Status', show: each => <Status value={each.status} /> },
       { name: 'Reason', show: each => (each.reason ? WHY[each.reason] ?? words(each.reason) : '–') },
-      { name: 'Message', show: each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>see it</Link> : '–') },
+      { name: 'Message', show: each => (each.messageId ? <Link to={`/messages/${each.messageId}`}>view</Link> : '–') },
       { name: 'Due', show: each => <When at={each.dueAt} /> },
       { name: 'Why', show: each => each.reason !== 'erased' && <button type="button" class="small" onClick={() => narrow({ contact: each.contactId })}>Why?</button> },
     ]} />
@@ -49,7 +49,7 @@ export function AskWhy({ broadcastId }: { broadcastId: string }) {
   useEffect(() => { if (shown.current !== contactId) found.current?.focus(); shown.current = contactId }, [contactId])
   return <Section title="Why, or why not?">
     <Form act={act} label="Why?" submit={async () => narrow({ contact: (await meant(typed)) ?? '' })}>
-      <Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID; also of somebody who is not in the audience." />
+      <Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID; also of contacts outside the audience." />
     </Form>
     {contactId && <><h3 ref={found} tabIndex={-1}><ContactLink id={contactId} names={names} /></h3><Reasons contactId={contactId} about={{ broadcastId }} /></>}
   </Section>

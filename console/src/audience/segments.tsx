@@ -12,22 +12,22 @@ import { Unsaved } from '../unsaved'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
-const KINDS = [['live', 'live: who fits is in it, from that moment on'], ['frozen', 'frozen: who fits when it is saved']] as const
+const KINDS = [['live', 'live: contacts enter once they match'], ['frozen', 'frozen: contacts that match when it is saved']] as const
 const count = (segment: Stored) => (segment.count === null ? 'being counted' : segment.count.toLocaleString())
 
 export function Segments() {
   const { query } = useLocation()
   const list = useListed(cursor => got(api.GET('/segments', { params: { query: { ...days(query), cursor, limit: 50 } } })), [query.toString()], 5000)
   const may = useCan()('contacts:write')
-  return <Screen title="Segments" lead="Rules by which contacts belong together." actions={may && <Link class="button primary" to="/segments/new">New segment</Link>}>
+  return <Screen title="Segments" lead="Groups of contacts, defined by rules." actions={may && <Link class="button primary" to="/segments/new">New segment</Link>}>
     <Filters><Days of={CHANGED} /></Filters>
     <Table caption="Segments, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No segment is like that. <Link to="/segments">Show all</Link>.</p> : <p>There is no segment yet. {may && <Link to="/segments/new">Make one</Link>}</p>} columns={[
+      ? <p>No segments match. <Link to="/segments">Show all</Link>.</p> : <p>No segments yet. {may && <Link to="/segments/new">Create one</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/segments/${each.id}`}>{each.name}</Link> },
-      { name: 'Who', class: 'wide', show: each => each.prose },
+      { name: 'Rule', class: 'wide', show: each => each.prose },
       { name: 'Contacts', show: count },
-      { name: 'Kind', show: each => each.kind },
-      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+      { name: 'Type', show: each => each.kind },
+      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
@@ -39,21 +39,21 @@ export function Segment({ id }: { id: string }) {
   const may = useCan()
   const value = segment.value
   return <Screen title={value?.name ?? 'Segment'} lead={<code>{id}</code>} actions={value && <>
-    {may('broadcasts:write') && <Link class="button" to={`/broadcasts/new?segment=${id}`}>Write to them</Link>}
-    {may('contacts:write') && <Link class="button primary" to={`/segments/${id}/edit`}>Change</Link>}
-    {may('contacts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/segments/{id}', path)); go('/segments') }}><p>Its contacts stay. Broadcasts, flows and segments that name it keep it from being deleted.</p></Confirm>}
+    {may('broadcasts:write') && <Link class="button" to={`/broadcasts/new?segment=${id}`}>New broadcast</Link>}
+    {may('contacts:write') && <Link class="button primary" to={`/segments/${id}/edit`}>Edit</Link>}
+    {may('contacts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/segments/{id}', path)); go('/segments') }}><p>Its contacts stay. It cannot be deleted while broadcasts, flows or segments use it.</p></Confirm>}
   </>}>
     <Shown of={segment}>{value => <>
       <p class="prose">{value.prose}</p>
       {value.reason && <p class="note">{value.reason.detail}</p>}
-      <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Kind', value.kind], ['Made', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />]]} />
-      <Section title="Who is in it">
-        <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>Nobody fits{value.kind === 'live' ? ' yet; who fits later is in it from then on' : ''}.</p>} columns={[
+      <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Type', value.kind], ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />]]} />
+      <Section title="Contacts">
+        <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>No contacts match{value.kind === 'live' ? ' yet; those who match later enter it then' : ''}.</p>} columns={[
           { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> }, { name: 'Email', show: each => each.email ?? '–' }, { name: 'Phone', show: each => each.phone ?? '–' },
-          { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
         ]} />
       </Section>
-      <Section title="As it is stored"><Json value={value.filter} open={false} /></Section>
+      <Section title="Filter"><Json value={value.filter} open={false} /></Section>
     </>}</Shown>
   </Screen>
 }
@@ -89,21 +89,21 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     if (forget(draft)) go(`/segments/${id}`)
     else await again()
   }
-  return <Screen title={stored ? `Change ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
-    <Unsaved of={held} {...(stored ? {} : { label: 'Begin anew' })} />
+  return <Screen title={stored ? `Edit ${stored.name}` : 'New segment'} lead={stored && <code>{stored.id}</code>}>
+    <Unsaved of={held} {...(stored ? {} : { label: 'Start over' })} />
     <div class="beside">
-      <Form act={act} label={stored ? 'Save' : 'Make the segment'} submit={save}>
+      <Form act={act} label={stored ? 'Save' : 'Create segment'} submit={save}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" />
-        <Field label="Kind" value={draft.kind} set={kind => change({ kind })} options={KINDS} pointer="/kind" />
+        <Field label="Type" value={draft.kind} set={kind => change({ kind })} options={KINDS} pointer="/kind" />
         <FilterField text={draft.filter} set={filter => change({ filter })} problem={problem} {...(stored ? { own: stored.id } : {})} />
-        <Check label="Start flows that begin with this segment for those whom the change moves" value={starts} set={setStarts} />
+        <Check label="Start flows triggered by this segment for contacts that the change moves in or out" value={starts} set={setStarts} />
       </Form>
-      <Section title="Whom it finds">
+      <Section title="Matching contacts">
         <FoundShown found={found} problem={problem} />
-        <Form act={trying} label="Would this contact be in it?" submit={async () => setContact(await meant(typed))}>
+        <Form act={trying} label="Test contact" submit={async () => setContact(await meant(typed))}>
           <First problem={problem}><Field label="Contact" required value={typed} set={setTyped} pointer="/contactId" hint="Email address, name or ID." /></First>
         </Form>
-        {found?.contact && <div role="status"><p><Link to={`/contacts/${found.contact.contactId}`}>{typed}</Link> {found.contact.holds ? 'fits.' : 'does not fit.'}</p><Json value={found.contact.operands} name="what decided" open={false} /></div>}
+        {found?.contact && <div role="status"><p><Link to={`/contacts/${found.contact.contactId}`}>{typed}</Link> {found.contact.holds ? 'matches.' : 'does not match.'}</p><Json value={found.contact.operands} name="comparisons" open={false} /></div>}
       </Section>
     </div>
   </Screen>

@@ -5,7 +5,7 @@ import { useAct, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { Refusal } from '../session'
-import { Check, Confirm, Field, Form, Refused, Section, Status, plural } from '../ui'
+import { Check, Confirm, Field, Form, Refused, Section, Status } from '../ui'
 import type { Json } from './model'
 
 export type Case = Schemas['Case']
@@ -19,7 +19,7 @@ const misnamed = (message: string) => new Refusal(422, 'invalid', message, [{ po
 /** Simulates it once more, from the moment at which it was, and keeps what came: with all its digits. */
 async function keep(path: string, asked: Json, kept: string, isKnown: boolean): Promise<void> {
   const answer = (await exactly<{ case: { input: Json; expected: Json } | null }>(`${path}${path.includes('?') ? '&' : '?'}case=true`, sent('POST', asked))).value
-  if (!answer.case) throw new Refusal(409, 'conflict', 'It cannot run like this any more: simulate it again.')
+  if (!answer.case) throw new Refusal(409, 'conflict', 'It can no longer run like this: simulate it again.')
   try {
     const put = sent('PUT', { given: answer.case.input, expect: answer.case.expected })
     await raw(kept, isKnown ? put : { ...put, headers: { ...put.headers, 'If-None-Match': '*' } })
@@ -50,27 +50,27 @@ export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
     await list.reload()
   }
   const failed = results?.filter(each => !each.passes).length ?? 0
-  return <Section title="Cases" actions={rows.length > 0 && <button type="button" class="small" disabled={running.busy} onClick={() => void run()}>Run the cases</button>}>
-    {may && asked && <Form act={saving} label={isKnown ? 'Replace the case' : 'Save as a case'} submit={async () => {
-      if (name.includes('/')) throw misnamed('A name has no slash.')
+  return <Section title="Cases" actions={rows.length > 0 && <button type="button" class="small" disabled={running.busy} onClick={() => void run()}>Run cases</button>}>
+    {may && asked && <Form act={saving} label={isKnown ? 'Replace case' : 'Save as case'} submit={async () => {
+      if (name.includes('/')) throw misnamed('A name cannot have a slash.')
       await keep(asked.path, asked.body, `/${of}/${id}/cases/${encodeURIComponent(name.trim())}`, isKnown)
       setName('')
       setResults(null)
       await list.reload()
     }}>
-      <Field label="Name of the case" required value={name} set={setName} pointer="/name" hint={isKnown ? 'There is a case of this name; it is replaced.' : 'What was simulated is kept, with what came of it.'} />
+      <Field label="Case name" required value={name} set={setName} pointer="/name" hint={isKnown ? 'It replaces the case of this name.' : 'Keeps the simulation and its result.'} />
     </Form>}
     <Refused problem={list.problem} />
     <Refused problem={running.problem} />
-    {results && <p role="status">{failed ? `${plural(failed, 'case')} of ${results.length} ${failed === 1 ? 'comes' : 'come'} out otherwise.` : `${plural(results.length, 'case')}: all come out as expected.`}{isChanged && ' They ran with the flow as it is stored.'}</p>}
-    <Check label="Activate this flow only if every case comes out as expected" value={gate} set={on => setGate?.(on)} disabled={!setGate} />
+    {results && <p role="status">{`${results.length - failed} of ${results.length} cases pass.`}{isChanged && ' They ran with the saved flow.'}</p>}
+    <Check label="Activate only if all cases pass" value={gate} set={on => setGate?.(on)} disabled={!setGate} />
     {rows.length > 0 ? <ul class="plain cases">{rows.map(each => {
       const result = results?.find(one => one.name === each.name)
       return <li key={each.name}>
-        <p><button type="button" class="plain" title="Fill in what it is given" onClick={() => open(each)}>{each.name}</button> {result && <Status value={result.passes ? 'PASSED' : 'FAILED'} />}</p>
+        <p><button type="button" class="plain" title="Fill in its input" onClick={() => open(each)}>{each.name}</button> {result && <Status value={result.passes ? 'PASSED' : 'FAILED'} />}</p>
         {result?.difference && <p class="why">{result.difference}</p>}
-        {may && <Confirm label="Delete" danger title={`Delete the case ${each.name}?`} act={() => remove(each.name)}><p>It is not run any more when the flow is checked or activated.</p></Confirm>}
+        {may && <Confirm label="Delete" danger title={`Delete case ${each.name}?`} act={() => remove(each.name)}><p>It is no longer run when the flow is checked or activated.</p></Confirm>}
       </li>
-    })}</ul> : list.value && <p class="empty">No case is kept yet. {may ? 'Simulate, then save it as a case: from then on every check says when something else comes of it.' : 'Who may change this flow can save a simulation as one.'}</p>}
+    })}</ul> : list.value && <p class="empty">No cases yet. {may ? 'Simulate, then save it as a case: every check then says if the result changes.' : 'Members who can edit this flow can save a simulation as one.'}</p>}
   </Section>
 }

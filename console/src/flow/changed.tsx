@@ -19,17 +19,17 @@ interface Ways { keep: () => void; take: () => void }
 /** Two changes of the same, and the two ways out. */
 function Both({ when, theirs, mine, keep, take }: Ways & { when: ComponentChildren; theirs: ComponentChildren; mine: ComponentChildren }) {
   return <div class="note" role="alert">
-    <h2>Changed meanwhile</h2>
-    <p>Somebody saved this {when}. Nothing is lost: yours is still here, theirs is stored.</p>
-    <h3>What they changed</h3>{theirs}
-    <h3>What yours would change in theirs</h3>{mine}
-    <p class="buttons"><button type="button" onClick={keep}>Go on with mine</button><button type="button" onClick={take}>Take theirs</button></p>
+    <h2>Changed by someone else</h2>
+    <p>Someone saved this {when}. Nothing is lost: yours is still here, theirs is saved.</p>
+    <h3>Their changes</h3>{theirs}
+    <h3>Your changes to theirs</h3>{mine}
+    <p class="buttons"><button type="button" onClick={keep}>Keep mine</button><button type="button" onClick={take}>Use theirs</button></p>
   </div>
 }
 
 /** In the editor, which has what is drawn here. */
 export function Conflict({ mine, base, theirs, at, all, ...ways }: Ways & { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds }) {
-  return <Both when={<>flow at <When at={at} />, after you had opened it</>} {...ways}
+  return <Both when={<>flow at <When at={at} />, after you opened it</>} {...ways}
     theirs={<DifferenceShown of={difference(base, theirs, all)} />} mine={<DifferenceShown of={difference(theirs, mine, all)} />} />
 }
 

@@ -15,8 +15,8 @@ export function ConditionField(control: Control & { label: string }) {
   const { label, value, set, place } = control
   const isMissing = value === undefined || value === null
   const { marks, below } = useErrors(isMissing ? pointer(place) : undefined)
-  if (isMissing) return <><p class="buttons"><button type="button" class="small" data-invalid={marks['aria-invalid'] || undefined} aria-describedby={marks['aria-describedby']} onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: say what must hold</button></p>{below}</>
-  return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove the condition</button></p></fieldset>
+  if (isMissing) return <><p class="buttons"><button type="button" class="small" data-invalid={marks['aria-invalid'] || undefined} aria-describedby={marks['aria-describedby']} onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: add condition</button></p>{below}</>
+  return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove condition</button></p></fieldset>
 }
 
 export function Condition({ place, value, set, of }: Asked) {
@@ -40,20 +40,20 @@ export function Condition({ place, value, set, of }: Asked) {
   }
   const op = String(condition.op ?? '')
   return <div class="condition">
-    <Field label="It holds if" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} pointer={pointer(place)} />
+    <Field label="Condition" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} pointer={pointer(place)} />
     {way === 'compare' ? <>
-      <Field label="The value at" value={String(condition.path ?? '')} set={path => change({ path })} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
-      <Field label="compares" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} pointer={at('op')} />
-      {op === 'exists' ? <Field label="with" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'it is there'], ['false', 'it is not there']]} pointer={at('value')} />
-        : <Typed label="with" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} pointer={at('value')}
+      <Field label="Path" value={String(condition.path ?? '')} set={path => change({ path })} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
+      <Field label="Operator" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} pointer={at('op')} />
+      {op === 'exists' ? <Field label="Value" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'yes'], ['false', 'no']]} pointer={at('value')} />
+        : <Typed label="Value" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} pointer={at('value')}
           read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}
     </> : questions[way] ? questions[way].show({ place, value: condition, set, of }) : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
-      <legend>{way === 'not' ? 'This must not hold' : `${index + 1} of ${all.length}`}</legend>
+      <legend>{way === 'not' ? 'Not' : `${index + 1} of ${all.length}`}</legend>
       <Condition place={way === 'not' ? [...place, 'not'] : [...place, way, index]} value={inner} of={of}
         set={next => set(way === 'not' ? { not: next } : { [way]: all.map((one, here) => (here === index ? next : one)) })} />
       {way !== 'not' && all.length > 1 && <p class="buttons"><button type="button" class="small danger" onClick={() => set({ [way]: all.filter((_, here) => here !== index) })}>Remove</button></p>}
     </fieldset>)}
-    {(way === 'all' || way === 'any') && <p class="buttons"><button type="button" class="small" onClick={() => set({ [way]: [...condition[way] as unknown[], { path: '', op: 'eq', value: '' }] })}>Add a condition</button></p>}
+    {(way === 'all' || way === 'any') && <p class="buttons"><button type="button" class="small" onClick={() => set({ [way]: [...condition[way] as unknown[], { path: '', op: 'eq', value: '' }] })}>Add condition</button></p>}
   </div>
 }
 

@@ -14,13 +14,13 @@ export function DifferenceShown({ of }: { of: Difference }) {
   const name = (each: { id: string; type: string }) => <>{KINDS[each.type] ?? each.type} <code>{each.id}</code></>
   const way = (each: { source: string; port: string; target: string }) => <><code>{each.source}</code>{each.port !== 'next' && <> by <b>{each.port}</b></>} → <code>{each.target}</code></>
   const isSame = !Object.keys(trigger).length && !nodes.added.length && !nodes.removed.length && !nodes.changed.length && !edges.added.length && !edges.removed.length
-  if (isSame) return <p class="empty">They say the same.</p>
+  if (isSame) return <p class="empty">No differences.</p>
   return <ul class="differences">
     {Object.keys(trigger).length > 0 && <li><b>Changed</b> the trigger<Members of={trigger} /></li>}
     {nodes.added.map(each => <li key={`+${each.id}`}><b class="good">Added</b> {name(each)}</li>)}
     {nodes.removed.map(each => <li key={`-${each.id}`}><b class="bad">Removed</b> {name(each)}</li>)}
     {nodes.changed.map(each => <li key={each.id}><b>Changed</b> {name(each)}<Members of={each.members} /></li>)}
-    {edges.added.map(each => <li key={`+${each.source}/${each.port}/${each.target}`}><b class="good">Leads now</b> {way(each)}</li>)}
-    {edges.removed.map(each => <li key={`-${each.source}/${each.port}/${each.target}`}><b class="bad">No longer leads</b> {way(each)}</li>)}
+    {edges.added.map(each => <li key={`+${each.source}/${each.port}/${each.target}`}><b class="good">Connected</b> {way(each)}</li>)}
+    {edges.removed.map(each => <li key={`-${each.source}/${each.port}/${each.target}`}><b class="bad">Disconnected</b> {way(each)}</li>)}
   </ul>
 }

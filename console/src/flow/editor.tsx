@@ -183,7 +183,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const tidy = () => { if (check.positions) { history.edit(placed(doc, check.positions)); setLook(look + 1); setStatus('Tidied up.') } }
   const paste = (text: string) => {
     const next = pasted(doc, all, text, from())
-    if (!next) return setStatus('The clipboard holds no steps of a flow that is drawn like this one.')
+    if (!next) return setStatus('The clipboard has no steps of this type of flow.')
     history.edit(next.doc)
     setSelected(next.ids)
     setStatus(`${plural(next.ids.length, 'step')} pasted.`)
@@ -262,31 +262,31 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const errors = check.findings.filter(each => each.severity === 'error').length
   const here = `/flows/${of}/${id}`
   const state = base.value.state
-  return <Screen title={doc.name || 'Flow'} lead={<><Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} · <span class={isChanged ? 'odd' : ''}>{isChanged ? 'not saved yet, kept in this tab' : 'as it is stored'}</span></>} actions={!locked && <>
+  return <Screen title={doc.name || 'Flow'} lead={<><Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} · <span class={isChanged ? 'odd' : ''}>{isChanged ? 'unsaved changes, kept in this tab' : 'all changes saved'}</span></>} actions={!locked && <>
     <button type="button" disabled={!history.past.length} onClick={history.undo}>Undo</button>
     <button type="button" disabled={!history.future.length} onClick={history.redo}>Redo</button>
     {free && <button type="button" disabled={!check.positions} onClick={tidy}>Tidy up</button>}
-    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret('') }}>Go back to what is stored</button>}
-    {state === 'ACTIVE' ? <Confirm id="save" label="Save" title="Save, and go live with it?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
+    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret('') }}>Discard changes</button>}
+    {state === 'ACTIVE' ? <Confirm id="save" label="Save" title="Save and go live?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
       : <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
     {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
   </>}>
     <FlowTabs here={here} tab="edit" flow={id} />
     <Refused problem={problem} rest={unplaced(problem?.errors ?? [], check.findings.map(each => each.pointer))} />
     {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
-      keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to put yours in the place of theirs.') }}
+      keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to replace theirs.') }}
       take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />} />}
     <p class="unseen" role="status">{status}</p>
     <div class="editor">
       <div class="palette" ref={palette}>
         {!locked && <><h2>Add</h2><ul class="plain">{[...all.all.values()].map(kind => <li key={kind.name}><button type="button" title={kind.about} onClick={() => add(kind.name)}>{KINDS[kind.name] ?? words(kind.name)}</button></li>)}
           {free && !seen.cards.some(each => each.kind === TRIGGER) && <li><button type="button" onClick={addTrigger}>Trigger</button></li>}</ul>
-          <p class="hint">{card ? `Behind ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.` : seen.cards.length < 2 ? 'Press one to begin.' : free ? 'Select a box to add behind it.' : 'At the end; select a box to add behind it.'}</p></>}
+          <p class="hint">{card ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.` : seen.cards.length < 2 ? 'Click one to start.' : free ? 'Select a box to add after it.' : 'At the end; select a box to add after it.'}</p></>}
         <h2>In this flow</h2>
         <ul class="plain outline">{seen.cards.map(each => <li key={each.id}><button type="button" class="plain" aria-current={each.id === card?.id ? 'true' : undefined} onClick={() => focus([each.id])}>
           {each.kind === TRIGGER ? 'Trigger' : each.id}{(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}</button></li>)}</ul>
       </div>
-      <div class="canvas" role="region" aria-label="The flow, drawn">
+      <div class="canvas" role="region" aria-label="Flow diagram">
         <Canvas cards={seen.cards} links={seen.links} positions={positions} shown={shown} walked={play.walked} selected={selected} look={look} free={free} locked={locked}
           select={setSelected} move={spots => history.edit(placed(doc, spots), `move ${Object.keys(spots).join()}`)} connect={(exit, target) => history.edit(connected(doc, exit, target))} />
       </div>
@@ -298,8 +298,8 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
         {panel === 'simulate' ? <Later load={simulating} show={({ Simulator }) => <Simulator of={of} id={id} doc={doc} edit={locked ? null : history.edit} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />} />
           : <Errors problem={refusalOf(check.findings)}><fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
             of={of} id={id} secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
-            : <><h2 tabIndex={-1}>The flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} pointer="/name" />
-              <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to take it away.' : 'Arms join again at the step after.'}</p>
+            : <><h2 tabIndex={-1}>Flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} pointer="/name" />
+              <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to remove it.' : 'Branches rejoin at the next step.'}</p>
               <p class="hint">Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'}; Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.</p></>}</fieldset></Errors>}
       </div>
     </div>
@@ -308,7 +308,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       {check.findings.length ? <ul class="plain found">{check.findings.slice(0, MOST).map(each => {
         const about = locate(each.pointer)
         return <li key={each.code + each.pointer + each.message}><Status value={each.severity} /> {about ? <button type="button" class="plain" onClick={() => focus([about.id])}>{about.kind === TRIGGER ? 'the trigger' : about.id}</button> : <code>{each.pointer}</code>}: {each.message}</li>
-      })}{check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}</ul> : !check.problem && <p class="empty">{check.of === doc ? 'The check finds nothing: the flow can be activated.' : 'Checking …'}</p>}
+      })}{check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}</ul> : !check.problem && <p class="empty">{check.of === doc ? 'No findings: the flow can be activated.' : 'Checking…'}</p>}
     </Section>
   </Screen>
 }
@@ -318,11 +318,11 @@ const bodyOf = (doc: Doc) => { const { name: _, casesGate: __, ...rest } = writt
 
 /** What saving or activating will do, before it is done. */
 function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
-  const stay = underWay(base.stats.underWay, 'stays on the version that it began with', 'stay on the version that they began with')
+  const stay = underWay(base.stats.underWay, 'stays on its version', 'stay on their version')
   const source = String(doc.trigger.source ?? 'manual')
   return <>
-    {errors > 0 && <p class="wrong">The check finds {plural(errors, 'error')}; until {errors === 1 ? 'it is' : 'they are'} mended, this will be refused.</p>}
-    <p>{isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From then on runs start by {SOURCES[source] ?? source}{isNew ? ', and take the new version' : ''}.</p>
+    {errors > 0 && <p class="wrong">{plural(errors, 'error')} found; until fixed, this will be refused.</p>}
+    <p>{isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From then on, {SOURCES[source] ?? source} starts runs{isNew ? ' of the new version' : ''}.</p>
     {stay && isNew && <p>{stay}.</p>}
   </>
 }

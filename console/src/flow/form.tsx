@@ -101,7 +101,7 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
         <button type="button" class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>Remove</button>
       </p>
     </Group>)}
-    <p class="buttons"><button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>Add a {one}</button></p>
+    <p class="buttons"><button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>Add {one}</button></p>
   </Group>
 }
 
@@ -158,7 +158,7 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
   const at = pointer(place)
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
   const text = value === undefined ? '' : takesText && typeof value === 'string' ? value : JSON.stringify(value, null, 2)
-  return <Typed label={`${label}, as JSON`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
+  return <Typed label={`${label} (JSON)`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
     const wrong = next.trim() && flaw(next)
     if (wrong && !takesText) return wrong
     return set(wrong ? next : next.trim() ? parse(next) : undefined)
@@ -169,7 +169,7 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
 function Content({ place, schema, value, set, of }: Control) {
   const channel = of.channel ?? ''
   const own = of.all.defs[`${channel.charAt(0).toUpperCase()}${channel.slice(1)}InlineContent`] ?? schema
-  if (value === undefined || value === null) return <p class="buttons"><button type="button" class="small" onClick={() => set({})}>Write the content here instead of a template</button></p>
+  if (value === undefined || value === null) return <p class="buttons"><button type="button" class="small" onClick={() => set({})}>Write content instead of a template</button></p>
   return <Group label="Content" schema={{}} place={place} of={of}>
     <Members place={place} schema={own} value={value} set={set} of={of} />
     <p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Use a template instead</button></p>
@@ -199,5 +199,5 @@ function Picked({ place, schema, value, set, of, name, label }: Control & { name
   const at = pointer(place)
   const isListed = !current || options.some(([id]) => id === current)
   return <Field label={label} value={current} set={text => set(text || undefined)} pointer={at} growing={all} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
-    hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link to={`${pages}/${current}`}>See it</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Make a new one</Link>}</>} />
+    hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link to={`${pages}/${current}`}>View</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Create one</Link>}</>} />
 }

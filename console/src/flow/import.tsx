@@ -15,8 +15,6 @@ type Imported = Schemas['Imported']
 type FlowFile = { name: string; definition: { trigger?: Json; steps?: unknown; graph?: unknown }; templates?: Record<string, Json & { content: Json }>; cases?: unknown; casesGate?: boolean }
 
 const FILE = '/file', DEFINITION = '/definition', SECRET = '/signingSecret', SIGNED = '/trigger/signingSecret'
-const DONE = { created: 'It is new', updated: 'It is there and changes', unchanged: 'It is there and stays as it is' } as const
-const TEMPLATES = { created: 'new', updated: 'changes', unchanged: 'stays as it is' } as const
 const EMPTY = { text: '', activate: false }
 
 /** The line on which a value of a JSON text stands; the nearest that holds it where it is missing. */
@@ -56,7 +54,7 @@ export function ImportFlow() {
     const { id } = await send('update', from.etagBefore ? { 'If-Match': from.etagBefore } : { 'If-None-Match': '*' }).catch((error: Refusal) => {
       if (error.status !== 412) throw error
       setPlan(null)
-      throw new Refusal(412, error.code, 'Somebody changed this flow since the file was tried. Nothing was imported: try it again.')
+      throw new Refusal(412, error.code, 'Someone changed this flow since the preview. Nothing was imported: preview it again.')
     })
     forget()
     go(`/flows/${id!.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`)
@@ -71,20 +69,20 @@ export function ImportFlow() {
   const problem = act.problem && moved(act.problem, at => (at === `${FILE}${DEFINITION}${SIGNED}` && isSigned(draft.text) ? SECRET : at))
   const inFile = problem?.errors.filter(each => each.pointer.startsWith(`${FILE}/`)) ?? []
   const place = { text: draft.text, show }
-  return <Screen title="Import a flow" lead="A file that was exported, here or elsewhere: one flow with the templates that it sends.">
-    <Unsaved of={{ ...held, forget: () => { setPlan(null); forget() } }} label="Begin anew" />
+  return <Screen title="Import a flow" lead="An exported file: one flow with the templates that it sends.">
+    <Unsaved of={{ ...held, forget: () => { setPlan(null); forget() } }} label="Start over" />
     <div class="form" ref={area}><Errors problem={problem}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".json,application/json" onChange={event => { void event.currentTarget.files?.[0]?.text().then(text => { setSecret(''); set({ text }) }) }} /></div>
-      <First problem={inFile.length ? new Refusal(0, '', '', [{ pointer: FILE, message: 'What is wrong in it stands below, each with its line.' }]) : null}>
-        <JsonText label="What is in it, as JSON" rows={12} value={draft.text} set={text => set({ text })} hint="It can be changed here before it is brought in." pointer={FILE} />
+      <First problem={inFile.length ? new Refusal(0, '', '', [{ pointer: FILE, message: 'Its errors are listed below, with their lines.' }]) : null}>
+        <JsonText label="Content (JSON)" rows={12} value={draft.text} set={text => set({ text })} hint="You can edit it here before importing." pointer={FILE} />
       </First>
-      {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} pointer={SECRET} hint="Senders sign with it; it is in no file. Empty: the one that is there already, else the flow stays a draft." />}
-      <Check label="Activate it, if nothing is in the way" value={draft.activate} set={activate => set({ activate })} pointer="/activate" />
+      {isSigned(draft.text) && <Field label="Signing secret" autocomplete="off" value={secret} set={next => { setSecret(next); setPlan(null) }} pointer={SECRET} hint="Senders sign with it; it is in no file. Empty: the current one, else the flow stays a draft." />}
+      <Check label="Activate it if nothing prevents it" value={draft.activate} set={activate => set({ activate })} pointer="/activate" />
       <Rest />
       {inFile.length > 0 && <ul class="plain">{inFile.map(each => <li key={each.pointer + each.message}><At pointer={each.pointer.slice(FILE.length)} {...place} /> <span class="wrong">{each.message}</span></li>)}</ul>}
     </Errors>
       <p class="buttons">
-        <button type="button" class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried().then(toWrong)}>Try it without changing anything</button>
+        <button type="button" class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried().then(toWrong)}>Preview import</button>
         <button type="button" disabled={!plan || act.busy} onClick={() => void (plan && done(plan).then(toWrong))}>Import now</button>
       </p>
     </div>
@@ -109,11 +107,11 @@ function Plan({ of, ...place }: Place & { of: Imported }) {
   const [before, after] = [of.before as FlowFile | null, of.file as FlowFile]
   const isActive = of.state === 'ACTIVE'
   const hasOtherCases = isObject(before) && JSON.stringify(before.cases ?? []) !== JSON.stringify(after.cases ?? [])
-  return <Section title="What would be done">
-    <Facts of={[['Flow', of.name], ['Key', <code>{of.key}</code>], ['What becomes of it', DONE[of.action]], ['State', <Status value={of.state} />]]} />
-    {before && of.action === 'updated' && isActive && <p class="note">It is active: the change counts at once. Runs under way stay on the version that they began with.</p>}
-    {of.findings.length > 0 && <><h3>What the check finds</h3><ul class="plain">{of.findings.map((one, index) => <li key={index}><Status value={one.severity} /> <At pointer={DEFINITION + one.pointer} {...place} /> {one.message}</li>)}</ul></>}
-    {of.templates.length > 0 && <><h3>Its templates</h3><ul class="plain">{of.templates.map(one => <li key={one.key}>{one.name} <code>{one.key}</code>: {TEMPLATES[one.action]}{one.action === 'updated' && before?.templates?.[one.key] && ` (${partsChanged(before, after, one.key)})`}</li>)}</ul></>}
-    {before && <><h3>What changes in the flow</h3><Changed before={definitionIn(before)} after={definitionIn(after)} />{hasOtherCases && <p>Its cases change.</p>}</>}
+  return <Section title="Preview">
+    <Facts of={[['Flow', of.name], ['Key', <code>{of.key}</code>], ['Result', of.action], ['State', <Status value={of.state} />]]} />
+    {before && of.action === 'updated' && isActive && <p class="note">It is active: changes take effect at once. Runs in progress stay on their version.</p>}
+    {of.findings.length > 0 && <><h3>Findings</h3><ul class="plain">{of.findings.map((one, index) => <li key={index}><Status value={one.severity} /> <At pointer={DEFINITION + one.pointer} {...place} /> {one.message}</li>)}</ul></>}
+    {of.templates.length > 0 && <><h3>Templates</h3><ul class="plain">{of.templates.map(one => <li key={one.key}>{one.name} <code>{one.key}</code>: {one.action}{one.action === 'updated' && before?.templates?.[one.key] && ` (${partsChanged(before, after, one.key)})`}</li>)}</ul></>}
+    {before && <><h3>Changes in the flow</h3><Changed before={definitionIn(before)} after={definitionIn(after)} />{hasOtherCases && <p>Its cases change.</p>}</>}
   </Section>
 }

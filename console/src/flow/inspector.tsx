@@ -27,9 +27,9 @@ export function Inspector(props: Props) {
     {kind && <p class="hint">{kind.about.split('`').map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part))}</p>}
     {found.map(each => <p key={each.code} class={each.severity === 'error' ? 'wrong' : 'odd'}>{each.message}</p>)}
     {card.kind === TRIGGER ? <Trigger {...props} /> : <>
-      <Typed label="ID" text={typeof (at(doc, card.place) as Json | undefined)?.id === 'string' ? String((at(doc, card.place) as Json).id) : ''} pointer={`${pointer(card.place)}/id`} hint={<>Its name; <code>{`{{steps.${card.id}…}}`}</code> reads what it left.</>}
+      <Typed label="ID" text={typeof (at(doc, card.place) as Json | undefined)?.id === 'string' ? String((at(doc, card.place) as Json).id) : ''} pointer={`${pointer(card.place)}/id`} hint={<>Its name; <code>{`{{steps.${card.id}…}}`}</code> reads its output.</>}
         read={text => {
-          if (free && (!text || seen.cards.some(other => other !== card && other.id === text))) return text ? 'Another one is called so.' : 'It needs a name.'
+          if (free && (!text || seen.cards.some(other => other !== card && other.id === text))) return text ? 'Another step has this ID.' : 'It needs an ID.'
           edit(renamed(doc, card, text), `${pointer(card.place)} id`)
           props.select([text || card.id])
           return undefined
@@ -50,13 +50,13 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
   if (!card.ports.length) return <p class="hint">Runs end here.</p>
   const about = portsOf(all, card.kind).about
   const nodes = seen.cards.filter(each => each.kind !== TRIGGER && each.id !== card.id).map(each => [each.id, each.id] as const)
-  return <fieldset class="group"><legend>Ways out</legend>{card.ports.map(port => {
+  return <fieldset class="group"><legend>Next steps</legend>{card.ports.map(port => {
     const target = seen.links.find(link => link.source === card.id && link.port === port)?.target ?? ''
-    const label = card.ports.length > 1 || port !== 'next' ? `${port} leads to` : 'It leads to'
+    const label = card.ports.length > 1 || port !== 'next' ? `${port} leads to` : 'Leads to'
     return <div key={port}>
       {free ? <Field label={label} value={target} options={[['', 'nothing: the run ends'], ...nodes]} set={chosen => edit(connected(doc, { id: card.id, port }, chosen || null))} />
         : <p class="way-out"><b>{label}</b> {target || 'the end of the run'}</p>}
-      <p class="hint">{about[port] && `${words(about[port].split('`').join(''))}. `}<button type="button" class="small" aria-label={`Add here, behind ${port}`} onClick={() => aim({ id: card.id, port })}>Add here</button></p>
+      <p class="hint">{about[port] && `${words(about[port].split('`').join(''))}. `}<button type="button" class="small" aria-label={`Add here, after ${port}`} onClick={() => aim({ id: card.id, port })}>Add here</button></p>
     </div>
   })}</fieldset>
 }

@@ -10,7 +10,7 @@ const text = (value: unknown) => (typeof value === 'string' ? value : '')
 const changing = ({ value, set }: Asked) => (name: string, to: string) => set(put(value, [name], to || undefined))
 
 const OWN = 'metadata.'
-const DATES = [['', '–'], ['createdAt', 'when the contact was made'], [OWN, 'a field of your own']] as const
+const DATES = [['', '–'], ['createdAt', 'when the contact was created'], [OWN, 'a custom field']] as const
 const SIDES = [['', 'on it'], ['-', 'before it'], ['+', 'after it']] as const
 
 export function DateOf(asked: Asked) {
@@ -22,11 +22,11 @@ export function DateOf(asked: Asked) {
   const by = offset.replace('-', '')
   const shift = (to: string, length: string) => asked.set(put(value, ['offset'], to === '' ? undefined : to === '-' ? `-${length}` : length))
   return <>
-    <Field label="The date" value={isOwn ? OWN : field} set={to => change('field', to)} options={DATES} {...(isOwn ? {} : { pointer: '/trigger/field' })} />
-    {isOwn && <Field label="Name of the field" value={field.slice(OWN.length)} set={to => change('field', OWN + to)} pointer="/trigger/field" hint="Its value is a date, such as 2026-11-02, or a time." />}
+    <Field label="Date" value={isOwn ? OWN : field} set={to => change('field', to)} options={DATES} {...(isOwn ? {} : { pointer: '/trigger/field' })} />
+    {isOwn && <Field label="Field name" value={field.slice(OWN.length)} set={to => change('field', OWN + to)} pointer="/trigger/field" hint="Its value is a date, such as 2026-11-02, or a time." />}
     <Field label="When" value={side} set={to => shift(to, by || 'P1D')} options={SIDES} />
-    {side && <Field label="By how long" value={by} set={to => shift(side, to)} pointer="/trigger/offset" hint="A duration, such as P7D or PT2H." />}
-    <Field label="At" type="time" value={text(value.time)} set={to => change('time', to)} pointer="/trigger/time" hint="Empty: the time that the value says, or midnight." />
+    {side && <Field label="How long" value={by} set={to => shift(side, to)} pointer="/trigger/offset" hint="A duration, such as P7D or PT2H." />}
+    <Field label="At" type="time" value={text(value.time)} set={to => change('time', to)} pointer="/trigger/time" hint="Empty: the value’s time, or midnight." />
     <Zone {...asked} ofContact />
   </>
 }
@@ -38,9 +38,9 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
   const change = changing(asked)
   const zone = text(asked.value.timezone) || WORKSPACE
   const isNamed = zone !== WORKSPACE && zone !== CONTACT
-  const options = [[WORKSPACE, 'the workspace’s'], ...(ofContact ? [[CONTACT, 'the contact’s']] as const : []), [OTHER, 'that of a time zone']] as const
+  const options = [[WORKSPACE, 'the workspace’s'], ...(ofContact ? [[CONTACT, 'the contact’s']] as const : []), [OTHER, 'another']] as const
   return <>
-    <Field label="By whose clock" value={isNamed ? OTHER : zone} options={options} set={to => change('timezone', to === OTHER ? Intl.DateTimeFormat().resolvedOptions().timeZone : to === WORKSPACE ? '' : to)} />
+    <Field label="In whose time zone" value={isNamed ? OTHER : zone} options={options} set={to => change('timezone', to === OTHER ? Intl.DateTimeFormat().resolvedOptions().timeZone : to === WORKSPACE ? '' : to)} />
     {isNamed && <Field label="Time zone" value={zone} set={to => change('timezone', to || OTHER)} pointer="/trigger/timezone" placeholder="Europe/Lisbon" />}
   </>
 }
@@ -49,7 +49,7 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
 
 const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const
 const SIMPLE = /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun))*)$/
-const WAYS = [['', '–'], ['day', 'every day'], ['week', 'on days of the week'], ['month', 'on a day of the month'], ['cron', 'by a line of cron'], ['rrule', 'by a recurrence rule']] as const
+const WAYS = [['', '–'], ['day', 'every day'], ['week', 'on days of the week'], ['month', 'on a day of the month'], ['cron', 'by cron expression'], ['rrule', 'by recurrence rule']] as const
 
 /** What a line of cron says, if the form can say it: the time, and on which days. */
 export function timeOf(cron: string) {

@@ -101,7 +101,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
   }
   return <>
     <div ref={top} />
-    {isOld && <p class="note" role="status">The flow was changed since: simulate it again.</p>}
+    {isOld && <p class="note" role="status">The flow has changed: simulate it again.</p>}
     {trace && (trace.end === null ? <div class="refused" role="alert"><p>It cannot run like this:</p><ul>{trace.findings.filter(each => each.severity === 'error').map(each => <li key={each.pointer + each.code}><code>{each.pointer}</code> {each.message}</li>)}</ul></div> : <div class="trace">
       <p class="verdict" role="status"><Status value={trace.end.status} /> {since(trace.startAt, trace.end.at)}{trace.end.reason?.detail && `: ${trace.end.reason.detail}`}</p>
       <label class="clock">Virtual time<input type="range" min={0} max={last} value={frame} onInput={event => setFrame(Number(event.currentTarget.value))} aria-valuetext={spoken(trace, frame)} /></label>
@@ -113,14 +113,14 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
       </p>
       <ol class="way">{trace.steps.slice(0, frame + 1).map((step, index) => <Passed key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />)}</ol>
     </div>)}
-    <details class="given" open={!trace} key={trace ? 'after' : 'before'}><summary>{trace ? 'Change what is simulated' : 'What is simulated'}</summary>
+    <details class="given" open={!trace} key={trace ? 'after' : 'before'}><summary>{trace ? 'Edit input' : 'Input'}</summary>
       <Form act={act} label="Simulate" submit={() => simulate().catch(refused)}>
-        <p class="hint">Nothing is written or sent; time is virtual, so that waits are over at once.</p>
+        <p class="hint">Nothing is written or sent. Time is virtual, so waits end at once.</p>
         <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
-        <JsonText label="The event, as JSON" rows={7} value={draft.trigger} set={trigger => change({ trigger })} pointer="/trigger" />
-        <Field label="Contact" value={draft.contact} set={contact => change({ contact })} pointer="/contactId" hint="Email address, name or ID; empty: whom the event is about, or would create." />
-        <Field label="It starts at" value={draft.startAt} set={startAt => change({ startAt })} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
-        <JsonText label="What else happens, as JSON" rows={3} value={draft.more} set={more => change({ more })} pointer="/more"
+        <JsonText label="Event (JSON)" rows={7} value={draft.trigger} set={trigger => change({ trigger })} pointer="/trigger" />
+        <Field label="Contact" value={draft.contact} set={contact => change({ contact })} pointer="/contactId" hint="Email address, name or ID. Empty: whom the event is about or would create." />
+        <Field label="Start at" value={draft.startAt} set={startAt => change({ startAt })} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
+        <JsonText label="What else happens (JSON)" rows={3} value={draft.more} set={more => change({ more })} pointer="/more"
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>
     </details>
@@ -137,7 +137,7 @@ function spoken(trace: Trace, frame: number): string {
 /** The mail in its frame, which is asked for once it is looked at. */
 function Mail({ html, isOpen }: { html: string; isOpen: boolean }) {
   const [open, setOpen] = useState(isOpen)
-  return <details open={open} onToggle={event => setOpen(event.currentTarget.open)}><summary>The mail</summary>{open && <Preview of={{ html }} />}</details>
+  return <details open={open} onToggle={event => setOpen(event.currentTarget.open)}><summary>Email</summary>{open && <Preview of={{ html }} />}</details>
 }
 
 function Passed({ step, start, pick, isOpen }: { step: Step; start: string; pick: (id: string) => void; isOpen: boolean }) {
@@ -149,12 +149,12 @@ function Passed({ step, start, pick, isOpen }: { step: Step; start: string; pick
     <Why reason={step.reason} />
     <Decision output={step.output} />
     {message && <div class="card">
-      <p>To <b>{message.to ?? 'nobody'}</b> by {message.channel} <Status value={message.status} /></p>
+      <p>To <b>{message.to ?? 'nobody'}</b> via {message.channel} <Status value={message.status} /></p>
       {content.subject && <p class="subject"><b>{content.subject}</b></p>}
       {content.html ? <Mail html={content.html} isOpen={isOpen} /> : content.text && <pre tabIndex={0}>{content.text}</pre>}
     </div>}
     {step.changes && <ul class="plain">{Object.entries(step.changes).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}
-    {step.kind === 'http_request' && step.output && <Tree value={step.output} name="record" open={false} />}
+    {step.kind === 'http_request' && step.output && <Tree value={step.output} name="output" open={false} />}
   </li>
 }
 
@@ -165,11 +165,11 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
   const list = useLoaded(async () => (may ? (await got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))).data : []), [of, id])
   const act = useAct()
   if (!list.value?.length) return null
-  return <div class="field"><label>Take a request that came<select value="" disabled={act.busy} onChange={event => {
+  return <div class="field"><label>Use a received request<select value="" disabled={act.busy} onChange={event => {
     const chosen = event.currentTarget.value
     if (chosen) void act.run(async () => pick((await got(api.GET('/webhook-requests/{id}', { params: { path: { id: chosen } } }))).body ?? ''))
   }}>
-    <option value="">{list.value.length} newest …</option>
+    <option value="">Latest {list.value.length}…</option>
     {list.value.map(each => <option key={each.id} value={each.id} title={each.createdAt}>{clock(each.createdAt)}, {each.outcome.toLowerCase()}{each.detail ? `: ${each.detail.slice(0, 60)}` : ''}</option>)}
   </select></label></div>
 }

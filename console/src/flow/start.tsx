@@ -34,12 +34,12 @@ export function NewFlow() {
     forget()
     go(`/flows/${shape}/${id}/edit`)
   }
-  return <Screen title="New flow" lead="Begin with an example and change it, or with nothing. Both are drafts until you activate them.">
+  return <Screen title="New flow" lead="Start from an example or from scratch. Both are drafts until you activate them.">
     <Section title="Empty">
-      <Form act={act} label="Make it" submit={empty}>
+      <Form act={act} label="Create flow" submit={empty}>
         <div class="columns">
           <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
-          <Field label="Drawn as" value={shape} set={shape => change({ shape })} hint="Steps are arranged by the service; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
+          <Field label="Type" value={shape} set={shape => change({ shape })} hint="Steps are arranged for you; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
         </div>
       </Form>
     </Section>

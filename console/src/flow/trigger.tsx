@@ -26,11 +26,11 @@ const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
 function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
   const found = useLoaded(async () => (await webhookSchema(of, id)).lookups.slice(0, 4), [of, id])
   if (!found.value?.length) return null
-  return <><p class="hint">In what came, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
+  return <><p class="hint">In received requests, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
     <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
 }
 
-const AGAIN = [['', 'always'], ['once', 'never: once only'], ['not_while_running', 'not while a run of theirs goes on'], ['after', 'after a time']] as const
+const AGAIN = [['', 'yes'], ['once', 'no: once only'], ['not_while_running', 'not while in a run'], ['after', 'after some time']] as const
 
 /** Whether who went through may go through again. */
 function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => void }) {
@@ -63,8 +63,8 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
     <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} />
     {source === 'inbound_webhook' && <>
       <Proposed of={of} id={id} use={lookup => set({ ...trigger, ...lookup })} />
-      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" hint={hasSecret ? 'There is one; a new one takes its place when you save.' : 'Senders sign with it. Empty: anybody who knows the URL may post.'} />
-      <Check label="Make a contact that is not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} pointer="/trigger/createContact" />
+      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" hint={hasSecret ? 'One is set; a new one replaces it when you save.' : 'Senders sign with it. Empty: anyone who knows the URL can post.'} />
+      <Check label="Create contacts that are not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} pointer="/trigger/createContact" />
       {trigger.createContact === true && <NewContact defaults={(trigger.contactDefaults ?? {}) as Json} set={next => set(put(trigger, ['contactDefaults'], next))} />}
     </>}
   </>
@@ -77,12 +77,12 @@ function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | 
     set(Object.keys(next).length ? next : undefined)
   }
   const metadata = (defaults.metadata ?? {}) as Json
-  return <fieldset class="group"><legend>A new contact begins with</legend>
+  return <fieldset class="group"><legend>New contacts start with</legend>
     <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
     {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} pointer={`/trigger/contactDefaults/${name}`} />)}
-    <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} pointer="/trigger/contactDefaults/tags" hint="One on each line."
+    <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} pointer="/trigger/contactDefaults/tags" hint="One per line."
       read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
-    <Typed label="Fields of your own" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One on each line: name = value" read={text => {
+    <Typed label="Custom fields" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One per line: name = value" read={text => {
       const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), metadata)
       change('metadata', Object.keys(now).length ? now : undefined)
     }} />

@@ -9,7 +9,7 @@ import { AdminScreen, AnyAttempts, AnyAudit, AnyRuns, Health } from './installat
 import { Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
 
 type Workspace = Schemas['AdminWorkspace']
-const DEFAULT = '200 a day in the first seven days of a workspace that does not pay, afterwards no limit'
+const DEFAULT = '200 a day in the first seven days of an unpaid workspace, then no limit'
 const stateOf = (each: Workspace) => (each.deleted ? 'DELETED' : each.suspended ? 'SUSPENDED' : 'ACTIVE')
 
 function AllWorkspaces() {
@@ -19,16 +19,16 @@ function AllWorkspaces() {
   const list = useListed(cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
     <Filters>
-      <Search label="Search" name="q" value={q} placeholder="name begins with" />
+      <Search label="Search" name="q" value={q} placeholder="name starts with" />
       <Choice label="Suspended" name="suspended" value={suspended} options={[['true', 'yes'], ['false', 'no']]} />
       <Days />
     </Filters>
-    <Table caption="Workspaces, newest first" of={list} id={each => each.id} empty={<p>No workspace is like that. <Link to="/admin">Show all</Link></p>} columns={[
+    <Table caption="Workspaces, newest first" of={list} id={each => each.id} empty={<p>No workspaces match. <Link to="/admin">Show all</Link></p>} columns={[
       { name: 'Name', show: each => <Link to={`/admin/${each.id}`}>{each.name}</Link> },
       { name: 'State', show: each => <Status value={stateOf(each)} /> },
       { name: 'Members', show: each => each.members.toLocaleString() },
       { name: 'Daily limit', show: each => each.dailyLimit?.toLocaleString() ?? 'default' },
-      { name: 'Made', show: each => <When at={each.createdAt} /> },
+      { name: 'Created', show: each => <When at={each.createdAt} /> },
     ]} />
   </AdminScreen>
 }
@@ -49,12 +49,12 @@ function AnyWorkspace({ id }: { id: string }) {
   const suspend = async () => { await got(api.POST('/admin/workspaces/{id}/suspend', path)); await found.reload() }
   const resume = async () => { await got(api.POST('/admin/workspaces/{id}/resume', path)); await found.reload() }
   return <Screen title={value?.name ?? 'Workspace'} lead={<code>{id}</code>} actions={value && !value.deleted && (value.suspended
-    ? <Confirm label="Resume" title={`Resume ${value.name}?`} act={resume}><p>Its members, keys and webhooks are answered again. Work goes on where it stopped, and the messages that wait are sent.</p></Confirm>
-    : <Confirm label="Suspend" danger title={`Suspend ${value.name}?`} disabled={isMine} act={suspend}><p>At once its webhooks answer 404 and its API 403, also to its members here, and nothing of it is sent. Nothing is lost: resuming goes on where it stopped. Its audit trail says that you did it.</p></Confirm>)}>
-    <p><Link to="/admin">All workspaces</Link>; of this one the <Link to={`/admin/runs?workspace=${id}`}>runs</Link>, the <Link to={`/admin/attempts?workspace=${id}`}>attempts</Link> and the <Link to={`/admin/audit?workspace=${id}`}>audit trail</Link></p>
+    ? <Confirm label="Resume" title={`Resume ${value.name}?`} act={resume}><p>Its members, keys and webhooks work again. Everything continues where it stopped, and waiting messages are sent.</p></Confirm>
+    : <Confirm label="Suspend" danger title={`Suspend ${value.name}?`} disabled={isMine} act={suspend}><p>At once its webhooks answer 404 and its API 403, also to its members here, and nothing is sent. Nothing is lost: resuming continues where it stopped. Its audit trail records that you did this.</p></Confirm>)}>
+    <p><Link to="/admin">All workspaces</Link>; this one’s <Link to={`/admin/runs?workspace=${id}`}>runs</Link>, <Link to={`/admin/attempts?workspace=${id}`}>attempts</Link> and <Link to={`/admin/audit?workspace=${id}`}>audit trail</Link></p>
     <Shown of={found}>{({ value, tag }) => <>
-      {isMine && <p class="note">You are signed in to this workspace. To suspend it, switch to another first: it would lock you out.</p>}
-      <Facts of={[['State', <Status value={stateOf(value)} />], ['Members', value.members.toLocaleString()], ['Made', <When at={value.createdAt} />], ['Daily limit', value.dailyLimit?.toLocaleString() ?? `the default: ${DEFAULT}`]]} />
+      {isMine && <p class="note">You are signed in to this workspace. Switch to another one before you suspend it, or you lock yourself out.</p>}
+      <Facts of={[['State', <Status value={stateOf(value)} />], ['Members', value.members.toLocaleString()], ['Created', <When at={value.createdAt} />], ['Daily limit', value.dailyLimit?.toLocaleString() ?? `default: ${DEFAULT}`]]} />
       {!value.deleted && <Limit of={value} tag={tag} reload={found.reload} />}
       <People workspaceId={id} />
     </>}</Shown>
@@ -73,17 +73,17 @@ function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => 
       await reload() // also when it is refused as stale: pressed again, it is of what stands there now
     }
   }
-  return <Section title="Messages a day">
-    <div class="buttons"><Confirm label="Set the limit" title={`Change what ${of.name} may send?`} act={change}>
-      <Field label="Daily limit" type="number" min="0" value={text} set={setText} pointer="/dailyLimit" hint={`Through the operator's channels. Empty is the default: ${DEFAULT}.`} />
-      <p>From the next message on: {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}. What is beyond that ends as suppressed and can be sent again later. Its audit trail says that you did it.</p>
+  return <Section title="Messages per day">
+    <div class="buttons"><Confirm label="Set limit" title={`Change the daily limit of ${of.name}?`} act={change}>
+      <Field label="Daily limit" type="number" min="0" value={text} set={setText} pointer="/dailyLimit" hint={`Through the operator’s channels. Empty: the default, ${DEFAULT}.`} />
+      <p>From the next message on: {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}. Messages beyond it are suppressed and can be sent again later. Its audit trail records that you did this.</p>
     </Confirm></div>
   </Section>
 }
 
 function People({ workspaceId }: { workspaceId: string }) {
   const list = useListed(cursor => got(api.GET('/admin/users', { params: { query: { workspaceId, cursor, limit: 50 } } })), [workspaceId])
-  return <Section title="Members"><Table caption="Members, newest first" of={list} id={each => each.id} empty={<p>Nobody is a member any more.</p>} columns={[
+  return <Section title="Members"><Table caption="Members, newest first" of={list} id={each => each.id} empty={<p>No members.</p>} columns={[
     { name: 'Name', show: each => each.name }, { name: 'Email', show: each => each.email }, { name: 'Verified', show: each => (each.emailVerified ? 'yes' : 'no') },
     { name: 'Workspaces', show: each => each.workspaces.toLocaleString() },
   ]} /></Section>

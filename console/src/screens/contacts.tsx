@@ -28,30 +28,30 @@ export function Contacts() {
   const may = useCan()('contacts:write')
   const act = useAct()
   const narrowed = new URLSearchParams([...Object.entries(given), ...fields.map(([name, value]) => [`metadata[${name}]`, value])])
-  return <Screen title="Contacts" lead="The people whom your flows know." actions={<>
+  return <Screen title="Contacts" lead="The people your flows know." actions={<>
     {may && <Link class="button primary" to="/contacts/new">New contact</Link>}
     {may && <Link class="button" to="/contacts/import">Import</Link>}
     <button type="button" disabled={act.busy} onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}>Export {narrowed.size ? 'these' : 'all'}</button>
   </>}>
     <Refused problem={act.problem} />
     <Filters names={['email', 'phone', 'fields', ...CHANGED]} more={<>
-      <Search label="Email" name="email" value={of('email')} placeholder="the whole address" />
-      <Search label="Phone" name="phone" value={of('phone')} placeholder="the whole number" />
-      <Search label="Fields of your own" name="fields" value={of('fields')} placeholder="plan = pro, city = Ulm"
-        wrong={others.length ? `Nobody is looked for by “${others.join('”, “')}”: write a name and a value, such as plan = pro.` : ''} />
+      <Search label="Email" name="email" value={of('email')} placeholder="full address" />
+      <Search label="Phone" name="phone" value={of('phone')} placeholder="full number" />
+      <Search label="Custom fields" name="fields" value={of('fields')} placeholder="plan = pro, city = Ulm"
+        wrong={others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''} />
       <Days of={CHANGED} />
     </>}>
-      <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name begins with" wrong={of('q') && !plain.q ? `Type ${SHORTEST} letters or more to search.` : ''} />
+      <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name starts with" wrong={of('q') && !plain.q ? `Type at least ${SHORTEST} characters.` : ''} />
       <Search label="Tag" name="tag" value={of('tag')} list={TAGS} /><KnownTags />
     </Filters>
     <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>Nobody is like that. <Link to="/contacts">Show all</Link>.</p>
-      : <p>There are no contacts yet. They appear when events arrive{may && <>; or <Link to="/contacts/import">import</Link> a file, or <Link to="/contacts/new">make one</Link></>}.</p>} columns={[
+      ? <p>No contacts match. <Link to="/contacts">Show all</Link>.</p>
+      : <p>No contacts yet. They appear when events arrive{may && <>, or you <Link to="/contacts/import">import</Link> a file or <Link to="/contacts/new">create one</Link></>}.</p>} columns={[
       { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> },
       { name: 'Email', show: each => each.email ?? '–' },
       { name: 'Phone', show: each => each.phone ?? '–' },
       { name: 'Tags', show: each => <Tags of={each.tags} /> },
-      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
@@ -94,8 +94,8 @@ function ContactFields({ draft, change }: { draft: Draft; change: (changes: Part
   return <>
     <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} pointer={`/${name}`}
       placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
-    <Field label="Tags" rows={3} hint="One on each line." value={draft.tags} set={tags => change({ tags })} pointer="/tags" />
-    <Field label="Fields of your own" rows={3} hint="One on each line: name = value. In double quotes, \n is a new line." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />
+    <Field label="Tags" rows={3} hint="One per line." value={draft.tags} set={tags => change({ tags })} pointer="/tags" />
+    <Field label="Custom fields" rows={3} hint="One per line: name = value. In double quotes, \n is a new line." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />
   </>
 }
 
@@ -103,7 +103,7 @@ export function NewContact() {
   const [draft, change, forget] = useDraft('contact', EMPTY)
   const act = useAct()
   return <Screen title="New contact">
-    <Form act={act} label="Make the contact" submit={async () => {
+    <Form act={act} label="Create contact" submit={async () => {
       const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
       forget(EMPTY, `contact.${made.id}`)
       go(`/contacts/${made.id}`)
@@ -114,7 +114,7 @@ export function NewContact() {
 function Change({ contact, tag, again, done }: { contact: Full; tag: string; again: () => Promise<Full>; done: () => void }) {
   const [draft, change, forget, held] = useDraft(`contact.${contact.id}`, drafted(contact), tag)
   const act = useAct()
-  return <Form act={act} label="Save" extra={<button type="button" onClick={() => { forget(); done() }}>Leave it</button>} submit={async () => {
+  return <Form act={act} label="Save" extra={<button type="button" onClick={() => { forget(); done() }}>Cancel</button>} submit={async () => {
     const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': held.tag }, body: written(draft, contact) as Schemas['ContactPatch'] }))
     await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
     if (forget(draft)) done()
@@ -141,9 +141,9 @@ export function Contact({ id }: { id: string }) {
   const may = useCan()
   const value = contact.value?.value
   return <Screen title={value ? called(value) : 'Contact'} lead={<code>{id}</code>} actions={value && may('contacts:write') && <>
-    <button {...toggle('change')}>Change</button>
-    {may('messages:write') && <button {...toggle('message')}>Send a message</button>}
-    <button {...toggle('event')}>Record an event</button>
+    <button {...toggle('change')}>Edit</button>
+    {may('messages:write') && <button {...toggle('message')}>Send message</button>}
+    <button {...toggle('event')}>Record event</button>
     <Later load={reaching} show={({ Erase }) => <Erase contact={value} />} />
   </>}>
     <Shown of={contact}>{({ value, tag }) => <>
@@ -153,31 +153,31 @@ export function Contact({ id }: { id: string }) {
         ['Segments', segments.problem ? segments.problem.message : !segments.rows ? '…' : segments.rows.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
         ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
         ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
-        ['Known since', <When at={value.createdAt} />], ['Changed', <When at={value.updatedAt} />],
+        ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />],
       ]} />}
       {open === 'message' && <Later load={reaching} show={({ SendMessage }) => <SendMessage contact={value} done={() => setOpen('')} />} />}
       {open === 'event' && <Later load={reaching} show={({ RecordEvent }) => <RecordEvent contact={value} done={() => setOpen('')} />} />}
-      {value.suppressions.length > 0 && <Section title="Must not be written to"><ul class="plain">{value.suppressions.map(held => <li key={held.id}>
+      {value.suppressions.length > 0 && <Section title="Suppressions"><ul class="plain">{value.suppressions.map(held => <li key={held.id}>
         {held.channel}: <b>{held.reason.replaceAll('_', ' ')}</b> {may('suppressions:write') && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } })); await contact.reload() }}>
-          <p>Messages go to this address again. Do this only when you know that the address works, or that the person wants it.</p></Confirm>}
+          <p>Messages go to this address again. Do this only if you know that the address works, or that the person wants it.</p></Confirm>}
       </li>)}</ul></Section>}
       <Later load={reaching} show={({ Answers }) => <Answers contact={value} done={async () => { await contact.reload(); await timeline.reload() }} />} />
       <WhyNot contactId={id} all={all} />
-      <Section title="What happened"><Timeline of={timeline} changes={changes} flows={flows} /></Section>
+      <Section title="Activity"><Timeline of={timeline} changes={changes} flows={flows} /></Section>
     </>}</Shown>
   </Screen>
 }
 
 type Change = Omit<Schemas['AuditLog'], 'changes'> & { changes: Record<string, unknown[]> | null }
 const NO_CHANGES = Promise.resolve({ data: [] as Change[], nextCursor: null })
-const MADE: Record<string, string> = { created: 'Made', updated: 'Changed', erased: 'Erased' }
+const MADE: Record<string, string> = { created: 'Created', updated: 'Updated', erased: 'Erased' }
 
 /** Both lists in one, as far back as both are known. */
 function Timeline({ of, changes, flows }: { of: Listed<Happening>; changes: Listed<Change>; flows: Map<string, string> }) {
   const acts = (changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ id: each.id, createdAt: each.createdAt, show: () => changed(each) }))
   const all = merged({ ...of, rows: of.rows && of.rows.map(each => ({ id: each.id, createdAt: each.createdAt, show: () => happened(each, flows) })) }, { ...changes, rows: acts })
-  if (!all.rows) return all.problem ? <Refused problem={all.problem} /> : <p class="soft" role="status">Loading …</p>
-  if (!all.rows.length && !all.more) return <p class="empty">Nothing yet: no event, run or message.</p>
+  if (!all.rows) return all.problem ? <Refused problem={all.problem} /> : <p class="soft" role="status">Loading…</p>
+  if (!all.rows.length && !all.more) return <p class="empty">No activity yet: no event, run or message.</p>
   return <>
     <Refused problem={all.problem} />
     <ol class="timeline">{all.rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{each.show()}</div></li>)}</ol>
@@ -193,8 +193,8 @@ function changed({ action, actor, changes }: Change) {
 }
 
 function happened({ run, message, event, consent }: Happening, flows: Map<string, string>) {
-  if (run) return <><p>Run of <FlowLink run={run} names={flows} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>see its steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
-  if (message) return <><p>Message by {message.channel} <Status value={message.status} /> <Link to={`/messages/${message.id}`}>see it</Link>{message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}</p><Why reason={message.reason} /></>
+  if (run) return <><p>Run of <FlowLink run={run} names={flows} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>view steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
+  if (message) return <><p>Message via {message.channel} <Status value={message.status} /> <Link to={`/messages/${message.id}`}>view</Link>{message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}</p><Why reason={message.reason} /></>
   if (event) return <p>Event <Link to={`/events/${event.id}`}><b>{event.name}</b></Link></p>
   if (consent) return <p>{consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>{consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}</p>
   return null

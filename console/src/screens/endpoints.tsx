@@ -11,10 +11,10 @@ import { Unsaved } from '../unsaved'
 type Stored = Schemas['Endpoint']
 type Type = NonNullable<Schemas['WritableEndpoint']['types']>[number]
 const TYPES: Record<Type, string> = {
-  'contact.created': 'a contact was made', 'contact.updated': 'a contact was changed', 'contact.deleted': 'a contact was erased', 'contact.unsubscribed': 'a contact unsubscribed',
-  'run.completed': 'a run came to its end', 'run.failed': 'a run failed',
-  'message.sent': 'a message was sent', 'message.delivered': 'a message arrived', 'message.bounced': 'a message came back', 'message.complained': 'a recipient called it spam', 'message.failed': 'a message was not sent', 'message.unknown': 'it is unknown whether a message arrived',
-  'broadcast.paused': 'a broadcast was paused', 'broadcast.sent': 'a broadcast was sent',
+  'contact.created': 'Contact created', 'contact.updated': 'Contact updated', 'contact.deleted': 'Contact erased', 'contact.unsubscribed': 'Contact unsubscribed',
+  'run.completed': 'Run completed', 'run.failed': 'Run failed',
+  'message.sent': 'Message sent', 'message.delivered': 'Message delivered', 'message.bounced': 'Message bounced', 'message.complained': 'Message marked as spam', 'message.failed': 'Message failed', 'message.unknown': 'Message outcome unknown',
+  'broadcast.paused': 'Broadcast paused', 'broadcast.sent': 'Broadcast sent',
 }
 const EMPTY = { url: '', description: '', types: [] as string[] }
 type Draft = typeof EMPTY
@@ -25,7 +25,7 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
   return <>
     <Field label="URL" type="url" required value={draft.url} set={url => change({ url })} pointer="/url" />
     <Field label="Description" value={draft.description} set={description => change({ description })} pointer="/description" />
-    <Several label="Events" hint="None chosen: all, also those that are added later." options={TYPES} chosen={draft.types} set={types => change({ types })} pointer="/types" look="columns" />
+    <Several label="Events" hint="None selected: all, including types added later." options={TYPES} chosen={draft.types} set={types => change({ types })} pointer="/types" look="columns" />
   </>
 }
 
@@ -36,12 +36,12 @@ export function Endpoints() {
   const act = useAct()
   const may = useCan()('event_endpoints:write')
   return <>
-    {secret && <Secret name="The secret that signs the events" value={secret} forget={() => setSecret('')} />}
-    {list.rows?.length === 0 && <p class="empty">Nobody is told what happens here yet. Add the URL of your own program.</p>}
+    {secret && <Secret name="The signing secret" value={secret} forget={() => setSecret('')} />}
+    {list.rows?.length === 0 && <p class="empty">No endpoints yet. Add the URL of a program of yours to notify it of events.</p>}
     <Refused problem={list.problem} />
     <Sought of={list} text={each => [each.url, each.description, each.enabled ? 'active' : 'paused', each.disabledReason, each.failingSince && 'failing', ...each.types.map(type => `${type} ${TYPES[type as Type] ?? ''}`), each.types.length ? '' : 'all events'].join(' ')}>{found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}</Sought>
     {list.more && <p><button type="button" disabled={list.busy} onClick={() => void list.more?.()}>Show more</button></p>}
-    {may && <Section title="New endpoint"><Form act={act} label="Add it" submit={async () => {
+    {may && <Section title="New endpoint"><Form act={act} label="Add endpoint" submit={async () => {
       setSecret((await got(api.POST('/event-endpoints', { body: written(draft) }))).secret)
       forget()
       await list.reload()
@@ -68,14 +68,14 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
   return <Section title={of.description ?? of.url} actions={<span class="actions">
     <button {...toggle('attempts')}>Attempts</button>
-    {may && <button {...toggle('change')}>Change</button>}
+    {may && <button {...toggle('change')}>Edit</button>}
     {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
-    {may && <Confirm label="Replay" title="Send its events again?" sure="Send them again" act={replay}>
-      <p>All that failed or was missed since then is sent again.</p>
-      <Field label="Since" type="datetime-local" required value={since} set={setSince} pointer="/since" hint="By your clock." />
+    {may && <Confirm label="Replay" title="Replay its events?" act={replay}>
+      <p>Everything that failed or was missed since then is sent again.</p>
+      <Field label="Since" type="datetime-local" required value={since} set={setSince} pointer="/since" hint="In your time zone." />
     </Confirm>}
-    {may && <Confirm label="New secret" title="Make a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on, and for 24 hours with the old one too, so that the receiver can be switched over.</p></Confirm>}
-    {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing is sent to it any more, and its attempts go.</p></Confirm>}
+    {may && <Confirm label="New secret" title="Create a new secret?" act={async () => { shown((await got(api.POST('/event-endpoints/{id}/rotate', path))).secret); await reload() }}><p>Events are signed with the new one from now on, and for 24 hours with the old one too, so that you can update the receiver.</p></Confirm>}
+    {may && <Confirm label="Delete" danger title="Delete this endpoint?" act={async () => { await got(api.DELETE('/event-endpoints/{id}', path)); await reload() }}><p>Nothing more is sent to it, and its attempts are deleted.</p></Confirm>}
   </span>}>
     <p><code>{of.url}</code> {of.enabled ? <Status value="ACTIVE" /> : <><Status value="PAUSED" /> {of.disabledReason}</>}{of.failingSince && <> failing since <When at={of.failingSince} /></>}</p>
     <p class="soft">{of.types.length ? of.types.map(type => TYPES[type as Type] ?? type).join(', ') : 'All events.'}</p>
@@ -106,9 +106,9 @@ function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: 
 function Attempts({ id }: { id: string }) {
   const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), [id], 5000)
   const may = useCan()('event_endpoints:write')
-  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No event has been sent to it yet.</p>} columns={[
-    { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'At', show: each => <When at={each.createdAt} /> },
-    { name: 'Answer', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
-    { name: 'Actions', show: each => may && each.status === 'FAILED' && <Confirm label="Send again" title="Send this event again?" act={async () => { await got(api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', { params: { path: { id, attemptId: each.id } } })); await list.reload() }}><p>It is sent under the same webhook-id.</p></Confirm> },
+  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No events sent yet.</p>} columns={[
+    { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Time', show: each => <When at={each.createdAt} /> },
+    { name: 'Response', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
+    { name: 'Actions', show: each => may && each.status === 'FAILED' && <Confirm label="Send again" title="Send this event again?" act={async () => { await got(api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', { params: { path: { id, attemptId: each.id } } })); await list.reload() }}><p>It keeps its webhook-id.</p></Confirm> },
   ]} />
 }

@@ -22,27 +22,27 @@ export function Flows() {
   const may = useCan()('workflows:write')
   return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows." actions={may && <><Link class="button primary" to="/flows/new">New flow</Link><Link class="button" to="/flows/import">Import</Link></>}>
     <Filters names={CHANGED} more={<Days of={CHANGED} />}>
-      <Search label="Name" name="name" value={name} placeholder="the whole name" /><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
+      <Search label="Name" name="name" value={name} placeholder="exact name" /><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
     </Filters>
     <Table caption="Flows, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No flow is like that. <Link to="/flows">Show all</Link>.</p>
-      : <p>There is no flow yet. {may && <><Link to="/flows/new">Begin with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
+      ? <p>No flows match. <Link to="/flows">Show all</Link>.</p>
+      : <p>No flows yet. {may && <><Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
       { name: 'State', show: each => <Status value={each.state} /> },
-      { name: 'Starts with', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
-      { name: 'Drawn as', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
+      { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
+      { name: 'Type', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
       { name: 'Version', show: each => each.version || 'none yet' },
-      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
 
-/** What the runs that have not ended do, such as `2 runs under way end`; nothing if there is none. */
-export const underWay = (count: number, one: string, many: string) => (count ? `${count < 1000 ? plural(count, 'run') : '1,000 or more runs'} under way ${count === 1 ? one : many}` : '')
+/** What the runs that have not ended do, such as `2 runs in progress end`; nothing if there is none. */
+export const underWay = (count: number, one: string, many: string) => (count ? `${count < 1000 ? plural(count, 'run') : '1,000 or more runs'} in progress ${count === 1 ? one : many}` : '')
 
 export function FlowTabs({ here, tab, flow }: { here: string; tab: string; flow: string }) {
   const tabs = [['', 'Overview'], ['edit', 'Edit'], ['versions', 'Versions'], ['requests', 'Requests']] as const
-  return <nav class="tabs" aria-label="Of this flow">
+  return <nav class="tabs" aria-label="Flow">
     {tabs.map(([name, label]) => <Link key={name} to={name ? `${here}/${name}` : here} aria-current={tab === name ? 'page' : undefined}>{label}</Link>)}
     <Link to={`/runs?flow=${flow}`}>Runs</Link>
   </nav>
@@ -82,23 +82,23 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
   }
   const become = (label: string, state: Definition['state']) => wanted({ label, work: patch({ state }), stands: now => now.state === state })
   const under = value?.stats.underWay ?? 0
-  const goOn = underWay(under, 'goes on', 'go on'), end = underWay(under, 'ends', 'end')
+  const goOn = underWay(under, 'continues', 'continue'), end = underWay(under, 'ends', 'end')
   const here = `/flows/${of}/${id}`
   const isDrawn = sessionStorage.getItem(draftKey(`flow.${id}`)) !== null
   return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && <>{may(`${of}:write`) && <>
-    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on events start runs of it.</p>{isDrawn && <p class="odd">What you changed in the editor is not saved, and not in it.</p>}</Confirm>}
-    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events start no runs any more{goOn && `; ${goOn}`}.</p></Confirm>}
-    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" sure="Archive for good" act={become('Archive', 'ARCHIVED')}><p>Events start no runs any more{end && `, and ${end}`}. This cannot be undone: it stays readable, and Duplicate makes a draft that says the same. To stop it for a while, pause it.</p></Confirm>}
+    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on, events start runs.</p>{isDrawn && <p class="odd">Unsaved changes in the editor are not included.</p>}</Confirm>}
+    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events no longer start runs{goOn && `; ${goOn}`}.</p></Confirm>}
+    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}><p>Events no longer start runs{end && `, and ${end}`}. This cannot be undone. It stays readable, and Duplicate creates a draft with the same content. To stop it for a while, pause it.</p></Confirm>}
     {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
     <Confirm label="Duplicate" title="Duplicate this flow?" act={async () => {
       const copy = { ...path, body: {} }
       const made = await got<{ id: string }>(of === 'workflows' ? api.POST('/workflows/{id}/duplicate', copy) : api.POST('/automations/{id}/duplicate', copy))
       go(`/flows/${of}/${made.id}/edit`)
-    }}><p>A draft that says the same, with a webhook of its own once it is activated.</p></Confirm>
-    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It is gone from all lists and cannot be brought back; its webhook answers 404{end && `, and ${end}`}. Runs that it had stay readable.</p></Confirm>}
+    }}><p>Creates a draft with the same content. It gets its own webhook once it is activated.</p></Confirm>
+    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It disappears from all lists and cannot be restored; its webhook answers 404{end && `, and ${end}`}. Its runs stay readable.</p></Confirm>}
   </>}<Export of={of} id={id} /></>}>
     <FlowTabs here={here} tab={tab} flow={id} />
-    {isDrawn && <p class="note">What you changed in the editor is not saved: <Link to={`${here}/edit`}>go on there</Link>. Activate and Export take what is stored.</p>}
+    {isDrawn && <p class="note">You have unsaved changes in the <Link to={`${here}/edit`}>editor</Link>. Activate and Export use what is saved.</p>}
     {conflict && <Meanwhile of={conflict} keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)} take={() => setConflict(null)} />}
     {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>}
   </Screen>
@@ -113,14 +113,14 @@ function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; ke
   const act = useAct()
   const [from, to] = [before.state, now.value.state].map(state => state.toLowerCase())
   return <div class="note" role="alert">
-    <h2>Changed meanwhile</h2>
-    <p>Somebody saved this flow at <When at={now.value.updatedAt} />, after you had opened it: it {from === to ? `is still ${to}` : `was ${from} and is ${to} now`}. Nothing was done yet; this page shows theirs.</p>
-    <h3>What they changed</h3>
+    <h2>Changed by someone else</h2>
+    <p>Someone saved this flow at <When at={now.value.updatedAt} />, after you opened it: it {from === to ? `is still ${to}` : `was ${from} and is now ${to}`}. Nothing was done yet; this page shows their changes.</p>
+    <h3>Their changes</h3>
     <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
     <Refused problem={act.problem} />
     <p class="buttons">
-      <button type="button" disabled={act.busy} onClick={() => void act.run(keep)}>{wish.label} all the same</button>
-      <button type="button" onClick={take}>Leave it as they have it</button>
+      <button type="button" disabled={act.busy} onClick={() => void act.run(keep)}>{wish.label} anyway</button>
+      <button type="button" onClick={take}>Keep theirs</button>
     </p>
   </div>
 }
@@ -143,15 +143,15 @@ function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & W
   const drawn = useDrawing({ [of === 'workflows' ? 'workflowId' : 'automationId']: value.id }, undefined, value.updatedAt)
   return <>
     <Facts of={[
-      ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Starts with', SOURCES[trigger.source] ?? trigger.source],
+      ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Trigger', SOURCES[trigger.source] ?? trigger.source],
       ...(trigger.webhookUrl ? [['Webhook', <span class="copyable"><code>{trigger.webhookUrl}</code> <Copy text={trigger.webhookUrl} /></span>], ['Signature', trigger.signingSecretSet ? 'required' : 'not required'],
         ['Contact found by', trigger.contactLookup ? <>{trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code></> : '–']] as const : []),
-      ['Newest 1,000 runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Changed', <When at={value.updatedAt} />],
+      ['Latest 1,000 runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Updated', <When at={value.updatedAt} />],
     ]} />
     {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
     {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
-    <Drawing title="The flow" of={drawn} />
-    <Section title="As it is stored"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
+    <Drawing title="Diagram" of={drawn} />
+    <Section title="Definition"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
   </>
 }
 
@@ -167,9 +167,9 @@ function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
     setSecret(typed => (typed === secret ? '' : typed))
   }
   return <div class="buttons">
-    <Confirm label="New URL" title="Give this flow another webhook URL?" danger act={wanted({ label: 'New URL', work: rotate })}><p>The old URL answers 404 at once: whoever posts to it has to be given the new one, which this page shows then.</p></Confirm>
+    <Confirm label="New URL" title="Replace the webhook URL?" danger act={wanted({ label: 'New URL', work: rotate })}><p>The old URL answers 404 at once. Give senders the new one, which this page then shows.</p></Confirm>
     <Confirm label="New secret" title="Change the signing secret?" danger act={wanted({ label: 'New secret', work: change })}>
-      <p>At once requests that are signed with the old secret, or not at all, are refused. Give senders the new one; it is not shown again. Left empty, there is none, and anybody who knows the URL may post.</p>
+      <p>Requests signed with the old secret, or not at all, are refused at once. Give senders the new one; it is not shown again. If left empty, there is none, and anyone who knows the URL can post.</p>
       <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" />
     </Confirm>
   </div>
@@ -184,9 +184,9 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
     forget()
     go(`/runs/${runId}`)
   }
-  return <Confirm label="Start a run" title="Start a run by hand" sure="Start" act={start}>
+  return <Confirm label="Start run" title="Start a run manually" sure="Start" act={start}>
     <Field label="Contact" value={contactId} set={contactId => change({ contactId })} required pointer="/contactId" hint="Email address, name or ID." />
-    <JsonText label="Data, as JSON" rows={4} value={data} set={data => change({ data })} pointer="/data" hint="Templates read it as trigger." />
+    <JsonText label="Data (JSON)" rows={4} value={data} set={data => change({ data })} pointer="/data" hint="Templates read it as trigger." />
   </Confirm>
 }
 

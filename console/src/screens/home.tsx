@@ -17,11 +17,11 @@ export function Home() {
   // In the sandbox also beside the demo's flow: its webhook asks for a signature, which no page can make.
   const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || has('sandbox'))
   return <Screen title={me.workspace.name}>
-    {all.rows === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading …</p></> : <>
+    {all.rows === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading…</p></> : <>
       {isNew && <First done={all.reload} />}
       <Needs isNew={isNew && !all.rows.length} />
-      {!isNew && <Section title="The newest runs" actions={<Link to="/runs">All runs</Link>}>
-        <RunTable list={{ ...runs, more: null }} all={all} empty={<p>Nothing has run yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
+      {!isNew && <Section title="Latest runs" actions={<Link to="/runs">All runs</Link>}>
+        <RunTable list={{ ...runs, more: null }} all={all} empty={<p>No runs yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
       </Section>}
     </>}
   </Screen>
@@ -50,18 +50,18 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
   const count = (of: number, one: string) => (of === MOST ? `${MOST} or more ${one}s` : plural(of, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
-  for (const { channel, code } of troubles.providers) list.push({ key: channel, text: `Messages by ${CHANNELS[channel]} wait: the provider ${WAITED_FOR[code]}`, to: '/settings/channels' })
+  for (const { channel, code } of troubles.providers) list.push({ key: channel, text: `${CHANNELS[channel]} messages are waiting: the provider ${WAITED_FOR[code]}`, to: '/settings/channels' })
   for (const [kind, one, to] of OVERDUE) {
     const late = troubles.overdue[kind] ?? 0
-    if (late) list.push({ key: kind, text: `${plural(late, one)} overdue by more than five minutes: ask whoever runs this Tidings whether its workers run`, to })
+    if (late) list.push({ key: kind, text: `${plural(late, one)} overdue by more than five minutes: ask the operator whether the workers are running`, to })
   }
-  if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data.length, 'message')} with an unknown outcome: did it arrive?`, to: '/messages?status=UNKNOWN' })
+  if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data.length, 'message')} with an unknown outcome: check whether it arrived`, to: '/messages?status=UNKNOWN' })
   for (const { definitionId: id, name, count: refused } of troubles.refused)
     list.push({ key: id, text: `${count(refused, 'refused request')} to ${name} this week`, to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}/requests?outcome=REFUSED` })
-  for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `The broadcast ${name} is paused`, to: `/broadcasts/${id}` })
+  for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `Broadcast ${name} is paused`, to: `/broadcasts/${id}` })
   if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data.length, 'failed run')} this week`, to: '/runs?status=FAILED' })
   for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
-  if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages of this month are used`, to: '/settings/plan' })
+  if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages used this month`, to: '/settings/plan' })
   return { list, plan }
 }
 
@@ -71,10 +71,10 @@ function Needs({ isNew }: { isNew: boolean }) {
   const me = useMe()
   const found = useLoaded(() => needs(me, may), [], () => 15_000)
   if (isNew && !me.workspace.sendingPaused && !found.problem && !found.value?.list.length) return null
-  return <Section title="Needs you">
-    {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume it</Link></p>}
+  return <Section title="Needs attention">
+    {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume</Link></p>}
     <Shown of={found}>{({ list, plan }) => <>
-      {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing does.</p>}
+      {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing needs attention.</p>}
       <p class="soft">{plural(plan.usage.messagesPerMonth, 'message')} this month{plan.sending.dailyLimit !== null && `; today ${plan.sending.sentToday.toLocaleString()} of ${plan.sending.dailyLimit.toLocaleString()}`}.</p>
     </>}</Shown>
   </Section>
@@ -91,7 +91,7 @@ function First({ done }: { done: () => Promise<void> }) {
   const templateId = useRef('') // made once, however often the flow is refused
   const key = useRef(crypto.randomUUID()) // the event counts once, however often its answer is lost
   const may = useCan()('workflows:write')
-  if (!may) return <p class="empty">Nothing is here yet. A member who may edit flows makes the first one.</p>
+  if (!may) return <p class="empty">Nothing here yet. A member who can edit flows creates the first one.</p>
   const make = async () => {
     templateId.current ||= (await got(api.POST('/templates', { body: TEMPLATE }))).id
     const flow = await got(api.POST('/workflows', { body: {
@@ -106,16 +106,16 @@ function First({ done }: { done: () => Promise<void> }) {
     go(`/runs/${(await response.json()).runId}`)
     void done()
   }
-  return <Section title="Three steps to the first message">
+  return <Section title="Three steps to your first message">
     <ol class="first">
-      <li><b>Make a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates its contact, and sends it.
-        <p><button type="button" class="primary" disabled={act.busy || !!webhook} onClick={() => void act.run(make)}>{webhook ? 'Made' : 'Make them'}</button></p></li>
+      <li><b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates its contact, and sends it.
+        <p><button type="button" class="primary" disabled={act.busy || !!webhook} onClick={() => void act.run(make)}>{webhook ? 'Created' : 'Create both'}</button></p></li>
       <li><b>Send an event,</b> as your shop or your own program would:
         <pre tabIndex={0}>{JSON.stringify(EVENT, null, 2)}</pre>
         <p><button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>Send this event</button></p></li>
-      <li><b>Look at its run:</b> the page opens by itself and shows each step, the message, and why everything happened.</li>
+      <li><b>See its run:</b> the page opens by itself and shows each step, the message, and why everything happened.</li>
     </ol>
-    <p>Or begin with one of the <Link to="/flows/new">twelve examples</Link>.</p>
+    <p>Or start with one of the <Link to="/flows/new">twelve examples</Link>.</p>
     <Refused problem={act.problem} />
   </Section>
 }

@@ -49,13 +49,13 @@ function Mapping({ columns, given, set }: { columns: readonly string[]; given: R
       const own = `metadata.${name.trim()}`
       const others = [...OURS.map((one): [string, string] => [one, one]), ...answers].filter(([one]) => one !== usual)
       const read = answers.find(([one]) => one === usual)?.[1] ?? usual
-      const options: [string, string][] = [['=', usual ? `read as ${read}` : 'as the choice below says'], ...others, [own, `a field of your own: ${name.trim()}`], ['', 'left out']]
+      const options: [string, string][] = [['=', usual ? `import as ${read}` : 'as chosen below'], ...others, [own, `custom field: ${name.trim()}`], ['', 'skip it']]
       return <Field key={name} label={name} value={given[name] ?? '='} options={options} growing={topics} pointer={`?columns[${name}]`} set={to => {
         const { [name]: _, ...rest } = given
         set(to === '=' ? rest : { ...rest, [name]: to })
       }} />
     })}</div>
-    {columns.length > MOST_COLUMNS && <p class="hint">and {columns.length - MOST_COLUMNS} more, which are read by their names.</p>}
+    {columns.length > MOST_COLUMNS && <p class="hint">and {columns.length - MOST_COLUMNS} more, read by their names.</p>}
   </fieldset>
 }
 
@@ -124,29 +124,29 @@ export function Import() {
   const wrong = lines?.filter(line => line.type === 'error') ?? []
   const unsourced = source.trim() ? undefined : wrong.find(line => line.pointer === '/topics')
   const problem = act.problem ?? (unsourced ? new Refusal(0, '', '', [{ pointer: SOURCE, message: unsourced.message }]) : null)
-  return <Screen title="Import contacts" lead="A CSV file, whose first row names its columns, or NDJSON. Sending a file again is safe.">
+  return <Screen title="Import contacts" lead="A CSV file whose first row names the columns, or NDJSON. Importing a file twice is safe.">
     <div class="form" ref={area}><Errors problem={problem}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
       {columns.length > 0 && <Mapping columns={columns} given={given} set={chose(setGiven)} />}
-      <Field label="Columns with other names" value={unknown} set={chose(setUnknown)} options={[['refuse', 'refuse the file'], ['skip', 'skip them'], ['metadata', 'keep them as fields of your own']]} pointer="?unknown"
+      <Field label="Unknown columns" value={unknown} set={chose(setUnknown)} options={[['refuse', 'reject the file'], ['skip', 'skip them'], ['metadata', 'keep them as custom fields']]} pointer="?unknown"
         hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…" />
       <div class="columns">
-        <Field label="Where the answers about topics come from" value={source} set={chose(setSource)} pointer={SOURCE} placeholder="sign-up form" hint="Without it a row that would change one is refused." />
-        <Field label="What shows them" value={evidence} set={chose(setEvidence)} pointer="?consentEvidence" hint="The words that were agreed to, or a URL." />
+        <Field label="Source of topic answers" value={source} set={chose(setSource)} pointer={SOURCE} placeholder="sign-up form" hint="Without it, rows that would change one are rejected." />
+        <Field label="Evidence" value={evidence} set={chose(setEvidence)} pointer="?consentEvidence" hint="The wording they agreed to, or a URL." />
       </div>
-      <Check label="Start flows that begin with a new contact or a tag" value={starts} set={chose(setStarts)} pointer="?startAutomations" />
+      <Check label="Start flows triggered by new contacts or tags" value={starts} set={chose(setStarts)} pointer="?startAutomations" />
       <Rest />
     </Errors>
       <p class="buttons">
-        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true).then(toWrong)}>Try it without changing anything</button>
+        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true).then(toWrong)}>Preview import</button>
         <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false).then(toWrong)}>Import now</button>
       </p>
-      {(act.busy || (act.problem && read)) && <p role="status">{read ? `${rows(read).toLocaleString()}${all === null ? '' : ` of ${all.toLocaleString()}`} rows are read, ${read.failed.toLocaleString()} of them refused …` : 'Sending the file …'}</p>}
+      {(act.busy || (act.problem && read)) && <p role="status">{read ? `${rows(read).toLocaleString()}${all === null ? '' : ` of ${all.toLocaleString()}`} rows read, ${read.failed.toLocaleString()} rejected…` : 'Sending the file…'}</p>}
     </div>
-    {last && !act.busy && <Section title={last.dryRun ? 'What would be done' : 'What was done'}>
+    {last && !act.busy && <Section title={last.dryRun ? 'Preview' : 'Result'}>
       {last.detail && <p class="wrong" role="alert">{last.detail}</p>}
-      <Facts of={[['New', last.created], ['Changed', last.updated], ['As they were', last.unchanged], ['Refused', last.failed]]} />
-      {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} refused{wrong.length > MOST_ROWS && `, of which these are the first ${MOST_ROWS}`}:</p>
+      <Facts of={[['New', last.created], ['Updated', last.updated], ['Unchanged', last.unchanged], ['Rejected', last.failed]]} />
+      {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} rejected{wrong.length > MOST_ROWS && `; the first ${MOST_ROWS}`}:</p>
         <ul>{wrong.slice(0, MOST_ROWS).map(line => <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
     </Section>}
   </Screen>

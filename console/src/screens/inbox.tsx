@@ -25,14 +25,14 @@ export function Inbox() {
   return <Screen title="Sandbox inbox" lead="None of these messages was sent: the sandbox captures them.">
     <Filters names={['contactId', 'runId', ...CREATED]} more={<>
       <Search label="Contact" name="contactId" value={filters.contactId ?? ''} placeholder="an ID" /><Search label="Run" name="runId" value={filters.runId ?? ''} placeholder="an ID" /><Days />
-    </>}><Search label="To" name="to" value={filters.to ?? ''} placeholder="a whole address" /><Choice label="Channel" name="channel" value={channel ?? ''} options={CHANNELS} /></Filters>
+    </>}><Search label="To" name="to" value={filters.to ?? ''} placeholder="full address" /><Choice label="Channel" name="channel" value={channel ?? ''} options={CHANNELS} /></Filters>
     <Table<Captured> caption="Captured messages, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No message is like that. <Link to="/inbox">Show all</Link>.</p> : <p>Nothing has been captured yet. Messages of your flows appear here by themselves.</p>} columns={[
+      ? <p>No messages match. <Link to="/inbox">Show all</Link>.</p> : <p>No messages yet. Messages from your flows appear here.</p>} columns={[
       { name: 'Captured', show: each => <When at={each.capturedAt} /> },
       { name: 'To', show: each => each.to ?? 'hidden' },
       { name: 'Channel', show: each => each.channel },
       { name: 'Message', class: 'wide', show: each => <>
-        <button type="button" class="plain row" aria-expanded={open === each.id} onClick={() => setOpen(open === each.id ? null : each.id)}>{each.subject?.trim() || each.text?.trim().slice(0, 80) || 'without a subject'}</button>
+        <button type="button" class="plain row" aria-expanded={open === each.id} onClick={() => setOpen(open === each.id ? null : each.id)}>{each.subject?.trim() || each.text?.trim().slice(0, 80) || '(no subject)'}</button>
         {open === each.id && <Letter of={each} />}
       </> },
       { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
@@ -47,7 +47,7 @@ function Letter({ of }: { of: Captured }) {
   return <div class="content">
     <div class="views" role="group" aria-label="Show as">{[...(of.html ? ['HTML'] : []), 'Text', 'Headers'].map(each => <button key={each} type="button" aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}</div>
     {view === 'HTML' && <Preview of={{ html: of.html ?? '' }} />}
-    {view === 'Text' && <pre tabIndex={0}>{of.text ?? 'It has no text.'}</pre>}
+    {view === 'Text' && <pre tabIndex={0}>{of.text ?? 'No text.'}</pre>}
     {view === 'Headers' && <Facts of={Object.entries(of.headers)} />}
     <p><Link to={`/messages/${of.messageId}`}>The message and its attempts</Link></p>
   </div>
@@ -59,16 +59,16 @@ function Faults() {
   const act = useAct()
   const clearing = useAct()
   if (!useCan()('messages:write')) return null
-  return <Section title="Faults of the provider" actions={list.rows?.length ? <button type="button" disabled={clearing.busy} onClick={() => void clearing.run(async () => { await got(api.DELETE('/sandbox/faults')); await list.reload() })}>Clear all</button> : undefined}>
-    <p class="soft">What happens to the next messages, so that you can see what your flows do then.</p>
+  return <Section title="Provider faults" actions={list.rows?.length ? <button type="button" disabled={clearing.busy} onClick={() => void clearing.run(async () => { await got(api.DELETE('/sandbox/faults')); await list.reload() })}>Clear all</button> : undefined}>
+    <p class="soft">What happens to the next messages, to see how your flows respond.</p>
     <Refused problem={clearing.problem} />
-    {(list.rows?.length ?? 0) > 0 && <ul class="plain">{list.rows?.map(each => <li key={each.id}><Status value="warning" /> {FAULTS.find(([kind]) => kind === each.kind)?.[1]}: {each.remaining} of {each.count} still to come{each.channel && `, by ${each.channel}`}</li>)}</ul>}
-    <Form act={act} label="Add" submit={async () => {
+    {(list.rows?.length ?? 0) > 0 && <ul class="plain">{list.rows?.map(each => <li key={each.id}><Status value="warning" /> {FAULTS.find(([kind]) => kind === each.kind)?.[1]}: {each.remaining} of {each.count} left{each.channel && `, ${each.channel}`}</li>)}</ul>}
+    <Form act={act} label="Add fault" submit={async () => {
       await got(api.POST('/sandbox/faults', { body: { kind: draft.kind, count: Number(draft.count), channel: draft.channel || null } as Schemas['NewProviderFault'] }))
       await list.reload()
     }}><div class="columns">
         <Field label="Fault" value={draft.kind} set={kind => setDraft({ ...draft, kind })} options={FAULTS} pointer="/kind" />
-        <Field label="For the next messages" type="number" min="1" max="1000" required value={draft.count} set={count => setDraft({ ...draft, count })} pointer="/count" />
+        <Field label="Messages" type="number" min="1" max="1000" required value={draft.count} set={count => setDraft({ ...draft, count })} pointer="/count" />
         <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['', 'any'], ...CHANNELS.map(each => [each, each] as const)]} pointer="/channel" />
       </div></Form>
   </Section>
@@ -80,7 +80,7 @@ function Reply() {
   const act = useAct()
   if (!useCan()('messages:write')) return null
   return <Section title="Reply as a contact">
-    <p class="soft">STOP, START and HELP do what they do anywhere.</p>
+    <p class="soft">STOP, START and HELP work as usual.</p>
     <Form act={act} label="Reply" submit={async () => setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] })))}>
       <div class="columns">
         <Field label="From" required placeholder="+4915112345678" value={draft.from} set={from => setDraft({ ...draft, from })} pointer="/from" />
@@ -88,6 +88,6 @@ function Reply() {
         <Field label="Text" required value={draft.text} set={text => setDraft({ ...draft, text })} pointer="/text" />
       </div>
     </Form>
-    {answer && <p role="status">Understood as <b>{answer.meaning}</b>. {answer.answer ? <>The contact is answered: <q>{answer.answer}</q></> : 'The contact gets no answer.'}</p>}
+    {answer && <p role="status">Understood as <b>{answer.meaning}</b>. {answer.answer ? <>The contact gets: <q>{answer.answer}</q></> : 'The contact gets no reply.'}</p>}
   </Section>
 }

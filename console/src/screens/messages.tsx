@@ -26,13 +26,13 @@ export function Messages() {
       <Search label="Contact" name="contactId" value={contactId ?? ''} placeholder="an ID" /><Search label="Run" name="runId" value={runId ?? ''} placeholder="an ID" /><Days />
     </>}><Choice label="Status" name="status" value={status ?? ''} options={STATUSES} /></Filters>
     <Table caption="Messages, newest first" of={list} id={each => each.id}
-      empty={query.size ? <p>No message is like that. <Link to="/messages">Show all</Link>.</p> : <p>Nothing has been sent yet. Flows send messages; see <Link to="/flows">Flows</Link>.</p>} columns={[
+      empty={query.size ? <p>No messages match. <Link to="/messages">Show all</Link>.</p> : <p>No messages yet. Flows send them; see <Link to="/flows">Flows</Link>.</p>} columns={[
         { name: 'Created', show: each => <Link to={`/messages/${each.id}`}><When at={each.createdAt} /></Link> },
         { name: 'Status', show: each => <Status value={each.status} /> },
         { name: 'Channel', show: each => each.channel },
         { name: 'To', show: each => each.to ?? <span class="soft">not known yet</span> },
         { name: 'Contact', show: each => each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–' },
-        { name: 'Why', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
+        { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
       ]} />
   </Screen>
 }
@@ -46,7 +46,7 @@ function Acts({ message, done }: { message: Known; done: () => Promise<void> }) 
   if (message.status === 'UNKNOWN') return <><Found message={message} arrived done={done} /> <Found message={message} arrived={false} done={done} /></>
   if (!message.resendable) return null
   return <Confirm label="Send again" title="Send this message again?" sure="Send again" act={async () => { await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } })); await done() }}>
-    <p>A new attempt is made with the same content, to the contact’s address of now.</p>
+    <p>A new attempt is made with the same content, to the contact’s current address.</p>
   </Confirm>
 }
 
@@ -59,8 +59,8 @@ function Found({ message, arrived, done }: { message: Known; arrived: boolean; d
     await done()
   }
   const label = arrived ? 'It arrived' : 'It did not arrive'
-  return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record it" act={act}>
-    <p>{arrived ? 'The message counts as sent from then on, and nobody is asked about it any more.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
+  return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record" act={act}>
+    <p>{arrived ? 'From then on the message counts as sent, and nobody is asked about it again.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
     <Field label="Where you saw it" value={note} set={note => change({ note })} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
   </Confirm>
 }
@@ -74,10 +74,10 @@ export function Message({ id }: { id: string }) {
       <Why reason={value.status === 'UNKNOWN' ? { detail: value.reason?.detail ?? null } : value.reason} />
       <Facts of={[
         ['To', value.to ?? 'not known yet'], ['Channel', value.channel], ['Contact', value.contactId ? <ContactLink id={value.contactId} names={names} /> : '–'],
-        ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>the run that sent it</Link> : 'none'], ['Template', value.templateId ? <Link to={`/templates/${value.templateId}`}>its template</Link> : 'none'], ['Created', <When at={value.createdAt} />],
+        ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>View run</Link> : 'none'], ['Template', value.templateId ? <Link to={`/templates/${value.templateId}`}>View template</Link> : 'none'], ['Created', <When at={value.createdAt} />],
         ...(value.until ? [['Waits until', <When at={value.until} />] as const] : []),
       ]} />
-      <Section title="What it says"><Content id={id} content={value.content ?? null} /></Section>
+      <Section title="Content"><Content id={id} content={value.content ?? null} /></Section>
       <Section title="Attempts"><Attempts id={id} status={value.status} /></Section>
     </>}</Shown>
   </Screen>
@@ -85,7 +85,7 @@ export function Message({ id }: { id: string }) {
 
 export function Content({ id, content }: { id: string; content: Record<string, string> | null }) {
   const [part, setPart] = useState('')
-  if (!content) return <p class="empty">It has not been rendered, or its content has been removed.</p>
+  if (!content) return <p class="empty">It was not rendered, or its content was removed.</p>
   const parts = ['html', 'text'].filter(name => name in content)
   const shown = parts.includes(part) ? part : parts.includes('html') ? 'html' : parts[0] ?? ''
   return <div class="content">
@@ -98,7 +98,7 @@ export function Content({ id, content }: { id: string; content: Record<string, s
 
 function Attempts({ id, status }: { id: string; status: string }) {
   const list = useListed(cursor => got(api.GET('/messages/delivery-attempts', { params: { query: { messageId: id, cursor, limit: 50 } } })), [id, status])
-  return <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={<p>No attempt has been made yet.</p>} columns={[
+  return <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={<p>No attempts yet.</p>} columns={[
     { name: 'Attempt', show: each => each.number },
     { name: 'Status', show: each => <Status value={each.status} /> },
     { name: 'Provider', show: each => <>{each.provider ?? '–'}{each.providerMessageId && <><br /><code>{each.providerMessageId}</code></>}</> },

@@ -32,15 +32,15 @@ function Others({ of, set }: { of: Current; set: Loaded<Current>['set'] }) {
   })
   const change = async (plan: Name) => set(await got(api.PATCH('/billing/plan', { body: { plan } })))
   const choice = ({ plan }: Current['available'][number], rank: number) => {
-    if (plan === of.nextPlan && isLeaving) return <>from <When at={of.renewsAt} none="the end of the month" /> on</>
-    if (rank === own) return <>yours {may && isLeaving && <Confirm label={`Keep ${plan}`} title={`Keep ${plan}?`} act={() => change(plan)}><p>It goes on and is paid as before.</p></Confirm>}</>
+    if (plan === of.nextPlan && isLeaving) return <>from <When at={of.renewsAt} none="the end of the month" /></>
+    if (rank === own) return <>current {may && isLeaving && <Confirm label={`Keep ${plan}`} title={`Keep ${plan}?`} act={() => change(plan)}><p>It continues and is billed as before.</p></Confirm>}</>
     if (!may) return null
     if (rank > own) return <button type="button" disabled={act.busy} onClick={() => void buy(plan)}>Choose {plan}</button>
-    return <Confirm label={`Go down to ${plan}`} title={`Go down to ${plan}?`} act={() => change(plan)}><p>{of.plan} stays until the end of the time that is paid for; from then on {plan} and its limits hold. Nothing that is there is lost.</p></Confirm>
+    return <Confirm label={`Downgrade to ${plan}`} title={`Downgrade to ${plan}?`} act={() => change(plan)}><p>{of.plan} stays until the end of the paid period; then {plan} and its limits apply. Nothing that is there is lost.</p></Confirm>
   }
   return <Section title="Plans">
     <Refused problem={act.problem} />
-    <table><thead><tr><th scope="col">Plan</th><th scope="col">Price</th><th scope="col">Contacts</th><th scope="col">Messages a month</th><th scope="col"><span class="unseen">Choose</span></th></tr></thead>
-      <tbody>{of.available.map((each, rank) => <tr key={each.plan}><td data-name="Plan">{each.plan}</td><td data-name="Price">{(each.price / 100).toLocaleString(undefined, { style: 'currency', currency: each.currency })}</td><td data-name="Contacts">{limit(each.limits.contacts)}</td><td data-name="Messages a month">{limit(each.limits.messagesPerMonth)}</td>
+    <table><thead><tr><th scope="col">Plan</th><th scope="col">Price</th><th scope="col">Contacts</th><th scope="col">Messages per month</th><th scope="col"><span class="unseen">Choose</span></th></tr></thead>
+      <tbody>{of.available.map((each, rank) => <tr key={each.plan}><td data-name="Plan">{each.plan}</td><td data-name="Price">{(each.price / 100).toLocaleString(undefined, { style: 'currency', currency: each.currency })}</td><td data-name="Contacts">{limit(each.limits.contacts)}</td><td data-name="Messages per month">{limit(each.limits.messagesPerMonth)}</td>
         <td>{choice(each, rank)}</td></tr>)}</tbody></table></Section>
 }

@@ -29,7 +29,7 @@ export function waiting(for_: Record<string, unknown> | null | undefined): strin
   if (!for_) return ''
   const until = typeof for_.until === 'string' ? ` until ${for_.until}` : ''
   const what = typeof for_.kind === 'string' ? for_.kind.replaceAll('_', ' ') : typeof for_.type === 'string' ? for_.type.replaceAll('_', ' ') : ''
-  return `Waits${what ? ` for ${what}` : ''}${until}`
+  return `Waiting${what ? ` for ${what}` : ''}${until}`
 }
 
 export function Runs() {
@@ -42,15 +42,15 @@ export function Runs() {
   const all = useFlowChoice(of('flow'))
   const list = useListed(cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()], 5000)
   const isNarrow = [...query.keys()].length > 0
-  return <Screen title="Runs" lead="Every accepted event starts a run; here is what became of each.">
+  return <Screen title="Runs" lead="Every accepted event starts a run; see what became of each.">
     <Filters names={['contactId', ...CREATED]} more={<><Search label="Contact" name="contactId" value={of('contactId')} placeholder="an ID" /><Days /></>}>
       <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
       <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
       <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
     </Filters>
     <RunTable list={list} all={all} empty={isNarrow
-      ? <p>No run is like that. <Link to="/runs">Show all</Link>.</p>
-      : <p>Nothing has run yet. A run starts when an event arrives at a flow’s webhook, or by hand on a <Link to="/flows">flow</Link>.</p>} />
+      ? <p>No runs match. <Link to="/runs">Show all</Link>.</p>
+      : <p>No runs yet. A run starts when an event arrives at a flow’s webhook, or manually on a <Link to="/flows">flow</Link>.</p>} />
   </Screen>
 }
 
@@ -62,7 +62,7 @@ export function RunTable({ list, all, empty }: { list: Listed<Schemas['RunSummar
     { name: 'Status', show: run => <Status value={run.status} /> },
     { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> },
     { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
-    { name: 'Why', class: 'wide', show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} /> },
+    { name: 'Reason', class: 'wide', show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} /> },
   ]} />
 }
 
@@ -78,25 +78,25 @@ export function Run({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   return <Screen title="Run" lead={<code>{id}</code>} actions={run.value && may && <>
     {run.value.status === 'FAILED' && <Confirm label="Retry" title="Retry this run?" act={async () => { await got(api.POST('/runs/{id}/retry', path)); await run.reload() }}>
-      <p>It enters the step that failed again, in version {run.value.version} of its flow. What was done before is not done again.</p></Confirm>}
+      <p>It enters the failed step again, in version {run.value.version} of its flow. What was already done is not repeated.</p></Confirm>}
     {run.value.contactId && <Confirm label="Replay" title="Replay this run?" act={async () => { const { runId } = await got(api.POST('/runs/{id}/replay', path)); go(`/runs/${runId}`) }}>
-      <p>A new run begins with the same event and contact, in the current version of the flow. What this run has sent is sent again.</p></Confirm>}
-    {!run.value.finishedAt && <Confirm label="Cancel" danger title="Cancel this run?" sure="Cancel the run" act={async () => { await got(api.POST('/runs/{id}/cancel', path)); await run.reload() }}>
-      <p>It ends at its current step. Messages that wait are not sent; what is being sent arrives.</p></Confirm>}
+      <p>A new run starts with the same event and contact, in the current version of the flow. What this run has sent is sent again.</p></Confirm>}
+    {!run.value.finishedAt && <Confirm label="Cancel run" danger title="Cancel this run?" leave="Keep run" act={async () => { await got(api.POST('/runs/{id}/cancel', path)); await run.reload() }}>
+      <p>It ends at its current step. Waiting messages are not sent; what is already being sent arrives.</p></Confirm>}
   </>}>
     <Shown of={run}>{value => <>
       <p class="verdict" aria-live="polite"><Status value={value.status} /> <Sentence text={waiting(value.waitingFor)} /></p>
       <Why reason={value.reason} />
       <Facts of={[
-        ['Flow', <>{isGone ? 'was deleted' : <FlowLink run={value} names={flows} />}, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
+        ['Flow', <>{isGone ? 'deleted' : <FlowLink run={value} names={flows} />}, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
         ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
       ]} />
-      <Section title="The way it took">
+      <Section title="Path taken">
         {omitted(value) && <p class="hint">{omitted(value)}</p>}
-        {value.steps.length === 0 ? <p class="empty">It has not reached a step yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
+        {value.steps.length === 0 ? <p class="empty">No step reached yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
       </Section>
-      <Section title="The event that started it"><Json value={value.trigger} /></Section>
-      {isGone ? <p class="empty">Its flow was deleted, and cannot be drawn any more.</p> : <Drawing title="The way, drawn" of={drawn} />}
+      <Section title="Event"><Json value={value.trigger} /></Section>
+      {isGone ? <p class="empty">Its flow was deleted, so there is no diagram.</p> : <Drawing title="Diagram" of={drawn} />}
     </>}</Shown>
   </Screen>
 }
@@ -104,7 +104,7 @@ export function Run({ id }: { id: string }) {
 /** What the page does not have of a long run. */
 export function omitted({ stepsOmitted, outputsOmitted }: Pick<Run, 'stepsOmitted' | 'outputsOmitted'>): string {
   const steps = stepsOmitted ? `Its first ${stepsOmitted === 1 ? 'step is' : `${stepsOmitted.toLocaleString()} steps are`} not shown. ` : ''
-  return steps + (outputsOmitted ? `What ${plural(outputsOmitted, 'step')} left is not shown: what later ones left has 2 MiB already.` : '')
+  return steps + (outputsOmitted ? `The output of ${plural(outputsOmitted, 'step')} is not shown: that of later ones has 2 MiB already.` : '')
 }
 
 function StepItem({ step }: { step: Step }) {
@@ -117,7 +117,7 @@ function StepItem({ step }: { step: Step }) {
     <Why reason={step.reason} />
     {step.message && <MessageCard id={step.message.id} known={step.message.status} />}
     <Decision output={step.output} />
-    {step.output != null && (!step.message || step.reason) && <Json value={step.output} name="record" open={step.status === 'FAILED'} />}
+    {step.output != null && (!step.message || step.reason) && <Json value={step.output} name="output" open={step.status === 'FAILED'} />}
   </li>
 }
 
@@ -135,8 +135,8 @@ export function Decision({ output }: { output: unknown }) {
   const cases = decided(output)
   if (!cases.length) return null
   return <ul class="plain">{cases.map((each, index) => <li key={index}>
-    <b>{each.port ?? `case ${index + 1}`}</b> {each.holds ? 'holds' : 'does not hold'}: {(each.operands ?? []).map((one, at) => <span key={at}>{at > 0 && '; '}
-      <code>{one.path}</code> was <code>{one.found === undefined ? 'not there' : JSON.stringify(one.found)}</code>, which {one.holds ? '' : 'is not so: '}{OPERATORS[one.op ?? ''] ?? one.op} {one.value !== undefined && <code>{JSON.stringify(one.value)}</code>}</span>)}
+    <b>{each.port ?? `case ${index + 1}`}</b> {each.holds ? 'matches' : 'does not match'}: {(each.operands ?? []).map((one, at) => <span key={at}>{at > 0 && '; '}
+      <code>{one.path}</code> {OPERATORS[one.op ?? ''] ?? one.op}{one.value !== undefined && <> <code>{JSON.stringify(one.value)}</code></>}: {one.holds ? 'true' : 'false'}, it was <code>{one.found === undefined ? 'missing' : JSON.stringify(one.found)}</code></span>)}
   </li>)}</ul>
 }
 
@@ -150,5 +150,5 @@ export function useDrawing({ workflowId, automationId }: Drawn, runId?: string, 
 }
 
 export function Drawing({ title, of }: { title: string; of: Loaded<string> }) {
-  return <Section title={title}><Shown of={of}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="The flow, drawn"><img alt="The flow, drawn: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
+  return <Section title={title}><Shown of={of}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="Flow diagram"><img alt="The flow: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
 }

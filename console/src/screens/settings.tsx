@@ -51,18 +51,18 @@ function Account() {
   const verifying = useAct()
   if (!user) return null
   return <>
-    <Facts of={[['Name', user.name], ['Email', user.email], ['Verified', user.emailVerified ? 'yes' : <>no <button type="button" class="small" disabled={verifying.busy} onClick={() => void verifying.run(async () => { await got(api.POST('/auth/email/verification')); setDone('A mail with a link is on its way.'); await reload() })}>Send the mail again</button></>]]} />
+    <Facts of={[['Name', user.name], ['Email', user.email], ['Verified', user.emailVerified ? 'yes' : <>no <button type="button" class="small" disabled={verifying.busy} onClick={() => void verifying.run(async () => { await got(api.POST('/auth/email/verification')); setDone('An email with a link is on its way.'); await reload() })}>Resend email</button></>]]} />
     <Refused problem={verifying.problem} />
     {done && <p role="status">{done}</p>}
-    <Section title="Change the password">
-      <Form act={act} label="Change it" submit={async () => {
+    <Section title="Change password">
+      <Form act={act} label="Change password" submit={async () => {
         await got(api.PATCH('/auth/password', { body: draft }))
         setDraft({ currentPassword: '', newPassword: '' })
-        setDone('The password is changed, and your other sessions have ended.')
+        setDone('Password changed. Your other sessions have ended.')
       }}>
         <input class="unseen" type="email" autocomplete="username" value={user.email} readOnly tabIndex={-1} aria-hidden="true" />
         <Field label="Current password" type="password" autocomplete="current-password" required value={draft.currentPassword} set={currentPassword => setDraft({ ...draft, currentPassword })} pointer="/currentPassword" />
-        <Field label="New password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={draft.newPassword} set={newPassword => setDraft({ ...draft, newPassword })} pointer="/newPassword" />
+        <Field label="New password" type="password" autocomplete="new-password" required hint="At least ten characters." value={draft.newPassword} set={newPassword => setDraft({ ...draft, newPassword })} pointer="/newPassword" />
       </Form>
     </Section>
     <OwnWorkspaces />
@@ -77,14 +77,14 @@ function OwnWorkspaces() {
   return <Section title="Your workspaces">
     <Refused problem={going.problem} />
     <Table caption="Your workspaces, newest first" of={list} id={each => each.id} empty={<p>None.</p>} columns={[
-      { name: 'Name', show: each => each.name }, { name: 'Your role', show: each => each.role }, { name: 'Made', show: each => <When at={each.createdAt} /> },
-      { name: 'Actions', show: each => (each.id === workspace.id ? 'this one' : <button type="button" disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Go there</button>) },
+      { name: 'Name', show: each => each.name }, { name: 'Your role', show: each => each.role }, { name: 'Created', show: each => <When at={each.createdAt} /> },
+      { name: 'Actions', show: each => (each.id === workspace.id ? 'current' : <button type="button" disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Switch</button>) },
     ]} />
-    <Form act={act} label="Make it and go there" submit={async () => {
+    <Form act={act} label="Create and switch" submit={async () => {
       const made = await got(api.POST('/workspaces', { body: { name: draft.name } }))
       forget()
       await switchTo(made.id)
-    }}><Field label="Name of a new workspace" required value={draft.name} set={name => set({ name })} pointer="/name" hint="Contacts, flows and members of workspaces are apart. You are its owner." /></Form>
+    }}><Field label="Name of the new workspace" required value={draft.name} set={name => set({ name })} pointer="/name" hint="Each workspace has its own contacts, flows and members. You will be the owner." /></Form>
   </Section>
 }
 
@@ -97,16 +97,16 @@ function Members() {
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
   const act = useAct()
   return <>
-    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? 'hidden'} ${each.role} ${each.role === 'editor' && each.sendsBroadcasts ? 'sends broadcasts' : ''} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>Nobody.</p>} columns={[
+    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? 'hidden'} ${each.role} ${each.role === 'editor' && each.sendsBroadcasts ? 'sends broadcasts' : ''} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>No members.</p>} columns={[
       { name: 'Name', show: each => each.name ?? <span class="soft">invited</span> },
       { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
       { name: 'Role', show: each => <>{each.role}{each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}</> },
       { name: 'Status', show: each => <Status value={each.status} /> },
-      { name: 'Actions', show: each => may && roles.includes(each.role) && <span class="actions">{each.status === 'ACTIVE' && <ChangeMember member={each} roles={roles} done={list.reload} />}<Confirm label={each.status === 'PENDING' ? 'Withdraw' : 'Remove'} danger title={each.status === 'PENDING' ? 'Withdraw this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Withdraw' : 'Remove'}
+      { name: 'Actions', show: each => may && roles.includes(each.role) && <span class="actions">{each.status === 'ACTIVE' && <ChangeMember member={each} roles={roles} done={list.reload} />}<Confirm label={each.status === 'PENDING' ? 'Revoke' : 'Remove'} danger title={each.status === 'PENDING' ? 'Revoke this invitation?' : `Remove ${each.name ?? 'this member'}?`} sure={each.status === 'PENDING' ? 'Revoke' : 'Remove'}
         act={async () => { await got(api.DELETE('/memberships/{id}', { params: { path: { id: each.id } } })); await list.reload() }}>
-        <p>{each.status === 'PENDING' ? 'Its link no longer works.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
+        <p>{each.status === 'PENDING' ? 'Its link stops working.' : 'Their sessions in this workspace end at once, and their API keys stop working.'}</p></Confirm></span> },
     ]} />}</Sought>
-    {may && <Section title="Invite"><Form act={act} label="Send the invitation" submit={async () => {
+    {may && <Section title="Invite"><Form act={act} label="Send invitation" submit={async () => {
       await got(api.POST('/memberships/invitations', { body: draft }))
       forget({ ...draft, email: '' })
       await list.reload()
@@ -127,14 +127,14 @@ function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; 
     return now.value
   }
   const shown = { ...(stored?.value ?? member), ...chosen }
-  return <Confirm label="Change" title={`Change what ${member.name ?? 'this member'} may do?`} read={() => { choose({}); return read() }} act={async () => {
+  return <Confirm label="Change role" title={`Change the role of ${member.name ?? 'this member'}?`} read={() => { choose({}); return read() }} act={async () => {
     const change = got(api.PATCH('/memberships/{id}', { ...path, headers: { 'If-Match': stored!.tag }, body: chosen }))
     await settled(change, async () => { const now = await read(); return now.role === shown.role && now.sendsBroadcasts === shown.sendsBroadcasts })
     await done()
   }}>
-    <p>It holds at once, also for API keys that the member made.</p>
+    <p>It applies at once, also to API keys that the member created.</p>
     <Field label="Role" value={shown.role} set={role => choose({ ...chosen, role: role as Role })} options={choices(roles)} pointer="/role" />
-    {shown.role === 'editor' && <Check label="May send broadcasts, too" value={shown.sendsBroadcasts === true} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} pointer="/sendsBroadcasts" />}
+    {shown.role === 'editor' && <Check label="Can send broadcasts too" value={shown.sendsBroadcasts === true} set={sendsBroadcasts => choose({ ...chosen, sendsBroadcasts })} pointer="/sendsBroadcasts" />}
   </Confirm>
 }
 
@@ -146,20 +146,20 @@ function Keys() {
   const may = useCan()('api_keys:write')
   const roles = useGrantable()
   return <>
-    {made && <Secret name="The new key" value={made} forget={() => setMade('')} />}
-    <Sought of={list} text={each => `${each.name} ${each.last4} ${each.role} ${each.expiresAt && each.lastUsedAt ? '' : 'never'}`}>{found => <Table caption="API keys" of={found} id={each => each.id} empty={<p>There is no key yet. A program needs one to use the API.</p>} columns={[
+    {made && <Secret name="The new API key" value={made} forget={() => setMade('')} />}
+    <Sought of={list} text={each => `${each.name} ${each.last4} ${each.role} ${each.expiresAt && each.lastUsedAt ? '' : 'never'}`}>{found => <Table caption="API keys" of={found} id={each => each.id} empty={<p>No API keys yet. Programs need one to use the API.</p>} columns={[
       { name: 'Name', show: each => <>{each.name} <span class="soft">…{each.last4}</span></> }, { name: 'Role', show: each => each.role },
-      { name: 'Ends', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Made', show: each => <When at={each.createdAt} /> }, { name: 'Used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
+      { name: 'Expires', show: each => <When at={each.expiresAt} none="never" /> }, { name: 'Created', show: each => <When at={each.createdAt} /> }, { name: 'Last used', show: each => <When at={each.lastUsedAt} none="never" relative /> },
       { name: 'Actions', show: each => may && <Confirm label="Revoke" danger title={`Revoke ${each.name}?`} sure="Revoke" act={async () => { await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Programs that use it are refused from now on.</p></Confirm> },
     ]} />}</Sought>
-    {may && <Section title="New key"><Form act={act} label="Make the key" submit={async () => {
+    {may && <Section title="New API key"><Form act={act} label="Create key" submit={async () => {
       setMade((await got(api.POST('/settings/api-keys', { body: { ...draft, expiresAt: draft.expiresAt ? new Date(draft.expiresAt).toISOString() : null } }))).key)
       forget({ ...draft, name: '', expiresAt: '' })
       await list.reload()
     }}><div class="columns">
-        <Field label="Name" required hint="Of the program that uses it." value={draft.name} set={name => set({ name })} pointer="/name" />
+        <Field label="Name" required hint="The program that uses it." value={draft.name} set={name => set({ name })} pointer="/name" />
         <Field label="Role" value={draft.role} set={role => set({ role: role as Role })} options={choices(roles)} pointer="/role" />
-        <Field label="It ends" type="datetime-local" hint="By your clock; empty: never." value={draft.expiresAt} set={expiresAt => set({ expiresAt })} pointer="/expiresAt" />
+        <Field label="Expires" type="datetime-local" hint="In your time zone. Empty: never." value={draft.expiresAt} set={expiresAt => set({ expiresAt })} pointer="/expiresAt" />
       </div></Form></Section>}
   </>
 }
@@ -180,10 +180,10 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
   const renew = async () => { setFound(null); await reload() } // what was found was about the settings of before
   return <Section title={CHANNELS[way.channel]} actions={may && <span class="actions">
     {way.ownSettings && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path))))}>Verify</button>}
-    <button type="button" aria-expanded={changing} onClick={() => setChanging(!changing)}>Provider of your own</button>
+    <button type="button" aria-expanded={changing} onClick={() => setChanging(!changing)}>Use your own provider</button>
     {way.ownSettings && <Confirm label="Remove" danger title="Remove these settings?" act={async () => { await got(api.DELETE('/settings/channels/{channel}', path)); await renew() }}><p>Messages then go through the operator’s provider, if there is one.</p></Confirm>}
   </span>}>
-    <p>{way.provider ? <>Goes through <b>{way.provider}</b>{way.ownSettings ? ', with your own settings' : ''}.{!way.reports && way.provider !== 'sandbox' && ' It does not report what was delivered.'}</> : 'Not set up: messages on this channel fail.'}</p>
+    <p>{way.provider ? <>Sends through <b>{way.provider}</b>{way.ownSettings ? ', with your own settings' : ''}.{!way.reports && way.provider !== 'sandbox' && ' It does not report deliveries.'}</> : 'Not set up: messages on this channel fail.'}</p>
     <Refused problem={act.problem} />
     {found && <div role="status">{found.ok ? <p><Status value="ACTIVE" /> Messages can be sent.</p> : <p><Status value="FAILED" /> Messages cannot be sent.</p>}<ul>{found.findings.map(one => <li key={one.code}>{one.message}</li>)}</ul></div>}
     {changing && <ChannelForm way={way} done={async () => { setChanging(false); await renew() }} />}
@@ -196,7 +196,7 @@ function ChannelForm({ way, done }: { way: Schemas['Way']; done: () => Promise<v
   const { provider, ...values } = { ...draft, ...secrets }
   const act = useAct()
   const fields = way.providers.find(each => each.name === provider)!.fields
-  return <Form act={act} label="Store" submit={async () => {
+  return <Form act={act} label="Save" submit={async () => {
     const given = Object.fromEntries(fields.filter(({ name }) => values[name]).map(({ name }) => [name, values[name]]))
     await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel: way.channel } }, body: { provider, ...given } as never }))
     forget()
@@ -221,17 +221,17 @@ function Suppressions() {
   const may = useCan()('suppressions:write')
   return <>
     <Filters>
-      <Search label="Search" name="address" value={filters.address ?? ''} placeholder="the whole address" />
+      <Search label="Search" name="address" value={filters.address ?? ''} placeholder="full address" />
       <Choice label="Channel" name="channel" value={filters.channel ?? ''} options={Object.entries(CHANNELS)} />
       <Choice label="Reason" name="reason" value={filters.reason ?? ''} options={REASONS} />
       <Days />
     </Filters>
-    <Table caption="Suppressed addresses" of={list} id={each => each.id} empty={query.size ? <p>No address is like that. <Link to="/settings/suppressions">Show all</Link></p> : <p>No address is suppressed. Bounces, complaints and opt-outs appear here.</p>} columns={[
-      { name: 'Address', show: each => each.address ?? <span class="soft">known by its hash alone</span> }, { name: 'Channel', show: each => each.channel }, { name: 'Reason', show: each => each.reason.replaceAll('_', ' ') },
+    <Table caption="Suppressed addresses" of={list} id={each => each.id} empty={query.size ? <p>No addresses match. <Link to="/settings/suppressions">Show all</Link></p> : <p>No suppressed addresses. Bounces, complaints and opt-outs appear here.</p>} columns={[
+      { name: 'Address', show: each => each.address ?? <span class="soft">only its hash is kept</span> }, { name: 'Channel', show: each => each.channel }, { name: 'Reason', show: each => each.reason.replaceAll('_', ' ') },
       { name: 'Since', show: each => <When at={each.createdAt} /> },
-      { name: 'Actions', show: each => may && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Messages go to this address again. Do this only when you know that the person wants it.</p></Confirm> },
+      { name: 'Actions', show: each => may && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } })); await list.reload() }}><p>Messages go to this address again. Do this only if you know that the person wants it.</p></Confirm> },
     ]} />
-    {may && <Section title="Suppress an address"><Form act={act} label="Suppress it" submit={async () => { await got(api.POST('/suppressions', { body: draft })); forget({ ...draft, address: '' }); await list.reload() }}><div class="columns">
+    {may && <Section title="Suppress an address"><Form act={act} label="Suppress address" submit={async () => { await got(api.POST('/suppressions', { body: draft })); forget({ ...draft, address: '' }); await list.reload() }}><div class="columns">
       <Field label="Address" required value={draft.address} set={address => set({ address })} pointer="/address" />
       <Field label="Channel" value={draft.channel} set={channel => set({ channel: channel as 'email' })} options={Object.entries(CHANNELS)} pointer="/channel" />
     </div></Form></Section>}
@@ -244,7 +244,7 @@ function Audit() {
   return <Shown of={plan}>{({ plan: own, available }) => {
     const least = available.find(each => each.features.includes('audit_logs'))
     if (available.find(each => each.plan === own)?.features.includes('audit_logs') ?? !least) return <Trail />
-    return <p class="empty">The audit trail is part of the plan {least?.plan}. <Link to="/settings/plan">See the plans</Link></p>
+    return <p class="empty">The audit trail is part of the {least?.plan} plan. <Link to="/settings/plan">See plans</Link></p>
   }}</Shown>
 }
 
@@ -256,20 +256,20 @@ function Trail() {
   const filters = { action: of('action'), actor: of('actor'), resourceId: of('resourceId'), resourceType: of('resourceType'), ...days(query) }
   const list = useListed(cursor => got(api.GET('/audit-logs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
   return <>
-    <p class="buttons"><button type="button" disabled={act.busy} onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}>Verify the trail</button>
+    <p class="buttons"><button type="button" disabled={act.busy} onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}>Verify trail</button>
       <button type="button" disabled={act.busy} onClick={() => void act.run(() => download('/audit-logs/export', 'audit-logs.ndjson'))}>Export all</button></p>
     <Refused problem={act.problem} />
-    {verdict && <p role="status">{verdict.whole ? <><Status value="ACTIVE" /> Whole: {verdict.entries} entries, none changed or missing.</> : <><Status value="FAILED" /> {verdict.fault?.message}</>}</p>}
+    {verdict && <p role="status">{verdict.whole ? <><Status value="ACTIVE" /> Intact: {verdict.entries} entries, none changed or missing.</> : <><Status value="FAILED" /> {verdict.fault?.message}</>}</p>}
     <Filters>
-      <Search label="Did" name="action" value={filters.action ?? ''} placeholder="contact.created" />
-      <Search label="To" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
-      <Search label="Kind" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
+      <Search label="Action" name="action" value={filters.action ?? ''} placeholder="contact.created" />
+      <Search label="Resource" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
+      <Search label="Resource type" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
       <Days />
-      {filters.actor && <button type="button" onClick={() => narrow({ actor: '' })}>By anybody</button>}
+      {filters.actor && <button type="button" onClick={() => narrow({ actor: '' })}>By anyone</button>}
     </Filters>
-    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entry is like that. <Link to="/settings/audit">Show all</Link></p> : <p>Nothing has been changed yet.</p>} columns={[
-      { name: 'At', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: ({ actor }) => (actor.id ? <Link to={`/settings/audit?actor=${actor.id}`}>{actor.name}</Link> : actor.name) }, { name: 'Did', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
-      { name: 'To', show: each => <code>{each.resource.id}</code> }, { name: 'Changes', class: 'wide', show: each => Object.entries(each.changes ?? {}).map(([name, [before, after]]) => `${name}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`).join('; ') },
+    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entries match. <Link to="/settings/audit">Show all</Link></p> : <p>No changes yet.</p>} columns={[
+      { name: 'Time', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: ({ actor }) => (actor.id ? <Link to={`/settings/audit?actor=${actor.id}`}>{actor.name}</Link> : actor.name) }, { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
+      { name: 'Resource', show: each => <code>{each.resource.id}</code> }, { name: 'Changes', class: 'wide', show: each => Object.entries(each.changes ?? {}).map(([name, [before, after]]) => `${name}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`).join('; ') },
     ]} />
   </>
 }

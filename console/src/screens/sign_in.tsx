@@ -26,8 +26,8 @@ export function SignIn({ done, problem }: { done: () => void; problem: Refusal |
     <Screen title="Sign in" lead="Tidings">
       <Refused problem={problem} />
       <SignInForm done={done} />
-      {has('sign-on') && <p><a class="button" href={at(`/auth/oidc/login?returnTo=${encodeURIComponent(page.slice(at('').length))}`)}>Sign in with your provider</a></p>}
-      <p>{has('registration') && <><Link to="/register">Create an account</Link> · </>}<Link to="/forgotten">Forgotten password</Link></p>
+      {has('sign-on') && <p><a class="button" href={at(`/auth/oidc/login?returnTo=${encodeURIComponent(page.slice(at('').length))}`)}>Sign in with SSO</a></p>}
+      <p>{has('registration') && <><Link to="/register">Create an account</Link> · </>}<Link to="/forgotten">Forgot password?</Link></p>
     </Screen>
   </main>
 }
@@ -37,8 +37,8 @@ export function Register({ done }: { done: () => void }) {
   const [password, setPassword] = useState('')
   const act = useAct()
   return <main class="alone">
-    <Screen title="Create an account" lead="With a workspace of your own">
-      <Form act={act} label="Create the account" submit={async () => {
+    <Screen title="Create an account" lead="With your own workspace">
+      <Form act={act} label="Create account" submit={async () => {
         await begin('/auth/register', { ...draft, password })
         forget()
         done()
@@ -46,7 +46,7 @@ export function Register({ done }: { done: () => void }) {
         <Field label="Your name" autocomplete="name" required value={draft.name} set={name => change({ name })} pointer="/name" />
         <Field label="Workspace" autocomplete="organization" required hint="The name of your company or project." value={draft.workspaceName} set={workspaceName => change({ workspaceName })} pointer="/workspaceName" />
         <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} pointer="/email" />
-        <Field label="Password" type="password" autocomplete="new-password" required hint="Ten characters or more." value={password} set={setPassword} pointer="/password" />
+        <Field label="Password" type="password" autocomplete="new-password" required hint="At least ten characters." value={password} set={setPassword} pointer="/password" />
       </Form>
       <p><Link to="/sign-in">Sign in instead</Link></p>
     </Screen>
@@ -58,15 +58,15 @@ export function Forgotten() {
   const [sent, setSent] = useState(false)
   const act = useAct()
   return <main class="alone">
-    <Screen title="Forgotten password">
-      {sent ? <p role="status">If {draft.email} has an account, a mail with a link is on its way. The link works for an hour.</p>
-        : <Form act={act} label="Send a link" submit={async () => {
+    <Screen title="Forgot password">
+      {sent ? <p role="status">If {draft.email} has an account, an email with a link is on its way. The link works for an hour.</p>
+        : <Form act={act} label="Send link" submit={async () => {
           await got(api.POST('/auth/password/forgot', { body: { email: draft.email } }))
           setSent(true)
         }}>
           <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} pointer="/email" />
         </Form>}
-      <p><Link to="/sign-in">Back to signing in</Link></p>
+      <p><Link to="/sign-in">Back to sign-in</Link></p>
     </Screen>
   </main>
 }

@@ -20,13 +20,13 @@ type Stored = Schemas['Template']
 type Written = Schemas['WritableTemplate']
 /** A text that was checked, and what was found. */
 type Checked = Schemas['TemplateCheck'] & { template: Written }
-const CHANNELS = [['email', 'email'], ['sms', 'text message'], ['whatsapp', 'WhatsApp']] as const
-const CATEGORIES = [['transactional', 'transactional: about something that the contact did'], ['marketing', 'marketing: with a way to unsubscribe']] as const
+const CHANNELS = [['email', 'email'], ['sms', 'SMS'], ['whatsapp', 'WhatsApp']] as const
+const CATEGORIES = [['transactional', 'transactional: about something the contact did'], ['marketing', 'marketing: with a way to unsubscribe']] as const
 const PARTS: Record<string, readonly (readonly [string, string, number])[]> = {
-  email: [['subject', 'Subject', 0], ['preheader', 'Preheader', 0], ['html', 'HTML', 16], ['text', 'Text; made from the HTML when empty', 6], ['fromName', 'Sent as', 0], ['replyTo', 'Replies go to', 0]],
-  sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6], ['contentSid', 'Content SID of what WhatsApp approved', 0]],
+  email: [['subject', 'Subject', 0], ['preheader', 'Preheader', 0], ['html', 'HTML', 16], ['text', 'Text (empty: from the HTML)', 6], ['fromName', 'Sender', 0], ['replyTo', 'Reply to', 0]],
+  sms: [['text', 'Text', 6]], whatsapp: [['text', 'Text', 6], ['contentSid', 'Content SID of the approved template', 0]],
 }
-const TITLES: Record<string, string> = { html: 'HTML', fromName: 'sent as', replyTo: 'replies go to', contentSid: 'content SID' }
+const TITLES: Record<string, string> = { html: 'HTML', fromName: 'sender', replyTo: 'reply to', contentSid: 'content SID' }
 const NONE: Stored['findings'] = []
 const NO_VARIABLES: string[] = []
 
@@ -52,15 +52,15 @@ export function Templates() {
   const { query } = useLocation()
   const list = useListed(cursor => got(api.GET('/templates', { params: { query: { ...days(query), cursor, limit: 50 } } })), [query.toString()])
   const may = useCan()('templates:write')
-  return <Screen title="Templates" lead="What messages say, in Liquid." actions={may && <Link class="button primary" to="/templates/new">New template</Link>}>
+  return <Screen title="Templates" lead="The content of messages, in Liquid." actions={may && <Link class="button primary" to="/templates/new">New template</Link>}>
     <Filters><Days of={CHANGED} /></Filters>
     <Table caption="Templates, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No template is like that. <Link to="/templates">Show all</Link>.</p> : <p>There is no template yet. {may && <Link to="/templates/new">Make one</Link>}</p>} columns={[
+      ? <p>No templates match. <Link to="/templates">Show all</Link>.</p> : <p>No templates yet. {may && <Link to="/templates/new">Create one</Link>}</p>} columns={[
       { name: 'Name', show: each => <Link to={`/templates/${each.id}`}>{each.name}</Link> },
       { name: 'Channel', show: each => each.channel },
       { name: 'Category', show: each => each.category },
       { name: 'Version', show: each => each.version },
-      { name: 'Changed', show: each => <When at={each.updatedAt} /> },
+      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
@@ -130,12 +130,12 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     throw error
   })
   return <Screen title={stored?.name ?? 'New template'} lead={stored && <code>{stored.id}</code>} actions={stored && may && <>
-    {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } }))}><p>The stored template is sent, marked as a test.</p></TestMail>}
-    <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>What uses it keeps it from being deleted; the page says what does.</p></Confirm>
+    {stored.channel === 'email' && <TestMail send={to => got(api.POST('/messages/test-email', { body: { to, templateId: stored.id } }))}><p>The saved template is sent, marked as a test.</p></TestMail>}
+    <Confirm label="Delete" danger title="Delete this template?" sure="Delete" act={async () => { await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } })); forget(); go('/templates') }}><p>It cannot be deleted while something uses it; “Used by” says what does.</p></Confirm>
   </>}>
     {may && <Unsaved of={held} />}
     <div class="beside">
-      {stored && !may ? <Texts of={stored} /> : <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Make the template'} submit={submit}>
+      {stored && !may ? <Texts of={stored} /> : <div onFocusIn={box.onFocusIn}><Form act={act} label={stored ? 'Save' : 'Create template'} submit={submit}>
         <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" />
         <div class="columns">
           {!stored && <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={CHANNELS} pointer="/channel" />}
@@ -148,10 +148,10 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
         })}
         {draft.channel === 'whatsapp' && <Variables of={pairsOf(draft)} set={pairs => { act.clear(); change({ variables: kept(pairs) }) }} />}</First>
         {others.length > 0 && <ul class="plain">{others.map((finding, index) => <li key={index}><Status value={finding.severity} /> {finding.message}</li>)}</ul>}
-        {variables.length > 0 && <p class="hint">It reads {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
+        {variables.length > 0 && <p class="hint">Uses {variables.map((name, index) => <>{index > 0 && ', '}<code>{name}</code></>)}.</p>}
       </Form>
       <Paths last={box.last} /></div>}
-      <div>{checked.problem && <p class="note">What you type could not be checked: {checked.problem.message}{sound.current && ' The preview shows the text as it was before.'} <button type="button" class="small" onClick={() => void checked.reload()}>Check it again</button></p>}
+      <div>{checked.problem && <p class="note">Your changes could not be checked: {checked.problem.message}{sound.current && ' The preview shows the text before them.'} <button type="button" class="small" onClick={() => void checked.reload()}>Check again</button></p>}
       {sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
       {stored && <Used id={stored.id} />}</div>
     </div>
@@ -177,21 +177,21 @@ function free(pairs: readonly Pair[]): string {
 /** What WhatsApp puts in the places of the template that it approved. */
 function Variables({ of, set }: { of: readonly Pair[]; set: (pairs: readonly Pair[]) => void }) {
   const at = (index: number, pair: Pair) => set(of.map((old, place) => (place === index ? pair : old)))
-  return <fieldset class="group"><legend>Variables of what WhatsApp approved</legend>
+  return <fieldset class="group"><legend>Variables of the approved template</legend>
     {of.map(([name, value], index) => <div class="columns" key={index}>
       <Field label={`Name of variable ${index + 1}`} value={name} set={to => at(index, [to.trim(), value])} placeholder="1" />
       <Field label={`Variable ${name || index + 1}`} value={value} set={to => at(index, [name, to])} pointer={variableAt(name)} placeholder="{{contact.firstName}}" />
       <p class="buttons"><button type="button" class="small" aria-label={`Remove variable ${name || index + 1}`} onClick={() => set(of.filter((_, place) => place !== index))}>Remove</button></p>
     </div>)}
-    <p class="buttons"><button type="button" class="small" onClick={() => set([...of, [free(of), '']])}>Add a variable</button></p>
+    <p class="buttons"><button type="button" class="small" onClick={() => set([...of, [free(of), '']])}>Add variable</button></p>
   </fieldset>
 }
 
 function Topic({ draft, set }: { draft: Draft; set: (topicId: string) => void }) {
   const all = useTopics(draft.topicId)
   const fitting = all.rows?.filter(each => each.id === draft.topicId || each.channels.some(channel => channel === draft.channel)) ?? null
-  return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: all who have not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} pointer="/topicId"
-    hint={<>Only contacts who agreed to it get this. <Link to="/settings/topics">Topics</Link></>} />
+  return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: everyone who has not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} pointer="/topicId"
+    hint={<>Only contacts who opted in get this. <Link to="/settings/topics">Topics</Link></>} />
 }
 
 /** The flows and broadcasts that keep it from being deleted. */
@@ -201,10 +201,10 @@ function Used({ id }: { id: string }) {
   const runs = ids.filter(each => !each.startsWith('bro_')).map(each => (each.startsWith('wfl_') ? { workflowId: each } : { automationId: each }))
   const sent = ids.filter(each => each.startsWith('bro_'))
   const flows = useFlowNames(useFlows(), runs), broadcasts = useBroadcastNames(sent)
-  return <Section title="Where it is used"><Shown of={used}>{() => (ids.length ? <ul class="plain used">
+  return <Section title="Used by"><Shown of={used}>{() => (ids.length ? <ul class="plain used">
     {runs.map(run => <li key={run.workflowId ?? run.automationId}><FlowLink run={run} names={flows} /></li>)}
     {sent.map(each => <li key={each}><Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link></li>)}
-  </ul> : <p class="empty">Nowhere yet. A flow sends it by a step, and a broadcast to many.</p>)}</Shown></Section>
+  </ul> : <p class="empty">Nothing yet. Flows and broadcasts can send it.</p>)}</Shown></Section>
 }
 
 function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
@@ -217,10 +217,10 @@ function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
   const shown = useLoaded(() => got(api.POST('/templates/preview', { body })), [JSON.stringify(body)], undefined, 0)
   const show = async () => setWanted({ trigger: typed === null ? null : objectOf(typed, '/trigger'), contactId: await meant(contactId) })
   return <Section title="Preview">
-    {isBehind && <p class="note">What you type has an error, which is marked; this shows the text as it was without it.</p>}
-    <Form act={act} label="Show" submit={show}>
-      <First problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID; nobody in particular when empty." value={contactId} set={setContact} pointer="/contactId" /></First>
-      <JsonText label="The event, as JSON" rows={5} value={typed ?? sample(of.variables)} set={setTyped} pointer="/trigger" />
+    {isBehind && <p class="note">Your text has an error, which is marked. This is how it was without it.</p>}
+    <Form act={act} label="Update preview" submit={show}>
+      <First problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID. Empty: nobody in particular." value={contactId} set={setContact} pointer="/contactId" /></First>
+      <JsonText label="Event (JSON)" rows={5} value={typed ?? sample(of.variables)} set={setTyped} pointer="/trigger" />
     </Form>
     <Shown of={shown}>{parts => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">

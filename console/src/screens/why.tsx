@@ -35,7 +35,7 @@ export function WhyNot({ contactId, all }: { contactId: string; all: Listed<Flow
       <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...options(both)]} growing={both} />
       {!why.startsWith('bro_') && <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>}
     </Filters>
-    {why ? <Reasons contactId={contactId} about={{ ...about(why), ...(begins(since) ? { since: begins(since)!.toISOString() } : {}) }} /> : <p class="empty">Choose a flow or a broadcast to see what came for this contact, and what held it back.</p>}
+    {why ? <Reasons contactId={contactId} about={{ ...about(why), ...(begins(since) ? { since: begins(since)!.toISOString() } : {}) }} /> : <p class="empty">Choose a flow or a broadcast to see what happened for this contact, and what held it back.</p>}
   </Section>
 }
 
@@ -46,7 +46,7 @@ export function Reasons({ contactId, about }: { contactId: string; about: About 
     const advice = (each.reason && (each.evidence.type === 'broadcast' ? EXCLUDED : ADVICE)[each.reason]) || EXPLAINED[each.code]
     return <li key={index}><span class="soft"><When at={each.at} /></span>
       <p><span class="sentence"><Sentence text={each.sentence} /></span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
-  })}</ol>{reasons.length >= MOST_RUNS && <p class="hint">At most {MOST_RUNS} runs, 200 messages, 50 requests and 50 missed occasions are explained: the newest.</p>}</> : <p class="empty">Nothing is known: no event, request, run or message of this contact.</p>)}</Shown>
+  })}</ol>{reasons.length >= MOST_RUNS && <p class="hint">Only the newest {MOST_RUNS} runs, 200 messages, 50 requests and 50 missed occasions are explained.</p>}</> : <p class="empty">Nothing found: no event, request, run or message of this contact.</p>)}</Shown>
 }
 
 export function Event({ id }: { id: string }) {
@@ -54,7 +54,7 @@ export function Event({ id }: { id: string }) {
   const names = useContactNames([event.value?.contactId ?? null])
   return <Screen title={event.value?.name ?? 'Event'} lead={<code>{id}</code>}>
     <Shown of={event}>{value => <>
-      <Facts of={[['Contact', <ContactLink id={value.contactId} names={names} />], ['Happened', <When at={value.at} />]]} />
+      <Facts of={[['Contact', <ContactLink id={value.contactId} names={names} />], ['Time', <When at={value.at} />]]} />
       <Section title="Properties"><Json value={value.properties} /></Section>
     </>}</Shown>
   </Screen>

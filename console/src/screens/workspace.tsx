@@ -17,11 +17,11 @@ export function Workspace() {
 
 function Close({ of }: { of: Schemas['Workspace'] }) {
   const [name, setName] = useState('')
-  return <Section title="Delete the workspace">
-    <p>Nothing runs in it any more, nothing is sent, and soon all that is in it is deleted.</p>
-    <p class="buttons"><Confirm label="Delete the workspace" danger title={`Delete ${of.name}?`} sure="Delete it for good" act={async () => { await got(api.DELETE('/settings/workspace', { body: { name } })); await leave() }}>
-      <p>Its contacts, flows, templates, messages and members go with it, its keys stop working, and what is paid for ends. This cannot be undone. Afterwards you are signed out.</p>
-      <Field label="The name of the workspace, to the letter" value={name} set={setName} autocomplete="off" pointer="/name" />
+  return <Section title="Delete workspace">
+    <p>Everything in it stops, nothing more is sent, and soon all of its data is deleted.</p>
+    <p class="buttons"><Confirm label="Delete workspace" danger title={`Delete ${of.name}?`} sure="Delete permanently" act={async () => { await got(api.DELETE('/settings/workspace', { body: { name } })); await leave() }}>
+      <p>Its contacts, flows, templates, messages and members are deleted with it, its keys stop working, and its paid plan ends. This cannot be undone. You are then signed out.</p>
+      <Field label="Type the name of the workspace to confirm" value={name} set={setName} autocomplete="off" pointer="/name" />
     </Confirm></p>
   </Section>
 }
@@ -32,9 +32,9 @@ const some = (chosen: readonly string[] | undefined, of: Record<string, string>,
 
 /** What marketing waits for, in words. */
 export const quiet = ({ from, to, timezone, channels, days, maxWait }: Schemas['QuietHours']): string =>
-  `${from} to ${to} by the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} clock, beginning on ${some(days, DAYS, 'every day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `What would wait longer than ${maxWait} is dropped.` : 'Nothing is dropped.'}`
+  `${from} to ${to} in the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} time zone, starting on ${some(days, DAYS, 'any day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `Messages that would wait longer than ${maxWait} are dropped.` : 'Nothing is dropped.'}`
 
-const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} to a contact within ${window}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
+const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} per contact within ${window}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
 
 const drafted = (value: Schemas['Workspace']) => ({
   name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
@@ -62,7 +62,7 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
   const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
   const act = useAct()
   if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on'],
-    ['Marketing messages', value.frequencyCap ? capped(value.frequencyCap) : 'as many as are sent'], ['Quiet hours', value.quietHours ? quiet(value.quietHours) : 'none: nothing waits']]} />
+    ['Marketing messages', value.frequencyCap ? capped(value.frequencyCap) : 'no limit'], ['Quiet hours', value.quietHours ? quiet(value.quietHours) : 'none']]} />
   const problem = act.problem && moved(act.problem, at => WHOLE[at] ?? at)
   return <Form act={{ ...act, problem }} label="Save" submit={async () => {
     await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
@@ -76,27 +76,27 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
     <div class="columns">
       <Field label="Name" required value={draft.name} set={name => set({ name })} pointer="/name" />
       <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} pointer="/timezone" hint="Such as Europe/Berlin." />
-      <Field label="Country" value={draft.country} set={country => set({ country })} pointer="/country" hint="Two letters; phone numbers without a country code are read as its own." />
-      <Field label="Days that history is kept" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} pointer="/retentionDays" hint="Empty: as the operator has set." />
-      <Field label="Sender’s name" value={draft.fromName} set={fromName => set({ fromName })} pointer="/sender/fromName" />
-      <Field label="Sender’s address" type="email" value={draft.fromEmail} set={fromEmail => set({ fromEmail })} pointer="/sender/fromEmail" />
-      <Field label="Replies go to" type="email" value={draft.replyTo} set={replyTo => set({ replyTo })} pointer="/sender/replyTo" />
+      <Field label="Country" value={draft.country} set={country => set({ country })} pointer="/country" hint="Two letters; phone numbers without a country code are read as of this country." />
+      <Field label="Days to keep history" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} pointer="/retentionDays" hint="Empty: the operator’s default." />
+      <Field label="Sender name" value={draft.fromName} set={fromName => set({ fromName })} pointer="/sender/fromName" />
+      <Field label="Sender address" type="email" value={draft.fromEmail} set={fromEmail => set({ fromEmail })} pointer="/sender/fromEmail" />
+      <Field label="Reply-to address" type="email" value={draft.replyTo} set={replyTo => set({ replyTo })} pointer="/sender/replyTo" />
     </div>
-    <Field label="Postal address" rows={3} value={draft.postalAddress} set={postalAddress => set({ postalAddress })} pointer="/postalAddress" hint="Marketing mail has to show one." />
+    <Field label="Postal address" rows={3} value={draft.postalAddress} set={postalAddress => set({ postalAddress })} pointer="/postalAddress" hint="Marketing emails have to show one." />
     <fieldset class="group"><legend>Marketing</legend>
-      <p class="hint">Over all flows and broadcasts. Other messages, such as receipts, always go out.</p>
+      <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
       <div class="columns">
-        <Field label="Most messages to a contact" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} pointer="/frequencyCap/limit" hint="Empty: as many as are sent." />
+        <Field label="Messages per contact, at most" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} pointer="/frequencyCap/limit" hint="Empty: no limit." />
         <Field label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
-        <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email alone'], ['sms', 'SMS alone'], ['whatsapp', 'WhatsApp alone']]} pointer="/frequencyCap/channel" />
-        <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} pointer="/quietHours/from" hint="Messages wait until these hours are over." />
-        <Field label="Until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" />
-        <Field label="By whose clock" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} pointer="/quietHours/timezone" />
-        <Field label="Drop what waits longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
+        <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email only'], ['sms', 'SMS only'], ['whatsapp', 'WhatsApp only']]} pointer="/frequencyCap/channel" />
+        <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} pointer="/quietHours/from" hint="Messages wait until quiet hours end." />
+        <Field label="Quiet until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" />
+        <Field label="In whose time zone" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} pointer="/quietHours/timezone" />
+        <Field label="Drop messages that wait longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
       </div>
       <Several label="Quiet on" options={CHANNELS} chosen={draft.quietOn} set={quietOn => set({ quietOn })} pointer="/quietHours/channels" />
-      <Several label="Beginning on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} pointer="/quietHours/days" />
+      <Several label="Starting on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} pointer="/quietHours/days" />
     </fieldset>
-    <Check label="Pause all sending: messages wait until this is switched off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} pointer="/sendingPaused" />
+    <Check label="Pause all sending: messages wait until you turn this off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} pointer="/sendingPaused" />
   </Form>
 }

@@ -9,10 +9,10 @@ const event: Happened = { type: 'event' }, message: Happened = { type: 'message'
 
 test('what goes with a contact is counted, and what ends', () => {
   const happened = [event, message, run('2026-03-02T10:00:00Z'), message, run(null), consent]
-  equal(goes(happened, true), 'With it go 1 event, and its data in 2 runs and 2 messages. 1 run under way ends.')
-  equal(goes([], true), 'With it go 0 events, and its data in 0 runs and 0 messages.')
+  equal(goes(happened, true), 'This also deletes 1 event, and the contact’s data in 2 runs and 2 messages. 1 run in progress ends.')
+  equal(goes([], true), 'This also deletes 0 events, and the contact’s data in 0 runs and 0 messages.')
 })
 
 test('of a long past it says that the newest alone is counted', () => {
-  equal(goes([event, event], false), 'With it go 2 events, and its data in 0 runs and 0 messages, counting only the newest 2 of what happened.')
+  equal(goes([event, event], false), 'This also deletes 2 events, and the contact’s data in 0 runs and 0 messages, counting only the newest 2 activities.')
 })

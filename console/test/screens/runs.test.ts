@@ -6,8 +6,8 @@ import { decided, omitted } from '../../src/screens/runs'
 test('a run says what is not shown of it: its first steps, what others left, or both', () => {
   equal(omitted({ stepsOmitted: 0, outputsOmitted: 0 }), '')
   equal(omitted({ stepsOmitted: 1, outputsOmitted: 0 }), 'Its first step is not shown. ')
-  equal(omitted({ stepsOmitted: 0, outputsOmitted: 3 }), 'What 3 steps left is not shown: what later ones left has 2 MiB already.')
-  equal(omitted({ stepsOmitted: 2, outputsOmitted: 1 }), 'Its first 2 steps are not shown. What 1 step left is not shown: what later ones left has 2 MiB already.')
+  equal(omitted({ stepsOmitted: 0, outputsOmitted: 3 }), 'The output of 3 steps is not shown: that of later ones has 2 MiB already.')
+  equal(omitted({ stepsOmitted: 2, outputsOmitted: 1 }), 'Its first 2 steps are not shown. The output of 1 step is not shown: that of later ones has 2 MiB already.')
 })
 
 const isPro = { path: 'contact.metadata.plan', op: 'eq', value: 'pro', found: 'pro', holds: true }

@@ -5,7 +5,7 @@ import { quiet } from '../../src/screens/workspace'
 
 test('quiet hours are said in words, on all channels and days unless some are named', () => {
   equal(quiet({ from: '21:00', to: '08:00', timezone: 'contact', channels: ['email', 'sms', 'whatsapp'], maxWait: null }),
-    '21:00 to 08:00 by the contact’s clock, beginning on every day; on all channels. Nothing is dropped.')
+    '21:00 to 08:00 in the contact’s time zone, starting on any day; on all channels. Nothing is dropped.')
   equal(quiet({ from: '12:00', to: '13:00', timezone: 'workspace', channels: ['sms'], days: ['sat', 'sun'], maxWait: 'PT6H' }),
-    '12:00 to 13:00 by the workspace’s clock, beginning on Saturday, Sunday; on SMS. What would wait longer than PT6H is dropped.')
+    '12:00 to 13:00 in the workspace’s time zone, starting on Saturday, Sunday; on SMS. Messages that would wait longer than PT6H are dropped.')
 })
