@@ -345,7 +345,9 @@ async def test_wrong_tags_are_named(cast: Cast) -> None:
 
 async def test_filters_narrow_the_list(cast: Cast) -> None:
     ada = await cast.ed.made(CONTACTS, ADA)
+    await asyncio.sleep(0.002)  # times are shown to the millisecond, and compared as shown
     between = now()
+    await asyncio.sleep(0.002)
     bob = await cast.ed.made(CONTACTS, {"email": "bob+x@example.com", "tags": ["lead"]})
     after = now()
     await cast.mallory.made(CONTACTS, {"email": "ada@example.com", "tags": ["lead"]})
