@@ -49,7 +49,7 @@ test: $(STAMP) ## Run the tests, on real PostgreSQL, Redis and SMTP servers that
 	$(BIN)/pytest -n auto --dist loadfile $(ELSEWHERE) -m "not drill and not alone" $(ARGS)
 
 drills: $(STAMP) ## Run the other tests: the service as processes, killed and attacked; then what would race, one by one
-	$(BIN)/pytest -n 2 --dist loadfile $(ELSEWHERE) -m drill $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile $(ELSEWHERE) -m drill $(ARGS)
 	$(BIN)/pytest $(ELSEWHERE) -m alone $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, import contract
