@@ -26,7 +26,8 @@ from tests.conftest import SCHEMA
 TASKS = re.compile(r"Task Count: (\d+)")
 GATHERED = ("Distributed Subplan", "INSERT/SELECT method: pull to coordinator")
 EVERYWHERE = re.compile(r"run_command_on_(?:shards|placements|all_nodes)|run_on_worker\b", re.I)
-LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:UPDATE|SHARE)\b", re.I)
+READS = re.compile(r"[( ]*(?:SELECT|WITH)\b", re.I)
+CHANGES = re.compile(r"\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|FOR\s+(?:KEY\s+)?SHARE)\b", re.I)
 
 # What looks at several shards, or at one and at people on the coordinator, and how often: of
 # maintenance for each worker, and again at once while it has work. None of it locks a row.
@@ -65,7 +66,7 @@ LOOKS: Mapping[str, str] = {
     "store/restored.messages_due": "administration: likewise",
     # Of new workspaces of the free plan in production: one person has one allowance for all of
     # theirs, and an unverified one may write to its own members alone.
-    "messages/delivery.intend_some": "messages of the first thirty days: with each batch",
+    "store/workspaces._earned_of_shard": "messages of the first seven days: with each batch",
 }
 # What has a transaction write on two nodes: the workspace's, and the coordinator, on which people
 # and the directory of webhooks and keys are. A person does it, never an event, run or message.
@@ -91,8 +92,7 @@ class Finding:
     @property
     def only_looks(self) -> bool:
         """Reads, and locks nothing."""
-        starts = self.sql.lstrip("( ")[:6].upper()
-        return starts in ("SELECT", "WITH") and not LOCKS.search(self.sql)
+        return READS.match(self.sql) is not None and not CHANGES.search(self.sql)
 
     def __str__(self) -> str:
         what = self.error or f"{self.tasks} tasks{', gathered' * self.gathers}"

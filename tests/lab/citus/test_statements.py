@@ -31,12 +31,16 @@ def test_a_statement_of_several_shards_is_one_unless_it_is_named() -> None:
     assert fault.startswith("store/runs.by_id: 4 tasks")
     named = next(iter(statements.LOOKS))
     assert statements.faults([Finding(named, ALL, tasks=4)], Record()) == []
+    within = f"WITH all_of_them AS ({ALL}) SELECT * FROM all_of_them"
+    assert statements.faults([Finding(named, within, tasks=4)], Record()) == []
 
 
 def test_one_that_is_named_may_not_lock() -> None:
     named = next(iter(statements.LOOKS))
     assert statements.faults([Finding(named, f"{ALL} FOR UPDATE", tasks=4)], Record())
     assert statements.faults([Finding(named, "DELETE FROM runs", tasks=4)], Record())
+    within = "WITH gone AS (DELETE FROM runs RETURNING id) SELECT * FROM gone"
+    assert statements.faults([Finding(named, within, tasks=4)], Record())
 
 
 def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts() -> None:
