@@ -1,4 +1,4 @@
-"""What an old make or Python is told; which tests run by themselves, and that none runs twice."""
+"""What an old make or Python is told; which tests run by themselves."""
 
 from __future__ import annotations
 
@@ -117,6 +117,5 @@ def test_a_test_without_the_mark_is_found_beside_one_that_has_it(
     assert unmarked(ast.parse(STARTING.format(of_file, of_test))) == found
 
 
-def test_no_test_has_a_second_chance() -> None:
-    for name in ("Makefile", ".ci/run"):
-        assert not re.search(r"last-failed|--lf\b|reruns", (ROOT / name).read_text())
+def test_make_gives_no_test_a_second_chance() -> None:
+    assert not re.search(r"last-failed|--lf\b|reruns", (ROOT / "Makefile").read_text())
