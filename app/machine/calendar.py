@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -44,15 +44,12 @@ def next_time(now: datetime, at: time, days: Collection[str], zone: ZoneInfo) ->
     today = now.astimezone(zone).date()
     for ahead in _LOOKED_AT:
         day = today + timedelta(days=ahead)
-        if DAYS[day.weekday()] in days and _exists(day, zone):
+        exists = instant(datetime.combine(day, time.min), zone).astimezone(zone).date() == day
+        if exists and DAYS[day.weekday()] in days:
             moment = instant(datetime.combine(day, at), zone)
             if moment > now:
                 return moment
     raise ValueError(f"{zone.key} has no such day within two weeks")
-
-
-def _exists(day: date, zone: ZoneInfo) -> bool:
-    return instant(datetime.combine(day, time.min), zone).astimezone(zone).date() == day
 
 
 def instant(local: datetime, zone: ZoneInfo) -> datetime:

@@ -19,6 +19,9 @@ _SHAPES: Mapping[Shape, Callable[[Json, Place], Outline]] = {
     "steps": steps.compile,
 }
 
+# The members by which a start_workflow names what it starts.
+_TARGETS: Mapping[str, Shape] = {"workflowId": "steps", "automationId": "graph"}
+
 MOST_FINDINGS = 500  # nobody reads more, and a hostile body could ask for tens of thousands
 
 
@@ -74,37 +77,24 @@ def compile(shape: Shape, body: Json) -> Compiled:
             root.warn("does_nothing", "Nothing follows the trigger: a run ends where it begins.")
     findings.sort(key=lambda finding: (not finding.draft, finding.severity))
     kept = tuple(findings[:MOST_FINDINGS])
-    return Compiled(program, kept, _templates(outline), _starts(outline), outline.parts)
+    templates = tuple(
+        Reference(config["templateId"], config["channel"], f"{part.config_pointer}/templateId")
+        for part in outline.parts
+        if (config := part.node.config).keys() >= {"templateId", "channel"}
+    )
+    starts = tuple(
+        Start(part.node.config[name], shape, f"{part.config_pointer}/{name}")
+        for part in outline.parts
+        for name, shape in _TARGETS.items()
+        if part.node.kind == "start_workflow" and name in part.node.config
+    )
+    return Compiled(program, kept, templates, starts, outline.parts)
 
 
 def places(findings: Iterable[Finding]) -> set[str]:
     """Every pointer to what one of them stands at, or within."""
     tokens = {tuple(finding.pointer.split("/")) for finding in findings}
     return {"/".join(path[:end]) for path in tokens for end in range(1, len(path) + 1)}
-
-
-def _templates(outline: Outline) -> tuple[Reference, ...]:
-    return tuple(
-        Reference(
-            part.node.config["templateId"],
-            part.node.config["channel"],
-            f"{part.config_pointer}/templateId",
-        )
-        for part in outline.parts
-        if part.node.config.keys() >= {"templateId", "channel"}
-    )
-
-
-_TARGETS: Mapping[str, Shape] = {"workflowId": "steps", "automationId": "graph"}
-
-
-def _starts(outline: Outline) -> tuple[Start, ...]:
-    return tuple(
-        Start(part.node.config[name], shape, f"{part.config_pointer}/{name}")
-        for part in outline.parts
-        for name, shape in _TARGETS.items()
-        if part.node.kind == "start_workflow" and name in part.node.config
-    )
 
 
 # --- where a run can go -------------------------------------------------------------------------
@@ -142,17 +132,12 @@ def _endless(parts: Mapping[str, Part], doubtful: Collection[str]) -> list[list[
         if not NODES[part.node.kind].waits(part.node.config) and part.config_pointer not in doubtful
     }
     cycles: list[list[str]] = []
-    while cycle := _cycle(onward):
-        cycles.append(cycle)
-        for name in cycle:
+    while True:
+        try:
+            TopologicalSorter(onward).prepare()
+            return cycles
+        except CycleError as error:
+            # The sorter reads an edge as “comes after” and so names the cycle back to front.
+            cycles.append(list(reversed(error.args[1])))
+        for name in cycles[-1]:
             onward.pop(name, None)
-    return cycles
-
-
-def _cycle(onward: Mapping[str, set[str]]) -> list[str]:
-    try:
-        TopologicalSorter(onward).prepare()
-    except CycleError as error:
-        # The sorter reads an edge as “comes after” and so names the cycle back to front.
-        return list(reversed(error.args[1]))
-    return []

@@ -131,17 +131,14 @@ def _holds(condition: Condition, look: _Look) -> bool:
             look.operands.append({**stated, "holds": holds})
             return holds
         case Comparison():
-            return _compare(condition, look)
-
-
-def _compare(comparison: Comparison, look: _Look) -> bool:
-    op, found = OPS[comparison.op], comparison.path.find(look.facts)
-    within = look.into(found) if op.within else found
-    holds = op.holds(within, comparison.value, look.facts.get("now"))
-    seen = {} if found is path.MISSING else {"found": _shown(found)}
-    stated = {"path": str(comparison.path), "op": comparison.op, "value": _shown(comparison.value)}
-    look.operands.append({**stated, **seen, "holds": holds})
-    return holds
+            op, found = OPS[condition.op], condition.path.find(look.facts)
+            within = look.into(found) if op.within else found
+            holds = op.holds(within, condition.value, look.facts.get("now"))
+            asked = {"path": str(condition.path), "op": condition.op}
+            seen = {} if found is path.MISSING else {"found": _shown(found)}
+            stated = {**asked, "value": _shown(condition.value), **seen}
+            look.operands.append({**stated, "holds": holds})
+            return holds
 
 
 LONGEST_OPERAND = 200

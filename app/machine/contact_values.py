@@ -25,7 +25,10 @@ EQUALITY = ("eq", "ne", "in")
 def check(path: Path, op: str, value: Json, place: Place) -> None:
     """Hold back a comparison for equality with what the field never is, and refuse a channel that
     there is not. What was saved with one runs on."""
-    _check_channel(path, place.at("path"))
+    match path.segments:
+        case ("contact", "subscriptions", str(channel)) if channel not in CHANNELS:
+            message = f"There is no channel {quote(channel)}; there are {', '.join(CHANNELS)}."
+            place.at("path").limit("bad_path", message + spelling.hint(channel, CHANNELS))
     if op not in EQUALITY or place.has_findings("value"):
         return
     at = place.at("value")
@@ -34,13 +37,6 @@ def check(path: Path, op: str, value: Json, place: Place) -> None:
             _check_one(path, option, at.at(index))
     else:
         _check_one(path, value, at)
-
-
-def _check_channel(path: Path, place: Place) -> None:
-    match path.segments:
-        case ("contact", "subscriptions", str(channel)) if channel not in CHANNELS:
-            message = f"There is no channel {quote(channel)}; there are {', '.join(CHANNELS)}."
-            place.limit("bad_path", message + spelling.hint(channel, CHANNELS))
 
 
 def _check_one(path: Path, value: Json, place: Place) -> None:

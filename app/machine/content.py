@@ -161,7 +161,13 @@ def read(
     if channel == "email" and isinstance(raw, dict) and not (raw.get("html") or raw.get("text")):
         place.at("html").hold("missing", "A message by email needs html or text.")
     if channel == "whatsapp" and isinstance(raw, dict):
-        _either(raw, place)
+        # A text of one's own, or one that was approved before, with its variables.
+        if raw.get("text") and raw.get("contentSid"):
+            place.at("contentSid").hold("both", "Give a text or a contentSid, not both.")
+        elif not raw.get("text") and not raw.get("contentSid"):
+            place.at("text").hold("missing", "Say what to send: a text, or a contentSid.")
+        if raw.get("variables") and not raw.get("contentSid"):
+            place.at("variables").hold("needs_content_sid", "Variables need a contentSid.")
     return {name: raw[name] for name in members}
 
 
@@ -179,16 +185,6 @@ def all_checked(
 ) -> list[tuple[dict[str, Json], list[Finding]]]:
     """Read each: its channel, itself, its pointer."""
     return [checked(channel, raw, pointer) for channel, raw, pointer in given]
-
-
-def _either(raw: Mapping[str, Json], place: Place) -> None:
-    """WhatsApp: a text of one's own, or one that was approved before, with its variables."""
-    if raw.get("text") and raw.get("contentSid"):
-        place.at("contentSid").hold("both", "Give a text or a contentSid, not both.")
-    elif not raw.get("text") and not raw.get("contentSid"):
-        place.at("text").hold("missing", "Say what to send: a text, or a contentSid.")
-    if raw.get("variables") and not raw.get("contentSid"):
-        place.at("variables").hold("needs_content_sid", "Variables need a contentSid.")
 
 
 # --- rendering ----------------------------------------------------------------------------------
@@ -216,22 +212,19 @@ def render(channel: str, content: Mapping[str, Json], facts: Facts) -> Message:
 
 def preview(channel: str, content: Mapping[str, Json], facts: Facts) -> dict[str, dict[str, Json]]:
     """By part: what would be sent and the paths that led nowhere, or why it cannot be sent."""
-    parts = {
-        name: _preview(channel, name, content[name], facts)
-        for name in given_parts(channel, content)
-    }
+    parts: dict[str, dict[str, Json]] = {}
+    for name in given_parts(channel, content):
+        try:
+            part = render_part(channel, name, content[name], facts)
+        except PartError as error:
+            parts[name] = {"error": error.message}
+        else:
+            missing = {"missing": list(part.missing)} if part.missing else {}
+            parts[name] = {"rendered": part.text, **missing}
     rendered = {name: part["rendered"] for name, part in parts.items() if "rendered" in part}
     if "error" not in parts.get("text", {}):
         parts |= {name: {"rendered": text} for name, text in derived(rendered).items()}
     return parts
-
-
-def _preview(channel: str, name: str, source: Json, facts: Facts) -> dict[str, Json]:
-    try:
-        part = render_part(channel, name, source, facts)
-    except PartError as error:
-        return {"error": error.message}
-    return {"rendered": part.text, **({"missing": list(part.missing)} if part.missing else {})}
 
 
 def derived(parts: Mapping[str, str]) -> dict[str, str]:

@@ -52,6 +52,7 @@ PORTS = "x-ports"
 
 def _step(name: str, kind: NodeKind) -> Schema:
     schema = _configuration(kind)
+    active = schema.get(ACTIVE, {})
     if kind.fork:
         items = schema["properties"][kind.fork]["anyOf"][1]["items"]
         items["properties"]["steps"] = {**_ARM, "description": "What follows by this port."}
@@ -64,7 +65,7 @@ def _step(name: str, kind: NodeKind) -> Schema:
         "required": ["type"],
         "properties": {**members, **schema["properties"], **arms},
         "examples": [{"type": name, **kind.example}],
-        ACTIVE: _with_required(schema, "type"),
+        ACTIVE: {**active, "required": ["type", *active.get("required", ())]},
     }
 
 
@@ -80,11 +81,6 @@ def _configuration(kind: NodeKind) -> Schema:
     if kind.content:
         schema["allOf"] = content_schema.by_channel("InlineContent")
     return schema
-
-
-def _with_required(schema: Schema, *names: str) -> Schema:
-    active = schema.get(ACTIVE, {})
-    return {**active, "required": [*names, *active.get("required", ())]}
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -110,19 +106,19 @@ def _any_node(name: str, data: Schema, needed: list[str]) -> Schema:
 
 
 def _data(kind: NodeKind) -> Schema:
-    example = {"examples": [dict(kind.example)]}
-    return {"description": kind.about, **_configuration(kind), **example, PORTS: _ports(kind)}
-
-
-def _ports(kind: NodeKind) -> dict[str, Json]:
-    """The facts by which an editor draws a node, and leads on from it."""
     return {
-        "open": list(kind.ports),
-        "wired": list(kind.arms),
-        "given": list(kind.given),
-        "ends": list(kind.ends),
-        "each": kind.fork,
-        "about": dict(kind.exits),
+        "description": kind.about,
+        **_configuration(kind),
+        "examples": [dict(kind.example)],
+        # The facts by which an editor draws a node, and leads on from it.
+        PORTS: {
+            "open": list(kind.ports),
+            "wired": list(kind.arms),
+            "given": list(kind.given),
+            "ends": list(kind.ends),
+            "each": kind.fork,
+            "about": dict(kind.exits),
+        },
     }
 
 
@@ -166,15 +162,6 @@ def _by_type(suffix: str, *more: str) -> Schema:
     }
 
 
-def _output(name: str, kind: NodeKind) -> Schema:
-    return {
-        "type": "object",
-        "description": f"What the record of a `{name}` keeps.",
-        "properties": dict(kind.output),
-        "additionalProperties": False,
-    }
-
-
 def outputs() -> list[Schema]:
     """Rules: the `output` of a record has the members of its `kind`."""
     return [
@@ -199,7 +186,15 @@ def _components() -> Iterator[tuple[str, Schema]]:
         yield f"{title(name)}Step", _step(name, kind)
         yield f"{title(name)}Node", {"description": kind.about, **_node(name, kind)}
         yield f"{title(name)}Data", _data(kind)
-        yield f"{title(name)}Output", _output(name, kind)
+        yield (
+            f"{title(name)}Output",
+            {
+                "type": "object",
+                "description": f"What the record of a `{name}` keeps.",
+                "properties": dict(kind.output),
+                "additionalProperties": False,
+            },
+        )
 
 
 COMPONENTS: Mapping[str, Schema] = dict(_components())

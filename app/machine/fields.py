@@ -93,12 +93,12 @@ class Field:
         value = self.read.schema
         if self.needed and value.get("type") == "string":
             value = {**value, ACTIVE: {"minLength": 1, **value.get(ACTIVE, {})}}
-        return {**blank_or(value, in_drafts=bool(self.needed)), **self._notes()}
-
-    def _notes(self) -> Schema:
-        """For people. There is no `default`: generators of clients take such a member for given."""
+        schema = blank_or(value, in_drafts=bool(self.needed))
+        if not self.about:
+            return schema
+        # There is no member `default`: generators of clients take such a member for given.
         default = "" if self.default is None else f" Default: {document.text(self.default)}."
-        return {"description": self.about + default} if self.about else {}
+        return {**schema, "description": self.about + default}
 
 
 def object_schema(

@@ -112,21 +112,17 @@ def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
         return False
     members = read_members(raw, EDGE, place)
     if not _leads_nowhere(members, known, place):
-        _wire(members, known, place)
+        source, port = known[members["source"]], members.get("sourceHandle", "next")
+        if source.ports is not None and port not in source.ports:
+            ports = f"its ports are {', '.join(source.ports)}" if source.ports else "it has none"
+            message = f"{quote(members['source'])} has no port {quote(port)}; {ports}."
+            place.at("sourceHandle").hold("unknown_port", message)
+        elif port in source.exits:
+            message = f"Another edge leaves {quote(members['source'])} by {quote(port)} already."
+            place.hold("doubled_edge", message)
+        else:
+            source.exits[port] = members["target"]
     return not any(raw.get(name) and name not in members for name in EDGE)
-
-
-def _wire(members: Mapping[str, str], known: Mapping[str, _Known], place: Place) -> None:
-    source, port = known[members["source"]], members.get("sourceHandle", "next")
-    if source.ports is not None and port not in source.ports:
-        ports = f"its ports are {', '.join(source.ports)}" if source.ports else "it has none"
-        message = f"{quote(members['source'])} has no port {quote(port)}; {ports}."
-        place.at("sourceHandle").hold("unknown_port", message)
-    elif port in source.exits:
-        message = f"Another edge leaves {quote(members['source'])} by {quote(port)} already."
-        place.hold("doubled_edge", message)
-    else:
-        source.exits[port] = members["target"]
 
 
 def _leads_nowhere(members: Mapping[str, str], known: Mapping[str, _Known], place: Place) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 from typing import TypeAlias
 
@@ -152,32 +153,25 @@ def _outputs_missing(
     for read in reads:
         root, *rest = read.path.segments
         if root == "steps" and rest and ("output", str(rest[0])) not in known:
-            message = _why_no_output(str(rest[0]), nodes.get(str(rest[0])))
+            node, name = nodes.get(str(rest[0])), quote(str(rest[0]))
+            if node is None:
+                message = f"There is no step {name}."
+            elif NODES[node.kind].resume is None:
+                message = f"{name} leaves no output: no {node.kind} does."
+            else:
+                message = f"Some path comes here without an output of {name}."
             yield _warning("output_missing", read.pointer, message)
-
-
-def _why_no_output(name: str, node: Node | None) -> str:
-    if node is None:
-        return f"There is no step {quote(name)}."
-    if NODES[node.kind].resume is None:
-        return f"{quote(name)} leaves no output: no {node.kind} does."
-    return f"Some path comes here without an output of {quote(name)}."
 
 
 def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:
     """Findings about what is read of the trigger, and is in none of the bodies."""
     for read in reads if bodies else ():
         root, *rest = read.path.segments
-        if root == "trigger" and rest and not any(_has(body, rest) for body in bodies):
+        have = (reduce(followed, rest, body) is not MISSING for body in bodies)
+        if root == "trigger" and rest and not any(have):
             lately = f"the last {len(bodies)} bodies" if len(bodies) > 1 else "the last body"
             message = f"{quote(str(read.path))} is nowhere in {lately} that came in."
             yield _warning("trigger_unseen", read.pointer, message)
-
-
-def _has(body: Json, segments: Iterable[str | int]) -> bool:
-    for segment in segments:
-        body = followed(body, segment)
-    return body is not MISSING
 
 
 def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
@@ -196,16 +190,13 @@ def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
 
 def _compared_as_it_stands(part: Part) -> Iterator[Finding]:
     for leaf, place in _leaves(dict(part.node.config), Place(part.config_pointer, [])):
-        for value in _texts(leaf.value) if isinstance(leaf, Comparison) else ():
-            if "{{" in value or "{%" in value:
+        if not isinstance(leaf, Comparison):
+            continue
+        for value in leaf.value if isinstance(leaf.value, list) else [leaf.value]:
+            if isinstance(value, str) and ("{{" in value or "{%" in value):
                 message = f"{quote(value)} is compared as it stands: no Liquid is rendered here."
                 yield _warning("value_not_rendered", place.at("value").pointer, message)
                 break
-
-
-def _texts(value: Json) -> Iterator[str]:
-    values = value if isinstance(value, list) else [value]
-    return (one for one in values if isinstance(one, str))
 
 
 def _address_uncertain(part: Part, known: Facts) -> Iterator[Finding]:

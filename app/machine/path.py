@@ -94,17 +94,14 @@ def parse(text: str) -> Path:
         match = _STEP.match(text, position)
         if match is None or (match["key"] is not None and bool(match["dot"]) != bool(segments)):
             raise BadPath(_reason(text, position))
-        segments.append(_segment(match))
+        if match["index"] is not None:
+            segments.append(int(match["index"]))
+        else:
+            segments.append(match["key"] if match["quoted"] is None else unquote(match["quoted"]))
         position = match.end()
     if len(segments) > SEGMENTS:
         raise BadPath(f"The path has more than {SEGMENTS} segments.")
     return Path(tuple(segments))
-
-
-def _segment(match: re.Match[str]) -> str | int:
-    if match["index"] is not None:
-        return int(match["index"])
-    return match["key"] if match["quoted"] is None else unquote(match["quoted"])
 
 
 def unquote(quoted: str) -> str:

@@ -37,7 +37,9 @@ _LINKED = ("https://", "http://", "mailto:", "tel:")
 
 def plain_text(markup: str) -> str:
     """The words of an HTML document, in lines and paragraphs; a link's address in brackets."""
-    source = _SPACES.sub(" ", _without_comments(markup))
+    first, *rest = markup.split("<!--")
+    shown = first + "".join(part.partition("-->")[2] for part in rest)
+    source = _SPACES.sub(" ", shown)
     pieces: list[str] = []
     link: tuple[str, int] | None = None  # (address, where its words begin); links do not nest
     for text, end, name, attributes in _tokens(source):
@@ -54,11 +56,6 @@ def plain_text(markup: str) -> str:
         else:
             pieces.append((_CLOSING if end else _OPENING).get(name, ""))
     return _tidied(html.unescape("".join(pieces)))
-
-
-def _without_comments(markup: str) -> str:
-    first, *rest = markup.split("<!--")
-    return first + "".join(part.partition("-->")[2] for part in rest)
 
 
 def _tokens(source: str) -> Iterator[tuple[str, bool, str, str]]:

@@ -45,7 +45,11 @@ class Sample:
         labelled = _labelled(self.values)
         alike: defaultdict[Segments, list[Segments]] = defaultdict(list)
         for segments in self.values:
-            alike[_folded(segments, labelled)].append(segments)
+            folded = tuple(
+                0 if isinstance(segment, int) and segments[:place] not in labelled else segment
+                for place, segment in enumerate(segments)
+            )
+            alike[folded].append(segments)
         return [self._place(members) for members in islice(alike.values(), PATHS)]
 
     def common(self, share: float) -> Iterator[tuple[Path, Values]]:
@@ -60,11 +64,13 @@ class Sample:
         values = self.values[usual]
         types = {_type(value) for segments in members for value in self.values[segments].values()}
         telling = (value for value in values.values() if value not in (None, ""))
+        example = next(telling, next(iter(values.values())))
+        text = document.text(example)
         return Place(
             path=str(Path(usual)),
             types=sorted(types),
             presence=round(len(values) / self.bodies, 3),
-            example=_cut(next(telling, next(iter(values.values())))),
+            example=example if len(text) <= EXAMPLE else f"{text[: EXAMPLE - 1]}…",
         )
 
 
@@ -105,12 +111,10 @@ def _leaves(body: Json) -> Iterator[tuple[Segments, Json]]:
         left -= len(children)
         if children and len(segments) < SEGMENTS:
             waiting.extend(((*segments, key), child) for key, child in children)
-        elif segments and _ends(value) and len(str(Path(segments))) <= CHARACTERS:
+        elif value and isinstance(value, dict | list):  # too deep, or beyond what is looked at
+            continue
+        elif segments and len(str(Path(segments))) <= CHARACTERS:
             yield segments, value
-
-
-def _ends(value: Json) -> bool:
-    return not value or not isinstance(value, dict | list)
 
 
 def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
@@ -120,14 +124,6 @@ def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
 
 
 # --- arrays ---------------------------------------------------------------------------------------
-
-
-def _folded(segments: Segments, labelled: set[Segments]) -> Segments:
-    """Every item as if it were the first, but in arrays whose items have labels."""
-    return tuple(
-        0 if isinstance(segment, int) and segments[:place] not in labelled else segment
-        for place, segment in enumerate(segments)
-    )
 
 
 def _labelled(values: Mapping[Segments, Values]) -> set[Segments]:
@@ -163,9 +159,3 @@ def _type(value: Json) -> str:
             return "array"
         case _:
             return "object"
-
-
-def _cut(value: Json) -> Json:
-    """An example, not the whole of it."""
-    text = document.text(value)
-    return value if len(text) <= EXAMPLE else f"{text[: EXAMPLE - 1]}…"

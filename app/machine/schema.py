@@ -89,8 +89,11 @@ def written(schema: Json, place: str, *, active: bool) -> Json:
             }
             return _simplified(found)
         case list():
-            kept = [one for one in schema if not (active and _is_of_drafts(one))]
-            return [written(one, place, active=active) for one in kept]
+            return [
+                written(one, place, active=active)
+                for one in schema
+                if not (active and isinstance(one, Mapping) and DRAFT in one)
+            ]
         case _:
             return schema
 
@@ -100,10 +103,6 @@ def _chosen(schema: Schema, *, active: bool) -> Schema:
     more = schema.get(ACTIVE, {}) if active else {}
     rules = [*rest.get("allOf", ()), *more.get("allOf", ())]
     return {**rest, **more, **({"allOf": rules} if rules else {})}
-
-
-def _is_of_drafts(schema: Json) -> bool:
-    return isinstance(schema, Mapping) and DRAFT in schema
 
 
 def _simplified(schema: Schema) -> Schema:

@@ -8,7 +8,7 @@ app/store/segment_sql.py says the same in SQL, segment_prose.py in words.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -346,25 +346,16 @@ _MATCH = Grammar(frozenset({"event"}), refine=_refine_property)
 
 def _refine_value(one: Comparison, place: Place) -> None:
     at = place.at("value")
-    if not all(is_storable(text) for text in _texts(one)):
+    values = one.value if isinstance(one.value, list) else [one.value]
+    texts = [text for text in (*one.path.segments, *values) if isinstance(text, str)]
+    if not all(map(is_storable, texts)):
         at.refuse("bad_value", "This holds characters that no contact can have.")
-    for value in one.value if isinstance(one.value, list) else [one.value]:
+    for value in values:
         if _is_far(value):
             at.refuse("bad_value", "An exponent may have at most three digits.")
-        moment = compare.time(value)
-        if moment is not None and not _fits(moment):
+        try:
+            moment = compare.time(value)
+            if moment is not None:
+                moment.astimezone(UTC)
+        except OverflowError:
             at.refuse("bad_time", f"{encodable(str(value))} is no time in UTC.")
-
-
-def _texts(one: Comparison) -> Collection[str]:
-    """The texts that are compared: of the path the last name, and the values."""
-    values = one.value if isinstance(one.value, list) else [one.value]
-    return [text for text in (*one.path.segments, *values) if isinstance(text, str)]
-
-
-def _fits(moment: datetime) -> bool:
-    try:
-        moment.astimezone(UTC)
-    except OverflowError:
-        return False
-    return True

@@ -90,7 +90,9 @@ def _comparison(one: Comparison) -> str:
         case "exists":
             return f"{name} is {'known' if one.value else 'not known'}"
         case "within_last":
-            return f"{name} was within the last {_duration(one.value)}"
+            length = parse_duration(one.value)
+            lately = one.value if length is None else _length(length)
+            return f"{name} was within the last {lately}"
         case "in":
             return f"{name} {OPS['in']} {', '.join(map(_value, one.value))}"
         case "eq" | "ne" if one.value is None:
@@ -129,11 +131,6 @@ def _did(one: Did, names: Mapping[str, str]) -> str:
 
 def _lately(within: timedelta | None) -> str:
     return "" if within is None else f" in the last {_length(within)}"
-
-
-def _duration(text: str) -> str:
-    length = parse_duration(text)
-    return text if length is None else _length(length)
 
 
 def _length(length: timedelta) -> str:

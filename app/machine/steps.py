@@ -134,14 +134,13 @@ def _config(raw: Mapping[str, Json], kind: NodeKind, written: list[str]) -> dict
     """The configuration of a step: it without its name, its kind and its arms."""
     config = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
     if kind.fork and isinstance(config.get(kind.fork), list):
-        config[kind.fork] = [_without_steps(item) for item in config[kind.fork]]
+        config[kind.fork] = [
+            {key: value for key, value in item.items() if key != "steps"}
+            if isinstance(item, dict)
+            else item
+            for item in config[kind.fork]
+        ]
     return config
-
-
-def _without_steps(item: Json) -> Json:
-    if not isinstance(item, dict):
-        return item
-    return {key: value for key, value in item.items() if key != "steps"}
 
 
 def _arms(

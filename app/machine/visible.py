@@ -114,9 +114,11 @@ def _pieces(markup: str) -> Iterator[Piece]:
             name, position = tag["name"].lower(), tag.end()
             yield ("end" if tag["end"] else "start"), name, _attributes(tag["attributes"])
             if name in _RAW and not tag["end"]:
-                position = _after_raw(markup, name, position)
+                end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, position)
+                position = end.start() if end else len(markup)
         elif _BOGUS.match(markup, opening):
-            position = _after(markup, markup.find(">", opening))
+            closing = markup.find(">", opening)
+            position = closing + 1 if closing >= 0 else len(markup)
         else:
             yield "text", "<", {}
             position = opening + 1
@@ -130,15 +132,6 @@ def _after_comment(markup: str, opening: int) -> int:
     return end.end() if end else len(markup)
 
 
-def _after_raw(markup: str, name: str, position: int) -> int:
-    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, position)
-    return end.start() if end else len(markup)
-
-
-def _after(markup: str, found: int) -> int:
-    return found + 1 if found >= 0 else len(markup)
-
-
 def _attributes(source: str) -> dict[str, str]:
     """The attributes by name; of two of one name the first counts."""
     found: dict[str, str] = {}
@@ -148,9 +141,5 @@ def _attributes(source: str) -> dict[str, str]:
 
 
 def _hides(attributes: dict[str, str]) -> bool:
-    return "hidden" in attributes or _is_styled_away(attributes)
-
-
-def _is_styled_away(attributes: dict[str, str]) -> bool:
     style = html.unescape(attributes.get("style", "")).lower()
-    return _HIDING.search(_UNREAD.sub("", style)) is not None
+    return "hidden" in attributes or _HIDING.search(_UNREAD.sub("", style)) is not None

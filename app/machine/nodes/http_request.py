@@ -51,7 +51,14 @@ def http_request(visit: Visit) -> NodeOutcome:
         return _failed(visit, Reason.TEMPLATE_ERROR, error.message, noted)
     except Unsendable as error:
         return _failed(visit, Reason.HTTP_INVALID, str(error), noted)
-    noted = {"request": _shown(call), **missing(absent)}
+    # Credentials are masked; the body is left out, for nothing in it says which word is one.
+    request = {
+        "method": call.method,
+        "url": _shown_url(call.url),
+        "headers": {name: _masked(name, value) for name, value in call.headers},
+        "bodyBytes": len(call.body.encode()),
+    }
+    noted = {"request": request, **missing(absent)}
     return NodeOutcome("WAITING", effects=(call,), output=noted, noted=noted)
 
 
@@ -74,7 +81,9 @@ def _call(visit: Visit, absent: list[str]) -> HttpCall:
     if len(body.encode()) > LONGEST_BODY:
         raise Unsendable(f"The body came out larger than {LONGEST_BODY // 1024} KiB.")
     if body:
-        headers.setdefault("content-type", _media_type(config["body"], body))
+        json = not isinstance(config["body"], Liquid) or body.lstrip().startswith(("{", "["))
+        media_type = "application/json" if json else "text/plain; charset=utf-8"
+        headers.setdefault("content-type", media_type)
     return HttpCall(
         visit.node.id,
         visit.number,
@@ -108,11 +117,6 @@ def _filled(value: Json, say: Callable[[Liquid], str]) -> Json:
             return value
 
 
-def _media_type(body: Json, text: str) -> str:
-    json = not isinstance(body, Liquid) or text.lstrip().startswith(("{", "["))
-    return "application/json" if json else "text/plain; charset=utf-8"
-
-
 # --- going on -------------------------------------------------------------------------------------
 
 
@@ -143,17 +147,6 @@ def _failed(
 
 
 # --- what a record may show -----------------------------------------------------------------------
-
-
-def _shown(call: HttpCall) -> dict[str, Json]:
-    """The request as a record shows it, credentials masked; the body is left out, for nothing in it
-    says which word is a credential."""
-    return {
-        "method": call.method,
-        "url": _shown_url(call.url),
-        "headers": {name: _masked(name, value) for name, value in call.headers},
-        "bodyBytes": len(call.body.encode()),
-    }
 
 
 def _shown_url(url: str) -> str:

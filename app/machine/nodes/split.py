@@ -16,19 +16,16 @@ HEAVIEST = 1_000_000
 
 def split(visit: Visit) -> NodeOutcome:
     variants = visit.config["variants"]
-    left = _point(visit) * sum(_weight(variant) for variant in variants)
+    who = (visit.facts["run"]["definitionId"], visit.node.id, visit.facts["contact"]["id"])
+    digest = hashlib.sha256("\0".join(who).encode()).digest()
+    # From 0 to below 1: the contact's place on the line, another one for every split.
+    point = Fraction(int.from_bytes(digest[:8]), 2**64)
+    left = point * sum(_weight(variant) for variant in variants)
     for variant in variants:
         left -= _weight(variant)
         if left < 0:
             break
     return onward(port=variant["port"], output={"variant": variant["port"]})
-
-
-def _point(visit: Visit) -> Fraction:
-    """From 0 to below 1: the contact's place on the line, another one for every split."""
-    who = (visit.facts["run"]["definitionId"], visit.node.id, visit.facts["contact"]["id"])
-    digest = hashlib.sha256("\0".join(who).encode()).digest()
-    return Fraction(int.from_bytes(digest[:8]), 2**64)
 
 
 def _weight(variant: Config) -> Fraction:

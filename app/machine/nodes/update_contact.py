@@ -52,20 +52,17 @@ def update_contact(visit: Visit) -> NodeOutcome:
             rendered = value.render(visit.facts)
             absent += rendered.missing
             new = rendered.text
-        if new != "":
-            _put(changes, name, new)
+        if new == "":
+            continue
+        group, _, key = name.partition(".")
+        if key:
+            changes.setdefault(group, {})[key] = new
+        else:
+            changes[name] = new
     output = {"changes": changes, **missing(absent)}
     if not changes:
         return onward(code=Reason.NOTHING_TO_CHANGE, output=output)
     return onward(effects=(ChangeContact(changes),), output=output)
-
-
-def _put(changes: dict[str, Json], name: str, value: Json) -> None:
-    group, _, key = name.partition(".")
-    if key:
-        changes.setdefault(group, {})[key] = value
-    else:
-        changes[name] = value
 
 
 UPDATE_CONTACT = NodeKind(

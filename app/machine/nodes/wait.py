@@ -19,7 +19,11 @@ def wait(visit: Visit) -> NodeOutcome:
     if "until" in visit.config:
         return _until(visit)
     if "time" in visit.config:
-        return _next_time(visit)
+        zone, at = _zone(visit), time.fromisoformat(visit.config["time"])
+        days = visit.config.get("days", calendar.DAYS)
+        # Never the present moment, so that a walk that comes round to it again really rests.
+        moment = calendar.next_time(visit.facts["now"], at, days, zone)
+        return _rest(moment, {"until": document.text(moment), "timezone": zone.key})
     length: timedelta = visit.config["duration"]
     return _rest(visit.facts["now"] + length) if length else onward()
 
@@ -50,14 +54,6 @@ def _until(visit: Visit) -> NodeOutcome:
     if moment <= visit.facts["now"]:
         return onward(code=Reason.TIME_PASSED, output=noted, noted=noted)
     return _rest(moment, noted)
-
-
-def _next_time(visit: Visit) -> NodeOutcome:
-    """Never the present moment, so that a walk that comes round to it again really rests."""
-    zone, at = _zone(visit), time.fromisoformat(visit.config["time"])
-    days = visit.config.get("days", calendar.DAYS)
-    moment = calendar.next_time(visit.facts["now"], at, days, zone)
-    return _rest(moment, {"until": document.text(moment), "timezone": zone.key})
 
 
 def _zone(visit: Visit) -> ZoneInfo:
