@@ -16,11 +16,14 @@ from argon2 import PasswordHasher
 
 from app.audience import addresses
 from app.audit.signing import Head
+from app.consent import consent
+from app.consent.consent import Suppression
 from app.database.db import new_id
 from app.definitions import activation
 from app.identity import keyring
 from app.main import web
 from app.process import Process
+from app.store.suppressions import Reason
 from app.vault.vault import digest
 from app.web.edge import Edge
 from tests.conformance import Conforming, router_of
@@ -225,6 +228,24 @@ class Rows:
         more = {"name": name, "role": role, "hash": hash, "last4": key[-4:], "made_by": user_id}
         self._made["api_keys"].append({**row, **more})
         return Person(through, workspace_id, user_id, address, key)
+
+
+async def suppress(
+    process: Process,
+    workspace_id: str,
+    reason: Reason,
+    address: str = "ada@example.com",
+    *,
+    channel: str = "email",
+    source: str = "provider",
+    is_shown: bool = True,
+) -> Suppression:
+    """In a transaction of its own; the address need not be a contact's."""
+    async with process.database.write() as db:
+        return await consent.suppress(
+            process, db, workspace_id=workspace_id, channel=channel, address=address,
+            reason=reason, source=source, is_shown=is_shown,
+        )  # fmt: skip
 
 
 async def settle(process: Process, *, rounds: int = 50) -> None:

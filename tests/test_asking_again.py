@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.consent import consent
 from app.intake import webhooks
 from app.machine import document
 from app.messages import delivery
@@ -18,7 +17,7 @@ from app.runs import runner
 from app.store import delivery_attempts
 from app.store.jobs import MAX_CLAIMS
 from tests import resend_server
-from tests.cast import hook, settle
+from tests.cast import hook, settle, suppress
 from tests.messages.test_delivery_providers import EVENT, attempts, producing
 from tests.resend_server import API_KEY, ResendServer
 from tests.runs.test_runner import later
@@ -114,16 +113,7 @@ async def another_account(process: Process, acme: str) -> None:
 
 
 async def a_hard_bounce(process: Process, acme: str) -> None:
-    async with process.database.write() as db:
-        await consent.suppress(
-            process,
-            db,
-            workspace_id=acme,
-            channel="email",
-            address="ada@example.com",
-            reason="bounced",
-            source="provider",
-        )
+    await suppress(process, acme, "bounced")
 
 
 async def a_pause(process: Process, acme: str) -> None:

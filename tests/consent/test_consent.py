@@ -25,7 +25,7 @@ from app.providers.callbacks import DELIVERED, Report
 from app.store import contacts, delivery_attempts, messages, suppressions
 from app.store.contacts import Contact
 from lab.chaos import optout
-from tests.cast import HELLO, settle
+from tests.cast import HELLO, settle, suppress
 from tests.messages.test_delivery import accepts, refuses, with_provider
 from tests.receivers import HESITATE, Receiver
 
@@ -38,20 +38,6 @@ async def contact(process: Process, acme: str, **values: Any) -> str:
     async with process.database.write() as db:
         row = await audience.create(db, WorkspaceContext(acme, None, process.vault), values)
     return str(row.id)
-
-
-async def suppress(
-    process: Process, acme: str, reason: suppressions.Reason, address: str = ADA, **more: Any
-) -> Suppression:
-    async with process.database.write() as db:
-        return await consent.suppress(
-            process,
-            db,
-            workspace_id=acme,
-            address=address,
-            reason=reason,
-            **{"channel": "email", "source": "provider", **more},
-        )
 
 
 async def lift(process: Process, acme: str, reason: suppressions.Reason) -> None:

@@ -7,7 +7,8 @@ import pytest
 from app.audience import subscriptions
 from app.consent import keywords
 from app.process import Process
-from tests.consent.test_consent import contact, read, suppress
+from tests.cast import suppress
+from tests.consent.test_consent import contact, read
 
 WORDS: list[tuple[str, keywords.Meaning]] = [
     *((word, "stop") for word in ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT")),

@@ -22,7 +22,8 @@ from app.machine import segment_changes
 from app.process import Process
 from app.store import contacts, segment_members, segments, suppressions
 from app.store.suppressions import Reason
-from tests.consent.test_consent import ADA, suppress
+from tests.cast import suppress
+from tests.consent.test_consent import ADA
 from tests.tables import each_row
 
 PEOPLE = 1_234

@@ -13,7 +13,6 @@ import pytest
 
 from app.audience import erasing
 from app.audience.reactions import WorkspaceContext
-from app.consent import consent
 from app.database.db import Database
 from app.intake import webhooks
 from app.machine import document
@@ -40,7 +39,7 @@ from app.store import (
 from app.store.held_messages import HeldMessage
 from app.store.jobs import Job
 from tests import servers
-from tests.cast import HELLO, SEND_HELLO, Cast, hook, lock_waiters, settle
+from tests.cast import HELLO, SEND_HELLO, Cast, hook, lock_waiters, settle, suppress
 from tests.present import present
 from tests.proxy import Proxy, proxy_before
 from tests.receivers import HESITATE, Receiver
@@ -273,16 +272,7 @@ async def test_who_opts_out_at_a_new_address_is_not_written_to_at_the_old_one_ei
     changed = await cast.ed.patch(f"/contacts/{ada['id']}", {"email": "ada@example.com"})
     assert changed.status_code == 200, changed.text
     for reason in reasons:
-        async with process.database.write() as db:
-            await consent.suppress(
-                process,
-                db,
-                workspace_id=cast.ed.workspace_id,
-                channel="email",
-                address="ada@example.com",
-                reason=reason,
-                source="link",
-            )
+        await suppress(process, cast.ed.workspace_id, reason, source="link")
     if error.outcome == "unknown":
         await cast.ed.made(f"/messages/{made['messageId']}/resend", None)
     await later(process, "message", 7_200)

@@ -16,7 +16,7 @@ from app.machine.reasons import Reason
 from app.messages import circuit_breaker, create, delivery, parking, settling
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
-from tests.cast import HELLO
+from tests.cast import HELLO, suppress
 from tests.messages.test_delivery import accepts, with_provider
 
 PEOPLE, EACH, ROUNDS = 6, 25, 80
@@ -103,11 +103,7 @@ async def opt_in_and_out(process: Process, acme: str, quit_at: asyncio.Event) ->
     while not quit_at.is_set():
         number += 1
         to = address(number % PEOPLE)
-        async with process.database.write() as db:
-            await consent.suppress(
-                process, db, workspace_id=acme, channel="email", address=to,
-                reason="stopped", source="inbound",
-            )  # fmt: skip
+        await suppress(process, acme, "stopped", to, source="inbound")
         async with process.database.write() as db:
             await consent.lift(
                 process, db, workspace_id=acme, channel="email", address=to,

@@ -13,13 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.consent import consent
 from app.messages import create
 from app.process import Process
 from app.routes.preferences import STATES
 from app.store import contacts, messages
-from app.store.suppressions import Reason
-from tests.cast import Cast, settle
+from tests.cast import Cast, settle, suppress
 from tests.driving import set_clock
 from tests.routes.test_identified_contacts import identify, number_of
 from tests.routes.test_imports import LINES, imported
@@ -147,19 +145,6 @@ async def test_an_opt_out_voids_the_letter_until_it_is_asked_anew(
     assert await state(cast, ada, offers) == "subscribed"
 
 
-async def suppress(cast: Cast, process: Process, reason: Reason) -> None:
-    async with process.database.write() as db:
-        await consent.suppress(
-            process,
-            db,
-            workspace_id=cast.ed.workspace_id,
-            channel="email",
-            address=ADA,
-            reason=reason,
-            source="inbound",
-        )
-
-
 @pytest.mark.parametrize("by", ["member", "file", "suppression"])
 async def test_leaving_the_channel_voids_the_letter(
     cast: Cast, process: Process, client: httpx2.AsyncClient, by: str
@@ -171,7 +156,7 @@ async def test_leaving_the_channel_voids_the_letter(
     elif by == "file":
         await imported(cast.ed, json.dumps({"email": ADA, **left}).encode(), LINES)
     else:
-        await suppress(cast, process, "stopped")
+        await suppress(process, cast.ed.workspace_id, "stopped", source="inbound")
     assert await state(cast, ada, offers) == "unsubscribed"
     assert "not asked any more" in (await client.post(path)).text
     activity = (await cast.vic.read(f"/contacts/{ada}/activity"))["data"]
@@ -191,7 +176,7 @@ async def test_who_leaves_the_channel_was_never_among_those_who_left_the_topic_a
         stop = {"steps": [{"type": "exit", "reason": "done"}], "state": "ACTIVE"}
         trigger = {"source": source, "segmentId": alone}
         await cast.ed.made("/workflows", {"name": "A", "trigger": trigger, **stop})
-    await suppress(cast, process, "unsubscribed")
+    await suppress(process, cast.ed.workspace_id, "unsubscribed", source="inbound")
     await settle(process)
     assert await number_of(process, "runs") == 0
     bob = (await cast.ed.made("/contacts", {"email": "bob@example.com"}))["id"]
@@ -218,7 +203,7 @@ async def test_a_complaint_that_a_file_or_a_provider_brings_answers_no_question(
 ) -> None:
     """It says that no mail is wanted, which stops the letters; of a topic it says nothing."""
     ada, offers, _ = await asked(cast, process)
-    await suppress(cast, process, "complained")
+    await suppress(process, cast.ed.workspace_id, "complained", source="inbound")
     assert await state(cast, ada, offers) == "pending"
     bob = (await cast.ed.made("/contacts", {"email": "bob@example.com"}))["id"]
     await answer(cast.ed, bob, offers)

@@ -11,7 +11,6 @@ import httpx2
 import pytest
 
 from app.audience import upserts
-from app.consent import consent
 from app.files import exports
 from app.identity import access_tokens, identity
 from app.main import web
@@ -20,7 +19,7 @@ from app.routes import audit_logs as trail
 from app.store import audit_logs, searches
 from app.store.suppressions import Reason
 from app.web import call
-from tests.cast import PASSWORD, Cast, Person
+from tests.cast import PASSWORD, Cast, Person, suppress
 from tests.files.test_imports import allowed
 from tests.tables import each_row
 from tests.web import wire
@@ -251,16 +250,7 @@ async def test_who_complained_here_is_not_subscribed_where_the_file_is_brought(
     """Nor is an address that is dead written to there."""
     ada = {"email": "ada@x.test", "phone": "+14155550132"}
     await cast.ed.made("/contacts", ada)
-    async with process.database.write() as db:
-        await consent.suppress(
-            process,
-            db,
-            workspace_id=cast.ed.workspace_id,
-            channel="email",
-            address=ada["email"],
-            reason=reason,
-            source="provider",
-        )
+    await suppress(process, cast.ed.workspace_id, reason, ada["email"])
     file = (await cast.vic.get(f"/contacts/export?format={media_type}")).content
     type = {"csv": CSV, "ndjson": LINES}[media_type]
     for person, outcomes in (

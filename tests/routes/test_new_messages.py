@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.consent import consent
 from app.identity import keyring
 from app.process import Process
 from tests import cast as company
-from tests.cast import HELLO, Cast, Person, settle
+from tests.cast import HELLO, Cast, Person, settle, suppress
 from tests.routes.test_messages import (
     ATTEMPTS,
     MESSAGES,
@@ -239,16 +238,7 @@ async def test_a_test_email_ignores_consent_but_not_a_dead_address(
     assert (await cast.vic.read(f"/messages/{first['messageId']}"))["status"] == "SENT"
     [captured] = (await cast.vic.read("/sandbox/messages"))["data"]
     assert "List-Unsubscribe" not in captured["headers"]  # it would unsubscribe who tests
-    async with process.database.write() as db:
-        await consent.suppress(
-            process,
-            db,
-            workspace_id=cast.ed.workspace_id,
-            channel="email",
-            address="ada@example.com",
-            reason="bounced",
-            source="provider",
-        )
+    await suppress(process, cast.ed.workspace_id, "bounced")
     second = await cast.ed.made(TEST_EMAIL, wanted)
     await settle(process)
     message = await cast.vic.read(f"/messages/{second['messageId']}")

@@ -8,8 +8,7 @@ import pytest
 
 from app.process import Process
 from app.store.suppressions import Reason
-from tests.cast import HELLO, Cast, settle
-from tests.consent.test_consent import suppress
+from tests.cast import HELLO, Cast, settle, suppress
 from tests.routes.test_messages import errors, refused
 
 SUPPRESSIONS = "/suppressions"

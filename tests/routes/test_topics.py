@@ -9,10 +9,9 @@ import httpx2
 import pytest
 
 from app.audience import topics
-from app.consent import consent
 from app.files import sheets
 from app.process import Process
-from tests.cast import HELLO, Cast, Person, hook, settle
+from tests.cast import HELLO, Cast, Person, hook, settle, suppress
 from tests.routes.test_identified_contacts import identify
 from tests.routes.test_imports import LINES, imported, totals
 
@@ -467,16 +466,7 @@ async def test_a_bounce_or_a_move_hides_from_no_file_who_left_the_channel(
     await cast.ed.made("/contacts", {"phone": "+14155550133"})
     await cast.ed.made("/contacts", {"phone": "+14155550134", "email": "kim@example.com", **left})
     for address in (ADA, "gone@example.com"):
-        async with process.database.write() as db:
-            await consent.suppress(
-                process,
-                db,
-                workspace_id=cast.ed.workspace_id,
-                channel="email",
-                address=address,
-                reason="bounced",
-                source="provider",
-            )
+        await suppress(process, cast.ed.workspace_id, "bounced", address)
     yes = {"topics": {offers: {"email": "subscribed"}}}
     bounced = {"subscriptions": {"email": "bounced"}}
     rows = [
