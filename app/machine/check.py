@@ -102,7 +102,13 @@ def places(findings: Iterable[Finding]) -> set[str]:
 
 def _check_paths(outline: Outline, findings: list[Finding]) -> None:
     parts = {part.node.id: part for part in reversed(outline.parts)}
-    reached = _reached(outline.entries, parts)
+    reached: set[str] = set()
+    waiting = list(outline.entries)
+    while waiting:
+        name = waiting.pop()
+        if name in parts and name not in reached:
+            reached.add(name)
+            waiting += parts[name].node.exits.values()
     for part in outline.parts:
         if part.node.id not in reached:
             message = f"No path leads to {quote(part.node.id)}."
@@ -110,17 +116,6 @@ def _check_paths(outline: Outline, findings: list[Finding]) -> None:
     for cycle in _endless(parts, places(findings)):
         message = f"{' → '.join(map(quote, cycle[:6]))} goes round without a wait; put one between."
         Place(parts[cycle[0]].pointer, findings).hold("endless", message)
-
-
-def _reached(entries: tuple[str, ...], parts: Mapping[str, Part]) -> set[str]:
-    reached: set[str] = set()
-    waiting = list(entries)
-    while waiting:
-        name = waiting.pop()
-        if name in parts and name not in reached:
-            reached.add(name)
-            waiting += parts[name].node.exits.values()
-    return reached
 
 
 def _endless(parts: Mapping[str, Part], doubtful: Collection[str]) -> list[list[str]]:

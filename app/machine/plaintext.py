@@ -55,7 +55,9 @@ def plain_text(markup: str) -> str:
             pieces.append(_attribute(attributes, "alt"))
         else:
             pieces.append((_CLOSING if end else _OPENING).get(name, ""))
-    return _tidied(html.unescape("".join(pieces)))
+    text = html.unescape("".join(pieces)).replace("\N{NO-BREAK SPACE}", " ")
+    text = re.sub(r" *\n *", "\n", re.sub(r" {2,}", " ", text))
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def _tokens(source: str) -> Iterator[tuple[str, bool, str, str]]:
@@ -88,9 +90,3 @@ def _reference(address: str, words: str) -> str:
     if not address.lower().startswith(_LINKED) or words in {address, address.partition(":")[2]}:
         return ""
     return f" ({address})" if words else address
-
-
-def _tidied(text: str) -> str:
-    text = text.replace("\N{NO-BREAK SPACE}", " ")
-    text = re.sub(r" *\n *", "\n", re.sub(r" {2,}", " ", text))
-    return re.sub(r"\n{3,}", "\n\n", text).strip()

@@ -6,7 +6,7 @@ time alone may change the answer. It may be too early, never too late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -67,21 +67,18 @@ def _parts(condition: Condition, others: Mapping[str, Condition]) -> Iterator[Co
 
 def names(condition: Condition, others: Mapping[str, Condition]) -> list[str]:
     """Each once, in order."""
-    found = {CREATED, *_names(_parts(condition, others))}
-    return sorted(found)
-
-
-def _names(parts: Iterable[Condition]) -> Iterator[str]:
-    for part in parts:
+    found = {CREATED}
+    for part in _parts(condition, others):
         match part:
             case Did():
-                yield event(part.event)
+                found.add(event(part.event))
             case Got():
-                yield MESSAGE
+                found.add(MESSAGE)
             case Went():
-                yield run(part.definition_id)
+                found.add(run(part.definition_id))
             case Comparison() if part.path.segments[0] == "contact":
-                yield from _compared(part)
+                found.update(_compared(part))
+    return sorted(found)
 
 
 def _compared(one: Comparison) -> Iterator[str]:

@@ -28,18 +28,18 @@ def _changes(raw: Json, place: Place) -> dict[str, Json] | None:
         return None
     if not raw:
         place.hold("missing", "Set at least one field.")
-    return {name: _change(name, value, place.at(name)) for name, value in raw.items()}
-
-
-def _change(name: str, value: Json, place: Place) -> Json:
-    group, _, key = name.partition(".")
-    if name not in _SETTABLE and not (group == "metadata" and key):
-        known = f"{', '.join(_SETTABLE)} and metadata.<name>"
-        place.refuse("unknown_field", f"A step cannot set {quote(name)}; it can set {known}.")
-    if isinstance(value, dict | list):
-        place.refuse("wrong_type", "This must be text, a number, true, false or null.")
-    line(name, place)
-    return liquid(value, place) if isinstance(value, str) else value
+    changes: dict[str, Json] = {}
+    for name, value in raw.items():
+        at = place.at(name)
+        group, _, key = name.partition(".")
+        if name not in _SETTABLE and not (group == "metadata" and key):
+            known = f"{', '.join(_SETTABLE)} and metadata.<name>"
+            at.refuse("unknown_field", f"A step cannot set {quote(name)}; it can set {known}.")
+        if isinstance(value, dict | list):
+            at.refuse("wrong_type", "This must be text, a number, true, false or null.")
+        line(name, at)
+        changes[name] = liquid(value, at) if isinstance(value, str) else value
+    return changes
 
 
 def update_contact(visit: Visit) -> NodeOutcome:

@@ -38,7 +38,10 @@ def on_event(visit: Visit, event: Event) -> NodeOutcome | None:
         case Happened():
             return _after(visit, event)
         case Moved():
-            return _moved(visit, event)
+            for one in visit.config["conditions"]:
+                if _move(one) == event.what:
+                    return onward(port=one["port"], output={"port": one["port"], "operands": []})
+            return None
         case Changed():
             held = _holding(visit)
             return None if held is None else onward(port=held["port"], output=held)
@@ -63,13 +66,6 @@ def _move(one: Mapping[str, Json]) -> str | None:
     for name, entered in SEGMENTS.items():
         if name in one:
             return segment_changes.moved(one[name], entered=entered)
-    return None
-
-
-def _moved(visit: Visit, event: Moved) -> NodeOutcome | None:
-    for one in visit.config["conditions"]:
-        if _move(one) == event.what:
-            return onward(port=one["port"], output={"port": one["port"], "operands": []})
     return None
 
 
