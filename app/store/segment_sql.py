@@ -201,10 +201,10 @@ class Clause:
         return _both(_any(found.is_text, found.is_number), is_so)
 
     def _by_time(self, found: Found, order: Order, moment: datetime) -> str:
-        return _both(
-            found.is_text,
-            texts.by_time(self.engine, found.text, order, self.bind(_in_utc(moment))),
-        )
+        # A time as both engines read it; PostgreSQL as a time without a zone.
+        utc = moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        is_so = texts.by_time(self.engine, found.text, order, self.bind(utc))
+        return _both(found.is_text, is_so)
 
     def _lately(self, found: Found, value: str) -> str:
         since = self._since(parse_duration(value))
@@ -304,8 +304,3 @@ def _listed(column: str, words: Sequence[str]) -> str:
     """Words of our own."""
     quoted = ", ".join(f"'{word}'" for word in words)
     return f"{column} IN ({quoted})"
-
-
-def _in_utc(moment: datetime) -> str:
-    """A time as both engines read it; PostgreSQL as a time without a zone."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
