@@ -226,11 +226,11 @@ async def show_invariants(call: Call) -> Response:
     now = await call.db.now()
     late = now - LATE
     orphans, orphans_left = await _all(partial(admin.orphans, call.db))
-    missing, missing_left = await _missing(call.db)
+    missing = [await _all(partial(_missing_of, call.db, kind)) for kind in jobs.KINDS]
     strays, strays_left = await _all(partial(_strays, call.db, late))
     found = {
         "orphans": orphans,
-        "missingJobs": missing,
+        "missingJobs": sum(count for count, _ in missing),
         "strayJobs": strays,
         "unknownDeliveries": await health.unknown_deliveries(call.db),
         "unchainedAuditLogs": await admin.unchained(call.db, late=late),
@@ -245,16 +245,11 @@ async def show_invariants(call: Call) -> Response:
             **found,
             "overdue": overdue,
             "orphansLeft": orphans_left,
-            "missingLeft": missing_left,
+            "missingLeft": any(left for _, left in missing),
             "straysLeft": strays_left,
             "oldestDueSeconds": seconds,
         }
     )
-
-
-async def _missing(db: Handle) -> tuple[int, bool]:
-    found = [await _all(partial(_missing_of, db, kind)) for kind in jobs.KINDS]
-    return sum(count for count, _ in found), any(left for _, left in found)
 
 
 async def _missing_of(db: Handle, kind: Kind, *, after: Key | None) -> tuple[int, Key | None]:

@@ -119,7 +119,17 @@ async def preview(call: Call) -> Response:
     written."""
     looked = await _look(call)
     workspace_id, samples = call.member.workspace_id, []
-    for contact_id in await _newest(call, looked):
+    newest = await segments.page(
+        call.process.database,
+        looked.audience.readable,
+        workspace_id=workspace_id,
+        filters={},
+        before=None,
+        limit=LOOKED_AT,
+    )
+    # Contacts who can be written to, as far as they themselves say.
+    reachable = (row.id for row in newest.rows if audiences.is_reachable(looked.audience, row))
+    for contact_id in islice(reachable, SAMPLES):
         wanted = Preview(contactId=contact_id)
         parts = await rendered(call.process, workspace_id, looked.template.id, wanted)
         samples.append({"contactId": contact_id, "rendered": parts})
@@ -133,20 +143,6 @@ async def preview(call: Call) -> Response:
             "samples": samples,
         }
     )
-
-
-async def _newest(call: Call, looked: _Looked) -> list[str]:
-    """Contacts who can be written to, as far as they themselves say."""
-    page = await segments.page(
-        call.process.database,
-        looked.audience.readable,
-        workspace_id=call.member.workspace_id,
-        filters={},
-        before=None,
-        limit=LOOKED_AT,
-    )
-    reachable = (row.id for row in page.rows if audiences.is_reachable(looked.audience, row))
-    return list(islice(reachable, SAMPLES))
 
 
 async def schedule(call: Call) -> Response:

@@ -147,18 +147,6 @@ def _wrong(channel: str, given: Mapping[str, str]) -> Iterator[FieldError]:
     yield from known[provider].wrong(channel, given)
 
 
-def _given(call: Call, channel: str) -> dict[str, Any]:
-    """Raises Problem `invalid`, with what is wrong of the shape and of its fields at once."""
-    read, errors, _ = partly.read(call, NewChannel, None, without={"provider": "smtp"})
-    given = read.model_dump(by_alias=True, exclude_none=True)
-    known = {error.pointer for error in errors}
-    if "/provider" not in known:  # by which the others are judged
-        errors += [error for error in _wrong(channel, given) if error.pointer not in known]
-    if errors:
-        raise Problem("invalid", "The channel settings are not valid; see errors.", errors=errors)
-    return given
-
-
 # --- handlers -------------------------------------------------------------------------------------
 
 
@@ -167,15 +155,6 @@ def _channel(call: Call) -> str:
     if name not in CHANNELS:
         raise Problem("not_found", f"The channels are {', '.join(CHANNELS)}.")
     return name
-
-
-async def _found(call: Call, channel: str) -> channel_settings.ChannelSettings:
-    row = await channel_settings.locked(
-        call.db, workspace_id=call.member.workspace_id, channel=channel
-    )
-    if row is None:
-        raise _none(channel)
-    return row
 
 
 def _none(channel: str) -> Problem:
@@ -230,9 +209,14 @@ async def show(call: Call) -> Response:
 async def put_channel(call: Call) -> Response:
     """Save a provider: as soon as this is answered, the workspace's messages use it; in the sandbox
     they are still captured. Secrets must be given in full each time."""
-    channel = _channel(call)
-    given = _given(call, channel)
-    workspace_id = call.member.workspace_id
+    channel, workspace_id = _channel(call), call.member.workspace_id
+    read, errors, _ = partly.read(call, NewChannel, None, without={"provider": "smtp"})
+    given = read.model_dump(by_alias=True, exclude_none=True)
+    known = {error.pointer for error in errors}
+    if "/provider" not in known:  # by which the others are judged
+        errors += [error for error in _wrong(channel, given) if error.pointer not in known]
+    if errors:
+        raise Problem("invalid", "The channel settings are not valid; see errors.", errors=errors)
     # The workspace first: of two that set it up at once, one waits for the other.
     await workspaces.locked(call.db, id=workspace_id)
     before = await channel_settings.locked(call.db, workspace_id=workspace_id, channel=channel)
@@ -252,7 +236,9 @@ async def remove(call: Call) -> Response:
     one."""
     channel, workspace_id = _channel(call), call.member.workspace_id
     workspace = await workspaces.locked(call.db, id=workspace_id)
-    row = await _found(call, channel)
+    row = await channel_settings.locked(call.db, workspace_id=workspace_id, channel=channel)
+    if row is None:
+        raise _none(channel)
     call.match(row.revision)
     sender = workspace.from_email if workspace is not None else None
     foreign = sender is not None and not senders.is_operators(call.process.settings, sender)

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from starlette.responses import HTMLResponse, Response
 
 from app.errors import Problem
-from app.process import Process
 from app.web import console_files
 from app.web.console_files import Files
 from app.web.packing import packed, takes_gzip
@@ -50,7 +49,13 @@ async def show(call: Call) -> Response:
         answer = page("Console", *(one.format(prefix=prefix) for one in UNBUILT))
         answer.status_code = 503
         return answer
-    shown = built.page.replace("{features}", _features(call.process))
+    has = {  # what the page shows only where it is
+        "sandbox": not call.process.settings.production,
+        "sign-on": call.process.provider is not None,
+        "registration": call.process.settings.registration == "open",
+    }
+    features = " ".join(name for name, is_there in has.items() if is_there)
+    shown = built.page.replace("{features}", features)
     return packed(call.request.headers, HTMLResponse(shown, headers=HEADERS))
 
 
@@ -64,16 +69,6 @@ async def show_asset(call: Call) -> Response:
         return Response(asset.packed, headers=headers, media_type=asset.media_type)
     headers = {**FOR_EVER, "Vary": "Accept-Encoding"}
     return Response(asset.body, headers=headers, media_type=asset.media_type)
-
-
-def _features(process: Process) -> str:
-    """The features that the page shows only where they are."""
-    has = {
-        "sandbox": not process.settings.production,
-        "sign-on": process.provider is not None,
-        "registration": process.settings.registration == "open",
-    }
-    return " ".join(name for name, is_there in has.items() if is_there)
 
 
 def _built(call: Call) -> Files:

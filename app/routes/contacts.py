@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
@@ -288,15 +288,10 @@ async def quiet(call: Call, answer: Response) -> Response:
     something is on its way to them; be they so before, for nobody may have heard of it. By what is
     answered: the contact may have another address by now."""
     shown = reply.payload(answer)
-    if "subscriptions" in shown and not CONSENT.isdisjoint(_written(call)):
+    if "subscriptions" in shown and not CONSENT.isdisjoint(document.parse(call.body)):
         out = consent.withdrawn(call.process, call.member.workspace_id, shown)
         await consent.all_quiet(call.process, out)
     return answer
-
-
-def _written(call: Call) -> Collection[str]:
-    """The fields in a body that was taken."""
-    return cast(Mapping[str, Json], document.parse(call.body)).keys()
 
 
 async def _found(call: Call) -> contacts.Contact:

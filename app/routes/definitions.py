@@ -141,17 +141,14 @@ class DefinitionKind:
                 )
 
         found = await compute.within(look)
-        positions = await self._positions(call, draft)
-        return reply.ok({"findings": activation.listed(found), "positions": positions})
-
-    async def _positions(self, call: Call, draft: Draft) -> dict[str, Any] | None:
         given = self.shape, draft.body, draft.trigger
-        job = Job(call.member.workspace_id, drawing.positions_of, given, findings.SECONDS)
         try:
-            found = await call.process.compute.call(job)
+            job = Job(workspace_id, drawing.positions_of, given, findings.SECONDS)
+            places = (await compute.call(job)).items()
+            positions = {name: {"x": round(x, 1), "y": round(y, 1)} for name, (x, y) in places}
         except Unfinished:
-            return None
-        return {name: {"x": round(x, 1), "y": round(y, 1)} for name, (x, y) in found.items()}
+            positions = None
+        return reply.ok({"findings": activation.listed(found), "positions": positions})
 
     async def named(self, call: Call, db: Handle, id: str | None) -> Definition | None:
         """The definition with that ID, which has to be there, or None without one."""

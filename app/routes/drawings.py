@@ -52,7 +52,12 @@ def drawn(kind: DefinitionKind) -> Endpoint:
             if run_id is not None:
                 row, counts = await _walked(db, workspace_id, row, run_id)
             else:
-                counts = await _counts(db, workspace_id, row)
+                # Before the first activation there is nothing to count.
+                counts = _by_node(
+                    await run_steps.counts(
+                        db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
+                    )
+                )
         is_large = len(row.body) > LARGE
         job = Job(workspace_id, inspection.templates_of, (row.shape, row.body), SECONDS)
         ids = await compute.call(job, large=is_large)
@@ -82,14 +87,6 @@ def _caption(kind: DefinitionKind, row: definitions.Definition, *, is_one_run: b
         "The way of one run." if is_one_run else f"Counted over the newest {MOST_RUNS:,} runs."
     )
     return Caption(row.name, f"{row.state} · version {row.version}", counted, empty)
-
-
-async def _counts(db: Handle, workspace_id: str, row: definitions.Definition) -> dict[str, Count]:
-    """The counts of every visited node; before the first activation there is nothing to count."""
-    counted = await run_steps.counts(
-        db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
-    )
-    return _by_node(counted)
 
 
 def _by_node(counted: Iterable[NodeCounts]) -> dict[str, Count]:

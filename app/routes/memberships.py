@@ -228,7 +228,11 @@ async def remove(call: Call) -> Response:
     await call.lock_role()
     owners, row = await _locked(call)
     if row is None:
-        return await _withdraw_offered(call)
+        offered = await _offered(call)
+        auth.permit(call.member, "memberships:write")
+        call.match(PENDING)
+        await _withdraw(call, offered.id)
+        return reply.no_content()
     leaves = call.member.via == "session" and row.user_id == call.member.user_id
     if not leaves:  # a key is not its maker: it may be held by anybody, and have a lower role
         auth.permit(call.member, "memberships:write")
@@ -240,14 +244,6 @@ async def remove(call: Call) -> Response:
     await invitations.revoke_of(call.db, workspace_id=workspace_id, email_key=row.email_key)
     before = membership_resource(row, with_email=True)
     await call.note("membership.deleted", row.id, before=before)
-    return reply.no_content()
-
-
-async def _withdraw_offered(call: Call) -> Response:
-    row = await _offered(call)
-    auth.permit(call.member, "memberships:write")
-    call.match(PENDING)
-    await _withdraw(call, row.id)
     return reply.no_content()
 
 

@@ -93,7 +93,13 @@ async def test_email(call: Call) -> Response:
     """One message to one address, through the same delivery as every other. In production that is a
     member's; whoever may not manage members cannot read it afterwards."""
     wanted = call.read(TestEmail)
-    await _check(call, wanted)
+    found = [
+        ("/to", await wrong_address(call, wanted.to)),
+        ("/contactId", await wrong_contact(call, wanted.contact_id)),
+        ("/templateId", await _wrong_template(call, "email", wanted.template_id)),
+        *_wrong_content(call, wanted),
+    ]
+    _refuse("The test email cannot be sent like this; see errors.", found)
     await call.throttle.check(TEST_EMAIL, call.member.workspace_id)
     made = await create_message(
         call.process,
@@ -173,17 +179,6 @@ def _refuse(detail: str, found: Sequence[tuple[str, str | None]]) -> None:
 
 
 # --- what a test email may be ---------------------------------------------------------------------
-
-
-async def _check(call: Call, wanted: TestEmail) -> None:
-    """Raises Problem `invalid` with everything that is wrong."""
-    found = [
-        ("/to", await wrong_address(call, wanted.to)),
-        ("/contactId", await wrong_contact(call, wanted.contact_id)),
-        ("/templateId", await _wrong_template(call, "email", wanted.template_id)),
-        *_wrong_content(call, wanted),
-    ]
-    _refuse("The test email cannot be sent like this; see errors.", found)
 
 
 async def wrong_address(call: Call, to: str) -> str | None:

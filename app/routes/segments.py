@@ -389,12 +389,6 @@ def _found(call: Call, existing: Mapping[str, Segment]) -> Segment:
     return segment
 
 
-def _names(segment: Segment, existing: Mapping[str, Segment]) -> list[str] | None:
-    """The names of the segments that it names, which its prose shows."""
-    named = segments.stored(segment.filter).segments
-    return [existing[id].name for id in named] or None
-
-
 @dataclass(frozen=True, slots=True)
 class _Counts:
     """How many are in each segment, at that time."""
@@ -411,7 +405,8 @@ async def _counts(call: Call) -> _Counts:
 async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> Response:
     """The ETag covers the names in its prose, the count and the reason."""
     shown = resource(segment, existing, await _counts(call))
-    beside = [*(_names(segment, existing) or []), str(shown["count"]), str(segment.reason_code)]
+    names = [existing[id].name for id in segments.stored(segment.filter).segments]
+    beside = [*names, str(shown["count"]), str(segment.reason_code)]
     return reply.ok(shown, revision=segment.revision, beside=beside)
 
 

@@ -78,12 +78,18 @@ async def show(call: Call) -> Response:
 
 async def create(call: Call) -> Response:
     new, workspace_id = call.read(NewSuppression), call.member.workspace_id
+    country = await country_of(call.db, workspace_id)
+    try:
+        address = subscriptions.clean(new.channel, new.address, country)
+    except addresses.BadAddress as error:
+        errors = [FieldError("/address", str(error))]
+        raise Problem("invalid", "The address is not valid; see errors.", errors=errors) from None
     made = await consent.suppress(
         call.process,
         call.db,
         workspace_id=workspace_id,
         channel=new.channel,
-        address=await _clean(call, new),
+        address=address,
         reason="manual",
         source="member",
     )
@@ -138,16 +144,6 @@ async def _found(call: Call) -> suppressions.Suppression:
     if row is None:
         raise Problem("not_found", "There is no such suppression.")
     return row
-
-
-async def _clean(call: Call, new: NewSuppression) -> str:
-    """The address as a contact would have it. Raises Problem `invalid`."""
-    country = await country_of(call.db, call.member.workspace_id)
-    try:
-        return subscriptions.clean(new.channel, new.address, country)
-    except addresses.BadAddress as error:
-        errors = [FieldError("/address", str(error))]
-        raise Problem("invalid", "The address is not valid; see errors.", errors=errors) from None
 
 
 async def _filters(call: Call, given: dict[str, Any]) -> dict[str, Any]:

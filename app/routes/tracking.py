@@ -100,13 +100,19 @@ async def track_many(call: Call) -> Response:
     """Up to 500 events, each recorded or refused by itself."""
     given: Sequence[Any] = call.read(ReportedEvents).events
     workspace, now = await own_workspace(call), await call.db.now()
-    read = [_read(call, workspace, one, now, place) for place, one in enumerate(given)]
+    read: list[ReportedEvent | Problem] = []
+    for place, one in enumerate(given):
+        try:
+            new = body.part(ReportableEvent, one, "events", place)
+            read.append(_reported(call, workspace, new, now, "events", place))
+        except Problem as problem:
+            read.append(problem)
     right = [one for one in read if isinstance(one, ReportedEvent)]
     found = iter(await _recorded(call, workspace, right))
     outcomes = [one if isinstance(one, Problem) else next(found) for one in read]
     recorded = [one for one in outcomes if isinstance(one, Recorded)]
-    if new := sum(not one.replayed for one in recorded):
-        await call.note("contact.events", call.request_id, {}, {"events": new})
+    if count := sum(not one.replayed for one in recorded):
+        await call.note("contact.events", call.request_id, {}, {"events": count})
     return reply.ok(
         {
             "recorded": len(recorded),
@@ -114,16 +120,6 @@ async def track_many(call: Call) -> Response:
             "outcomes": [_outcome(one) for one in outcomes],
         }
     )
-
-
-def _read(
-    call: Call, workspace: WorkspaceContext, given: Any, now: datetime, place: int
-) -> ReportedEvent | Problem:
-    try:
-        new = body.part(ReportableEvent, given, "events", place)
-        return _reported(call, workspace, new, now, "events", place)
-    except Problem as problem:
-        return problem
 
 
 def _reported(

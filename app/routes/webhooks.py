@@ -45,7 +45,10 @@ async def receive(
     # Not the route's parameter: a regular expression's end of line forgives a line break.
     token = scope["path"].removeprefix("/v1/webhooks/in/")
     async with throttle.counting(INTAKE, head.ip):
-        is_long = _is_long(head, process.settings.max_body_bytes)
+        # Whether its body may take longer, and more memory, than to ask for the token first. One
+        # that is too long is not read at all; h11 has checked the number.
+        length, most = head.values(b"content-length"), process.settings.max_body_bytes
+        is_long = not length or SHORT_BYTES < int(length[0]) <= most
         if not tokens.is_well_formed(token):
             raise webhooks.unknown_token()
         body = b"" if is_long else await received(receive)
@@ -61,13 +64,6 @@ async def receive(
         head=head,
     )
     await _answer(accepted, send)
-
-
-def _is_long(head: Head, most: int) -> bool:
-    """Whether its body may take longer, and more memory, than to ask for the token first. One that
-    is too long is not read at all."""
-    length = head.values(b"content-length")
-    return not length or SHORT_BYTES < int(length[0]) <= most  # h11 has checked the number
 
 
 async def _answer(accepted: acceptance.Accepted, send: Send) -> None:
