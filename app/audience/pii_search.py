@@ -54,11 +54,12 @@ class Identifiers:
 
     def found_in(self, requests: Sequence[RefusedRequest]) -> list[str]:
         """The ids of those that mention the contact."""
-        return [request.id for request in requests if self._are_in_request(request)]
-
-    def _are_in_request(self, request: RefusedRequest) -> bool:
-        head = document.dumps([request.headers, request.detail])
-        return self.are_in(request.body or b"") or self.are_in(head)
+        found = []
+        for request in requests:
+            head = document.dumps([request.headers, request.detail])
+            if self.are_in(request.body or b"") or self.are_in(head):
+                found.append(request.id)
+        return found
 
     def are_in(self, raw: bytes) -> bool:
         """In JSON, cut short or not; escapes are decoded too."""

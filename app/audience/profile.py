@@ -76,7 +76,13 @@ def part(country: str | None, values: Mapping[str, Json], tags: Json) -> Checked
     """The same for values that are to be joined with others: `whole` judges the result."""
     values = normal(values)
     unknown = islice((name for name in values if name not in WRITABLE), ERRORS)
-    errors = [_unknown(name) for name in unknown]
+    errors = [
+        FieldError(
+            _pointer(name),
+            f"This field is unknown or read-only.{spelling.hint(name, WRITABLE)}",
+        )
+        for name in unknown
+    ]
     email = _address(values.get("email"), "/email", addresses.email, errors)
     phone = _address(
         values.get("phone"), "/phone", lambda text: addresses.phone(text, country), errors
@@ -130,11 +136,6 @@ def as_text(metadata: Mapping[str, Json]) -> dict[str, str]:
 def same(metadata: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
     """To Python true is 1, and to whoever looks for `true` it is not."""
     return metadata == other and as_text(metadata) == as_text(other)
-
-
-def _unknown(name: str) -> FieldError:
-    hint = spelling.hint(name, WRITABLE)
-    return FieldError(_pointer(name), f"This field is unknown or read-only.{hint}")
 
 
 def _address(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from app.audience import membership, profile
 from app.audience.membership import UNCHANGED, Changes, Due, Flip, Moved
@@ -30,8 +30,6 @@ from app.store.missed_occasions import MissedOccasion, MissSource
 from app.store.segment_members import ALL_START, Effects
 from app.vault.vault import Vault
 
-# What a trigger looks for, by its source.
-Source: TypeAlias = Literal["contact_created", "tag_added"]  # or event
 Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
 
 
@@ -374,20 +372,9 @@ async def _start_by_tags(db: Handle, workspace: WorkspaceContext, tagged: Tagged
     at = document.text(await db.now())
     for tag in sorted({tag for tags in tagged.values() for tag in tags}):
         ids = [id for id, tags in tagged.items() if tag in tags]
-        await _start(db, workspace, ("tag_added", tag), ids, {"tag": tag, "at": at})
-
-
-async def _start(
-    db: Handle,
-    workspace: WorkspaceContext,
-    cause: tuple[Source, str],
-    contact_ids: Sequence[str],
-    body: Mapping[str, Json],
-) -> None:
-    """One run for each contact of each definition that this triggers."""
-    source, key = cause
-    started = await definitions.started_by(db, workspace_id=workspace.id, source=source, key=key)
-    await _start_these(db, workspace, started.definitions, contact_ids, body)
+        by = {"source": "tag_added", "key": tag}
+        started = await definitions.started_by(db, workspace_id=workspace.id, **by)
+        await _start_these(db, workspace, started.definitions, ids, {"tag": tag, "at": at})
 
 
 async def _start_these(

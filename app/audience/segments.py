@@ -70,21 +70,16 @@ def stored(text: str) -> Filter:
 
 
 def known(filter: Filter, existing: Mapping[str, Segment]) -> Readable:
-    """A filter that was saved, with what it names."""
-    names = {id: segment.name for id, segment in existing.items()}
-    return Readable(filter, _others(filter, existing), names)
-
-
-def _others(filter: Filter, existing: Mapping[str, Segment]) -> dict[str, Filter]:
-    """The filters of all segments that it names, and of those that they name."""
-    found: dict[str, Filter] = {}
+    """A filter that was saved, with all segments that it names, and those that they name."""
+    others: dict[str, Filter] = {}
     waiting = filter.segments
     while waiting:
         id = waiting.pop()
-        if id not in found:
-            found[id] = stored(existing[id].filter)
-            waiting += found[id].segments
-    return found
+        if id not in others:
+            others[id] = stored(existing[id].filter)
+            waiting += others[id].segments
+    names = {id: segment.name for id, segment in existing.items()}
+    return Readable(filter, others, names)
 
 
 async def read(
@@ -142,24 +137,20 @@ async def _unknown(
     for one in filter.mentions:
         ids.setdefault(one.kind, []).append(one.id)
     where: WorkspaceKey = {"workspace_id": workspace_id}
+    asked = await topics.of_workspace(db, **where) if ids["topic"] else {}
     there = {
         "segment": existing.keys(),
         "template": (await templates.named(db, **where, ids=ids["template"])).keys(),
         "broadcast": await broadcasts.known(db, **where, ids=ids["broadcast"]),
         "definition": await segments.known_definitions(db, **where, ids=ids["definition"]),
-        "topic": await _askable(db, workspace_id) if ids["topic"] else (),
+        # Contacts do not answer about the default one: it is a subscription.
+        "topic": {topic.id for topic in asked.values() if not topic.is_default},
     }
     return [
         FieldError(one.pointer, f"There is no such {one.kind}.")
         for one in filter.mentions
         if one.id not in there[one.kind]
     ]
-
-
-async def _askable(db: Handle, workspace_id: str) -> set[str]:
-    """The ids of topics that contacts answer about; the default one is a subscription."""
-    known = await topics.of_workspace(db, workspace_id=workspace_id)
-    return {topic.id for topic in known.values() if not topic.is_default}
 
 
 def _frozen(filter: Filter, existing: Mapping[str, Segment]) -> list[FieldError]:

@@ -57,7 +57,10 @@ def read(raw: Json, known: Mapping[str, Topic] | None) -> tuple[list[Answer], li
             errors.append(FieldError(pointer, message))
             continue
         for channel, state in states.items():
-            if message := wrong_channel(topic, channel) or _wrong_state(state):
+            message = wrong_channel(topic, channel)
+            if not message and state not in STATES:
+                message = f"Must be one of {', '.join(STATES)}."
+            if message:
                 errors.append(FieldError(document.pointer("topics", topic_id, channel), message))
             else:
                 answers.append(Answer(topic_id, channel, state))
@@ -75,10 +78,6 @@ def _wrong_topic(topic: Topic | None, states: Json, *, is_missing: bool) -> str 
 def wrong_channel(topic: Topic | None, channel: str) -> str | None:
     channels = COLUMN if topic is None else topic.channels
     return None if channel in channels else f"It is on {', '.join(channels)}."
-
-
-def _wrong_state(state: Json) -> str | None:
-    return None if state in STATES else f"Must be one of {', '.join(STATES)}."
 
 
 def counted(topic: Topic, held: Answers, answer: Answer) -> Answer:

@@ -155,7 +155,10 @@ class _Batch:
         beyond = set(old[max(1, MOST_JUDGED // max(1, len(named))) :])
         for place, event in self._open():
             if not event.reacts and self._who(event) in beyond:
-                self.answers[place] = _one_too_many(len(named))
+                self.answers[place] = Unavailable(
+                    f"Old events of so many contacts are not judged at once for {len(named)}"
+                    " segments; send this one again."
+                )
 
     async def _create(self) -> None:
         missing: dict[Who, Missing] = {}
@@ -189,13 +192,23 @@ class _Batch:
             if copied is not None:
                 self.answers[place] = _recorded(copied, replayed=True)
                 continue
-            fresh[place] = new = self._event(event)
+            contact_id = self.contacts[self._who(event)].id
+            new = ContactEvent(contact_id, event.name, event.properties, event.at, event.reacts)
+            fresh[place] = new
             self.answers[place] = _recorded(new)
             if event.receipt is not None:
                 led[event.receipt] = new
         old = {self.contacts[self._who(event)].id for _, event in opened if not event.reacts}
         self.quiet = old - {event.contact_id for event in fresh.values() if event.reacts}
-        await self._keep(led)
+        receipted = [
+            Receipt(self.workspace.id, receipt, event.id, event.contact_id)
+            for receipt, event in sorted(led.items())
+        ]
+        if receipted:
+            expires_at = await self.db.now() + REPEATED_WITHIN
+            kept = await receipts.insert_many(self.db, receipted, expires_at=expires_at)
+            if kept < len(receipted):
+                raise _Overtaken
         await reactions.all_happened(self.db, self.workspace, list(fresh.values()))
 
     async def _appear(self) -> None:
@@ -208,21 +221,6 @@ class _Batch:
             some = {id: self.made[id] for id in few}
             await reactions.appeared(self.db, self.workspace, some, starts=False)
 
-    def _event(self, event: ReportedEvent) -> ContactEvent:
-        contact_id = self.contacts[self._who(event)].id
-        return ContactEvent(contact_id, event.name, event.properties, event.at, event.reacts)
-
-    async def _keep(self, led: Mapping[bytes, ContactEvent]) -> None:
-        if not led:
-            return
-        new = [
-            Receipt(self.workspace.id, receipt, event.id, event.contact_id)
-            for receipt, event in sorted(led.items())
-        ]
-        expires_at = await self.db.now() + REPEATED_WITHIN
-        if await receipts.insert_many(self.db, new, expires_at=expires_at) < len(new):
-            raise _Overtaken
-
 
 def _recorded(event: ContactEvent, *, replayed: bool = False) -> Recorded:
     return Recorded(event.id, event.contact_id, event.name, event.at, replayed)
@@ -230,13 +228,6 @@ def _recorded(event: ContactEvent, *, replayed: bool = False) -> Recorded:
 
 def _unknown(event: ReportedEvent) -> Problem:
     return lookups.unknown(event.lookup, by_address="send createContact: true")
-
-
-def _one_too_many(segments: int) -> Problem:
-    return Unavailable(
-        f"Old events of so many contacts are not judged at once for {segments} segments; send this"
-        " one again."
-    )
 
 
 def _gone() -> Problem:
