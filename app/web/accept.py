@@ -18,17 +18,11 @@ ALIKE = {"application/json": "application/problem+json"}
 def acceptable(headers: Headers, media_type: str) -> bool:
     """Whether the closest range that names it wants it. What cannot be understood excludes
     nothing: an answer in another format than hoped for is better than none."""
-    ranges = _ranges(headers)
-    closest = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
-    wanted = next((ranges[name] for name in closest if name in ranges), not ranges)
-    return wanted or ranges.get(ALIKE.get(media_type, ""), False)
-
-
-def _ranges(headers: Headers) -> dict[str, bool]:
-    """Media range → whether it is wanted at all; a weight of 0 says not (§12.4.2)."""
-    ranges: dict[str, bool] = {}
+    ranges: dict[str, bool] = {}  # whether each is wanted at all; a weight of 0 says not (§12.4.2)
     for item in ",".join(headers.getlist("accept")).split(","):
         if match := RANGE.fullmatch(item):
             name = f"{match[1]}/{match[2]}".lower()
             ranges[name] = not NONE.search(match[3] or "") or ranges.get(name, False)
-    return ranges
+    closest = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+    wanted = next((ranges[name] for name in closest if name in ranges), not ranges)
+    return wanted or ranges.get(ALIKE.get(media_type, ""), False)

@@ -21,7 +21,6 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -224,8 +223,13 @@ def _patched(
     patched = dict(document.merge(stored, changes))
     for name, value in changes.items():
         field = fields.get(name)
-        empty = name in stored and stored[name] is None
-        if value is None and (empty or field is None or _stays(field)):
+        stays = (
+            (name in stored and stored[name] is None)
+            or field is None
+            or isinstance(field.default, NEVER_EMPTY)
+            or field.json_schema_extra == WRITE_ONLY
+        )
+        if value is None and stays:
             patched[name] = None
         elif isinstance(value, dict) and (inner := field and _model_in(field.annotation)):
             within = stored.get(name)
@@ -236,10 +240,6 @@ def _patched(
 NEVER_EMPTY = (bool, int, float, str, BaseModel)  # a field with such a default always has a value
 # The json_schema_extra of what is never read back, such as a secret.
 WRITE_ONLY: dict[str, JsonValue] = {"writeOnly": True}
-
-
-def _stays(field: FieldInfo) -> bool:
-    return isinstance(field.default, NEVER_EMPTY) or field.json_schema_extra == WRITE_ONLY
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -320,9 +320,9 @@ def _parameters(query_string: bytes) -> dict[str, Json]:
     values: dict[str, Json] = {}
     errors = []
     for name, value in pairs:
-        outer, inner = _split(name)
-        place = values if inner is None else values.setdefault(outer, {})
-        key = outer if inner is None else inner
+        # A name within may have brackets of its own: `metadata[a[b]]` asks for `a[b]`.
+        match = re.fullmatch(r"([^\[\]]+)\[(.+)\]", name, re.S)
+        place, key = (values.setdefault(match[1], {}), match[2]) if match else (values, name)
         if not isinstance(place, dict) or key in place:
             errors.append(FieldError(f"?{name}", "Must be given once."))
         else:
@@ -331,12 +331,6 @@ def _parameters(query_string: bytes) -> dict[str, Json]:
         raise _invalid("query", errors)
     _refuse_unstorable("query", values, _parameter)
     return values
-
-
-def _split(name: str) -> tuple[str, str | None]:
-    """A name within may have brackets of its own: `metadata[a[b]]` asks for `a[b]`."""
-    match = re.fullmatch(r"([^\[\]]+)\[(.+)\]", name, re.S)
-    return (match[1], match[2]) if match else (name, None)
 
 
 # --- what is wrong, in words ------------------------------------------------------------------

@@ -80,9 +80,10 @@ class Asked:
                 "The response for this Idempotency-Key contained data of a person erased since; a"
                 " new request needs a new key.",
             )
-        return _replayed(
-            self.vault.decrypt(PURPOSE, kept.answer, member.workspace_id, self.id.hex())
-        )
+        written = self.vault.decrypt(PURPOSE, kept.answer, member.workspace_id, self.id.hex())
+        head, _, body = written.partition(b"\n")
+        status, headers = json.loads(head)
+        return Response(body, status, {**headers, "Idempotency-Replayed": "true"})
 
     async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
         """The answer of `work`, or its earlier one; `db` is the transaction that it works in.
@@ -104,14 +105,18 @@ class Asked:
 
     async def _keep(self, db: Handle, answer: Response) -> None:
         workspace_id = self.member.workspace_id
-        written = _written(answer)
+        headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
+        head = json.dumps([answer.status_code, headers]).encode()
+        written = head + b"\n" + bytes(answer.body)
+        # What the answer made, or was asked about.
+        about = ID.search(answer.headers.get("location", self.path))
         await idempotency.insert(
             db,
             workspace_id=workspace_id,
             id=self.id,
             asked=self.content,
             only_for=self.member.via_id if isinstance(answer, SecretResponse) else None,
-            about=_resource(answer.headers.get("location", self.path)),
+            about=about and about[0],
             answer=self.vault.encrypt(PURPOSE, written, workspace_id, self.id.hex()),
             expires_at=await db.now() + KEPT_FOR,
         )
@@ -127,20 +132,3 @@ class Asked:
                 "idempotency_mismatch",
                 "This Idempotency-Key was used by somebody else, and its response had a secret.",
             )
-
-
-def _resource(place: str) -> str | None:
-    """The id in it: of what an answer made, or of what it was asked about."""
-    found = ID.search(place)
-    return found[0] if found else None
-
-
-def _written(response: Response) -> bytes:
-    headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
-    return json.dumps([response.status_code, headers]).encode() + b"\n" + bytes(response.body)
-
-
-def _replayed(written: bytes) -> Response:
-    head, _, body = written.partition(b"\n")
-    status, headers = json.loads(head)
-    return Response(body, status, {**headers, "Idempotency-Replayed": "true"})

@@ -327,21 +327,24 @@ class _Writer:
 
     def _responses(self, endpoint: Endpoint) -> Schema:
         """A page may say no; what is no path of ours gets a problem there all the same."""
-        answers, refusals = self._answers(endpoint), self._refusals(endpoint)
+        answers = {str(status): self._answer(endpoint, status) for status in endpoint.gives}
+        limits = _limits(endpoint)
+        if endpoint.method == "GET" and endpoint.has_tag(200):
+            answers["304"] = {
+                "description": "Not modified since the version in If-None-Match.",
+                "headers": _headers(["ETag", *limits]),
+            }
+        by_status: defaultdict[int, list[str]] = defaultdict(list)
+        for code in self.codes(endpoint):
+            by_status[CODES[code][0]].append(code)
+        refusals = {
+            str(status): self._refusal(by_status[status], limits) for status in sorted(by_status)
+        }
         for status in answers.keys() & refusals.keys():
             refusal = self.refusals[refusals[status]["$ref"].rpartition("/")[2]]
             content = {**answers[status]["content"], **refusal["content"]}
             answers[status] = {**refusal, "content": content}
         return {**refusals, **answers}
-
-    def _answers(self, endpoint: Endpoint) -> Schema:
-        answers = {str(status): self._answer(endpoint, status) for status in endpoint.gives}
-        if endpoint.method == "GET" and endpoint.has_tag(200):
-            answers["304"] = {
-                "description": "Not modified since the version in If-None-Match.",
-                "headers": _headers(["ETag", *_limits(endpoint)]),
-            }
-        return answers
 
     def _answer(self, endpoint: Endpoint, status: int) -> Schema:
         content = endpoint.gives[status]
@@ -376,15 +379,6 @@ class _Writer:
         schema = self._schemas.of(content)
         media = {"schema": schema, "example": self._schemas.example(schema)}
         return {"application/json": media}
-
-    def _refusals(self, endpoint: Endpoint) -> Schema:
-        by_status: defaultdict[int, list[str]] = defaultdict(list)
-        for code in self.codes(endpoint):
-            by_status[CODES[code][0]].append(code)
-        limits = _limits(endpoint)
-        return {
-            str(status): self._refusal(by_status[status], limits) for status in sorted(by_status)
-        }
 
     def _refusal(self, codes: Sequence[str], limits: Sequence[str]) -> Schema:
         """Much the same everywhere: written once for each set of codes, for bearers and others."""

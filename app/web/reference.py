@@ -149,7 +149,9 @@ def _answers(document: Schema, operation: Schema) -> str:
     """The good ones openly, the refusals behind a line: they are much the same everywhere."""
     good, refused = [], []
     for status, given in operation["responses"].items():
-        answer = _resolved(document, given)
+        answer = given
+        if "$ref" in given:
+            answer = document["components"]["responses"][given["$ref"].rpartition("/")[2]]
         types = ", ".join(_type(media["schema"]) for media in answer.get("content", {}).values())
         if "x-codes" in answer:
             codes = "".join(_code(document, code) for code in answer["x-codes"])
@@ -170,13 +172,6 @@ def _answers(document: Schema, operation: Schema) -> str:
 def _code(document: Schema, code: str) -> str:
     title = document["components"]["examples"][code]["value"]["title"]
     return f'<dd><a href="/problems/{code}"><code>{code}</code></a> {escape(title)}</dd>'
-
-
-def _resolved(document: Schema, answer: Schema) -> Schema:
-    if "$ref" not in answer:
-        return answer
-    found: Schema = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
-    return found
 
 
 # --- examples -------------------------------------------------------------------------------------
