@@ -28,7 +28,6 @@ from app.store import (
     webhook_requests,
     workspaces,
 )
-from app.store.templates import NamedTemplate
 
 SHORT_SECRET = 16
 LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
@@ -90,32 +89,17 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     found += await _of_topics(db, subject)
     has_address = workspace is not None and workspace.postal_address is not None
     bodies = await _bodies(db, subject)
-    return [*found, *_inspected(process, subject, known, bodies, has_address=has_address)]
-
-
-def _inspected(
-    process: Process,
-    subject: Subject,
-    known: Mapping[str, NamedTemplate],
-    bodies: Sequence[bytes],
-    *,
-    has_address: bool,
-) -> list[Finding]:
     rows = {id: asdict(row) for id, row in known.items()}
     job = Job(
         subject.workspace_id,
         inspection.inspect,
         (subject.trigger, subject.compiled, rows, bodies, has_address),
         seconds=SECONDS,
-        same=lambda: [
-            subject.trigger,
-            subject.body,
-            rows,
-            has_address,
-        ],  # other bodies may have come in since
+        # Not the bodies: others may have come in since.
+        same=lambda: [subject.trigger, subject.body, rows, has_address],
     )
     is_large = subject.length > LARGE or sum(map(len, bodies)) > LARGE_BODIES
-    return process.compute.here(job, large=is_large)
+    return [*found, *process.compute.here(job, large=is_large)]
 
 
 def unread(errors: Iterable[FieldError], found: Iterable[Finding]) -> list[Finding]:

@@ -69,10 +69,13 @@ def find_static(
         id: [path for _, path in content.reads(template["channel"], template["content"])]
         for id, template in known.items()
     }
+    # Whom a lookup has found by an address has it.
+    is_looked_up = trigger["source"] == "inbound_webhook"
+    addresses = {"email", "phone"} & {trigger.get("contactLookup")} if is_looked_up else set()
     found += lint.lint(
         compiled.program,
         parts,
-        addresses=_sure_of(trigger),
+        addresses=addresses,
         templates=templates,
         bodies=bodies,
     )
@@ -94,13 +97,6 @@ def _adding_its_trigger(trigger: Mapping[str, Json], parts: Iterable[Part]) -> I
         if wanted and part.node.kind == "add_tag" and tag and tag.source.strip() == wanted:
             message = "This tag is what starts a run: should the contact lose it, it begins again."
             yield _warning("tag_starts_again", f"{part.config_pointer}/tag", message)
-
-
-def _sure_of(trigger: Mapping[str, Json]) -> frozenset[str]:
-    """The paths that a lookup guarantees: who is found by an address has it."""
-    if trigger["source"] != "inbound_webhook":
-        return frozenset()
-    return frozenset({"email", "phone"} & {trigger.get("contactLookup")})
 
 
 def _defaults(trigger: Mapping[str, Json]) -> Iterator[Read]:

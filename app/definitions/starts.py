@@ -59,18 +59,14 @@ async def _started(
     wanted = set(ids)
     while wanted and len(known) < LOOKED_THROUGH:
         rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
-        for row, starts in zip(rows, _starts_of(process, workspace_id, rows), strict=True):
+        bodies = [(row.shape, row.body) for row in rows]
+        job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
+        is_large = sum(len(body) for _, body in bodies) > LARGE
+        found = process.compute.here(job, large=is_large)
+        for row, starts in zip(rows, found, strict=True):
             known[row.id] = _Target(row.shape, row.state, starts)
         wanted = {start for row in rows for start in known[row.id].starts} - known.keys()
     return known
-
-
-def _starts_of(
-    process: Process, workspace_id: str, rows: Sequence[definitions.Body]
-) -> Sequence[frozenset[str]]:
-    bodies = [(row.shape, row.body) for row in rows]
-    job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
-    return process.compute.here(job, large=sum(len(body) for _, body in bodies) > LARGE)
 
 
 def _reached(id: str, known: Mapping[str, _Target]) -> set[str]:

@@ -86,7 +86,10 @@ def patched(
         errors.append(FieldError(pointer(graph), DIFFERENT))
     optional = {name: value for name, value in known.items() if name not in ALWAYS_THERE}
     changed.setdefault("trigger", _whole(optional, given))
-    changed["graph"] = _as_stored(graph, stored["graph"])
+    # A graph that was only read and sent back is what it was.
+    found = find(stored["graph"])
+    is_absent = found is not None and "data" not in found[1]
+    changed["graph"] = with_data(graph, {}, absent=is_absent)
     return changed, errors
 
 
@@ -107,12 +110,6 @@ def _data(graph: Json) -> dict[str, Json] | None:
     found = find(graph)
     data = None if found is None else found[1].get("data")
     return data if isinstance(data, dict) and data else None
-
-
-def _as_stored(graph: Json, stored: Json) -> Json:
-    """So that a graph that was only read and sent back is what it was."""
-    found = find(stored)
-    return with_data(graph, {}, absent=found is not None and "data" not in found[1])
 
 
 def _writable(

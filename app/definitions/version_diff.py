@@ -82,14 +82,13 @@ def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
     skipped = {"id", "type", *arms} if shape == "steps" else set()
     members = {name: value for name, value in found.items() if name not in skipped}
     if kind.fork and isinstance(members.get(kind.fork), list):
-        members[kind.fork] = [_without_arm(item) for item in members[kind.fork]]
+        members[kind.fork] = [
+            {name: value for name, value in item.items() if name != "steps"}
+            if isinstance(item, dict)
+            else item
+            for item in members[kind.fork]
+        ]
     return members
-
-
-def _without_arm(item: Json) -> Json:
-    if not isinstance(item, dict):
-        return item
-    return {name: value for name, value in item.items() if name != "steps"}
 
 
 def _at(value: Json, pointer: str) -> Json:

@@ -122,13 +122,10 @@ def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
         found = path.parse(label_path).find(config)
         if found is not path.MISSING and found:
             words = _words(found)
-            return names.get(words, _public(words) if label_path == "url" else words)
+            # An address without its password, and without the query, where people put keys.
+            public = re.sub(r"//[^/]*@", "//", words.partition("?")[0])
+            return names.get(words, public if label_path == "url" else words)
     return ""
-
-
-def _public(url: str) -> str:
-    """Without a password, and without the query, where people put keys."""
-    return re.sub(r"//[^/]*@", "//", url.partition("?")[0])
 
 
 def _started_by(trigger: Mapping[str, Json]) -> str:
