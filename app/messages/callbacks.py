@@ -146,8 +146,11 @@ async def _once(process: Process, db: Handle, workspace_id: str, provider: str, 
 async def _inbound(process: Process, account: Account, inbound: Inbound) -> str | None:
     """To a workspace's own number it is said to the workspace; to the operator's, to every one that
     has written to this person from there. It holds for the number in each of its spellings."""
-    senders = _numbers(inbound)
-    if not senders:
+    senders = []
+    for sender in inbound.senders:
+        with suppress(addresses.BadAddress):  # a spelling that nobody can be stored with
+            senders.append(addresses.phone(sender, None))
+    if not senders:  # a short code or a name, which nobody has written to
         return None
     if account.workspace_id is not None:
         asked = [account.workspace_id]
@@ -160,15 +163,6 @@ async def _inbound(process: Process, account: Account, inbound: Inbound) -> str 
     await consent.all_quiet(process, [out for one in meanings for out in one.suppressions])
     replies = [one.reply for one in meanings if one.reply is not None]
     return replies[-1] if replies and not inbound.answered else None
-
-
-def _numbers(inbound: Inbound) -> list[str]:
-    """None of a short code or a name, which nobody has written to."""
-    numbers = []
-    for sender in inbound.senders:
-        with suppress(addresses.BadAddress):  # a spelling that nobody can be stored with
-            numbers.append(addresses.phone(sender, None))
-    return numbers
 
 
 async def _writers(process: Process, channel: str, senders: Sequence[str]) -> list[str]:

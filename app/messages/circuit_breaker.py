@@ -161,7 +161,10 @@ async def _record_failure(
     elif open_until is not None:
         seconds = 0.0  # it stays open for as long as it was to be
     elif call.is_probe or circuit.failures >= OPEN_AFTER or code in AT_ONCE:
-        seconds = _open_seconds(code, circuit.failures - OPEN_AFTER)
+        # Exponential backoff with jitter, for many workspaces may have the same provider.
+        first, longest = OPEN_SECONDS[code]
+        times = min(max(circuit.failures - OPEN_AFTER, 0), 16)
+        seconds = jittered(min(first * 2**times, longest))
     else:
         return
     ask_at = now + timedelta(seconds=seconds)
@@ -177,12 +180,6 @@ async def _wake(process: Process, db: Handle, key: Mapping[str, str], limit: int
     for id in woken:
         process.queue.due(db, "message", key["workspace_id"], id)
     return bool(woken)
-
-
-def _open_seconds(code: str, times: int) -> float:
-    """Exponential backoff with jitter, for many workspaces may have the same provider."""
-    first, longest = OPEN_SECONDS[code]
-    return jittered(min(first * 2 ** min(max(times, 0), 16), longest))
 
 
 async def probe_batch(process: Process) -> bool:

@@ -269,7 +269,12 @@ async def _ask_again(process: Process, db: Handle, job: Job, row: HeldMessage) -
     if isinstance(prepared, Transition) or prepared.channel.account != row.account:
         return None
     honoured = prepared.channel.capabilities.idempotency_key_ttl_seconds or 0
-    asked_at = await _asked_at(db, row)
+    # When the call in doubt was intended; what was tried before it had surely not arrived.
+    asked_at = await db.now()
+    for event in reversed(row.events):
+        if event["status"] != "SENDING":
+            break
+        asked_at = datetime.fromisoformat(event["at"])
     if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
         return None
     detail = f"{LOST} Asked again, under the same key."
@@ -277,16 +282,6 @@ async def _ask_again(process: Process, db: Handle, job: Job, row: HeldMessage) -
     tries = row.tries + 1
     await settling.note(db, row, asking, channel=prepared.channel, tries=tries)
     return Sending(job, row, prepared.message, prepared.channel, tries, is_second=True)
-
-
-async def _asked_at(db: Handle, row: HeldMessage) -> datetime:
-    """When the call in doubt was intended; what was tried before it had surely not arrived."""
-    asked = await db.now()
-    for event in reversed(row.events):
-        if event["status"] != "SENDING":
-            break
-        asked = datetime.fromisoformat(event["at"])
-    return asked
 
 
 async def _call(sending: Sending, lease: Lease) -> Receipt | SendError:

@@ -26,6 +26,7 @@ from app.process import Process
 from app.store import contacts, suppressions
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
+from app.store.row_keys import ContactKey
 from app.store.topics import Topic
 
 REMINDER = timedelta(days=3)
@@ -96,7 +97,11 @@ async def answer(
     repeated = [
         one for one in asked if topics.state_of(row.topics, one.topic_id, one.channel) == PENDING
     ]
-    asked_at = {one: await _asked_at(db, workspace.id, row, one) for one in asked}
+    whose: ContactKey = {"workspace_id": workspace.id, "contact_id": row.id}
+    asked_at = {
+        one: await suppressions.asked_at(db, **whose, channel=one.channel, topic_id=one.topic_id)
+        for one in asked
+    }
     now = await db.now()
     late = [one for one in repeated if now - (asked_at[one] or LONG_AGO) > AGAIN]
     answered = await topics.answer(db, workspace, row, counted, given)
@@ -135,16 +140,6 @@ def _question(
 ) -> Question:
     hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
     return Question(workspace.id, row.id, one.topic_id, one.channel, hash, now + EXPIRY)
-
-
-async def _asked_at(db: Handle, workspace_id: str, row: Contact, one: Answer) -> datetime | None:
-    return await suppressions.asked_at(
-        db,
-        workspace_id=workspace_id,
-        contact_id=row.id,
-        channel=one.channel,
-        topic_id=one.topic_id,
-    )
 
 
 async def _ask(

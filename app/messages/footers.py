@@ -94,13 +94,8 @@ def preview(
 ) -> Mapping[str, Mapping[str, Json]]:
     """By part: what would leave and the paths that led nowhere, or why it cannot be sent."""
     parts = contents.preview(channel, content, facts)
-    return parts if footer is None else _previewed(channel, parts, footer)
-
-
-def _previewed(
-    channel: str, parts: Mapping[str, Mapping[str, Json]], footer: Footer
-) -> dict[str, Mapping[str, Json]]:
-    """The parts that can be rendered, as they would leave."""
+    if footer is None:
+        return parts
     shown = {
         name: part["rendered"]
         for name, part in parts.items()

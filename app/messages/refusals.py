@@ -171,16 +171,12 @@ async def undo_batch(process: Process) -> bool:
     async with process.database.read() as db:
         rows = await refused_recipients.to_undo(db, limit=UNDONE_AT_ONCE)
     for row in rows:
+        where: WorkspaceKey = {"workspace_id": row.workspace_id}
         async with process.database.write() as db:
-            await _undo(process, db, row)
+            held = await suppressions.by_id(db, **where, id=row.suppression_id)
+            if held is not None:
+                await consent.lift_one(process, db, held, **where, source="provider")
+            await refused_recipients.delete(db, **where, suppression_id=row.suppression_id)
+            about = {**asdict(row), "found": held is not None}
+            db.after_commit(partial(log.warning, "suppression undone", extra=about))
     return len(rows) == UNDONE_AT_ONCE
-
-
-async def _undo(process: Process, db: Handle, row: refused_recipients.Undoing) -> None:
-    where: WorkspaceKey = {"workspace_id": row.workspace_id}
-    held = await suppressions.by_id(db, **where, id=row.suppression_id)
-    if held is not None:
-        await consent.lift_one(process, db, held, **where, source="provider")
-    await refused_recipients.delete(db, **where, suppression_id=row.suppression_id)
-    about = {**asdict(row), "found": held is not None}
-    db.after_commit(partial(log.warning, "suppression undone", extra=about))

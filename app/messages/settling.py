@@ -71,7 +71,8 @@ def transition_of(result: Receipt | SendError, row: CalledMessage, now: datetime
         case SendError(code=Reason.SUPPRESSED_STOPPED):
             return Transition("SUPPRESSED", result.code, result.detail)
         case SendError(outcome="not_accepted"):
-            wait = timedelta(seconds=result.retry_after_seconds or _retry_delay(row.tries))
+            usual = RETRY_SECONDS[min(row.tries, len(RETRY_SECONDS)) - 1]
+            wait = timedelta(seconds=result.retry_after_seconds or jittered(usual))
             return _again(row, now, result.code, result.detail, now + wait)
         case SendError():
             return Transition("FAILED", result.code, result.detail)
@@ -92,11 +93,6 @@ def _again(
     if circuit_breaker.is_expired(*failing, now):
         return Transition("FAILED", code, detail)
     return Transition("QUEUED", code, detail, again_at, failing=failing)
-
-
-def _retry_delay(tries: int) -> float:
-    """Seconds before the next try."""
-    return jittered(RETRY_SECONDS[min(tries, len(RETRY_SECONDS)) - 1])
 
 
 # --- written down ---------------------------------------------------------------------------------
