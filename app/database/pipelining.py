@@ -196,15 +196,14 @@ async def _change_held(db: Handle, sql: str, requests: Sequence[_Request]) -> No
 
 
 async def _write(db: Handle, sql: str, requests: Sequence[_Request], *, held: bool = False) -> None:
-    ordered = sorted(requests, key=_lock_order)
+    ordered = sorted(requests, key=lambda request: _lock_order(request.values))
     found = await db.fetch_each(sql, [request.values for request in ordered], held=held)
     for request, rows in zip(ordered, found, strict=True):
         request.result.set_result(rows)
 
 
-def _lock_order(request: _Request) -> list[str]:
+def _lock_order(values: Mapping[str, Any]) -> list[str]:
     """Every transaction locks rows in this order, so that no two wait for each other."""
-    values = request.values
     return [str(values.get(WORKSPACE)), *map(str, values.values())]
 
 
@@ -222,7 +221,8 @@ async def _read(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
 
 
 async def _execute(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
-    await db.execute_many(sql, [row for request in requests for row in request.values])
+    ordered = sorted(requests, key=lambda request: [*map(_lock_order, request.values)])
+    await db.execute_many(sql, [row for request in ordered for row in request.values])
     for request in requests:
         request.result.set_result(None)
 

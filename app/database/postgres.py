@@ -273,7 +273,8 @@ class PostgresConnection(DatabasesPostgresConnection):
         if over is not None and over.fits(ready):
             text, arguments = over.text, over.arguments(ready)
             if len(arguments) == 1:
-                rows = await self._answer(connection.fetch(text, *arguments[0]))
+                text, values = over.alone(arguments[0])
+                rows = await self._answer(connection.fetch(text, *values))
                 return [dict(row) for row in rows]
         elif not yields_rows(sql):
             text, arguments = statement.text, _ordered(statement, ready)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,6 +31,7 @@ _FENCED = re.compile(r"\bLIMIT\b|\bFOR\s+(?:NO\s+KEY\s+|KEY\s+)?(?:SHARE|UPDATE)
 _INSERT = re.compile(r"\s*INSERT\s+INTO\s+\w+\s*\((?P<columns>[^()]*)\)\s*", re.I)
 _TARGET = re.compile(r"\s*\((?P<columns>[^()]*)\)")
 _NOTHING = re.compile(r"\s*(?:\([^()]*\)\s*)?(?:WHERE\b.*)?DO\s+NOTHING\s*", re.I | re.S)
+_QUERY = re.compile(r"\bSELECT\b", re.I)
 _EQUAL = re.compile(r"\s*\w+\s*=\s*:(?P<name>\w+)\s*")
 _TOKEN = re.compile(
     rf"{QUOTED}|{COMMENT}|(?P<open>\()|(?P<close>\))|(?P<comma>,)"
@@ -39,7 +40,10 @@ _TOKEN = re.compile(
     re.I | re.S,
 )
 
-Arguments = list[list["Bindable | list[Bindable]"]]
+OfOne = list["Bindable | list[Bindable]"]
+Arguments = list[OfOne]
+FEW = 16  # new rows: each number of them is a statement of its own, which the server keeps
+PLACE = "{place}"
 
 
 @lru_cache(4096)
@@ -67,6 +71,17 @@ class SetStatement:
     names: tuple[str, ...]
     has_workspace: bool
     keys: tuple[str, ...] = ()
+    few: tuple[str, str, str] | None = None  # the parts of a `_Writing.row`
+
+    def alone(self, arguments: OfOne) -> tuple[str, OfOne]:
+        """The statement for one set, with its arguments. Citus plans an INSERT of a SELECT for each
+        shard of the table, whatever workspace it names; so the rows of few are VALUES."""
+        places = arguments[1 if self.has_workspace else 0]
+        if self.few is None or not isinstance(places, list) or len(places) > FEW:
+            return self.text, arguments
+        begun, row, rest = self.few
+        rows = ", ".join(row.replace(PLACE, str(n)) for n, _ in enumerate(places, 1))
+        return f"{begun}VALUES {rows}{rest}", [one for one in arguments if one is not places]
 
     def fits(self, each: Sequence[Mapping[str, Bindable]]) -> bool:
         """Whether no two of them are about one row."""
@@ -107,7 +122,7 @@ def over_set(
         return None
     written = _Writing(types, names, has_workspace, now)
     made = _insert(sql, written) or (_change(sql, written) if held else _select(sql, written))
-    return made and SetStatement(made[0], names, has_workspace, made[1])
+    return made and SetStatement(made[0], names, has_workspace, *made[1:])
 
 
 class _Writing:
@@ -120,6 +135,7 @@ class _Writing:
         self.is_sharded = now is None
         self.has_workspace = has_workspace
         self._workspace = f"$1::{types[WORKSPACE]}" if has_workspace else ""
+        self._types = {name: types[name] for name in names}
         first = 2 if has_workspace else 1
         arrays = [
             f"${first}::integer[]",
@@ -130,15 +146,30 @@ class _Writing:
         self.given = f"unnest({', '.join(arrays)}) AS asked ({columns})"
 
     def of(self, sql: str, workspace: str | None = None) -> str:
+        return self._named(sql, workspace or self._workspace, lambda name: f'asked.":{name}"')
+
+    def _named(self, sql: str, workspace: str, of_row: Callable[[str], str]) -> str:
         def replaced(match: re.Match[str]) -> str:
             name = match["name"]
             if name is None:
                 return match[0]
             if name == "now" and self._now is not None:
                 return self._now
-            return workspace or self._workspace if name == WORKSPACE else f'asked.":{name}"'
+            return workspace if name == WORKSPACE else of_row(name)
 
         return NAMED.sub(replaced, sql)
+
+    def row(self, values: str) -> str | None:
+        """These values as a row of VALUES, of a place in the lists. None where there is none: not
+        of a database that is not sharded, which plans a SELECT as fast; nor with a query in it."""
+        if not self.is_sharded or _QUERY.search(KEPT.sub(" ", values)):
+            return None
+        numbers = {name: n for n, name in enumerate(self._types, 1 + self.has_workspace)}
+
+        def in_list(name: str) -> str:
+            return f"(${numbers[name]}::{self._types[name]}[])[{PLACE}]"
+
+        return f"({self._named(values, self._workspace, in_list)})"
 
     def source(self, values: str) -> str:
         """A SELECT of these values, for each row of the set."""
@@ -154,7 +185,7 @@ class _Writing:
         return f"{self.given} CROSS JOIN LATERAL ({self.of(query)}{fence}) AS one"
 
 
-_Made = tuple[str, tuple[str, ...]]
+_Made = tuple[str, tuple[str, ...]] | tuple[str, tuple[str, ...], tuple[str, str, str] | None]
 
 
 def _select(sql: str, written: _Writing) -> _Made | None:
@@ -175,11 +206,12 @@ def _insert(sql: str, written: _Writing) -> _Made | None:
     if {match["name"] for match in NAMED.finditer(conflict)} - {None} - moment:
         return None
     keys: tuple[str, ...] | None
+    row: str | None = None
     if words in (["VALUES"], ["VALUES", "ON CONFLICT"]):
         values = text["VALUES"].strip()[1:-1]
         if len(_split(text["VALUES"], ",")) > 1:
             return None
-        source = written.source(values)
+        source, row = written.source(values), written.row(values)
         keys = _conflicting(begun["columns"], _split(values, ","), conflict)
     elif written.is_sharded:
         return None
@@ -189,8 +221,10 @@ def _insert(sql: str, written: _Writing) -> _Made | None:
         keys = () if _does_nothing(conflict) else None
     else:
         return None
-    rest = f" ON CONFLICT{written.of(conflict)}" if conflict else ""
-    return None if keys is None else (f"{sql[: begun.end()]}{source}{rest}", keys)
+    if keys is None:
+        return None
+    begin, rest = sql[: begun.end()], f" ON CONFLICT{written.of(conflict)}" if conflict else ""
+    return f"{begin}{source}{rest}", keys, (begin, row, rest) if row else None
 
 
 def _does_nothing(conflict: str) -> bool:

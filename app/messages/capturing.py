@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from app.database import pipelining
 from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.machine.content import CHANNELS
@@ -52,7 +54,7 @@ async def capture_at_once(
     if await sandbox_faults.waiting(db, workspace_id=message.workspace_id):
         return None
     captured = channel.captured(message)
-    await sandbox.insert_each(db, [captured])
+    await sandbox.insert(db, captured)
     return receipt_of(captured)
 
 
@@ -62,5 +64,5 @@ async def capture_some(database: Database, captured: Sequence[Captured]) -> Sequ
     async with database.write() as db:
         faults = await sandbox_faults.take_each(db, captured)
         kept = [one for one, fault in zip(captured, faults, strict=True) if fault not in LOSING]
-        await sandbox.insert_each(db, kept)
+        await pipelining.run_all(db, [partial(sandbox.insert, captured=one) for one in kept])
     return faults

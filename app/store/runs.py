@@ -136,20 +136,19 @@ async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> bo
     """The message or the call that the run waits for has come to an end; False when it does not
     wait for that. The run is not locked: should it end meanwhile, whoever claims its job deletes
     that."""
-    woken = await db.fetch_value(
-        f"""
-        INSERT INTO jobs ({jobs.COLUMNS})
-        SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM runs
+    waiting = await db.fetch_value(
+        """
+        SELECT id FROM runs
         WHERE workspace_id = :workspace_id AND id = :id AND status = 'WAITING'
           AND COALESCE(waiting_for ->> 'messageId', waiting_for ->> 'callId') = :awaited_id
-        {jobs.OR_WAKE}
-        RETURNING id
         """,
         workspace_id=workspace_id,
         id=id,
         awaited_id=awaited_id,
     )
-    return woken is not None
+    if waiting is not None:
+        await jobs.wake(db, "run", workspace_id=workspace_id, ids=[id])
+    return waiting is not None
 
 
 # A run by its id is not named in the words of the index runs_unfinished, which would be walked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from app.database.db import Handle, new_id
 from app.database.sql import columns, named_values
@@ -14,6 +14,15 @@ from app.store.messages import VISIBLE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    class Captured(DataclassInstance, Protocol):
+        @property
+        def workspace_id(self) -> str: ...
+        @property
+        def message_id(self) -> str: ...
+
+
+OF_NONE = dict.fromkeys(("category", "account_mail", "addressee_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +43,30 @@ class CapturedMessage:
     captured_at: datetime
 
 
-async def insert_each(db: Handle, captured: Sequence[DataclassInstance]) -> None:
-    """`captured` are channels.inbox.Captured, field for column; of two with one key the first."""
+async def insert(db: Handle, captured: Captured) -> None:
+    """`captured` is providers.inbox.Captured, field for column; of two with one key the first.
+    Who may read it is as of its message."""
+    of_message = await db.fetch_one(
+        """
+        SELECT category, account_mail, addressee_id FROM messages
+        WHERE workspace_id = :workspace_id AND id = :message_id
+        """,
+        workspace_id=captured.workspace_id,
+        message_id=captured.message_id,
+    )
     await db.execute_many(
         """
         INSERT INTO captured_messages (workspace_id, id, message_key, message_id, attempt_id,
                                        run_id, contact_id, channel, to_address, from_address,
                                        subject, text, html, headers, captured_at,
                                        category, account_mail, addressee_id)
-        SELECT w.id, :id, :message_key, :message_id, :attempt_id,
-               :run_id, :contact_id, :channel, :to_address, :from_address,
-               :subject, :text, :html, :headers, :now,
-               m.category, m.account_mail, m.addressee_id
-        FROM workspaces w
-        LEFT JOIN messages m ON m.workspace_id = w.id AND m.id = :message_id
-        WHERE w.id = :workspace_id
+        VALUES (:workspace_id, :id, :message_key, :message_id, :attempt_id,
+                :run_id, :contact_id, :channel, :to_address, :from_address,
+                :subject, :text, :html, :headers, :now,
+                :category, :account_mail, :addressee_id)
         ON CONFLICT (workspace_id, message_key) DO NOTHING
         """,
-        [{"id": new_id("cap"), **named_values(one)} for one in captured],
+        [{"id": new_id("cap"), **named_values(captured), **(of_message or OF_NONE)}],
     )
 
 

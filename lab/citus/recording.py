@@ -23,7 +23,7 @@ import pytest
 
 from app.database.pipelining import _Operation, _Pipeline
 from app.database.postgres import PostgresConnection, PostgresTransaction
-from app.database.sets import Arguments, SetStatement
+from app.database.sets import Arguments, OfOne, SetStatement
 from app.database.sql import Bindable, Statement
 from tests import servers
 from tests.deployment import ROOT
@@ -90,7 +90,7 @@ async def submit(self: _Pipeline, operation: _Operation, subject: object, values
 _submit = _Pipeline.submit
 _bound = PostgresConnection._bound
 _start, _commit = PostgresTransaction.start, PostgresTransaction.commit
-_arguments = SetStatement.arguments
+_arguments, _alone = SetStatement.arguments, SetStatement.alone
 
 
 def pytest_configure() -> None:
@@ -99,6 +99,7 @@ def pytest_configure() -> None:
     PostgresTransaction.start = start  # type: ignore[method-assign]
     PostgresTransaction.commit = commit  # type: ignore[method-assign]
     SetStatement.arguments = arguments  # type: ignore[method-assign]
+    SetStatement.alone = alone  # type: ignore[method-assign]
 
 
 async def bound(
@@ -121,6 +122,13 @@ def arguments(self: SetStatement, each: Sequence[Mapping[str, Bindable]]) -> Arg
     if (by := sender()) is not None:
         _record.statements.setdefault(self.text, (by, sets[0]))
     return sets
+
+
+def alone(self: SetStatement, arguments: OfOne) -> tuple[str, OfOne]:
+    text, values = _alone(self, arguments)
+    if (by := sender()) is not None:
+        _record.statements.setdefault(text, (by, values))
+    return text, values
 
 
 async def start(self: PostgresTransaction, is_root: bool, extra_options: dict[Any, Any]) -> None:

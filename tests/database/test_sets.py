@@ -12,7 +12,15 @@ import pytest
 
 from app.database import pipelining
 from app.database.db import Database, Handle
-from app.database.sets import NUMBER, SetStatement, numbered, over_set, yields_rows
+from app.database.sets import (
+    FEW,
+    NUMBER,
+    OfOne,
+    SetStatement,
+    numbered,
+    over_set,
+    yields_rows,
+)
 from app.database.sql import Bindable
 from tests import servers
 from tests.database.tables import TABLES
@@ -151,6 +159,58 @@ def test_rows_that_meet_are_not_one_set() -> None:
 def test_what_would_be_another_statement_over_a_set_is_none(sql: str) -> None:
     assert over(sql, held=True) is None
     assert over(sql) is None
+
+
+OF_WORKSPACE = {"a": "text", "workspace_id": "text", "b": "jsonb", "now": "timestamptz"}
+
+
+def test_of_a_sharded_database_a_few_new_rows_are_values() -> None:
+    made = over_set(
+        "INSERT INTO t (a, workspace_id, b, at) VALUES (lower(:a), :workspace_id, :b, :now)"
+        " ON CONFLICT (workspace_id, a) DO UPDATE SET b = excluded.b",
+        OF_WORKSPACE,
+        now=None,
+        held=False,
+    )
+    assert made is None  # by lower(:a) nobody can tell whether rows meet
+    made = over_set(
+        "INSERT INTO t (a, workspace_id, b, at) VALUES (:a, :workspace_id, :b, :now)"
+        " ON CONFLICT (workspace_id, a) DO UPDATE SET b = excluded.b",
+        OF_WORKSPACE,
+        now=None,
+        held=False,
+    )
+    assert made is not None
+    text, arguments = made.alone(["ws", [1, 2], ["a1", "a2"], ["{}", "[]"], ["now", "now"]])
+    assert text == (
+        "INSERT INTO t (a, workspace_id, b, at) VALUES"
+        " (($2::text[])[1], $1::text, ($3::jsonb[])[1], ($4::timestamptz[])[1]),"
+        " (($2::text[])[2], $1::text, ($3::jsonb[])[2], ($4::timestamptz[])[2])"
+        " ON CONFLICT (workspace_id, a) DO UPDATE SET b = excluded.b"
+    )
+    assert arguments == ["ws", ["a1", "a2"], ["{}", "[]"], ["now", "now"]]
+
+
+def test_of_a_sharded_database_many_new_rows_are_selected() -> None:
+    made = over_set(
+        "INSERT INTO t (workspace_id, a) VALUES (:workspace_id, :a)",
+        {"workspace_id": "text", "a": "text"},
+        now=None,
+        held=False,
+    )
+    assert made is not None
+    for number, begins in ((FEW, "VALUES"), (FEW + 1, "SELECT home.id")):
+        given: OfOne = ["ws", [*range(1, number + 1)], ["x"] * number]
+        assert made.alone(given)[0].startswith(f"INSERT INTO t (workspace_id, a) {begins}")
+
+
+def test_a_new_row_with_a_query_in_it_is_selected_whatever_their_number() -> None:
+    values = (
+        "INSERT INTO t (workspace_id, a) VALUES (:workspace_id, (SELECT x FROM u WHERE y = :a))"
+    )
+    made = over_set(values, {"workspace_id": "text", "a": "text"}, now=None, held=False)
+    assert made is not None
+    assert made.alone(["ws", [1, 2], ["x", "y"]])[0] == made.text
 
 
 # --- one statement over all -----------------------------------------------------------------------

@@ -34,7 +34,7 @@ CAPTURED = Captured(
 async def capture(database: Database, workspace_id: str, key: str = "key", **changes: Any) -> None:
     one = replace(CAPTURED, workspace_id=workspace_id, message_key=key, **changes)
     async with database.write() as db:
-        await sandbox.insert_each(db, [one])
+        await sandbox.insert(db, one)
 
 
 async def read(
