@@ -169,6 +169,14 @@ async def in_days(process: Process, days: float) -> str:
         return document.text(await db.now() + timedelta(days=days))
 
 
+async def waited_for(cast: Cast, process: Process) -> tuple[str, str]:
+    """The ids of a flow that waits for dates and of Ada, whose date comes in a day."""
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
+    await settle(process)
+    return flow_id, ada
+
+
 async def test_a_date_starts_one_run_for_each_who_has_it(cast: Cast, process: Process) -> None:
     ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 8)})
     await person(cast, "old", metadata={"renewsAt": "2020-01-01"})
@@ -212,9 +220,7 @@ async def test_a_changed_value_moves_the_occasion(cast: Cast, process: Process) 
 async def test_who_was_down_starts_late_up_to_the_grace_window(
     cast: Cast, process: Process, late_hours: int, starts: bool
 ) -> None:
-    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
-    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
-    await settle(process)
+    flow_id, ada = await waited_for(cast, process)
     set_clock(process.database, (24 + late_hours) * HOUR)
     await settle(process)
     runs = await runs_of(cast, flow_id)
@@ -224,9 +230,7 @@ async def test_who_was_down_starts_late_up_to_the_grace_window(
 
 
 async def test_a_paused_definition_lets_its_dates_pass(cast: Cast, process: Process) -> None:
-    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
-    await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
-    await settle(process)
+    flow_id, _ = await waited_for(cast, process)
     await cast.ed.patch(f"/workflows/{flow_id}", {"state": "PAUSED"})
     set_clock(process.database, 25 * HOUR)
     await settle(process)
@@ -681,9 +685,7 @@ async def test_who_came_into_a_segment_quietly_starts_nothing_by_what_they_do_ne
 
 
 async def test_an_import_swallows_no_date_that_was_waited_for(cast: Cast, process: Process) -> None:
-    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
-    ada = await person(cast, "ada", metadata={"renewsAt": await in_days(process, 1)})
-    await settle(process)
+    flow_id, ada = await waited_for(cast, process)
     set_clock(process.database, 25 * HOUR)
     today = await in_days(process, 0)
     await imported(cast, "ada@x.test,,2099-01-01T00:00:00Z", f"bob@x.test,,{today}")

@@ -485,20 +485,25 @@ async def test_the_short_link_of_a_text_message_opts_out(
         assert (await client.post(cut)).status_code == 404
 
 
-async def test_a_short_link_acts_on_the_number_that_it_was_sent_to(
-    cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def texted(cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The id of Bob, whose texts cannot be answered, and the path of the link in one to him."""
     monkeypatch.setattr(Inbox, "replies", "none")
     bob = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
     text = await captured_text(cast, process, {"contactId": bob["id"], "content": SPRING})
-    path = urlsplit(text.rpartition(" ")[2]).path
+    return bob["id"], urlsplit(text.rpartition(" ")[2]).path
+
+
+async def test_a_short_link_acts_on_the_number_that_it_was_sent_to(
+    cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob, path = await texted(cast, process, monkeypatch)
     moved = {"phone": "+4915112345679"}
-    assert (await cast.ed.patch(f"/contacts/{bob['id']}", json=moved)).status_code == 200
+    assert (await cast.ed.patch(f"/contacts/{bob}", json=moved)).status_code == 200
     ada = await cast.ed.made("/contacts", {"phone": "+4915112345678"})  # has it now
     assert (await client.post(path)).status_code == 200
     held = (await cast.vic.read("/suppressions?channel=sms"))["data"]
     assert {one["address"] for one in held} == {"+4915112345678", "+4915112345679"}
-    for id in (ada["id"], bob["id"]):
+    for id in (ada["id"], bob):
         shown = (await cast.vic.read(f"/contacts/{id}"))["subscriptions"]
         assert shown["sms"] == "unsubscribed"
     assert (await client.post(path, data={"subscribe": "sms"})).status_code == 200
@@ -519,10 +524,7 @@ async def test_a_short_link_does_not_show_the_number(
 async def test_a_short_link_of_an_erased_contact_leads_to_nobody(
     cast: Cast, process: Process, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Inbox, "replies", "none")
-    bob = await cast.ed.made("/contacts", {"phone": "+4915112345678"})
-    text = await captured_text(cast, process, {"contactId": bob["id"], "content": SPRING})
-    path = urlsplit(text.rpartition(" ")[2]).path
-    assert (await cast.adam.delete(f"/contacts/{bob['id']}")).status_code == 204
+    bob, path = await texted(cast, process, monkeypatch)
+    assert (await cast.adam.delete(f"/contacts/{bob}")).status_code == 204
     assert "your data has been erased" in (await client.get(path)).text
     assert (await client.post(path)).status_code == 200

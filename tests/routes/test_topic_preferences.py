@@ -149,12 +149,17 @@ async def test_the_page_offers_every_topic_one_click_each_and_one_for_all(
     assert await outcome(cast, process, ada, about(offers)) == SENT
 
 
+async def asking_twice(cast: Cast, process: Process, ledger: Path) -> tuple[str, str, str]:
+    """Ada, a topic with double opt-in, and the path of her page."""
+    ada = (await cast.ed.made("/contacts", ADA))["id"]
+    offers = await topic(cast.ed, doubleOptIn=True)
+    return ada, offers, await mailed(cast, process, ledger, ada, None)
+
+
 async def test_a_topic_with_double_opt_in_is_asked_for_by_a_letter(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
-    ada = (await cast.ed.made("/contacts", ADA))["id"]
-    offers = await topic(cast.ed, doubleOptIn=True)
-    path = await mailed(cast, process, tmp_path / "ledger", ada, None)
+    ada, offers, path = await asking_twice(cast, process, tmp_path / "ledger")
     page = (await client.post(path, data={"join": f"{offers}.email"})).text
     assert "Almost done" in page
     assert (await answers(cast, ada))[1] == {offers: {"email": "pending"}}
@@ -168,9 +173,7 @@ async def test_a_topic_with_double_opt_in_is_asked_for_by_a_letter(
 async def test_who_leaves_everything_while_a_question_is_open_gets_no_reminder(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
-    ada = (await cast.ed.made("/contacts", ADA))["id"]
-    offers = await topic(cast.ed, doubleOptIn=True)
-    path = await mailed(cast, process, tmp_path / "ledger", ada, None)
+    ada, offers, path = await asking_twice(cast, process, tmp_path / "ledger")
     await client.post(path, data={"join": f"{offers}.email"})
     await settle(process)
     letter = await link(cast)
@@ -187,9 +190,7 @@ async def test_who_leaves_everything_while_a_question_is_open_gets_no_reminder(
 async def test_a_question_that_is_asked_after_the_channel_was_left_goes_out(
     cast: Cast, process: Process, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
-    ada = (await cast.ed.made("/contacts", ADA))["id"]
-    offers = await topic(cast.ed, doubleOptIn=True)
-    path = await mailed(cast, process, tmp_path / "ledger", ada, None)
+    ada, offers, path = await asking_twice(cast, process, tmp_path / "ledger")
     await client.post(path, data={"unsubscribe": "all"})
     await answer(cast.ed, ada, offers)
     await settle(process)
