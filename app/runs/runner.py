@@ -177,7 +177,12 @@ class Walk:
             obstacle = await entering.enter(self.db, self.row, version.reentry)
             if obstacle is not None:
                 return await self._refuse(obstacle, version.reentry)
-        state = self._state(version.program)
+        raw = self.row.state
+        state = (
+            step.start(version.program)
+            if raw is None
+            else State.from_json(document.parse(raw.encode()))
+        )
         known = await facts.of_run(self.db, self.row, contact, state.outputs)
         workspace = WorkspaceContext(
             self.row.workspace_id,
@@ -202,10 +207,6 @@ class Walk:
         )
         detail = reentry.sentence(policy, obstacle)
         await self.end("COMPLETED", Reason.REENTRY_REFUSED, detail)
-
-    def _state(self, program: Program) -> State:
-        raw = self.row.state
-        return step.start(program) if raw is None else State.from_json(document.parse(raw.encode()))
 
     async def _steps(
         self, context: RunContext, program: Program, state: State, pending: PendingEvents
