@@ -443,26 +443,19 @@ class _Batch:
         for event in self.events:
             answer = self.answers[event.run_id]
             if isinstance(answer, Problem):
-                yield webhook_requests.refusal(
-                    event.request, answer, looked_up=self._looked_up(event)
-                )
+                hash = None
+                if isinstance(event.lookup, Lookup):
+                    hash = lookups.keyed_hash(self.vault, event.workspace.id, event.lookup)
+                yield webhook_requests.refusal(event.request, answer, looked_up=hash)
             elif isinstance(answer, Accepted):
-                yield self._record(event, answer)
-
-    def _looked_up(self, event: InboundEvent) -> str | None:
-        if not isinstance(event.lookup, Lookup):
-            return None
-        return lookups.keyed_hash(self.vault, event.workspace.id, event.lookup)
-
-    def _record(self, event: InboundEvent, answer: Accepted) -> RequestRecord:
-        return webhook_requests.record(
-            event.request,
-            "REPEATED" if answer.replayed else "ACCEPTED",
-            202,
-            detail=self.notes.get(event.run_id),
-            run_id=answer.run_id,
-            contact_id=answer.contact_id,
-        )
+                yield webhook_requests.record(
+                    event.request,
+                    "REPEATED" if answer.replayed else "ACCEPTED",
+                    202,
+                    detail=self.notes.get(event.run_id),
+                    run_id=answer.run_id,
+                    contact_id=answer.contact_id,
+                )
 
 
 _NOBODY = Found("")

@@ -33,7 +33,12 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
         raise unknown()
     target = webhooks.target_of(process, row)
     _refuse_needless(record, target)
-    return await webhooks.admit(process, target, _request_of(target, record))
+    head, body = _head(record.headers, record.ip), record.body or b""
+    if not _is_keyed(target, head, body):
+        head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
+    # Under a new id, which its run will have too.
+    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+    return await webhooks.admit(process, target, request)
 
 
 def unknown() -> Problem:
@@ -52,15 +57,6 @@ def _refuse_needless(record: webhook_requests.WebhookRequest, target: WebhookTar
         raise Problem(
             "conflict", f"Only {kept} of its body were stored; ask the sender to send it again."
         )
-
-
-def _request_of(target: WebhookTarget, record: webhook_requests.WebhookRequest) -> WebhookRequest:
-    """The recorded request under a new id, which its run will have too."""
-    body = record.body or b""
-    head = _head(record.headers, record.ip)
-    if not _is_keyed(target, head, body):
-        head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
-    return WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
 
 
 def _head(headers: Mapping[str, str], ip: str) -> Head:

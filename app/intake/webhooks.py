@@ -213,7 +213,10 @@ async def _judged(process: Process, target: WebhookTarget, request: WebhookReque
     within = None
     if depth or root:  # with lists of its own, for the target is remembered
         within = replace(target.workspace, depth=depth, root=root, refused=[], crowded=[])
-    found = await _found(process, target, request.body)
+    given = (request.body, target.trigger, target.workspace.country)
+    found = lookup.judge_here(*given)
+    if found is None:
+        found = await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
     key = key_of(target, request.head, found.deduped)
     return InboundEvent(
         request=request,
@@ -223,14 +226,6 @@ async def _judged(process: Process, target: WebhookTarget, request: WebhookReque
         lookup=_looked_up(found.lookup, is_keyed=key is not None),
         receipt=key and process.vault.keyed_hash("receipt", key),
     )
-
-
-async def _found(process: Process, target: WebhookTarget, body: bytes) -> lookup.Found:
-    given = (body, target.trigger, target.workspace.country)
-    found = lookup.judge_here(*given)
-    if found is None:
-        found = await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
-    return found
 
 
 def _note(
