@@ -180,7 +180,9 @@ class SimulatedRun:
                 event = self._next(waiting)  # it was not what the run waits for
                 continue
             before, self.state, since = self.resource(), result.state, self.now
-            outcome = self._apply(result)
+            outcome = Outcome(result.record)
+            for effect in result.effects:
+                EFFECTS[type(effect)](self, effect, outcome)
             self._keep(outcome.record, before, since)
             if outcome.finish is not None:
                 finish = outcome.finish
@@ -255,12 +257,6 @@ class SimulatedRun:
             self.tags = self.tags if tags is None else kept
 
     # --- what the run does ------------------------------------------------------------------------
-
-    def _apply(self, result: Step) -> Outcome:
-        outcome = Outcome(result.record)
-        for effect in result.effects:
-            EFFECTS[type(effect)](self, effect, outcome)
-        return outcome
 
     def change(self, patch: Mapping[str, Json], at: datetime, tags: Json = None) -> list[str]:
         """Returns the tags as they are stored. Raises Problem for what the contact may not have,
@@ -348,20 +344,16 @@ def _attempt(run: SimulatedRun, message: _Message) -> Delivered:
     message.number += 1
     outcome = _message_outcome(run, message)
     message.sent = replace(message.sent, status=outcome.status)
-    _count(run, message, outcome)
+    # Marketing is counted as store/messages.py does: once, and not what has certainly not left.
+    run.marketing.pop(message.id, None)
+    is_gone = outcome.status not in ("FAILED", "SUPPRESSED")
+    if is_gone and _category_of(run.scenario, message.send) == MARKETING:
+        run.marketing[message.id] = run.now, message.send.channel
     called = outcome.status != "SUPPRESSED"  # what is suppressed is not rendered
     missing = message.missing if called else ()
     return Delivered(
         outcome.status, message.id, message.number, outcome.code, outcome.detail, missing
     )
-
-
-def _count(run: SimulatedRun, message: _Message, outcome: MessageOutcome) -> None:
-    """Count marketing as store/messages.py does: once, and not what has certainly not left."""
-    run.marketing.pop(message.id, None)
-    is_gone = outcome.status not in ("FAILED", "SUPPRESSED")
-    if is_gone and _category_of(run.scenario, message.send) == MARKETING:
-        run.marketing[message.id] = run.now, message.send.channel
 
 
 def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
