@@ -191,7 +191,11 @@ class EmailChannel:
         except BaseException:
             _abandon(client)
             raise
-        self._keep(client)
+        if self._closed or len(self._kept) >= KEPT_SESSIONS:
+            _take_leave(client)
+        else:
+            loop = asyncio.get_running_loop()
+            self._kept[client] = loop.call_later(self._idle_seconds, self._expire, client)
         return reply
 
     async def _begin(self, mail: Mail, size: int) -> SMTP:
@@ -212,13 +216,16 @@ class EmailChannel:
     async def _connect(self) -> SMTP:
         host, port = self._server.host, self._server.port
         sock = await self._dial(host, port) if self._dial is not None else None
+        # RFC 5321 §4.1.3: a host without a full name gives an address. Never a DNS query.
+        name = socket.gethostname()
+        is_full = re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", name) is not None
         client = SMTP(
             hostname=host,
             port=port if sock is None else None,
             sock=sock,
             username=self._server.username,
             password=self._server.password if self._server.username else None,
-            local_hostname=_own_name(),
+            local_hostname=name if is_full else "[127.0.0.1]",
             timeout=self._reply_seconds,
             use_tls=self._server.tls == "implicit",
             start_tls={"auto": None, "required": True}.get(self._server.tls, False),
@@ -256,13 +263,6 @@ class EmailChannel:
         client, expiry = self._kept.popitem()
         expiry.cancel()
         return client
-
-    def _keep(self, client: SMTP) -> None:
-        if self._closed or len(self._kept) >= KEPT_SESSIONS:
-            _take_leave(client)
-            return
-        loop = asyncio.get_running_loop()
-        self._kept[client] = loop.call_later(self._idle_seconds, self._expire, client)
 
     def _expire(self, client: SMTP) -> None:
         del self._kept[client]
@@ -335,12 +335,6 @@ def _abandon(client: SMTP) -> None:
     client.close()
 
 
-def _own_name() -> str:
-    """RFC 5321 §4.1.3: a host without a full name gives an address. Never a DNS query."""
-    name = socket.gethostname()
-    return name if re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", name) else "[127.0.0.1]"
-
-
 # --- verdicts ------------------------------------------------------------------------------------
 
 _STAGES: Mapping[type[SMTPException], smtp_replies.Stage] = {
@@ -353,10 +347,13 @@ _LOGIN = smtp_replies.NOT_SIGNED_IN | {454, 500, 502, 503, 504}  # what servers 
 
 def _verdict(error: BaseException, handed_over: bool) -> SendError:
     """The meaning of a failure for the message."""
-    detail, known = _told(error, handed_over), None
+    detail, known = _said(error), None
     stage = _STAGES.get(type(error)) if isinstance(error, SMTPException) else None
     if isinstance(error, SMTPResponseException):
         known = smtp_replies.verdict(error.code, error.message, stage or "sender")
+    else:
+        when = "after" if handed_over else "before"
+        detail = f"{detail[:-1]}, {when} the end of the message was sent."
     if stage is None and known is REJECTED:  # of a connection, nothing is said of a message
         known = UNREACHABLE
     if known is None:
@@ -377,13 +374,6 @@ def _fault(error: Exception) -> Fault:
 
 
 _SILENT = {asyncio.CancelledError: "The send was interrupted", TimeoutError: "Time ran out"}
-
-
-def _told(error: BaseException, handed_over: bool) -> str:
-    cause = _said(error)
-    if isinstance(error, SMTPResponseException):
-        return cause
-    return f"{cause[:-1]}, {'after' if handed_over else 'before'} the end of the message was sent."
 
 
 def _said(error: BaseException) -> str:

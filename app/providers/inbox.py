@@ -93,20 +93,19 @@ class Inbox:
         except Unavailable as error:
             raise SendError("not_accepted", "provider_unreachable", error.detail) from error
         if fault is not None and fault not in REPORTED:
-            raise _error_of(fault)
+            outcome, code, detail = _FAULTS[fault]
+            again = THROTTLES_SECONDS if fault == "throttle" else None
+            raise SendError(outcome, code, detail, retry_after_seconds=again)
         if fault is not None:
-            self._report_later(captured, *REPORTED[fault])
+            calling = asyncio.create_task(self._call_back(captured, *REPORTED[fault]))
+            self._calling.add(calling)
+            calling.add_done_callback(self._calling.discard)
         return receipt_of(captured)
 
     async def close(self) -> None:
         """Send the callbacks that are still to come at once."""
         self._closing.set()
         await asyncio.gather(*self._calling)
-
-    def _report_later(self, captured: Captured, became: Became, times: int) -> None:
-        calling = asyncio.create_task(self._call_back(captured, became, times))
-        self._calling.add(calling)
-        calling.add_done_callback(self._calling.discard)
 
     async def _call_back(self, captured: Captured, became: Became, times: int) -> None:
         if self._report is None:
@@ -155,9 +154,3 @@ _FAULTS: Mapping[str, tuple[Outcome, str, str]] = {
         "The sandbox was told to take the message, and to hang up instead of answering.",
     ),
 }
-
-
-def _error_of(fault: str) -> SendError:
-    outcome, code, detail = _FAULTS[fault]
-    again = THROTTLES_SECONDS if fault == "throttle" else None
-    return SendError(outcome, code, detail, retry_after_seconds=again)

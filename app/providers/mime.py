@@ -294,16 +294,12 @@ def _part(subtype: str, text: str) -> bytes:
     # An octet outside ASCII takes three in quoted-printable; base64 takes 1.4 for every octet.
     foreign = len(octets) - len(octets.decode("ascii", "ignore"))
     if foreign * 5 > len(octets):
-        encoding, encoded = "base64", _base64_lines(octets)
+        lines = (b64encode(octets[at : at + 57]) for at in range(0, len(octets), 57))
+        encoding, encoded = "base64", b"".join(line + b"\r\n" for line in lines)
     else:
         encoding, encoded = "quoted-printable", binascii.b2a_qp(octets, istext=True)
     head = f"Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}"
     return head.encode() + b"\r\n\r\n" + encoded
-
-
-def _base64_lines(octets: bytes) -> bytes:
-    lines = (b64encode(octets[at : at + 57]) for at in range(0, len(octets), 57))
-    return b"".join(line + b"\r\n" for line in lines)
 
 
 _BODY_TAG = re.compile(r"<body(?:\s[^<>]*+)?>", re.IGNORECASE)

@@ -91,7 +91,9 @@ class Resend:
             return [Fault("warning", "sender", detail)]
         if answer.status != 200:
             return [self._api.fault(answer, answer.says("message"))]
-        known = {one.get("name"): one.get("status") for one in _objects(answer.payload.get("data"))}
+        data = answer.payload.get("data")
+        domains = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+        known = {one.get("name"): one.get("status") for one in domains}
         if known.get(domain) == "verified":
             return []
         detail = f"The domain {domain} is not one of this account: add and verify it at Resend."
@@ -147,10 +149,6 @@ def _body(message: Message, mail: Mail) -> dict[str, Json]:
         ],
     }
     return {name: value for name, value in body.items() if value is not None}
-
-
-def _objects(value: Json) -> list[dict[str, Json]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _verdict(answer: Answer) -> Verdict:

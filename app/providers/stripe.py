@@ -127,7 +127,8 @@ class Stripe:
         """The highest plan that is paid for. Whoever upgrades pays for two for a moment: the rest
         is ended, and what was paid too much stands to the customer's credit."""
         try:
-            live = sorted(await self._live(customer_id), key=self._worth)
+            found = await self._subscriptions(str(customer_id))
+            live = sorted((one for one in found if one["status"] in LIVE), key=self._worth)
             *lesser, best = live or (None,)
             current = NO_SUBSCRIPTION if best is None else self._read(best, now)
         except (LookupError, TypeError, ValueError) as error:
@@ -179,10 +180,6 @@ class Stripe:
                     await self._call("POST", f"{path}/{session['id']}/expire")
                     expired += 1
             more = page["has_more"] and expired > 0
-
-    async def _live(self, customer_id: str | None) -> list[dict[str, Any]]:
-        found = await self._subscriptions(str(customer_id))
-        return [one for one in found if one["status"] in LIVE]
 
     async def _subscriptions(self, customer_id: str) -> list[dict[str, Any]]:
         asked = {"customer": customer_id, "status": "all", "limit": "100"}

@@ -138,7 +138,11 @@ class Twilio:
     def _form(self, message: Message) -> dict[str, str]:
         prefix = WHATSAPP if self.name == "whatsapp" else ""
         sender = self._account.sender
-        content = message.content
+        content, callback = message.content, None
+        if self._callback_url is not None:
+            # With our reference: it comes back even when the answer to the request is lost.
+            reference = {"workspace": message.workspace_id, "attempt": message.attempt_id}
+            callback = f"{self._callback_url}?{urlencode(reference)}"
         form = {
             "To": f"{prefix}{message.to}",
             **(
@@ -149,16 +153,9 @@ class Twilio:
             "Body": content.get("text"),
             "ContentSid": content.get("contentSid"),
             "ContentVariables": content.get("variables"),
-            "StatusCallback": self._callback(message),
+            "StatusCallback": callback,
         }
         return {name: value for name, value in form.items() if value}
-
-    def _callback(self, message: Message) -> str | None:
-        """With our reference: it comes back even when the answer to the request is lost."""
-        if self._callback_url is None:
-            return None
-        reference = {"workspace": message.workspace_id, "attempt": message.attempt_id}
-        return f"{self._callback_url}?{urlencode(reference)}"
 
 
 def _verdict(answer: Answer) -> Verdict:
