@@ -223,7 +223,10 @@ class Compute:
                     await self._hold(heavy.job, mine)
         finally:
             for key in mine:
-                self._release(key)
+                held = self._held[key]
+                held.users -= 1
+                if not held.users:
+                    del self._held[key]
         raise Unavailable(
             f"This took more than {MOST_JOBS} computations, or what it is about kept changing;"
             " retry the request."
@@ -259,12 +262,6 @@ class Compute:
         if total and total + weight > ALL_HELD_BYTES:
             raise _busy()
 
-    def _release(self, key: bytes) -> None:
-        held = self._held[key]
-        held.users -= 1
-        if not held.users:
-            del self._held[key]
-
     async def _asked(self, job: Job[Result], patience: float) -> tuple[Result, int]:
         began = monotonic()
         outcome = "ended"
@@ -290,9 +287,16 @@ class Compute:
         self._refuse_more(whose, job.seconds, len(request))
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(whose, request, job.seconds, answer)
-        self._put(waiting)
+        self._queues.setdefault(whose, deque()).append(waiting)
+        self._seconds += waiting.seconds
+        self._bytes += len(request)
+        if self._serving is None:
+            self._serving = tasks.spawn_detached(self._serve())
         try:
-            return await self._answered(waiting, patience)
+            done, _ = await asyncio.wait({answer}, timeout=patience)
+            if not done and self._take(waiting):
+                raise _busy()
+            return await answer  # its turn has come, and that has its own deadline
         finally:
             self._take(waiting)  # of one whose caller has left, or has run out of patience
 
@@ -310,19 +314,6 @@ class Compute:
             self._bytes + length > ALL_WAITING_BYTES
         ):
             raise _busy()
-
-    async def _answered(self, waiting: _Waiting, patience: float) -> bytes:
-        done, _ = await asyncio.wait({waiting.answer}, timeout=patience)
-        if not done and self._take(waiting):
-            raise _busy()
-        return await waiting.answer  # its turn has come, and that has its own deadline
-
-    def _put(self, waiting: _Waiting) -> None:
-        self._queues.setdefault(waiting.whose, deque()).append(waiting)
-        self._seconds += waiting.seconds
-        self._bytes += len(waiting.request)
-        if self._serving is None:
-            self._serving = tasks.spawn_detached(self._serve())
 
     def _take(self, waiting: _Waiting) -> bool:
         """Out of the queue; whether it was in there."""
