@@ -88,6 +88,9 @@ async def send(
 ) -> None:
     """Filed in a workspace, written to one address. An invitation has no addressee: those who
     manage the members may read it."""
+    page = INVITATION if kind == OWNER_INVITATION else kind
+    # The token stands behind the #, which no browser sends: it is in no server's log.
+    link = f"{process.settings.base_url}/account#{page}&token={token}"
     await create.create(
         process,
         db,
@@ -98,17 +101,11 @@ async def send(
             to=to,
             template_id=None,
             content=LETTERS[kind],
-            data={**words, "link": _link(process, kind, token)},
+            data={**words, "link": link},
             account_mail=kind,
             addressee_id=addressee_id,
         ),
     )
-
-
-def _link(process: Process, kind: str, token: str) -> str:
-    """The token stands behind the #, which no browser sends: it is in no server's log."""
-    page = INVITATION if kind == OWNER_INVITATION else kind
-    return f"{process.settings.base_url}/account#{page}&token={token}"
 
 
 def sight(member: Member) -> dict[str, Any]:

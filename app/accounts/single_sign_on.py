@@ -217,17 +217,15 @@ class Newcomer:
     @classmethod
     async def of(cls, claims: oidc.Claims) -> Newcomer:
         """Raises Problem `forbidden`."""
-        return cls(_verified(claims), await passwords.hashed(secrets.token_urlsafe(32)))
-
-
-def _verified(claims: oidc.Claims) -> Email:
-    """Raises Problem `forbidden`."""
-    if claims.email is None or not claims.email_verified:
-        raise Problem("forbidden", "The provider has not verified your address; verify it there.")
-    try:
-        return addresses.email(claims.email)
-    except BadAddress as error:
-        raise Problem("forbidden", f"Your address at the provider is not valid: {error}") from None
+        if claims.email is None or not claims.email_verified:
+            unverified = "The provider has not verified your address; verify it there."
+            raise Problem("forbidden", unverified)
+        try:
+            email = addresses.email(claims.email)
+        except BadAddress as error:
+            detail = f"Your address at the provider is not valid: {error}"
+            raise Problem("forbidden", detail) from None
+        return cls(email, await passwords.hashed(secrets.token_urlsafe(32)))
 
 
 async def _found(db: Handle, email: Email, issuer: str) -> users.User | None:
@@ -260,14 +258,11 @@ async def _made(
     )
     if mode != "open" and not invited:
         raise Problem("forbidden", accounts.CLOSED[mode])
-    user = await accounts.new_user(db, email, _name(claims, email), newcomer.password_hash)
-    return await users.verify_email(db, id=user.id)
-
-
-def _name(claims: oidc.Claims, email: Email) -> str:
-    """On one line, as every name here; without one the address says something."""
+    # The name on one line, as every name here; without one the address says something.
     words = "".join(one if one.isprintable() else " " for one in claims.name or "").split()
-    return " ".join(words)[:LONGEST_NAME] or email.address.partition("@")[0][:LONGEST_NAME]
+    name = " ".join(words) or email.address.partition("@")[0]
+    user = await accounts.new_user(db, email, name[:LONGEST_NAME], newcomer.password_hash)
+    return await users.verify_email(db, id=user.id)
 
 
 # --- where they act -------------------------------------------------------------------------------
