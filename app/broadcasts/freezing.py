@@ -93,11 +93,10 @@ async def _due(
     workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
     own = None if workspace is None else workspace.timezone
     names = await stored_audiences.timezones(db, window, workspace_id=broadcast.workspace_id)
-    moments = {name: _next(frozen_at, at, name, own) for name in [*names, ""]}
+    just_before = frozen_at - datetime.resolution  # the first such time that is not before it
+    zones = {name: calendar.zone(name, own) for name in [*names, ""]}
+    moments = {
+        name: calendar.next_time(just_before, at, calendar.DAYS, zone)
+        for name, zone in zones.items()
+    }
     return moments.pop(""), moments
-
-
-def _next(frozen_at: datetime, at: time, *zones: str | None) -> datetime:
-    """The first such time that is not before the freezing."""
-    just_before = frozen_at - datetime.resolution
-    return calendar.next_time(just_before, at, calendar.DAYS, calendar.zone(*zones))

@@ -58,7 +58,9 @@ def spread(
     waited: Counter[str] = Counter()
     found = Spread(slots={domain: slot for domain, slot in slots.items() if slot > now})
     for one in due:
-        domain = _domain(one.address or "", found.slots)
+        domain = (one.address or "").rpartition("@")[2]
+        if domain not in found.slots and len(found.slots) >= MOST_DOMAINS:
+            domain = ""  # which all others share
         if one.has_turn:
             waited[domain] += 1
             if waited[domain] <= max(1, BURST // interval):
@@ -72,8 +74,3 @@ def spread(
             found.later[one.contact_id] = slot
     found.slots = {domain: slot for domain, slot in found.slots.items() if slot > now}
     return found
-
-
-def _domain(address: str, slots: Mapping[str, datetime]) -> str:
-    domain = address.rpartition("@")[2]
-    return domain if domain in slots or len(slots) < MOST_DOMAINS else ""
