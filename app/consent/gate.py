@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from hashlib import sha256
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -90,18 +90,15 @@ class QuietHours:
 
     def _end(self, now: datetime, zone: ZoneInfo) -> datetime | None:
         today = now.astimezone(zone).date()
-        found = [self._between(today + timedelta(days=ahead), zone) for ahead in (-1, 0)]
-        ends = [end for begin, end in filter(None, found) if begin <= now < end]
+        ends = []
+        for day in (today - timedelta(days=1), today):
+            if DAYS[day.weekday()] in self.days:
+                last_day = day + timedelta(days=self.end <= self.begin)
+                begin = calendar.instant(datetime.combine(day, self.begin), zone)
+                end = calendar.last_instant(datetime.combine(last_day, self.end), zone)
+                if begin <= now < end:
+                    ends.append(end)
         return max(ends, default=None)
-
-    def _between(self, day: date, zone: ZoneInfo) -> tuple[datetime, datetime] | None:
-        if DAYS[day.weekday()] not in self.days:
-            return None
-        next_day = day + timedelta(days=self.end <= self.begin)
-        return (
-            calendar.instant(datetime.combine(day, self.begin), zone),
-            calendar.last_instant(datetime.combine(next_day, self.end), zone),
-        )
 
 
 def released(ends: datetime, message_id: str) -> datetime:

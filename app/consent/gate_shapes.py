@@ -57,15 +57,12 @@ class QuietHours(Shape):
     def _have_an_end(self) -> Self:
         if self.begin == self.end:
             raise ValueError("Quiet hours must end at another time than they begin.")
-        if set(self.days) == set(get_args(Day)) and self._pause() < SPREAD:
-            raise ValueError(PAUSE)
+        if set(self.days) == set(get_args(Day)):
+            begin, end = (time.fromisoformat(one) for one in (self.begin, self.end))
+            pause = timedelta(hours=begin.hour - end.hour, minutes=begin.minute - end.minute)
+            if pause % timedelta(days=1) < SPREAD:  # from an end to the next beginning
+                raise ValueError(PAUSE)
         return self
-
-    def _pause(self) -> timedelta:
-        """The time from an end to the next beginning."""
-        begin, end = (time.fromisoformat(one) for one in (self.begin, self.end))
-        pause = timedelta(hours=begin.hour - end.hour, minutes=begin.minute - end.minute)
-        return pause % timedelta(days=1)
 
 
 def stored(rule: FrequencyCap | QuietHours | None) -> dict[str, Any] | None:
