@@ -33,7 +33,6 @@ from app.audit import trail
 from app.audit.trail import Origin
 from app.billing import quotas
 from app.config.plans import Plan
-from app.database.db import Handle
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.files import sheets
 from app.files.sheets import Record
@@ -290,34 +289,29 @@ class _Import:
         await self._recheck()
         database = self._process.database
         async with database.read() if self._dry_run else database.write() as db:
+            room = await quotas.room(db, self._workspace.id, self._plan, only_looks=self._dry_run)
+            if room is not None and self._dry_run:  # which has made none of those that it counted
+                room -= self._counts["created"]
             outcomes = await upserts.upsert(
                 db,
                 self._workspace,
                 entries,
-                room=await self._room(db),
+                room=room,
                 dry_run_contacts=self._dry_run_contacts,
                 starts=self._starts,
                 given=self._given,
             )
             if self._by is not None:
-                await self._note(db, self._by)
+                await trail.note(
+                    db,
+                    self._process.vault,
+                    self._by,
+                    workspace_id=self._workspace.id,
+                    action="contact.imported",
+                    resource_id=self._by.request_id,
+                )
         self._by = None
         return outcomes
-
-    async def _note(self, db: Handle, by: Origin) -> None:
-        await trail.note(
-            db,
-            self._process.vault,
-            by,
-            workspace_id=self._workspace.id,
-            action="contact.imported",
-            resource_id=by.request_id,
-        )
-
-    async def _room(self, db: Handle) -> int | None:
-        """A dry run has made none of those that it counted."""
-        room = await quotas.room(db, self._workspace.id, self._plan, only_looks=self._dry_run)
-        return room - self._counts["created"] if room is not None and self._dry_run else room
 
 
 # --- the two formats ------------------------------------------------------------------------------
