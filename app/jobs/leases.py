@@ -54,17 +54,14 @@ class Lease:
     async def keep(self) -> None:
         while True:
             await asyncio.sleep(self._seconds / 6)
-            await self._renew()
-
-    async def _renew(self) -> None:
-        asked_at = time.monotonic()
-        try:
-            async with self._database.write() as db:
-                renewed = await jobs.renew(db, self._job, lease_seconds=self._seconds)
-        except Unavailable:
-            log.warning("lease not renewed", extra={"row_id": self._job.id})
-        else:
-            self._renewed_at, self._lost = asked_at, not renewed
+            asked_at = time.monotonic()
+            try:
+                async with self._database.write() as db:
+                    renewed = await jobs.renew(db, self._job, lease_seconds=self._seconds)
+            except Unavailable:
+                log.warning("lease not renewed", extra={"row_id": self._job.id})
+            else:
+                self._renewed_at, self._lost = asked_at, not renewed
 
     async def until_known(self, ask: Callable[[], Awaitable[Result]]) -> Result:
         """The answer of `ask`, which is asked again while the answer of its COMMIT was lost and the
