@@ -212,8 +212,10 @@ def _failed(
     failure = (code, detail, status_code, excerpt)
     ended, made = TryOutcome("FAILED", *failure), len(attempt.tries)
     if made < len(RETRY_SECONDS):
-        wake_at = now + timedelta(seconds=_retry_delay(made, asked, now))
-        ended = TryOutcome("QUEUED", *failure, wake_at=wake_at)
+        # The schedule's delay, or more when the receiver asks for it.
+        at_least = retry_after(asked, now, most=LONGEST_RETRY_AFTER) or 0
+        seconds = max(jittered(RETRY_SECONDS[made], by=JITTER), at_least)
+        ended = TryOutcome("QUEUED", *failure, wake_at=now + timedelta(seconds=seconds))
     if code == "gone":
         return TryOutcome("FAILED", *failure, disables="gone", otherwise=ended)
     failing_since = _failing_since(attempt)
@@ -225,12 +227,6 @@ def _failed(
 def _failing_since(attempt: UnfinishedAttempt) -> datetime | None:
     """The beginning of its endpoint's failures, as it was read before the try."""
     return None if attempt.endpoint is None else attempt.endpoint.failing_since
-
-
-def _retry_delay(made: int, asked: str | None, now: datetime) -> float:
-    """Seconds before the next try: the schedule's, or more when the receiver asks for it."""
-    seconds = jittered(RETRY_SECONDS[made], by=JITTER)
-    return max(seconds, retry_after(asked, now, most=LONGEST_RETRY_AFTER) or 0)
 
 
 async def _record(
