@@ -89,7 +89,8 @@ async def _retry(work: Callable[[], Awaitable[Result]], wait_seconds: float) -> 
             return await work()
         except Unavailable as problem:
             cause = problem.__cause__ or problem
-            permanent = isinstance(cause, socket.gaierror) or _state(cause).startswith(PERMANENT)
+            state = str(getattr(cause, "sqlstate", None) or "")
+            permanent = isinstance(cause, socket.gaierror) or state.startswith(PERMANENT)
             if permanent or asyncio.get_running_loop().time() > deadline:
                 sentence = f"DATABASE_URL leads to no database: {cause_of(problem)}."
                 raise NotReady(sentence) from problem
@@ -104,10 +105,6 @@ def cause_of(problem: Unavailable) -> str:
 
 
 PERMANENT = ("28", "3D")  # SQLSTATE classes: wrong user or password; no such database
-
-
-def _state(error: BaseException) -> str:
-    return str(getattr(error, "sqlstate", None) or "")
 
 
 @asynccontextmanager

@@ -102,15 +102,13 @@ class Tools:
         query = {"definitionId": _id(definition_id, "aut", "wfl")} if definition_id else {}
         if since:
             query["since"] = since
-        id = await self._found(contact) if "@" in contact else contact
+        id = contact
+        if "@" in contact:
+            found = (await self._ask("GET", "/contacts", query={"email": contact}))["data"]
+            if not found:
+                raise Refused("No contact has this email address.")
+            id = str(found[0]["id"])
         return await self._ask("GET", f"{_path(id, 'con')}/explain", query=query)
-
-    async def _found(self, email: str) -> str:
-        """Raises Refused."""
-        found = (await self._ask("GET", "/contacts", query={"email": email}))["data"]
-        if not found:
-            raise Refused("No contact has this email address.")
-        return str(found[0]["id"])
 
     # --- trying -----------------------------------------------------------------------------------
 
