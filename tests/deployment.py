@@ -302,11 +302,14 @@ async def establish(database_url: str) -> None:
 
 @contextmanager
 def owner_of(
-    deployment: Deployment, workspace: str, email: str = "olivia@acme.test"
+    deployment: Deployment, workspace: str, email: str = "olivia@acme.test", address: str = ""
 ) -> Iterator[httpx2.Client]:
     """Olivia registers the workspace, and makes a key for her program; the client carries it. In
-    production, which asks a workspace to earn its sending, that was a year ago."""
+    production, which asks a workspace to earn its sending, that was a year ago. `address`: hers,
+    where the deployment is behind a proxy: few may register from one."""
     with httpx2.Client(base_url=deployment.url, timeout=10, verify=system_trust()) as client:
+        if address:
+            client.headers["X-Forwarded-For"] = address
         registered = made(
             client,
             "/auth/register",

@@ -1,7 +1,7 @@
 """All benchmarks, one after the other, with one table of what was wanted and what was measured.
 
-python -m lab.bench [--quick] [--out DIRECTORY] [--only NAME …] [--redraw]: the whole takes two
-hours and draws docs/plots; quick takes minutes, says little but that everything works,
+python -m lab.bench [--quick] [--out DIRECTORY] [--only NAME …] [--redraw]: the whole takes an
+hour and a half and draws docs/plots; quick takes minutes, says little but that everything works,
 and draws into a directory of its own. What was measured stays beside the plots, so that they can be
 drawn again.
 """
@@ -23,9 +23,9 @@ from tests.deployment import ROOT
 # What to run, and what of it is enough for a first look.
 BENCHES: dict[str, tuple[str, str]] = {
     "start": ("lab.bench.start 5", "lab.bench.start 1"),
-    "intake": ("lab.bench.intake 3 3", "lab.bench.intake 1 1 --kinds signed --processes 1"),
-    "runs": ("lab.bench.runs 3 5000", "lab.bench.runs 1 300"),
-    "fair": ("lab.bench.fair 100000 60", "lab.bench.fair 5000 10"),
+    "intake": ("lab.bench.intake 5 3", "lab.bench.intake 1 1 --kinds bare phone --processes 1"),
+    "runs": ("lab.bench.runs 5 5000", "lab.bench.runs 1 300"),
+    "fair": ("lab.bench.fair 100000 5 40", "lab.bench.fair 5000 1 5"),
     "sends": ("lab.bench.sends 1500", "lab.bench.sends 150"),
     "imports": ("lab.bench.imports 1000000", "lab.bench.imports 5000"),
     "kills": (

@@ -25,7 +25,8 @@ import asyncpg
 import httpx2
 
 from lab.bench.imports import resident_mb
-from lab.bench.runs import Ledger, flow, people, sandboxed, worked_off
+from lab.bench.intake import people
+from lab.bench.runs import Ledger, flow, sandboxed, worked_off
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import made, owner_of, until
@@ -55,9 +56,7 @@ TAGS = """
 NEWS = {"subject": "Hello", "html": "<p>Hello {{contact.email}}</p>"}
 
 
-def measure(
-    urls: Mapping[str, str], server_url: str, contacts: int, seconds: float, runs: int
-) -> None:
+def measure(urls: Mapping[str, str], contacts: int, seconds: float, runs: int) -> None:
     with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
         deployment.web()
         worker = deployment.start("worker")
@@ -69,8 +68,8 @@ def measure(
             workspace_id = client.get("/settings/workspace").json()["id"]
             asyncio.run(_filled(urls["database_url"], workspace_id, contacts))
             people(bob, runs)
-            ledger = Ledger(urls["database_url"], server_url)
-            work_off = partial(worked_off, ledger, worker, flow(bob)["id"], runs)
+            ledger = Ledger(urls["database_url"])
+            work_off = partial(worked_off, ledger, worker, [flow(bob)["id"]], runs)
             work_off()  # it warms up
             before = work_off().a_second
             idle = resident_mb(worker, "VmRSS")
@@ -196,7 +195,7 @@ def main(contacts: float = CONTACTS, seconds: float = SENDING_SECONDS, runs: flo
         url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
         print(f"S10: a broadcast to {contacts:,.0f} contacts, one worker process", flush=True)
         urls = {"database_url": url, "redis_url": redis.url}
-        measure(urls, postgres.url, int(contacts), seconds, int(runs))
+        measure(urls, int(contacts), seconds, int(runs))
     finally:
         redis.remove()
         postgres.remove()

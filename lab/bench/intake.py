@@ -2,7 +2,8 @@
 
 python -m lab.bench.intake [rounds] [seconds] [--kinds K …] [--processes N …]: web processes of
 their own on a PostgreSQL that commits to disk and a real Redis, the limit on. The kinds of load
-take turns, and ratios are taken within a round, for machines drift. CPU is that of the web
+take turns, and ratios are taken within a round, for machines drift. S1 and S2 go by signed events
+that find their contact by email; the other kinds differ in one thing each. CPU is that of the web
 processes alone; where others want the cores too, its ratio says more than that of the rates.
 """
 
@@ -15,7 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from app.config.settings import Settings
 from app.runtime import processes
 from app.web import server
 from lab.bench import figures, load
+from lab.bench.counting import counted
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import ROOT, Deployment, Part, answers, made, owner_of, until
@@ -42,9 +45,12 @@ SECONDS = 5.0
 WARMING_SECONDS = 1.0
 SHARE = 0.6  # of the intake's maximum, offered in the open loop
 OFFERED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of it that make a curve
+FEW = (131, 262, 525)  # events a second, of which the p50 counts
 SECRET = "a secret of good length for the bench"
 TICKS = os.sysconf("SC_CLK_TCK")
-KINDS = ("bare", "unsigned", "signed", "create")
+WORKSPACES = 50
+EACH = 100  # contacts of each of these
+KINDS = ("bare", "signed", "unsigned", "create", *figures.LOOKUPS)
 
 
 # --- the route that does nothing ------------------------------------------------------------------
@@ -104,38 +110,101 @@ def cpu_seconds(pid: int) -> float:
     )
 
 
-def hook(client: httpx2.Client, *, create: bool, secret: str | None) -> str:
-    trigger = {
+def workflow(
+    client: httpx2.Client, *, secret: str | None, steps: Sequence[Any] = (), **trigger: Any
+) -> dict[str, Any]:
+    """An active workflow. Its webhook finds contacts by email, unless the trigger names another."""
+    usual = {
         "source": "inbound_webhook",
         "contactLookup": "email",
-        "contactPath": "data.object.customer_email",
-        "createContact": create,
+        "contactPath": "data.object.customer",
         "signingSecret": secret,
     }
-    workflow = made(
-        client, "/workflows", {"name": "Bench", "state": "ACTIVE", "trigger": trigger, "steps": []}
-    )
-    return str(workflow["trigger"]["webhookUrl"]).removeprefix(str(client.base_url).rstrip("/"))
+    body = {"name": "Bench", "state": "ACTIVE", "trigger": usual | trigger, "steps": list(steps)}
+    return made(client, "/workflows", body)
 
 
-def targets(deployment: Deployment, bare_port: int, bare_part: Part) -> dict[str, Target]:
+def hook(client: httpx2.Client, *, secret: str | None, **trigger: Any) -> str:
+    """The path of a new webhook."""
+    url = str(workflow(client, secret=secret, **trigger)["trigger"]["webhookUrl"])
+    return url.removeprefix(str(client.base_url).rstrip("/"))
+
+
+def people(client: httpx2.Client, number: int) -> None:
+    """Contacts, each with an address, a telephone number and a number in a shop."""
+    rows = (f"{load.email(n)},{_phone(n)},shop-{n}" for n in range(number))
+    file = "\n".join(("email,phone,metadata.shopId", *rows))
+    response = client.post("/contacts/import", content=file, headers={"Content-Type": "text/csv"})
+    assert response.status_code == 200, response.text
+
+
+def _phone(number: int) -> str:
+    return f"+1415555{number:04}"
+
+
+def targets(deployment: Deployment, kinds: Collection[str]) -> dict[str, Target]:
+    """A webhook, or fifty, for each kind but the bare route."""
     part = deployment.web()
+    by_phone, by_field = (
+        _written(deployment, name, map(each, range(load.KNOWN)))
+        for name, each in (("phones", _phone), ("fields", "shop-{}".format))
+    )
     with owner_of(deployment, "Acme") as client:
-        contacts = "email\n" + "\n".join(load.email(n) for n in range(load.KNOWN))
-        response = client.post(
-            "/contacts/import", content=contacts, headers={"Content-Type": "text/csv"}
-        )
-        assert response.status_code == 200, response.text
-        unsigned = hook(client, create=False, secret=None)
-        signed = hook(client, create=False, secret=SECRET)
-        create = hook(client, create=True, secret=None)
-    port = deployment.port
-    return {
-        "bare": Target(bare_port, "/", bare_part),
-        "unsigned": Target(port, unsigned, part),
-        "signed": Target(port, signed, part, ["--secret", SECRET]),
-        "create": Target(port, create, part, ["--new"]),
-    }
+        people(client, load.KNOWN)
+        signed = ["--secret", SECRET]
+        webhooks: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
+            "signed": ({}, signed),
+            "unsigned": ({}, ()),
+            "create": ({"createContact": True}, [*signed, "--new"]),
+            "phone": ({"contactLookup": "phone"}, [*signed, "--values", by_phone]),
+            "field": (
+                {"contactLookup": "contact_id", "metadataField": "shopId"},
+                [*signed, "--values", by_field],
+            ),
+            "webhook-id": ({}, [*signed, "--header", "webhook-id"]),
+            "Idempotency-Key": ({}, [*signed, "--header", "Idempotency-Key"]),
+            "dedupePath": ({"dedupePath": "data.object.key"}, signed),
+        }
+        found = {
+            kind: Target(
+                deployment.port,
+                hook(client, secret=SECRET if signed[0] in options else None, **trigger),
+                part,
+                options,
+            )
+            for kind, (trigger, options) in webhooks.items()
+            if kind in kinds
+        }
+    if "50 workspaces" in kinds:
+        values = _written(deployment, "few", map(load.email, range(EACH)))
+        first, *others = many(deployment)
+        options = [*signed, "--values", values, "--also", *others]
+        found["50 workspaces"] = Target(deployment.port, first, part, options)
+    return found
+
+
+@contextmanager
+def one_of_many(deployment: Deployment, number: int) -> Iterator[httpx2.Client]:
+    """The owner of one of fifty workspaces, each of which has as many contacts."""
+    name, email = f"Workspace {number}", f"olivia@workspace{number}.test"
+    with owner_of(deployment, name, email, address=f"198.51.100.{number}") as client:
+        people(client, EACH)
+        yield client
+
+
+def many(deployment: Deployment) -> list[str]:
+    """A webhook of each of fifty workspaces."""
+    paths = []
+    for number in range(WORKSPACES):
+        with one_of_many(deployment, number) as client:
+            paths.append(hook(client, secret=SECRET))
+    return paths
+
+
+def _written(deployment: Deployment, name: str, values: Iterable[str]) -> str:
+    file = deployment.directory / name
+    file.write_text("\n".join(values))
+    return str(file)
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -165,11 +234,13 @@ def measure(
     web_processes: int,
     rounds: int,
     seconds: float,
-    kinds: Sequence[str],
+    kinds: Collection[str],
     urls: Mapping[str, str],
+    postgres: servers.PostgresServer,
 ) -> None:
-    processes = {1: "one process", 2: "two processes"}[web_processes]
-    print(f"\nweb, {processes}, closed loop", flush=True)
+    """The figures of one web process have no word of it; those of two have."""
+    suffix = {1: "", 2: ", two processes"}[web_processes]
+    print(f"\nweb, {web_processes} of it, closed loop", flush=True)
     with (
         tempfile.TemporaryDirectory() as directory,
         Deployment(
@@ -181,33 +252,66 @@ def measure(
         ) as deployment,
     ):
         bare_port = free_port()
-        bare_part = bare_server(deployment, bare_port)
-        found = targets(deployment, bare_port, bare_part)
-        measured: dict[str, list[Mapping[str, float]]] = {kind: [] for kind in kinds}
-        for kind in kinds:
-            found[kind].hit(WARMING_SECONDS)
-        for _ in range(rounds):
-            for kind in kinds:
-                measured[kind].append(found[kind].hit(seconds))
-        base = measured["bare"]
-        for kind in kinds:
-            rates = ratio("a_second", measured[kind], base)
-            show(kind, measured[kind], rates=rates, CPU=ratio("cpu_ms", base, measured[kind]))
-            if kind == "signed":
-                figures.measured(f"S1, {processes}", median(rates))
-        rate = SHARE * median(one["a_second"] for one in measured["signed"])
-        print(f"open loop, {rate:,.0f} a second offered", flush=True)
-        hits = [
-            (found["bare"].hit(seconds, rate), found["signed"].hit(seconds, rate))
-            for _ in range(rounds)
-        ]
-        bare_hits, signed_hits = [base for base, _ in hits], [one for _, one in hits]
-        show("bare", bare_hits)
-        tails = ratio("p99_ms", signed_hits, bare_hits)
-        show("signed", signed_hits, p99=tails)
-        figures.measured(f"S2, {processes}", median(tails))
+        bare = Target(bare_port, "/", bare_server(deployment, bare_port))
+        found = {"bare": bare, **targets(deployment, kinds)}
+        rate = SHARE * closed_loop(found, rounds, seconds, suffix)
+        open_loop(found, rounds, seconds, rate, suffix)
         if web_processes == 1:
+            few(found["signed"], rounds, seconds)
             load_curve(found["signed"], rate / SHARE, seconds)
+            counts = counted(
+                postgres,
+                urls["database_url"],
+                lambda: int(found["signed"].hit(seconds)["answered"]),
+            )
+            print(f"{counts.statements:.2f} statements, {counts.rows:.2f} row versions an event")
+            figures.measured("event, statements", [counts.statements])
+            figures.measured("event, rows", [counts.rows])
+
+
+def closed_loop(found: Mapping[str, Target], rounds: int, seconds: float, suffix: str) -> float:
+    """Send as many as are answered. Returns how many signed events a second those were."""
+    measured: dict[str, list[Mapping[str, float]]] = {kind: [] for kind in found}
+    for kind in found:
+        found[kind].hit(WARMING_SECONDS)
+    for _ in range(rounds):
+        for kind in found:
+            measured[kind].append(found[kind].hit(seconds))
+    base, signed = measured["bare"], measured["signed"]
+    for kind in found:
+        rates = ratio("a_second", measured[kind], base)
+        show(kind, measured[kind], rates=rates, CPU=ratio("cpu_ms", base, measured[kind]))
+        if kind in figures.LOOKUPS and not suffix:
+            figures.measured(f"S1, {kind}", ratio("a_second", measured[kind], signed))
+    figures.measured(f"S1{suffix}", ratio("a_second", signed, base))
+    if not suffix:
+        figures.measured("CPU, full", [one["cpu_ms"] for one in signed])
+        figures.measured("CPU, bare", [one["cpu_ms"] for one in base])
+    return median(one["a_second"] for one in signed)
+
+
+def open_loop(
+    found: Mapping[str, Target], rounds: int, seconds: float, rate: float, suffix: str
+) -> None:
+    print(f"open loop, {rate:,.0f} a second offered", flush=True)
+    hits = [
+        (found["bare"].hit(seconds, rate), found["signed"].hit(seconds, rate))
+        for _ in range(rounds)
+    ]
+    bare_hits, signed_hits = [base for base, _ in hits], [one for _, one in hits]
+    show("bare", bare_hits)
+    tails = ratio("p99_ms", signed_hits, bare_hits)
+    show("signed", signed_hits, p99=tails)
+    figures.measured(f"S2{suffix}", tails)
+
+
+def few(signed: Target, rounds: int, seconds: float) -> None:
+    """Measure events that hardly share a batch: their cost, and the time of an answer."""
+    measured = {rate: [signed.hit(seconds, rate) for _ in range(rounds)] for rate in FEW}
+    for rate, hits in measured.items():
+        show(f"{rate} offered", hits)
+        figures.measured(f"S2, {rate} a second", [one["p50_ms"] for one in hits])
+    figures.measured("CPU, alone", [one["cpu_ms"] for one in measured[FEW[0]]])
 
 
 def load_curve(signed: Target, most: float, seconds: float) -> None:
@@ -228,15 +332,17 @@ def bare_server(deployment: Deployment, port: int) -> Part:
     return part
 
 
-def main(rounds: int, seconds: float, kinds: Sequence[str], processes: Sequence[int]) -> None:
+def main(rounds: int, seconds: float, kinds: Collection[str], processes: Sequence[int]) -> None:
     postgres = servers.postgres_server(durable=True)
+    assert isinstance(postgres, servers.PostgresServer), "its statements are counted"
     redis = servers.redis_server()
     postgres.start()
     redis.start()
     for web_processes in processes:
         database_url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
         urls = {"database_url": database_url, "redis_url": redis.url}
-        measure(web_processes, rounds, seconds, kinds, urls)
+        more = kinds if web_processes == 1 else ()
+        measure(web_processes, rounds, seconds, {"signed", *more}, urls, postgres)
     redis.remove()
     postgres.remove()
 
@@ -250,5 +356,4 @@ if __name__ == "__main__":
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     given = parser.parse_args()
-    kinds = [kind for kind in KINDS if kind in {"bare", "signed", *given.kinds}]
-    main(given.rounds, given.seconds, kinds, given.processes)
+    main(given.rounds, given.seconds, given.kinds, given.processes)

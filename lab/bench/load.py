@@ -1,8 +1,10 @@
 """Requests by the thousand, in a process of its own that does little but wait.
 
-python -m lab.bench.load <port> <path> <seconds> [--secret S] [--new] [--rate R]: 64 connections,
-each request from another address behind the one trusted proxy; prints one line of JSON. With a rate
-the loop is open: a request is due when it is due, and waiting for a free connection counts.
+python -m lab.bench.load <port> <path> <seconds> [--also PATH …] [--values FILE] [--header NAME]
+[--secret S] [--new] [--rate R]: 64 connections, each request from another address behind the one
+trusted proxy; prints one line of JSON. `--values` has what contacts are found by, a line each; by
+default their addresses. `--header` carries a key that no other request has. With a rate the loop is
+open: a request is due when it is due, and waiting for a free connection counts.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import uvloop
@@ -21,6 +24,7 @@ import uvloop
 CONNECTIONS = 64
 DISTINCT = 20_000  # requests made before the clock starts
 KNOWN = 5_000  # contacts that exist
+STARTED = time.time_ns()  # no other process's, so that no key comes twice
 TICK_SECONDS = 0.001
 
 
@@ -28,8 +32,8 @@ def email(number: int) -> str:
     return f"person{number}@customer{number % 97}.example"
 
 
-def body(address: str, number: int) -> bytes:
-    """A body as a shop sends it: about a kilobyte."""
+def body(value: str, number: int, key: str = "") -> bytes:
+    """A body as a shop sends it: about a kilobyte. The contact is found by `value`."""
     items = [
         {
             "sku": f"SKU-{number % 89}-{n}",
@@ -39,13 +43,20 @@ def body(address: str, number: int) -> bytes:
         }
         for n in range(8)
     ]
-    order = {"id": number, "customer_email": address, "currency": "EUR", "items": items}
+    order = {"id": number, "customer": value, "key": key, "currency": "EUR", "items": items}
     return json.dumps({"type": "order.created", "data": {"object": order}}).encode()
 
 
-def request(path: str, number: int, *, secret: str | None, new: bool) -> bytes:
-    address = f"{time.time_ns()}-{email(number)}" if new else email(number % KNOWN)
-    content = body(address, number)
+def request(
+    path: str,
+    number: int,
+    *,
+    secret: str | None,
+    value: str | None = None,
+    header: str | None = None,
+) -> bytes:
+    key = f"{STARTED}-{number}"
+    content = body(value or email(number % KNOWN), number, key)
     head = [
         f"POST {path} HTTP/1.1",
         "Host: 127.0.0.1",
@@ -54,6 +65,8 @@ def request(path: str, number: int, *, secret: str | None, new: bool) -> bytes:
         f"X-Forwarded-For: 10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
         "User-Agent: bench",
     ]
+    if header is not None:
+        head.append(f"{header}: {key}")
     if secret is not None:
         digest = hmac.digest(secret.encode(), content, "sha256").hex()
         head.append(f"X-Service-Signature: sha256={digest}")
@@ -163,12 +176,23 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("path")
     parser.add_argument("seconds", type=float)
+    parser.add_argument("--also", nargs="+", default=[])
+    parser.add_argument("--values", type=Path)
+    parser.add_argument("--header")
     parser.add_argument("--secret")
     parser.add_argument("--new", action="store_true")
     parser.add_argument("--rate", type=float)
     given = parser.parse_args()
+    paths = [given.path, *given.also]
+    known = given.values.read_text().splitlines() if given.values else [*map(email, range(KNOWN))]
     requests = [
-        request(given.path, number, secret=given.secret, new=given.new)
+        request(
+            paths[number % len(paths)],
+            number,
+            secret=given.secret,
+            value=f"{STARTED}-{email(number)}" if given.new else known[number % len(known)],
+            header=given.header,
+        )
         for number in range(DISTINCT)
     ]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -21,7 +21,7 @@ from statistics import median
 from urllib.parse import urlsplit
 
 from lab.bench import load
-from lab.bench.intake import TICKS, Target, cpu_seconds, hook
+from lab.bench.intake import TICKS, Target, cpu_seconds, hook, people
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Deployment, owner_of
@@ -58,14 +58,13 @@ def measured(way: Way, target: Target, seconds: float) -> Mapping[str, float]:
 def targets(deployment: Deployment) -> dict[str, Target]:
     part = deployment.web()
     with owner_of(deployment, "Acme") as client:
-        contacts = "email\n" + "\n".join(load.email(number) for number in range(load.KNOWN))
-        answer = client.post(
-            "/contacts/import", content=contacts, headers={"Content-Type": "text/csv"}
-        )
-        assert answer.status_code == 200, answer.text
+        people(client, load.KNOWN)
         return {
             kind: Target(
-                deployment.port, hook(client, create=bool(options), secret=None), part, options
+                deployment.port,
+                hook(client, createContact=bool(options), secret=None),
+                part,
+                options,
             )
             for kind, options in KINDS.items()
         }

@@ -23,8 +23,8 @@ import asyncpg
 
 from lab.bench import load
 from lab.bench.fair import RUN_SECONDS, ended
-from lab.bench.intake import SECRET, Target
-from lab.bench.runs import Ledger, flow, people, sandboxed, send
+from lab.bench.intake import SECRET, Target, people
+from lab.bench.runs import Ledger, flow, sandboxed, send
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Deployment, owner_of, until
@@ -216,7 +216,7 @@ def main(runs: int = RUNS, seconds: float = SECONDS) -> int:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         urls = {"database_url": url, "redis_url": redis.url}
         deployment = stack.enter_context(sandboxed(directory, urls))
-        within = measure(deployment, Ledger(url, postgres.url), url, runs, seconds)
+        within = measure(deployment, Ledger(url), url, runs, seconds)
         asyncio.run(print_left_behind(url))
     return 0 if within else 1
 

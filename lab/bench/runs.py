@@ -1,10 +1,11 @@
 """Benchmark: runs that one worker process completes, against arq's own jobs that do nothing.
 
 python -m lab.bench.runs [rounds] [runs]: on a PostgreSQL that commits to disk and a real Redis.
-S3: runs of trigger → branch → send → exit, captured by the sandbox, by one worker process; in turns
-with as many no-op jobs through arq as it comes; ratios are taken within a round.
-S4: on an idle system, from the 202 to the message at the SMTP receiver. S8: one web and one worker
-process, signed webhooks from 64 connections; the runs count when they are completed.
+S3: runs of trigger → branch → send → exit, captured by the sandbox, by one worker process, once of
+one workspace and once of fifty; in turns with as many no-op jobs through arq as it comes; ratios
+are taken within a round. S4: on an idle system, from the 202 to the message at the SMTP receiver.
+S8: one web and one worker process, signed webhooks from 64 connections; the runs count when they
+are completed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import httpx2
@@ -31,16 +31,17 @@ from arq.connections import RedisSettings
 from arq.worker import Worker
 
 from lab.bench import figures, load
-from lab.bench.intake import SECRET, cpu_seconds
+from lab.bench.counting import counted
+from lab.bench.intake import SECRET, WORKSPACES, cpu_seconds, one_of_many, people, workflow
 from tests import servers
 from tests.conftest import SCHEMA
-from tests.deployment import ROOT, Deployment, MailServer, Part, made, owner_of, until
+from tests.deployment import ROOT, Deployment, MailServer, Part, owner_of, until
 
 ROUNDS = 5
 RUNS = 5_000  # of a round
 SECONDS = 10.0  # of load, end to end
-MAILS = 100
-STATISTICS_SECONDS = 1.5  # until PostgreSQL's own counters have come in
+MAILS = 100  # of a round
+FIRST_MAILS = 5  # open connections and compile
 
 FLOW: Sequence[Mapping[str, Any]] = [
     {
@@ -107,18 +108,18 @@ def arq_a_second(redis_url: str, jobs: int) -> float:
 @dataclass(frozen=True, slots=True)
 class Round:
     a_second: float
-    transactions: float  # of one run, whatever the worker does besides included
     cpu_ms: float  # of the worker's process
 
 
 class Ledger:
     """The database, as somebody who is not Tidings sees it."""
 
-    def __init__(self, url: str, server_url: str) -> None:
-        self._url, self._server_url = url, server_url
+    def __init__(self, url: str) -> None:
+        self._url = url
 
-    def make_due(self, definition_id: str, people: int, each: int = 1) -> None:
-        """Waiting runs, as the intake makes them, due all at once: so many of so many contacts."""
+    def make_due(self, definition_ids: Sequence[str], people: int, each: int = 1) -> None:
+        """Waiting runs, as the intake makes them, due all at once: so many of so many contacts of
+        each definition's workspace."""
         body = load.body(load.email(0), 1)
         self._do(
             """
@@ -133,13 +134,13 @@ class Ledger:
                       FROM contacts) c
                   ON c.workspace_id = d.workspace_id
                 CROSS JOIN generate_series(1, $4)
-                WHERE d.id = $1 AND c.n <= $2
+                WHERE d.id = ANY($1) AND c.n <= $2
                 RETURNING workspace_id, id
             )
             INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)
             SELECT workspace_id, 'run', id, now(), 0, 0, FALSE FROM made
             """,
-            definition_id,
+            definition_ids,
             people,
             body,
             each,
@@ -178,12 +179,6 @@ class Ledger:
             self._do(f"DELETE FROM {table}")
             self._do(f"VACUUM ANALYZE {table}")
 
-    def transactions(self) -> int:
-        time.sleep(STATISTICS_SECONDS)
-        name = urlsplit(self._url).path.strip("/")
-        sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1"
-        return int(asyncio.run(_value(self._server_url, sql, name)))
-
     def _do(self, sql: str, *values: Any) -> None:
         asyncio.run(_do(self._url, sql, *values))
 
@@ -205,69 +200,82 @@ async def _value(url: str, sql: str, *values: Any) -> Any:
 
 
 def flow(client: httpx2.Client, steps: Sequence[Mapping[str, Any]] = FLOW) -> dict[str, Any]:
-    trigger = {
-        "source": "inbound_webhook",
-        "contactLookup": "email",
-        "contactPath": "data.object.customer_email",
-        "signingSecret": SECRET,
-    }
-    body = {"name": "Bench", "state": "ACTIVE", "trigger": trigger, "steps": list(steps)}
-    return made(client, "/workflows", body)
+    return workflow(client, secret=SECRET, steps=steps)
 
 
-def people(client: httpx2.Client, number: int) -> None:
-    file = "email\n" + "\n".join(load.email(n) for n in range(number))
-    response = client.post("/contacts/import", content=file, headers={"Content-Type": "text/csv"})
-    assert response.status_code == 200, response.text
-
-
-def throughput(urls: Mapping[str, str], server_url: str, rounds: int, runs: int) -> None:
+def throughput(
+    urls: Mapping[str, str], postgres: servers.PostgresServer, rounds: int, runs: int
+) -> None:
     print(f"\nS3: {runs:,} due runs, one worker process; as many no-op jobs of arq", flush=True)
-    ledger = Ledger(urls["database_url"], server_url)
+    ledger = Ledger(urls["database_url"])
     with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
         deployment.web()
         with owner_of(deployment, "Acme") as client:
             people(client, runs)
-            definition = flow(client)
+            acme = [flow(client)["id"]]
+        many = [_another(deployment, number) for number in range(WORKSPACES)]
         deployment.parts[-1].stop()
         worker = deployment.start("worker")
         until(lambda: "worker started" in worker.text, "the worker has started", worker)
-        measured, baseline = [], []
+        baseline: list[float] = []
+        measured: dict[str, list[Round]] = {"S3": [], "S3, 50 workspaces": []}
         for number in range(rounds + 1):
             arq = arq_a_second(urls["redis_url"], runs)
-            one = worked_off(ledger, worker, definition["id"], runs)
+            both = [worked_off(ledger, worker, whose, runs) for whose in (acme, many)]
             if number:  # the first warms up
-                measured.append(one)
                 baseline.append(arq)
+                for of, one in zip(measured.values(), both, strict=True):
+                    of.append(one)
         sizes = [runs // part for part in (10, 5, 2)]
-        smaller = [worked_off(ledger, worker, definition["id"], size) for size in sizes]
-    ratios = [one.a_second / arq for one, arq in zip(measured, baseline, strict=True)]
-    completed = median(one.a_second for one in measured)
-    print(
-        f"arq {median(baseline):,.0f} jobs a second; "
-        f"runs completed {completed:,.0f} a second; "
-        f"ratio {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}); "
-        f"{median(one.transactions for one in measured):.2f} transactions a run; "
-        f"{median(one.cpu_ms for one in measured):.2f} CPU-ms of the worker a run",
-        flush=True,
-    )
+        smaller = [worked_off(ledger, worker, acme, size) for size in sizes]
+        counts = counted(
+            postgres, urls["database_url"], lambda: work_off(ledger, worker, acme, runs)
+        )
+    print(f"arq {median(baseline):,.0f} jobs a second", flush=True)
+    for name, of in measured.items():
+        ratios = [one.a_second / arq for one, arq in zip(of, baseline, strict=True)]
+        print(
+            f"{name}: runs completed {median(one.a_second for one in of):,.0f} a second; "
+            f"ratio {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}); "
+            f"{median(one.cpu_ms for one in of):.2f} CPU-ms of the worker a run",
+            flush=True,
+        )
+        figures.measured(name, ratios)
     for size, one in zip(sizes, smaller, strict=True):
         print(f"{size:,} due runs: {one.a_second:,.0f} a second", flush=True)
-    figures.measured("S3", median(ratios))
-    rates = [*(one.a_second for one in smaller), completed]
+    print(
+        f"{counts.transactions:.2f} transactions, {counts.statements:.2f} statements,"
+        f" {counts.rows:.2f} row versions a run",
+        flush=True,
+    )
+    figures.measured("CPU, run", [one.cpu_ms for one in measured["S3"]])
+    figures.measured("run, transactions", [counts.transactions])
+    figures.measured("run, statements", [counts.statements])
+    figures.measured("run, rows", [counts.rows])
+    rates = [*(one.a_second for one in smaller), median(one.a_second for one in measured["S3"])]
     figures.curve("runs completed", "backlog", [*sizes, runs], rates)
 
 
-def worked_off(ledger: Ledger, worker: Part, definition_id: str, runs: int) -> Round:
-    before, cpu = ledger.transactions(), cpu_seconds(worker.process.pid)
-    ledger.make_due(definition_id, runs)
+def _another(deployment: Deployment, number: int) -> str:
+    """The workflow of one workspace of many."""
+    with one_of_many(deployment, number) as client:
+        return str(flow(client)["id"])
+
+
+def work_off(ledger: Ledger, worker: Part, definition_ids: Sequence[str], runs: int) -> int:
+    """Make so many runs due, the same number of each workflow, and wait for their ends."""
+    ledger.make_due(definition_ids, runs // len(definition_ids))
     until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
-    spent = cpu_seconds(worker.process.pid) - cpu
     counts = (ledger.captured(), ledger.completed())
     assert counts == (runs, runs), f"captured and completed: {counts}"
-    one = Round(
-        runs / ledger.seconds(), (ledger.transactions() - before) / runs, spent * 1000 / runs
-    )
+    return runs
+
+
+def worked_off(ledger: Ledger, worker: Part, definition_ids: Sequence[str], runs: int) -> Round:
+    before = cpu_seconds(worker.process.pid)
+    work_off(ledger, worker, definition_ids, runs)
+    spent = cpu_seconds(worker.process.pid) - before
+    one = Round(runs / ledger.seconds(), spent * 1000 / runs)
     ledger.forget()
     return one
 
@@ -282,9 +290,8 @@ def sandboxed(directory: str, urls: Mapping[str, str]) -> Deployment:
 # --- S4: an idle system ---------------------------------------------------------------------------
 
 
-def latency(urls: Mapping[str, str]) -> None:
-    print(f"\nS4: {MAILS} events, one at a time, from the 202 to the SMTP receiver", flush=True)
-    seconds = []
+def latency(urls: Mapping[str, str], rounds: int) -> None:
+    print(f"\nS4: {MAILS} events a round, one at a time, from the 202 to the SMTP receiver")
     with (
         tempfile.TemporaryDirectory() as directory,
         MailServer(Path(directory)) as mail,
@@ -295,19 +302,22 @@ def latency(urls: Mapping[str, str]) -> None:
         until(lambda: "worker started" in worker.text, "the worker has started", worker)
         with owner_of(deployment, "Acme") as client:
             people(client, load.KNOWN)
-            definition = flow(client)
-        path = definition["trigger"]["webhookUrl"].removeprefix(deployment.url)
+            path = flow(client)["trigger"]["webhookUrl"].removeprefix(deployment.url)
+        seconds = []
         with socket.create_connection(("127.0.0.1", deployment.port), timeout=10) as sender:
-            for number in range(MAILS + 5):
+            for number in range(MAILS * rounds + FIRST_MAILS):
                 accepted = send(sender, path, number)
                 until(partial(arrivals, mail, number), "it is received", worker, every=0.02)
                 seconds.append(arrivals(mail, number)[0] - accepted)
                 time.sleep(0.05)
-    ordered = sorted(seconds[5:])  # the first open connections and compile
-    p50, p99 = (ordered[len(ordered) * of // 100] * 1000 for of in (50, 99))
-    print(f"p50 {p50:.1f} ms   p99 {p99:.1f} ms", flush=True)
-    figures.measured("S4, p50", p50)
-    figures.measured("S4, p99", p99)
+    found: dict[str, list[float]] = {"p50": [], "p99": []}
+    for first in range(FIRST_MAILS, len(seconds), MAILS):
+        ordered = sorted(seconds[first : first + MAILS])
+        found["p50"].append(ordered[MAILS // 2] * 1000)
+        found["p99"].append(ordered[MAILS * 99 // 100] * 1000)
+        print(f"p50 {found['p50'][-1]:.1f} ms   p99 {found['p99'][-1]:.1f} ms", flush=True)
+    for name, milliseconds in found.items():
+        figures.measured(f"S4, {name}", milliseconds)
 
 
 def arrivals(mail: MailServer, number: int) -> list[float]:
@@ -318,7 +328,7 @@ def arrivals(mail: MailServer, number: int) -> list[float]:
 
 def send(sender: socket.socket, path: str, number: int) -> float:
     """When the 202 was there, by the clock that the receiver's ledger goes by."""
-    sender.sendall(load.request(path, number, secret=SECRET, new=False))
+    sender.sendall(load.request(path, number, secret=SECRET))
     answer = sender.recv(65_536)
     at = time.time()
     assert answer.startswith(b"HTTP/1.1 202 "), answer
@@ -330,10 +340,10 @@ def send(sender: socket.socket, path: str, number: int) -> float:
 # --- S8: end to end -------------------------------------------------------------------------------
 
 
-def end_to_end(urls: Mapping[str, str], server_url: str, rounds: int) -> None:
+def end_to_end(urls: Mapping[str, str], rounds: int, runs: int) -> None:
     print(f"\nS8: {SECONDS:.0f} s of signed webhooks, one web and one worker process", flush=True)
-    ledger = Ledger(urls["database_url"], server_url)
-    accepted, completed = [], []
+    ledger = Ledger(urls["database_url"])
+    accepted, completed, ratios = [], [], []
     with tempfile.TemporaryDirectory() as directory, sandboxed(directory, urls) as deployment:
         deployment.web()
         worker = deployment.start("worker")
@@ -342,6 +352,7 @@ def end_to_end(urls: Mapping[str, str], server_url: str, rounds: int) -> None:
             people(client, load.KNOWN)
             path = flow(client)["trigger"]["webhookUrl"].removeprefix(deployment.url)
         for _ in range(rounds):
+            arq = arq_a_second(urls["redis_url"], runs)
             command = [sys.executable, "-m", "lab.bench.load", str(deployment.port), path]
             line = subprocess.check_output(
                 [*command, str(SECONDS), "--secret", SECRET], cwd=ROOT, text=True
@@ -349,19 +360,22 @@ def end_to_end(urls: Mapping[str, str], server_url: str, rounds: int) -> None:
             until(lambda: ledger.unfinished() == 0, "all have ended", worker, 600, every=0.5)
             accepted.append(json.loads(line)["a_second"])
             completed.append(ledger.completed() / ledger.span())
+            ratios.append(completed[-1] / arq)
             assert ledger.captured() == ledger.completed()
             ledger.forget()
     print(
         f"accepted {median(accepted):,.0f} a second while the load lasts; "
         f"accepted and completed {median(completed):,.0f} a second "
-        f"({min(completed):,.0f}–{max(completed):,.0f}), the rest of the backlog included",
+        f"({min(completed):,.0f}–{max(completed):,.0f}), the rest of the backlog included; "
+        f"ratio to arq's jobs {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})",
         flush=True,
     )
-    figures.measured("S8", median(completed))
+    figures.measured("S8", ratios)
 
 
 def main(rounds: int = ROUNDS, runs: int = RUNS) -> None:
     postgres = servers.postgres_server(durable=True)
+    assert isinstance(postgres, servers.PostgresServer), "its statements are counted"
     redis = servers.redis_server()
     postgres.start()
     redis.start()
@@ -371,9 +385,9 @@ def main(rounds: int = ROUNDS, runs: int = RUNS) -> None:
             url = asyncio.run(servers.new_database(postgres.url, SCHEMA.read_text()))
             return {"database_url": url, "redis_url": redis.url}
 
-        throughput(urls(), postgres.url, rounds, runs)
-        latency(urls())
-        end_to_end(urls(), postgres.url, rounds)
+        throughput(urls(), postgres, rounds, runs)
+        latency(urls(), rounds)
+        end_to_end(urls(), rounds, runs)
     finally:
         redis.remove()
         postgres.remove()

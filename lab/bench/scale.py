@@ -600,7 +600,7 @@ async def measure(small_url: str, large_url: str, small: int, large: int, rounds
             print(f"{what:<32}{low:>9.3f} ms{high:>9.3f} ms{high / low:>8.2f}{remark}", flush=True)
     for database, _ in databases:
         await database.disconnect()
-    figures.measured("S5", max(ratios.values()))
+    figures.measured("S5", [max(ratios.values())])
     figures.curve(f"{large:,} contacts / {small:,}", "scale", list(ratios), list(ratios.values()))
     return within
 

@@ -32,10 +32,10 @@ import httpx2
 
 from lab.bench import load
 from lab.bench.fair import EVERY_SECONDS, RUN_SECONDS, ended
-from lab.bench.intake import SECRET, Target
+from lab.bench.intake import SECRET, Target, people
 from lab.bench.pooled import spent
 from lab.bench.pruning import LIGHT, LONGEST_SECONDS, forget_unfinished
-from lab.bench.runs import flow, people, sandboxed, send
+from lab.bench.runs import flow, sandboxed, send
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Deployment, Part, made, owner_of, until

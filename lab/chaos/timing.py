@@ -53,7 +53,7 @@ def _until_work_went_on(evidence: Evidence) -> None:
         step = max(1, len(resumed) // 100)
         figures.curve("runs", "recovery", resumed[::step], shares[::step])
         p99 = resumed[int(len(resumed) * 0.99)]
-        figures.measured("P4", p99, of=len(resumed))
+        figures.measured("P4", [p99], of=len(resumed))
         evidence.figures["ended after a kill"] = (
             f"{len(resumed)} runs, p50 {resumed[len(resumed) // 2]:.1f} s, p99 {p99:.1f} s,"
             f" last {resumed[-1]:.1f} s"

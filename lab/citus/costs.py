@@ -18,9 +18,9 @@ from statistics import median
 from typing import TypeAlias
 
 from lab.bench import load
-from lab.bench.intake import SECRET, Target
+from lab.bench.intake import SECRET, Target, people
 from lab.bench.pooled import Way, measured, spent
-from lab.bench.runs import Ledger, flow, people, sandboxed
+from lab.bench.runs import Ledger, flow, sandboxed
 from lab.citus.stage import SETTINGS
 from tests import servers
 from tests.conftest import SCHEMA
@@ -79,7 +79,7 @@ def placed(way: Way, server_url: str, redis_url: str, stack: ExitStack) -> Place
         people(client, load.KNOWN)
         path = flow(client)["trigger"]["webhookUrl"].removeprefix(deployment.url)
     target = Target(deployment.port, path, part, ["--secret", SECRET])
-    return Place(way, deployment, Ledger(url, server_url), target)
+    return Place(way, deployment, Ledger(url), target)
 
 
 def main(rounds: int, seconds: float) -> None:

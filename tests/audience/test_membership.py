@@ -305,7 +305,7 @@ async def world(process: Process, acme: str, seed: int) -> World:
 
 
 @pytest.mark.drill
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(180 + CHANGES)  # a mark goes before the laboratory's `--timeout 0`
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_membership_is_what_a_fresh_evaluation_finds(
     process: Process, acme: str, seed: int, monkeypatch: pytest.MonkeyPatch
