@@ -82,11 +82,17 @@ async def index(call: Call) -> Response:
         created_after=query.created_after,
         created_before=query.created_before,
     )
+    of = defaultdict[str, list[str]](list)
+    for kind, id in happened:
+        of[kind].append(id)
+    events = await contact_events.by_ids(call.db, workspace_id=workspace_id, ids=of["event"])
+    runs = await activity.runs(call.db, workspace_id=workspace_id, ids=of["run"])
+    consents = await activity.consents(call.db, workspace_id=workspace_id, ids=of["consent"])
     items = {
-        **await _events(call, [id for kind, id in happened if kind == "event"]),
-        **await _runs(call, [id for kind, id in happened if kind == "run"]),
-        **await _messages(call, [id for kind, id in happened if kind == "message"]),
-        **await _consents(call, [id for kind, id in happened if kind == "consent"]),
+        **{row.id: ContactEventSummary.of(row) for row in events},
+        **{row.id: summary(row) for row in runs},
+        **await _messages(call, of["message"]),
+        **{row.id: Consent.of(row, change=row.kind, created_at=row.at) for row in consents},
     }
     # What retention has removed since the ids were read is no longer there.
     rows = [{"id": id, "type": kind, kind: items[id]} for kind, id in happened if id in items]
@@ -99,16 +105,6 @@ def _item(shown: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "createdAt": shown[kind]["at" if kind == "event" else "createdAt"]}
 
 
-async def _events(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
-    rows = await contact_events.by_ids(call.db, workspace_id=call.member.workspace_id, ids=ids)
-    return {row.id: ContactEventSummary.of(row) for row in rows}
-
-
-async def _runs(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
-    rows = await activity.runs(call.db, workspace_id=call.member.workspace_id, ids=ids)
-    return {row.id: summary(row) for row in rows}
-
-
 async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
     workspace_id = call.member.workspace_id
     attempts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -119,11 +115,6 @@ async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
         row.id: {**message_summary(readable(call, row)), "attempts": attempts[row.id]}
         for row in rows
     }
-
-
-async def _consents(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
-    rows = await activity.consents(call.db, workspace_id=call.member.workspace_id, ids=ids)
-    return {row.id: Consent.of(row, change=row.kind, created_at=row.at) for row in rows}
 
 
 routes = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -19,7 +18,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.messages import footers
 from app.routes.ids import BroadcastId, ContactId, MessageId, SegmentId, TemplateId, TopicId
-from app.routes.segments import FilterJson
+from app.routes.segments import FilterJson, gives_filter
 from app.routes.templates import wrong_topic
 from app.store import broadcast_recipients as recipients
 from app.store import broadcasts as store
@@ -192,8 +191,18 @@ async def update(call: Call) -> Response:
     """A filter is replaced as a whole. A SCHEDULED broadcast that is changed is a DRAFT again."""
     row = await locked(call)
     call.match(row.revision)
-    kept = {} if _gives_filter(call) or row.filter is None else {"filter": _filter(row)}
-    stored: dict[str, Json] = {**_stored(row), **kept}
+    kept = {} if gives_filter(call) or row.filter is None else {"filter": _filter(row)}
+    stored: dict[str, Json] = {
+        "name": row.name,
+        "segmentId": row.segment_id,
+        "tag": row.tag,
+        "templateId": row.template_id,
+        "topicId": row.topic_id,
+        "sendAt": None if row.send_at is None else document.text(row.send_at),
+        "localTime": row.local_time,
+        "perMinute": row.per_minute,
+        **kept,
+    }
     new = call.patch(WritableBroadcast, stored)
     control.require(row, "changed", "DRAFT", "SCHEDULED")
     written = await _written(call, new)
@@ -311,20 +320,6 @@ def counted(contacts: Mapping[str, int]) -> dict[str, int]:
 # --- what a broadcast may be ----------------------------------------------------------------------
 
 
-def _stored(row: Broadcast) -> dict[str, Json]:
-    """The writable fields as clients see them, without the filter."""
-    return {
-        "name": row.name,
-        "segmentId": row.segment_id,
-        "tag": row.tag,
-        "templateId": row.template_id,
-        "topicId": row.topic_id,
-        "sendAt": None if row.send_at is None else document.text(row.send_at),
-        "localTime": row.local_time,
-        "perMinute": row.per_minute,
-    }
-
-
 async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
     """The columns. Raises Problem `invalid`."""
     workspace_id = call.member.workspace_id
@@ -370,14 +365,6 @@ async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
         "local_time": new.local_time,
         "per_minute": new.per_minute,
     }
-
-
-def _gives_filter(call: Call) -> bool:
-    """Whether a patch has a filter, for merged with the old one it would mean something else."""
-    with suppress(document.MalformedJson):  # which the patch is refused for
-        given = document.parse(call.body)
-        return isinstance(given, dict) and given.get("filter") is not None
-    return False
 
 
 routes = [

@@ -220,7 +220,12 @@ class _Importing:
     async def run(self) -> Outcome:
         """Raises Problem, its pointers into the body of the request."""
         try:
-            action, changed, found = await self._kept()
+            draft = await self._draft()
+            if draft.wrong:
+                raise _invalid(list(draft.wrong))
+            action, changed, found = await self._saved(draft)
+            if self.wanted.activate and changed.state == "DRAFT":
+                action, changed, found = await self._activated(action, changed, found, draft)
         except Problem as problem:
             raise self._pointed(problem) from None
         if action != "unchanged":
@@ -235,15 +240,6 @@ class _Importing:
         file."""
         beside = filed and filed.beside and sha256(filed.beside.encode()).hexdigest()
         return {**self.kind.resource(self.call, row), "key": filed and filed.key, "beside": beside}
-
-    async def _kept(self) -> Outcome:
-        draft = await self._draft()
-        if draft.wrong:
-            raise _invalid(list(draft.wrong))
-        action, changed, found = await self._saved(draft)
-        if self.wanted.activate and changed.state == "DRAFT":
-            return await self._activated(action, changed, found, draft)
-        return action, changed, found
 
     # --- what the file makes of it ---
 

@@ -272,29 +272,26 @@ class DefinitionKind:
     def resource(
         self, call: Call, row: Definition, warnings: Sequence[program.Finding] = ()
     ) -> dict[str, Any]:
+        config, token = row.trigger_config, row.token
+        serves = config["source"] == "inbound_webhook" and row.state != "ARCHIVED"
+        # The webhook's URL is a credential: who only reads does not get it.
+        is_shown = token and serves and self._may_write(call)
         return {
             "id": row.id,
             **self.writable(row),
-            "trigger": self._trigger(call, row),
+            "trigger": {  # as it is read: whether there is a secret, never which
+                **config,
+                "contactPath": lookup.contact_path(config),
+                "signingSecretSet": row.secret_set,
+                "signingSecretLast4": row.secret_last4,
+                "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
+                if is_shown
+                else None,
+            },
             "version": row.version,
             "findings": activation.listed(warnings),
             "createdAt": row.created_at,
             "updatedAt": row.updated_at,
-        }
-
-    def _trigger(self, call: Call, row: Definition) -> dict[str, Any]:
-        """The trigger as it is read: whether there is a secret, never which. The webhook's URL is
-        a credential: who only reads does not get it."""
-        config, token = row.trigger_config, row.token
-        serves = config["source"] == "inbound_webhook" and row.state != "ARCHIVED"
-        return {
-            **config,
-            "contactPath": lookup.contact_path(config),
-            "signingSecretSet": row.secret_set,
-            "signingSecretLast4": row.secret_last4,
-            "webhookUrl": f"{call.process.settings.base_url}/v1/webhooks/in/{token}"
-            if token and serves and self._may_write(call)
-            else None,
         }
 
     def _may_write(self, call: Call) -> bool:

@@ -164,7 +164,7 @@ async def update(call: Call) -> Response:
     scheduled broadcast goes to it, only who may send broadcasts changes whom it finds."""
     segment, existing = await _locked(call)
     workspace_id, filter = call.member.workspace_id, segment.filter
-    kept = {} if _gives_filter(call) else {"filter": document.parse(filter.encode())}
+    kept = {} if gives_filter(call) else {"filter": document.parse(filter.encode())}
     new = call.patch(WritableSegment, {"name": segment.name, "kind": segment.kind, **kept})
     if not kept:
         readable = await _read(call, call.db, new.filter, existing, segment.id)
@@ -366,7 +366,7 @@ async def _read(
     )
 
 
-def _gives_filter(call: Call) -> bool:
+def gives_filter(call: Call) -> bool:
     """Whether a patch has a filter, for merged with the old one it would mean something else."""
     with suppress(document.MalformedJson):  # which the patch is refused for
         given = document.parse(call.body)

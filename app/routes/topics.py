@@ -111,7 +111,14 @@ async def remove(call: Call) -> Response:
     workspace_id = call.member.workspace_id
     async with call.process.database.write() as db:
         topic = await _locked(call, db)
-        users = await _users(db, workspace_id, topic.id)
+        of: WorkspaceKey = {"workspace_id": workspace_id}
+        existing = await segments.of_workspace(db, **of)
+        users = [
+            *await templates.naming_topic(db, **of, topic_id=topic.id, channels=CHANNELS),
+            *await definitions.mentioning(db, **of, id=topic.id),
+            *(one.id for one in existing.values() if topic.id in dict(stored(one.filter).topics)),
+            *await audiences.naming(db, workspace_id, topic_id=topic.id),
+        ]
         if users:
             message = f"{users[0]} names this topic; change that first."
             raise Problem("conflict", message, usedBy=users)
@@ -154,18 +161,6 @@ async def _definitions_about(
             mention.id == topic_id and mention.channel in channels
             for mention in portable.mentions(one.shape, document.parse(one.body.encode()))
         )
-    ]
-
-
-async def _users(db: Handle, workspace_id: str, id: str) -> list[str]:
-    """The ids of templates, definitions, segments and broadcasts that name it."""
-    of: WorkspaceKey = {"workspace_id": workspace_id}
-    existing = await segments.of_workspace(db, **of)
-    return [
-        *await templates.naming_topic(db, **of, topic_id=id, channels=CHANNELS),
-        *await definitions.mentioning(db, **of, id=id),
-        *(one.id for one in existing.values() if id in dict(stored(one.filter).topics)),
-        *await audiences.naming(db, workspace_id, topic_id=id),
     ]
 
 
