@@ -73,7 +73,16 @@ class Asked:
         kept = await idempotency.by_id(db, workspace_id=member.workspace_id, id=self.id)
         if kept is None:
             return None
-        self._refuse_another(kept)
+        if kept.asked != self.content:
+            raise Problem(
+                "idempotency_mismatch",
+                "This Idempotency-Key was used with another body; a new request needs a new key.",
+            )
+        if kept.only_for not in (None, member.via_id):
+            raise Problem(
+                "idempotency_mismatch",
+                "This Idempotency-Key was used by somebody else, and its response had a secret.",
+            )
         if not kept.answer:
             raise Problem(
                 "conflict",
@@ -120,15 +129,3 @@ class Asked:
             answer=self.vault.encrypt(PURPOSE, written, workspace_id, self.id.hex()),
             expires_at=await db.now() + KEPT_FOR,
         )
-
-    def _refuse_another(self, kept: idempotency.Kept) -> None:
-        if kept.asked != self.content:
-            raise Problem(
-                "idempotency_mismatch",
-                "This Idempotency-Key was used with another body; a new request needs a new key.",
-            )
-        if kept.only_for not in (None, self.member.via_id):
-            raise Problem(
-                "idempotency_mismatch",
-                "This Idempotency-Key was used by somebody else, and its response had a secret.",
-            )

@@ -29,7 +29,16 @@ async def file(
             break
     if form.header is None:
         raise _invalid("The form has no file.")
-    media_type = _type_of(form.header, types)
+    _, disposition = parse_options_header(form.header.get(b"content-disposition"))
+    name = disposition.get(b"filename")
+    if name is None:
+        raise _invalid("The first part of the form is not a file; send the file alone.")
+    ending = name.decode("latin-1").rpartition(".")[2].lower()
+    given = parse_options_header(form.header.get(b"content-type"))[0].decode("latin-1")
+    media_type = types.get(ending, given)
+    if media_type not in types.values():
+        endings = " or ".join(f".{ending}" for ending in types)
+        raise _invalid(f"Send a file whose name ends in {endings}.")
     return media_type, _content(form, body)
 
 
@@ -41,20 +50,6 @@ async def _content(form: _Form, body: AsyncIterator[bytes]) -> AsyncIterator[byt
             yield taken
     if not form.ended:
         raise _malformed("The form ends before its last boundary.")
-
-
-def _type_of(header: Mapping[bytes, bytes], types: Mapping[str, str]) -> str:
-    _, disposition = parse_options_header(header.get(b"content-disposition"))
-    name = disposition.get(b"filename")
-    if name is None:
-        raise _invalid("The first part of the form is not a file; send the file alone.")
-    ending = name.decode("latin-1").rpartition(".")[2].lower()
-    given = parse_options_header(header.get(b"content-type"))[0].decode("latin-1")
-    media_type = types.get(ending, given)
-    if media_type not in types.values():
-        endings = " or ".join(f".{ending}" for ending in types)
-        raise _invalid(f"Send a file whose name ends in {endings}.")
-    return media_type
 
 
 @dataclass(slots=True)

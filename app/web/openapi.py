@@ -15,7 +15,6 @@ from app.errors import CODES
 from app.identity.roles import PERMISSIONS, ROLES
 from app.machine.content import CHANNELS
 from app.web.body import MERGE_PATCH, Query, Writable
-from app.web.call import Content
 from app.web.endpoints import Endpoint
 from app.web.idempotency import KEY
 from app.web.multipart import FORM
@@ -355,15 +354,14 @@ class _Writer:
             *_limits(endpoint),
         ]
         answer: Schema = {"description": HTTPStatus(status).phrase, "headers": _headers(names)}
-        if content is not None:
-            answer["content"] = self._given(content)
-        if status == 201 and (links := self._links(endpoint)):
-            answer["links"] = links
-        return answer
-
-    def _links(self, endpoint: Endpoint) -> Schema:
-        """From what was made to what can be done with it."""
-        return {
+        if isinstance(content, tuple):
+            answer["content"] = {media_type: {"schema": TEXT} for media_type in content}
+        elif content is not None:
+            schema = self._schemas.of(content)
+            media = {"schema": schema, "example": self._schemas.example(schema)}
+            answer["content"] = {"application/json": media}
+        # From what was made to what can be done with it.
+        links = {
             operation_id(one): {
                 "operationId": operation_id(one),
                 "parameters": {"id": "$response.body#/id"},
@@ -371,14 +369,9 @@ class _Writer:
             for (_, path), one in self._table.items()
             if path.startswith(f"{endpoint.path}/{{id}}") and path.count("{") == 1
         }
-
-    def _given(self, content: Content) -> Schema:
-        if isinstance(content, tuple):
-            return {media_type: {"schema": TEXT} for media_type in content}
-        assert content is not None  # noqa: S101 - its caller has looked
-        schema = self._schemas.of(content)
-        media = {"schema": schema, "example": self._schemas.example(schema)}
-        return {"application/json": media}
+        if status == 201 and links:
+            answer["links"] = links
+        return answer
 
     def _refusal(self, codes: Sequence[str], limits: Sequence[str]) -> Schema:
         """Much the same everywhere: written once for each set of codes, for bearers and others."""
