@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from app.audience import shapes, subscriptions, topics
 from app.audience.reactions import WorkspaceContext
@@ -81,22 +82,17 @@ def headers(url: str) -> dict[str, str]:
 
 def url_of(process: Process, link: Link) -> str:
     """The same for every try. Short where each character may cost a message."""
-    made = _long(process, link) if link.number is None else _short(process, link, link.number)
-    return f"{process.settings.base_url}/u/{made}"
-
-
-def _long(process: Process, link: Link) -> str:
-    ids = (link.workspace_id, link.message_id or "", link.contact_id or "")
-    named = (*ids, link.channel, *([link.topic_mark.hex()] if link.topic_mark else []))
-    payload = bytes.fromhex(link.address_hash) + "|".join(named).encode()
-    return process.vault.sign(LINK, payload)
-
-
-def _short(process: Process, link: Link, number: str) -> str:
-    channel = bytes([CHANNELS.index(link.channel)])
-    to = int(number.removeprefix("+")).to_bytes(NUMBER, "big")
-    contact = id_bytes(link.contact_id) + link.topic_mark if link.contact_id else b""
-    return process.vault.conceal(SHORT, channel + id_bytes(link.workspace_id) + to + contact)
+    if link.number is None:
+        ids = (link.workspace_id, link.message_id or "", link.contact_id or "")
+        named = (*ids, link.channel, *([link.topic_mark.hex()] if link.topic_mark else []))
+        payload = bytes.fromhex(link.address_hash) + "|".join(named).encode()
+        token = process.vault.sign(LINK, payload)
+    else:
+        channel, workspace = bytes([CHANNELS.index(link.channel)]), id_bytes(link.workspace_id)
+        number = int(link.number.removeprefix("+")).to_bytes(NUMBER, "big")
+        contact = id_bytes(link.contact_id) + link.topic_mark if link.contact_id else b""
+        token = process.vault.conceal(SHORT, channel + workspace + number + contact)
+    return f"{process.settings.base_url}/u/{token}"
 
 
 def mark_of(topic_id: str) -> bytes:
@@ -108,7 +104,13 @@ def read_link(process: Process, token: str) -> Link | None:
     """None for a token that we have not made."""
     short = process.vault.reveal(SHORT, token)
     if short is not None:
-        return _read_short(process, short)
+        channel: str = CHANNELS[short[0]]
+        workspace_id = id_of("ws", short[1 : 1 + ID])
+        to, contact = short[1 + ID :][:NUMBER], short[1 + ID + NUMBER :]
+        number = f"+{int.from_bytes(to, 'big')}"
+        hash = subscriptions.hashed(process.vault, workspace_id, channel, number)
+        whose = id_of("con", contact[:ID]) if contact else None
+        return Link(workspace_id, None, whose, channel, hash, number, contact[ID:])
     payload = process.vault.unsign(LINK, token)
     if payload is None:
         return None
@@ -122,15 +124,6 @@ def read_link(process: Process, token: str) -> Link | None:
         hash,
         topic_mark=bytes.fromhex("".join(mark)),
     )
-
-
-def _read_short(process: Process, payload: bytes) -> Link:
-    channel, workspace_id = CHANNELS[payload[0]], id_of("ws", payload[1 : 1 + ID])
-    to, contact = payload[1 + ID :][:NUMBER], payload[1 + ID + NUMBER :]
-    number = f"+{int.from_bytes(to, 'big')}"
-    hash = subscriptions.hashed(process.vault, workspace_id, channel, number)
-    contact_id = id_of("con", contact[:ID]) if contact else None
-    return Link(workspace_id, None, contact_id, channel, hash, number, contact[ID:])
 
 
 async def choices(process: Process, db: Handle, link: Link) -> list[Choice]:
@@ -206,8 +199,19 @@ async def leave(
 
 async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> list[Suppression]:
     """On the channel, wherever it leads to the person now and, by the message, led before."""
-    known = await _addresses(process, db, link, channel)
-    return [await _suppress(process, db, link, channel, one) for one in known]
+    how: dict[str, Any] = {
+        "workspace_id": link.workspace_id,
+        "channel": channel,
+        "reason": "unsubscribed",
+        "source": "link",
+    }
+    made = []
+    for hash, address in await _addresses(process, db, link, channel):
+        if address is None:  # only its hash is known
+            made.append(await consent.suppress_hashed(process, db, **how, hash=hash))
+        else:
+            made.append(await consent.suppress(process, db, **how, address=address))
+    return made
 
 
 async def _addresses(
@@ -221,32 +225,6 @@ async def _addresses(
         if one.channel == channel:
             found[one.address_hash] = one.address
     return sorted(found.items())
-
-
-async def _suppress(
-    process: Process, db: Handle, link: Link, channel: str, known: tuple[str, str | None]
-) -> Suppression:
-    """`known` is the hash of the address, and the address when that is known too."""
-    hash, address = known
-    if address is None:
-        return await consent.suppress_hashed(
-            process,
-            db,
-            workspace_id=link.workspace_id,
-            channel=channel,
-            hash=hash,
-            reason="unsubscribed",
-            source="link",
-        )
-    return await consent.suppress(
-        process,
-        db,
-        workspace_id=link.workspace_id,
-        channel=channel,
-        address=address,
-        reason="unsubscribed",
-        source="link",
-    )
 
 
 async def opt_in(process: Process, db: Handle, link: Link, channel: str) -> bool:
