@@ -116,6 +116,10 @@ class Inbox:
 
     def captured(self, message: Message) -> Captured:
         mail = compose(message, self._sender) if self.name == "email" else None
+        # The text, or the name of the provider's own template with what is put into it.
+        content = message.content
+        parts = (content.get("text") or content.get("contentSid"), content.get("variables"))
+        words = " ".join(str(part) for part in parts if part)
         return Captured(
             workspace_id=message.workspace_id,
             message_key=message.message_key,
@@ -127,7 +131,7 @@ class Inbox:
             to_address=message.to,
             from_address=mail.headers["From"] if mail else None,
             subject=mail.subject if mail else None,
-            text=mail.text if mail else _said(message),
+            text=mail.text if mail else words,
             html=mail.html if mail else None,
             headers=mail.headers if mail else {},
         )
@@ -135,13 +139,6 @@ class Inbox:
 
 def receipt_of(captured: Captured) -> Receipt:
     return Receipt(captured.headers.get("Message-ID", captured.message_key))
-
-
-def _said(message: Message) -> str:
-    """The text, or the name of the provider's own template with what is put into it."""
-    content = message.content
-    parts = (content.get("text") or content.get("contentSid"), content.get("variables"))
-    return " ".join(str(part) for part in parts if part)
 
 
 _FAULTS: Mapping[str, tuple[Outcome, str, str]] = {

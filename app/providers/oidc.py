@@ -150,7 +150,11 @@ class Provider:
         verified = await self._verified(metadata, id_token, access_token, attempt.nonce, now)
         claims = _checked(Claims, verified)
         if claims.email is None and metadata.userinfo_endpoint is not None:
-            return await self._more(metadata.userinfo_endpoint, access_token, claims)
+            # What the ID token left to that endpoint (OpenID Connect Core §5.3.2).
+            more = _checked(Claims, await self._get(metadata.userinfo_endpoint, access_token))
+            if more.sub != claims.sub:
+                raise Refused("The provider speaks of two people at once.")
+            return more
         return claims
 
     # --- what the provider says of itself ---------------------------------------------------------
@@ -257,14 +261,6 @@ class Provider:
         except InvalidKeyIdError:  # the provider has changed its keys
             keys = await self._key_set(metadata, newer_than=self._reread_seconds)
             return jwt.decode(id_token, keys, algorithms=list(ALGORITHMS))
-
-    async def _more(self, endpoint: str, access_token: str, known: Claims) -> Claims:
-        """The claims that the ID token left to the userinfo endpoint (OpenID Connect Core
-        §5.3.2)."""
-        more = _checked(Claims, await self._get(endpoint, access_token))
-        if more.sub != known.sub:
-            raise Refused("The provider speaks of two people at once.")
-        return more
 
 
 def _public(jwks: Jwks) -> KeySet:

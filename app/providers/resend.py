@@ -25,7 +25,6 @@ from app.providers.api import (
     REJECTED,
     THROTTLED,
     UNKNOWN,
-    Answer,
     Api,
     Client,
     Verdict,
@@ -111,26 +110,22 @@ class Resend:
                 id = answer.says("id")
                 if answer.status in (200, 201) and id is not None:
                     return Receipt(id)
-                raise self._api.error(answer, _verdict(answer), answer.says("message"))
+                name = answer.says("name")
+                known = ERRORS.get(name) if name is not None and answer.status >= 400 else None
+                raise self._api.error(answer, known or answer.verdict, answer.says("message"))
             except SendError as error:
-                doubt = _graver(doubt, error)
+                # After a try that may have been accepted, one that was not says nothing about the
+                # first; a refusal does: the key would have been answered with the first one's id.
+                if doubt is None or error.outcome != "not_accepted":
+                    doubt = error
                 was_cancelled = isinstance(error.__cause__, asyncio.CancelledError)
                 if error.outcome != "unknown" or was_cancelled or not left:
                     raise doubt from error.__cause__
-            await self._pause(doubt)
+            try:
+                await asyncio.sleep(self._between_seconds)
+            except asyncio.CancelledError as error:
+                raise doubt from error
         raise AssertionError("the last try raises")
-
-    async def _pause(self, doubt: SendError) -> None:
-        try:
-            await asyncio.sleep(self._between_seconds)
-        except asyncio.CancelledError as error:
-            raise doubt from error
-
-
-def _graver(before: SendError | None, error: SendError) -> SendError:
-    """After a try that may have been accepted, one that was not says nothing about the first; a
-    refusal does: the key would have been answered with the first one's id."""
-    return before if before is not None and error.outcome == "not_accepted" else error
 
 
 def _body(message: Message, mail: Mail) -> dict[str, Json]:
@@ -149,12 +144,6 @@ def _body(message: Message, mail: Mail) -> dict[str, Json]:
         ],
     }
     return {name: value for name, value in body.items() if value is not None}
-
-
-def _verdict(answer: Answer) -> Verdict:
-    name = answer.says("name")
-    known = ERRORS.get(name) if name is not None and answer.status >= 400 else None
-    return known or answer.verdict
 
 
 # --- as one of the providers ----------------------------------------------------------------------

@@ -25,7 +25,6 @@ from app.providers.api import (
     REJECTED,
     STOPPED,
     THROTTLED,
-    Answer,
     Api,
     Client,
     Verdict,
@@ -133,7 +132,9 @@ class Twilio:
         sid = answer.says("sid")
         if answer.status in (200, 201) and sid is not None:
             return Receipt(sid)
-        raise self._api.error(answer, _verdict(answer), answer.says("message"))
+        code = answer.payload.get("code")
+        known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
+        raise self._api.error(answer, known or answer.verdict, answer.says("message"))
 
     def _form(self, message: Message) -> dict[str, str]:
         prefix = WHATSAPP if self.name == "whatsapp" else ""
@@ -156,12 +157,6 @@ class Twilio:
             "StatusCallback": callback,
         }
         return {name: value for name, value in form.items() if value}
-
-
-def _verdict(answer: Answer) -> Verdict:
-    code = answer.payload.get("code")
-    known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
-    return known or answer.verdict
 
 
 # --- as one of the providers ----------------------------------------------------------------------

@@ -100,21 +100,19 @@ def _inbound(form: Mapping[str, str]) -> Inbound:
     """With Advanced Opt-Out Twilio says itself what a keyword means, in any language, and has
     answered already."""
     sender, opted = form["From"], form.get("OptOutType")
-    is_whatsapp = sender.startswith(WHATSAPP)
+    is_whatsapp, number = sender.startswith(WHATSAPP), sender.removeprefix(WHATSAPP)
+    spellings: tuple[str, ...] = (number,)
+    if is_whatsapp:  # which knows it so; then as the numbering plan has it, or had it
+        fits = ((spelling.fullmatch(number), other) for spelling, other in SPELLINGS)
+        spellings = (number, *(match.expand(other) for match, other in fits if match))
     return Inbound(
         form.get("MessageSid", ""),
         "whatsapp" if is_whatsapp else "sms",
-        _spellings(sender.removeprefix(WHATSAPP)) if is_whatsapp else (sender,),
+        spellings,
         opted or form["Body"],
         answered=opted is not None,
         pressed=None if opted else form.get("ButtonPayload"),
     )
-
-
-def _spellings(number: str) -> Sequence[str]:
-    """The number as WhatsApp knows it, then as the numbering plan has it, or had it."""
-    fits = ((spelling.fullmatch(number), other) for spelling, other in SPELLINGS)
-    return (number, *(match.expand(other) for match, other in fits if match))
 
 
 def _read(secret: str, request: Callback, _now: datetime) -> Notice:
