@@ -210,26 +210,19 @@ def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
         return {}
     kept = {}
     for name, field in value.items():
-        message = _metadata_error(name, field)
-        if message is not None:
-            errors.append(FieldError(_pointer("metadata", name), message))
+        pointer = _pointer("metadata", name)
+        if not 1 <= len(name) <= METADATA_NAME_LENGTH or not is_line(name):
+            message = f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
+            errors.append(FieldError(pointer, message))
+        elif not is_scalar(field):
+            message = f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, {NUMBER},"
+            errors.append(FieldError(pointer, f"{message} true, false or null."))
         elif field is not None:
             kept[name] = plain(field)
     return kept
 
 
 NUMBER = "a number that fits a double (a whole one: up to 2^53)"
-
-
-def _metadata_error(name: str, field: Json) -> str | None:
-    if not 1 <= len(name) <= METADATA_NAME_LENGTH or not is_line(name):
-        return f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
-    if not is_scalar(field):
-        return (
-            f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, {NUMBER}, true, false"
-            " or null."
-        )
-    return None
 
 
 def _pointer(*names: str) -> str:

@@ -100,7 +100,10 @@ async def read(
     if filter is None:
         raise _invalid([FieldError(one.pointer, one.message) for one in place.findings])
     errors = await _unknown(db, filter, workspace_id, existing)
-    frozen = _alone(filter, existing) if is_preview else None
+    frozen = None
+    if is_preview and isinstance(filter.condition, InSegment):  # it asks for nothing else
+        segment = existing.get(filter.condition.segment_id)
+        frozen = segment if segment is not None and segment.kind == "frozen" else None
     errors += [] if frozen is not None else _frozen(filter, existing)
     errors = errors or _tangled(filter, existing, own_id)
     if errors:
@@ -160,13 +163,6 @@ def _frozen(filter: Filter, existing: Mapping[str, Segment]) -> list[FieldError]
         for one in filter.mentions
         if one.kind == "segment" and one.id in existing and existing[one.id].kind == "frozen"
     ]
-
-
-def _alone(filter: Filter, existing: Mapping[str, Segment]) -> Segment | None:
-    """The frozen segment that the filter asks for, and for nothing else."""
-    asked = filter.condition
-    segment = existing.get(asked.segment_id) if isinstance(asked, InSegment) else None
-    return segment if segment is not None and segment.kind == "frozen" else None
 
 
 def _tangled(
