@@ -124,7 +124,10 @@ async def _of_trigger(process: Process, db: Handle, subject: Subject) -> list[Fi
     ]
     if subject.trigger["source"] != "inbound_webhook":
         return found
-    length = await _secret_length(process, db, subject)
+    secret = subject.signing_secret
+    if secret is None:
+        secret = await signing_secret(process, db, subject.workspace_id, subject.row.id)
+    length = len(secret or "")
     if subject.trigger.get("signed") and length == 0:
         message = "It was signed where it came from: give the signing secret that senders use."
         found.append(Finding("secret_missing", "/trigger/signingSecret", message))
@@ -201,14 +204,6 @@ def _awaited(compiled: check.Compiled) -> Iterator[tuple[str, str]]:
             for name in SEGMENTS:
                 if name in one:
                     yield one[name], f"{part.config_pointer}/conditions/{index}/{name}"
-
-
-async def _secret_length(process: Process, db: Handle, subject: Subject) -> int:
-    """In characters; 0 without a secret."""
-    if subject.signing_secret is not None:
-        return len(subject.signing_secret)
-    stored = await signing_secret(process, db, subject.workspace_id, subject.row.id)
-    return len(stored or "")
 
 
 async def signing_secret(process: Process, db: Handle, workspace_id: str, id: str) -> str | None:

@@ -104,21 +104,17 @@ def renamed(shape: str, body: Json, rename: Rename) -> Json:
 def _node(node: Json, at: str, rename: Rename) -> Json:
     if not isinstance(node, dict) or not isinstance(node.get("data"), dict):
         return node
-    data = _data(node["data"], f"{at}/data", rename)
-    return {name: data if name == "data" else one for name, one in node.items()}
-
-
-def _data(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:
-    """The configuration of a node; its cases, or what it waits for, are a list."""
-    return {
+    at = f"{at}/data"
+    data = {  # its cases, or what it waits for, are a list
         name: [
             _named(each, f"{at}/{name}/{index}", rename) if isinstance(each, dict) else each
             for index, each in enumerate(one)
         ]
         if name in FORKS and isinstance(one, list)
         else one
-        for name, one in _named(config, at, rename).items()
+        for name, one in _named(node["data"], at, rename).items()
     }
+    return {name: data if name == "data" else one for name, one in node.items()}
 
 
 def _named(config: Mapping[str, Json], at: str, rename: Rename) -> dict[str, Json]:

@@ -78,14 +78,10 @@ def wrap(text: str, room: float, size: float, most: int) -> list[str]:
     lines: list[str] = []
     rest = text
     while rest and len(lines) < most - 1 and _fitting(rest, room, size) < len(rest):
-        end = _break(rest, room, size)
+        # After the last space, dot or hyphen that fits, or where the room ends.
+        fits = _fitting(rest, room, size)
+        at = max((match.end() for match in re.finditer(r"[\s._/-]", rest[:fits])), default=0)
+        end = at if at > fits // 3 else max(fits, 1)
         lines.append(rest[:end].rstrip())
         rest = rest[end:].lstrip()
     return [*lines, cut(rest, room, size)] if rest else lines
-
-
-def _break(text: str, room: float, size: float) -> int:
-    """The end of a line: after the last space, dot or hyphen that fits, or where the room does."""
-    end = _fitting(text, room, size)
-    at = max((match.end() for match in re.finditer(r"[\s._/-]", text[:end])), default=0)
-    return at if at > end // 3 else max(end, 1)
