@@ -207,7 +207,16 @@ class _Walked:
             is_explained = (self.run.id, step.node_id, step.visit) in sent
             is_explained |= step.reason_code is None or step.node_id in self.elsewhere
             if not is_explained:
-                found.append(_step(step))
+                is_throttled = step.reason_code == Reason.THROTTLED
+                noted = Explained(
+                    step.finished_at or step.started_at,
+                    Explanation.THROTTLED if is_throttled else Explanation.STEP_NOTED,
+                    step.run_id,
+                    step.reason_detail,
+                    step.reason_code,
+                    step.node_id,
+                )
+                found.append(noted)
         return found
 
     def _itself(self) -> Explained:
@@ -267,17 +276,6 @@ class _Walked:
                 if missed in _reached(self.program, others):
                     found = step
         return found
-
-
-def _step(step: PastStep) -> Explained:
-    return Explained(
-        step.finished_at or step.started_at,
-        Explanation.THROTTLED if step.reason_code == Reason.THROTTLED else Explanation.STEP_NOTED,
-        step.run_id,
-        step.reason_detail,
-        step.reason_code,
-        step.node_id,
-    )
 
 
 def _reached(program: Program, ids: Iterable[str]) -> set[str]:
