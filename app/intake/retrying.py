@@ -32,8 +32,16 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     if row is None:
         raise unknown()
     target = webhooks.target_of(process, row)
-    _refuse_needless(record, target)
+    if record.outcome != "REFUSED":
+        raise Problem("conflict", f"It was already accepted: its run is {record.run_id}.")
+    if target.closed_reason is not None:
+        detail = f"It can be retried once events are accepted again. {target.closed_reason}"
+        raise Problem("conflict", detail)
     head, body = _head(record.headers, record.ip), record.body or b""
+    if len(body) >= LONGEST_BODY:
+        kept = f"the first {LONGEST_BODY // 1024} KiB"
+        detail = f"Only {kept} of its body were stored; ask the sender to send it again."
+        raise Problem("conflict", detail)
     if not _is_keyed(target, head, body):
         head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
     # Under a new id, which its run will have too.
@@ -43,20 +51,6 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
 
 def unknown() -> Problem:
     return Problem("not_found", "There is no such webhook request.")
-
-
-def _refuse_needless(record: webhook_requests.WebhookRequest, target: WebhookTarget) -> None:
-    if record.outcome != "REFUSED":
-        raise Problem("conflict", f"It was already accepted: its run is {record.run_id}.")
-    if target.closed_reason is not None:
-        raise Problem(
-            "conflict", f"It can be retried once events are accepted again. {target.closed_reason}"
-        )
-    if len(record.body or b"") >= LONGEST_BODY:
-        kept = f"the first {LONGEST_BODY // 1024} KiB"
-        raise Problem(
-            "conflict", f"Only {kept} of its body were stored; ask the sender to send it again."
-        )
 
 
 def _head(headers: Mapping[str, str], ip: str) -> Head:
