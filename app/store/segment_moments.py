@@ -3,7 +3,7 @@ what machine/segment_changes.next_flip says of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,14 +20,11 @@ from app.store.segments import Fitting
 def next_flip(engine: Engine, now: datetime, parts: Sequence[Condition]) -> Fitting:
     """The earliest moment after `now` at which one of the timed parts may flip, or NULL."""
     moments = _Moments(Clause(engine, now, prefix="n"))
-    asked = [sql for part in parts for sql in moments.of(part)]
-    return Fitting(_earliest(asked), moments.clause.values)
-
-
-def _earliest(asked: Iterable[str]) -> str:
-    """min() of a row is LEAST in PostgreSQL, and NULL in SQLite where one of them is."""
-    each = " UNION ALL ".join(f"SELECT {sql} AS at" for sql in dict.fromkeys(asked))
-    return f"(SELECT min(at) FROM ({each}) AS flips)" if each else "CAST(NULL AS TIMESTAMPTZ)"
+    asked = dict.fromkeys(sql for part in parts for sql in moments.of(part))
+    each = " UNION ALL ".join(f"SELECT {sql} AS at" for sql in asked)
+    # min() of a row is LEAST in PostgreSQL, and NULL in SQLite where one of them is.
+    earliest = f"(SELECT min(at) FROM ({each}) AS flips)" if each else "CAST(NULL AS TIMESTAMPTZ)"
+    return Fitting(earliest, moments.clause.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,8 @@ class Clause:
             case "contains" | "starts_with" | "ends_with":
                 return self._within_text(one.op, found, value)
             case "within_last":
-                return self._lately(found, value)
+                since = self._by_time(found, ">=", self._since(parse_duration(value)))
+                return _both(since, self._by_time(found, "<=", self.now))
             case _:
                 return self._ordered(one.op, found, value)
 
@@ -205,10 +206,6 @@ class Clause:
         utc = moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         is_so = texts.by_time(self.engine, found.text, order, self.bind(utc))
         return _both(found.is_text, is_so)
-
-    def _lately(self, found: Found, value: str) -> str:
-        since = self._since(parse_duration(value))
-        return _both(self._by_time(found, ">=", since), self._by_time(found, "<=", self.now))
 
     def _since(self, length: timedelta | None) -> datetime:
         return self.now - (length or timedelta(0))
