@@ -59,7 +59,9 @@ async def create(
 
 async def bearer(process: Process, key: str) -> Bearer | None:
     """The bearer of the key; its use is noted."""
-    if not _well_formed(key, process.settings.environment):
+    prefix = re.escape(KEY_PREFIXES[process.settings.environment])
+    match = re.fullmatch(rf"{prefix}({tokens.PATTERN})([0-9A-Za-z]{{6}})", key)
+    if match is None or match[2] != _checksum(match[1]):
         return None
     async with process.database.read() as db:
         row = await api_keys.bearer(db, hash=digest(key))
@@ -87,12 +89,6 @@ async def _touch(process: Process, row: KeyBearer) -> None:
     with suppress(TimeoutError, Problem):
         async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
             await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
-
-
-def _well_formed(key: str, environment: str) -> bool:
-    pattern = re.escape(KEY_PREFIXES[environment]) + rf"({tokens.PATTERN})([0-9A-Za-z]{{6}})"
-    match = re.fullmatch(pattern, key)
-    return match is not None and match[2] == _checksum(match[1])
 
 
 def _checksum(random: str) -> str:

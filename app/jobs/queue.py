@@ -76,19 +76,18 @@ def connector(settings: Settings) -> Connect | None:
         verify = settings.redis_tls_verify
         options |= {"ssl_cert_reqs": "required" if verify else "none", "ssl_check_hostname": verify}
     url = settings.redis_url
-    return lambda: _client(ConnectionPool.from_url(url, **options))
+    return lambda: ArqRedis(
+        ConnectionPool.from_url(url, **options),
+        job_serializer=serialized,
+        job_deserializer=orjson.loads,
+        default_queue_name=NAME,
+    )
 
 
 def serialized(job: dict[str, Any]) -> bytes:
     """Serialize as JSON: arq's default is pickle, which runs whatever somebody writes into Redis.
     Of a job that is gone before it is taken, arq serializes the exception too."""
     return orjson.dumps(job, default=repr)
-
-
-def _client(pool: ConnectionPool) -> ArqRedis:
-    return ArqRedis(
-        pool, job_serializer=serialized, job_deserializer=orjson.loads, default_queue_name=NAME
-    )
 
 
 class Queue:

@@ -102,7 +102,13 @@ class _Walk:
     def _part(
         self, raw: Mapping[str, Json], name: str, kind: NodeKind, spot: _Spot, follow: str | None
     ) -> None:
-        written = _written(raw, kind)
+        # The ports that it writes. A member of the configuration that goes by the name of a port,
+        # as a timeout does, is the arm when it is a list.
+        written = [
+            port
+            for port in ports_written(kind)
+            if port not in kind.fields or isinstance(raw.get(port), list)
+        ]
         config = kind.read(_config(raw, kind, written), spot.place)
         exits: dict[str, str] = {}
         node = Node(name, raw["type"], config, exits)
@@ -118,16 +124,6 @@ class _Walk:
 def ports_written(kind: NodeKind) -> list[str]:
     """The ports that a step may write as members of its own."""
     return [port for port in (*kind.ports, *kind.arms) if port != "next"]
-
-
-def _written(raw: Mapping[str, Json], kind: NodeKind) -> list[str]:
-    """The ports that it writes. A member of the configuration that goes by the name of a port, as a
-    timeout does, is the arm when it is a list."""
-    return [
-        port
-        for port in ports_written(kind)
-        if port not in kind.fields or isinstance(raw.get(port), list)
-    ]
 
 
 def _config(raw: Mapping[str, Json], kind: NodeKind, written: list[str]) -> dict[str, Json]:

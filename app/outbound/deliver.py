@@ -52,17 +52,6 @@ def sealed(process: Process, workspace_id: str, endpoint_id: str, secret: str) -
     return process.vault.encrypt(SEALED, secret.encode(), workspace_id, endpoint_id)
 
 
-def _secrets(
-    process: Process, attempt: UnfinishedAttempt, endpoint: Endpoint, now: datetime
-) -> list[str]:
-    known = [endpoint.secret]
-    old, until = endpoint.old_secret, endpoint.old_secret_until
-    if old is not None and until is not None and until > now:
-        known.append(old)
-    bound = (attempt.workspace_id, attempt.endpoint_id)
-    return [process.vault.decrypt(SEALED, one, *bound).decode() for one in known]
-
-
 # --- claim, try, outcome --------------------------------------------------------------------------
 
 
@@ -128,12 +117,16 @@ def _request(
             "data": document.parse(attempt.data.encode()),
         }
     )
+    sealed = [endpoint.secret]
+    old, until = endpoint.old_secret, endpoint.old_secret_until
+    if old is not None and until is not None and until > now:
+        sealed.append(old)
+    bound = (attempt.workspace_id, attempt.endpoint_id)
+    secrets = [process.vault.decrypt(SEALED, one, *bound).decode() for one in sealed]
     headers = {
         "content-type": "application/json",
         **chain,
-        **standard_webhooks.sign(
-            _secrets(process, attempt, endpoint, now), attempt.event_id, now, body
-        ),
+        **standard_webhooks.sign(secrets, attempt.event_id, now, body),
     }
     return Request("POST", endpoint.url, list(headers.items()), body, owner=attempt.workspace_id)
 

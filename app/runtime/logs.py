@@ -192,7 +192,14 @@ class _Renderer:
             if self._may_stand(line):
                 return line
         plain = {name: _plain(value, self._mask, name) for name, value in record.items()}
-        return _capped(plain)
+        line = _dumps(plain)
+        # At most RECORD_BYTES: the longest values are cut first, and of too many the last go.
+        for longest in (2_048, 256, 32):
+            if len(line) <= RECORD_BYTES:
+                return line
+            plain = {name[:64]: _cut(value, longest) for name, value in plain.items()}
+            line = _dumps(plain)
+        return line if len(line) <= RECORD_BYTES else _dumps(dict(list(plain.items())[:16]))
 
     def line_of_plain(self, record: EventDict) -> str:
         """The same for texts and finite numbers in their order, mostly of ASCII."""
@@ -248,17 +255,6 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and value.bit_length() <= 64
-
-
-def _capped(record: dict[str, Any]) -> str:
-    """At most RECORD_BYTES: the longest values are cut first, and of too many the last go."""
-    line = _dumps(record)
-    for longest in (2_048, 256, 32):
-        if len(line) <= RECORD_BYTES:
-            return line
-        record = {name[:64]: _cut(value, longest) for name, value in record.items()}
-        line = _dumps(record)
-    return line if len(line) <= RECORD_BYTES else _dumps(dict(list(record.items())[:16]))
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -246,7 +246,15 @@ def given_contact(
     values = {name: value for name, value in given.items() if name not in apart}
     checked = profile.check(country, values, given.get("tags"))
     answers, wrong = topics.read(given.get("topics"), None)
-    times, untimely = _times(given, now)
+    # When it was created and last changed: now, unless that is given.
+    moments = {name: compare.time(given.get(name, now)) for name in TIMES}
+    times: dict[str, Any] = {
+        TIMES[name]: moment.astimezone(UTC)
+        for name, moment in moments.items()
+        if moment is not None and YEARS[0] <= moment.year <= YEARS[1]
+    }
+    message = f"Must be a time from {YEARS[0]} to {YEARS[1]}, such as 2026-03-01T09:00:00Z."
+    untimely = [FieldError(f"/{name}", message) for name in TIMES if TIMES[name] not in times]
     if errors := [*checked.errors, *wrong, *untimely]:
         raise invalid([FieldError(f"/contact{one.pointer}", one.message) for one in errors])
     row = _row(checked, str(given.get("id") or f"con_{NOBODY}"), now)
@@ -254,18 +262,6 @@ def given_contact(
 
 
 TIMES: Mapping[str, str] = {"createdAt": "created_at", "updatedAt": "updated_at"}
-
-
-def _times(given: Mapping[str, Json], now: datetime) -> tuple[dict[str, Any], list[FieldError]]:
-    """When the contact was created and last changed: now, unless that is given."""
-    moments = {name: compare.time(given.get(name, now)) for name in TIMES}
-    good: dict[str, Any] = {
-        TIMES[name]: moment.astimezone(UTC)
-        for name, moment in moments.items()
-        if moment is not None and YEARS[0] <= moment.year <= YEARS[1]
-    }
-    message = f"Must be a time from {YEARS[0]} to {YEARS[1]}, such as 2026-03-01T09:00:00Z."
-    return good, [FieldError(f"/{name}", message) for name in TIMES if TIMES[name] not in good]
 
 
 def new_contact(
