@@ -114,6 +114,41 @@ def test_the_walks_of_the_architecture_are_as_long_as_they_say() -> None:
     assert [title for title, number, walk in walks if walk.count("`") != 2 * int(number)] == []
 
 
+def test_on_the_way_of_a_message_each_definition_names_the_next() -> None:
+    """By a call, or in a table of its module; no more than three by what no editor follows."""
+    text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
+    walks = re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[:3]
+    module, last, unnamed, jumps = "", "", [], 0
+    for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", " ".join(f"then {walk}" for walk in walks)):
+        into = step.partition(".")[0] if "/" in step else module
+        name = step.rpartition(".")[2]
+        jumps += arrow == "⇢"
+        if arrow == "→" and name not in names_from(module, last):
+            unnamed.append(f"{module}.{last} → {into}.{name}")
+        module, last = into, name
+    assert unnamed == []
+    assert jumps <= 3
+
+
+def names_from(module: str, function: str) -> set[str]:
+    """The names in a function's body, and in the tables of its module that it names."""
+    top = ROOT if module.startswith("workers/") else ROOT / "app"
+    tree = ast.parse((top / f"{module}.py").read_text())
+    found = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
+        for name in names_in(node)
+    }
+    tables = (node for node in tree.body if isinstance(node, ast.AnnAssign))
+    return found.union(*(names_in(table) for table in tables if names_in(table.target) & found))
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    names = (getattr(node, "attr", getattr(node, "id", None)) for node in ast.walk(tree))
+    return {name for name in names if name is not None}
+
+
 def test_the_walks_of_the_architecture_name_what_there_is() -> None:
     """Each name after a module, or by itself, is defined in the module that was named last."""
     text = (ROOT / "docs/architecture.md").read_text()

@@ -32,7 +32,8 @@ WAKE_SECONDS = 1  # whole ones, for Redis 5; then a worker looks by itself
 
 async def work_on(ctx: Mapping[str, Any], kind: Kind, hinted: Sequence[Sequence[str]]) -> None:
     """The one arq job; `hinted` are [workspace_id, id] pairs, a shortcut and not the work."""
-    ctx[kind].hint((workspace_id, id) for workspace_id, id in hinted)
+    pool: WorkerPool = ctx[kind]
+    pool.hint((workspace_id, id) for workspace_id, id in hinted)
 
 
 # What arq needs to know. The row is the queue of record, so nothing is kept in Redis: a lost or
