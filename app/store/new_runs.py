@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from app.database.db import Handle
 from app.store import jobs
@@ -98,8 +100,8 @@ async def insert_each(db: Handle, runs: Sequence[NewRun]) -> set[str]:
         roots=[run.root for run in runs],
     )
     if not within:
-        for workspace_id, id in rows:
-            await jobs.add(db, "run", workspace_id=workspace_id, ids=[id])
+        for workspace_id, own in groupby(sorted(rows), key=itemgetter(0)):
+            await jobs.add(db, "run", workspace_id=workspace_id, ids=[id for _, id in own])
     return {id for _, id in rows}
 
 
