@@ -57,9 +57,14 @@ TYPES = """
 
 def session_settings(deadlines: Deadlines, *, is_sharded: bool) -> dict[str, str]:
     """The settings that every session of ours needs, by their names in pg_settings."""
-    of_shards = {"citus.node_connection_timeout": str(deadlines.node_ms)} if is_sharded else {}
+    of_shards = {
+        "citus.node_connection_timeout": str(deadlines.node_ms),
+        # A look at all shards takes longer than the 10 ms after which Citus opens more of them, up
+        # to sixteen; it keeps one, and a new one costs a node more than the look.
+        "citus.max_adaptive_executor_pool_size": "1",
+    }
     return {
-        **of_shards,
+        **(of_shards if is_sharded else {}),
         "idle_in_transaction_session_timeout": str(deadlines.idle_in_transaction_ms),
         "jit": "off",  # compiles for 300 ms what runs for one, when a cost looks high
         "lock_timeout": str(deadlines.lock_ms),

@@ -70,7 +70,9 @@ async def test_every_table_of_a_workspace_is_distributed_and_none_is_on_all_node
             " FROM pg_dist_partition GROUP BY partmethod"
         )
         left = await db.fetch_all(citus.DISTRIBUTABLE)
+        at_once = await db.fetch_value("SHOW citus.max_adaptive_executor_pool_size")
     assert kinds == [{"kind": b"h", "groups": 1}]
+    assert at_once == "1"  # connection to a node of each of our sessions
     assert sharded.is_sharded
     assert left == []
     assert [str(one.verdict) for one in await sharded.surroundings()] == ["ok"]
