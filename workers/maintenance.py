@@ -26,6 +26,7 @@ from workers.retention import RetentionScan
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
+SHARDED_ROUND_SECONDS = 5.0  # most tasks begin with a look at all shards
 # Seconds that a round rests for each that it worked. Of SQLite's one writer others have half; on
 # PostgreSQL, which others share, what is too old has to go twice as fast as new things come.
 REST = {"sqlite": 1.0, "postgresql": 0.5}
@@ -53,13 +54,14 @@ async def run_for_ever(process: Process) -> None:
     due_at = dict.fromkeys((*TASKS, RetentionScan().run_batch), 0.0)
     while True:
         began, is_more = time.monotonic(), False
+        longest = SHARDED_ROUND_SECONDS if process.database.is_sharded else ROUND_SECONDS
         for run_batch in [one for one, moment in due_at.items() if moment <= began]:
             has_more = await _attempt(run_batch, process)
             # One with nothing to do is not asked again each time that another has more.
-            due_at[run_batch] = 0.0 if has_more else began + ROUND_SECONDS
+            due_at[run_batch] = 0.0 if has_more else began + longest
             is_more |= bool(has_more)
         rest = REST[process.database.engine] * (time.monotonic() - began)
-        await asyncio.sleep(min(rest, ROUND_SECONDS) if is_more else ROUND_SECONDS)
+        await asyncio.sleep(min(rest, longest) if is_more else longest)
 
 
 async def sweep_for_ever(process: Process) -> None:

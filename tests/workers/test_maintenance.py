@@ -135,6 +135,26 @@ async def test_while_one_task_has_more_the_others_are_asked_once_a_second(
     assert rounds["busy"] > rounds["idle"]
 
 
+async def test_on_a_sharded_database_all_shards_are_asked_for_work_once_in_five_seconds(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+
+    async def idle(process: Process) -> bool:
+        nonlocal rounds
+        rounds += 1
+        return False
+
+    monkeypatch.setattr(maintenance, "TASKS", (idle,))
+    monkeypatch.setattr(maintenance, "ROUND_SECONDS", 0.01)
+    monkeypatch.setattr(Database, "is_sharded", True)
+    running = asyncio.create_task(maintenance.run_for_ever(process))
+    await asyncio.sleep(0.5)
+    await tasks.end(running)
+    assert rounds == 1
+    assert maintenance.SHARDED_ROUND_SECONDS == 5
+
+
 async def test_on_a_sharded_database_a_sweep_writes_in_one_workspace_at_a_time(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
