@@ -139,13 +139,15 @@ ANY_PART = {
 }
 
 
-def _field(channel: str, name: str, part: Part) -> Field:
-    needed = f"A message by {channel} cannot do without {name}." if part.needed else None
-    return Field(part.read, needed, part.about)
-
-
 FIELDS: Mapping[str, Mapping[str, Field]] = {
-    channel: {name: _field(channel, name, part) for name, part in parts.items()}
+    channel: {
+        name: Field(
+            part.read,
+            f"A message by {channel} cannot do without {name}." if part.needed else None,
+            part.about,
+        )
+        for name, part in parts.items()
+    }
     for channel, parts in PARTS.items()
 }
 

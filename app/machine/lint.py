@@ -270,7 +270,14 @@ def _sure(program: Program, begun: Facts) -> dict[str, Facts]:
     waiting = list(sure)
     while waiting:
         node = program.nodes[waiting.pop()]
-        left = _left(node, sure[node.id])
+        left = sure[node.id]
+        if NODES[node.kind].resume is not None:  # whoever waits notes what came of it
+            left |= {("output", node.id)}
+        for name, value in (node.config.get("set") or {}).items():
+            if value is None:
+                left -= {("address", name)}
+            elif not (isinstance(value, Liquid) and value.template.paths):
+                left |= {("address", name)}
         for port, target in node.exits.items():
             after = left | _implied(node, port)
             known = sure.get(target)
@@ -279,18 +286,6 @@ def _sure(program: Program, begun: Facts) -> dict[str, Facts]:
                 sure[target] = kept
                 waiting.append(target)
     return sure
-
-
-def _left(node: Node, known: Facts) -> Facts:
-    """The facts after a visit."""
-    if NODES[node.kind].resume is not None:  # whoever waits notes what came of it
-        known |= {("output", node.id)}
-    for name, value in (node.config.get("set") or {}).items():
-        if value is None:
-            known -= {("address", name)}
-        elif not (isinstance(value, Liquid) and value.template.paths):
-            known |= {("address", name)}
-    return known
 
 
 def _implied(node: Node, port: str) -> Facts:

@@ -42,7 +42,13 @@ class Sample:
     def places(self) -> list[Place]:
         """Arrays folded: what their items have in common is shown once, for the first of them.
         Where the items are labelled, as the fields of a form are, each is shown."""
-        labelled = _labelled(self.values)
+        # The arrays where an item's place means the same in every body: a text within it, such as
+        # the field's name, is never another there, and is another at every other place.
+        columns: defaultdict[tuple[Segments, str | int], list[Values]] = defaultdict(list)
+        for segments, given in self.values.items():
+            if len(segments) > 2 and isinstance(segments[-2], int):
+                columns[segments[:-2], segments[-1]].append(given)
+        labelled = {array for (array, _), places in columns.items() if _labels(places)}
         alike: defaultdict[Segments, list[Segments]] = defaultdict(list)
         for segments in self.values:
             folded = tuple(
@@ -124,16 +130,6 @@ def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
 
 
 # --- arrays ---------------------------------------------------------------------------------------
-
-
-def _labelled(values: Mapping[Segments, Values]) -> set[Segments]:
-    """The arrays where an item's place means the same in every body: a text within it, such as
-    the field's name, is never another there, and is another at every other place."""
-    columns: defaultdict[tuple[Segments, str | int], list[Values]] = defaultdict(list)
-    for segments, given in values.items():
-        if len(segments) > 2 and isinstance(segments[-2], int):
-            columns[segments[:-2], segments[-1]].append(given)
-    return {array for (array, _), places in columns.items() if _labels(places)}
 
 
 def _labels(places: Sequence[Values]) -> bool:

@@ -109,7 +109,16 @@ class _Walk:
             for port in ports_written(kind)
             if port not in kind.fields or isinstance(raw.get(port), list)
         ]
-        config = kind.read(_config(raw, kind, written), spot.place)
+        # The configuration of a step: it without its name, its kind and its arms.
+        given = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
+        if kind.fork and isinstance(given.get(kind.fork), list):
+            given[kind.fork] = [
+                {key: value for key, value in item.items() if key != "steps"}
+                if isinstance(item, dict)
+                else item
+                for item in given[kind.fork]
+            ]
+        config = kind.read(given, spot.place)
         exits: dict[str, str] = {}
         node = Node(name, raw["type"], config, exits)
         self.parts.append(Part(node, spot.place.pointer, spot.place.pointer))
@@ -124,19 +133,6 @@ class _Walk:
 def ports_written(kind: NodeKind) -> list[str]:
     """The ports that a step may write as members of its own."""
     return [port for port in (*kind.ports, *kind.arms) if port != "next"]
-
-
-def _config(raw: Mapping[str, Json], kind: NodeKind, written: list[str]) -> dict[str, Json]:
-    """The configuration of a step: it without its name, its kind and its arms."""
-    config = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
-    if kind.fork and isinstance(config.get(kind.fork), list):
-        config[kind.fork] = [
-            {key: value for key, value in item.items() if key != "steps"}
-            if isinstance(item, dict)
-            else item
-            for item in config[kind.fork]
-        ]
-    return config
 
 
 def _arms(

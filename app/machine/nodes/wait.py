@@ -17,7 +17,20 @@ from app.machine.template import Rendered
 
 def wait(visit: Visit) -> NodeOutcome:
     if "until" in visit.config:
-        return _until(visit)
+        rendered: Rendered = visit.config["until"].render(visit.facts)
+        text = rendered.text.strip()
+        until = calendar.read(text, _zone(visit))
+        if until is None:
+            return NodeOutcome(
+                "FAILED",
+                code=Reason.TIME_UNREADABLE,
+                detail=f"{quote(text)} is not a time; write it like 2026-11-02T09:00:00Z.",
+                output=missing(rendered.missing) or None,
+            )
+        noted = {"until": document.text(until), **missing(rendered.missing)}
+        if until <= visit.facts["now"]:
+            return onward(code=Reason.TIME_PASSED, output=noted, noted=noted)
+        return _rest(until, noted)
     if "time" in visit.config:
         zone, at = _zone(visit), time.fromisoformat(visit.config["time"])
         days = visit.config.get("days", calendar.DAYS)
@@ -35,25 +48,6 @@ def woken(visit: Visit, event: Event) -> NodeOutcome | None:
 def _rest(until: datetime, noted: Mapping[str, Json] | None = None) -> NodeOutcome:
     """`noted` also stands for `{{steps.<id>…}}`, and in the record once the wait is over."""
     return NodeOutcome("WAITING", effects=(WaitUntil(until),), output=noted, noted=noted)
-
-
-def _until(visit: Visit) -> NodeOutcome:
-    rendered: Rendered = visit.config["until"].render(visit.facts)
-    zone = _zone(visit)
-    text = rendered.text.strip()
-    moment = calendar.read(text, zone)
-    if moment is None:
-        detail = f"{quote(text)} is not a time; write it like 2026-11-02T09:00:00Z."
-        return NodeOutcome(
-            "FAILED",
-            code=Reason.TIME_UNREADABLE,
-            detail=detail,
-            output=missing(rendered.missing) or None,
-        )
-    noted = {"until": document.text(moment), **missing(rendered.missing)}
-    if moment <= visit.facts["now"]:
-        return onward(code=Reason.TIME_PASSED, output=noted, noted=noted)
-    return _rest(moment, noted)
 
 
 def _zone(visit: Visit) -> ZoneInfo:
