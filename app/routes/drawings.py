@@ -53,11 +53,10 @@ def drawn(kind: DefinitionKind) -> Endpoint:
                 row, counts = await _walked(db, workspace_id, row, run_id)
             else:
                 # Before the first activation there is nothing to count.
-                counts = _by_node(
-                    await run_steps.counts(
-                        db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
-                    )
+                counted = await run_steps.counts(
+                    db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
                 )
+                counts = _by_node(counted)
         is_large = len(row.body) > LARGE
         job = Job(workspace_id, inspection.templates_of, (row.shape, row.body), SECONDS)
         ids = await compute.call(job, large=is_large)

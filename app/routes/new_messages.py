@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pydantic import Field
@@ -140,11 +140,12 @@ def _noted(channel: str, template_id: str | None, category: str) -> dict[str, st
 async def _check_new(call: Call, new: NewMessage) -> str | None:
     """Raises Problem `invalid` with everything that is wrong; else `to` in its clean form."""
     to, wrong_to = await _clean_to(call, new)
+    is_far = new.send_at is not None and new.send_at > await call.db.now() + FARTHEST
     found = [
         ("/to", wrong_to),
         ("/contactId", await wrong_contact(call, new.contact_id)),
         ("/templateId", await _wrong_template(call, new.channel, new.template_id)),
-        ("/sendAt", await _wrong_time(call, new.send_at)),
+        ("/sendAt", f"Must be at most {FARTHEST.days} days ahead." if is_far else None),
     ]
     if new.template_id is None and new.content is None:
         found.append(("/content", "Say what to send: a templateId, or content."))
@@ -217,12 +218,6 @@ def _wrong_content(call: Call, wanted: TestEmail) -> list[tuple[str, str]]:
         both = "Give a templateId, or subject and html or text, not both."
         return [("/templateId", both)] if _content(wanted) else []
     return _wrong_parts(call, ("email", _content(wanted), ""))
-
-
-async def _wrong_time(call: Call, send_at: datetime | None) -> str | None:
-    if send_at is None or send_at <= await call.db.now() + FARTHEST:
-        return None
-    return f"Must be at most {FARTHEST.days} days ahead."
 
 
 def _wrong_parts(call: Call, given: tuple[Any, ...]) -> list[tuple[str, str]]:

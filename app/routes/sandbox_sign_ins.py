@@ -30,17 +30,14 @@ async def create(call: Call) -> Response:
     await call.receive_body()
     given = call.read(SignInLink)
     session_cookie.wanted(call, given.session)
-    if not _is_here(call.client):
+    try:
+        is_here = ip_address(call.client.partition("%")[0]).is_loopback
+    except ValueError:
+        is_here = False
+    if not is_here:
         raise Problem("forbidden", "This link works on the machine that the service runs on.")
     signed = await sign_in_links.sign_in(call.process, call.where, given.token)
     return session_cookie.kept(call, reply.ok(sign_in_resource(signed)), signed)
-
-
-def _is_here(client: str) -> bool:
-    try:
-        return ip_address(client.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 routes = [

@@ -62,21 +62,16 @@ async def begin_single_sign_on(call: Call) -> Response:
     workspace_id = call.request.query_params.get("workspaceId")
     kept = call.request.cookies
     taken = {one for one in PLACES if _cookie(call.process.settings, one) in kept}
-    departure = await single_sign_on.depart(call.process, workspace_id, taken, _page(call))
+    # A page of the console to come back to, and of nobody else: it may be the link of a stranger.
+    wanted, page = call.request.query_params.get("returnTo"), None
+    if wanted is not None and call.process.settings.console:
+        session_cookie.require_safe(call.process.settings)
+        page = wanted if CONSOLE.fullmatch(wanted) else "/console/"
+    departure = await single_sign_on.depart(call.process, workspace_id, taken, page)
     response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
     cookie = _cookie(call.process.settings, departure.place)
     _keep(call.process.settings, response, cookie, departure.kept, COOKIE_SECONDS)
     return response
-
-
-def _page(call: Call) -> str | None:
-    """A page of the console to come back to, and of nobody else: it may be the link of a
-    stranger."""
-    wanted = call.request.query_params.get("returnTo")
-    if wanted is None or not call.process.settings.console:
-        return None
-    session_cookie.require_safe(call.process.settings)
-    return wanted if CONSOLE.fullmatch(wanted) else "/console/"
 
 
 async def finish_single_sign_on(call: Call) -> Response:

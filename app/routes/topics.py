@@ -142,26 +142,20 @@ async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
         asked = {(topic.id, channel) for channel in left}
         users += [one.id for one in existing.values() if asked & stored(one.filter).topics]
         users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
-        users += await _definitions_about(call.db, **of, topic_id=topic.id, channels=left)
+        ids = await definitions.mentioning(call.db, **of, id=topic.id)
+        # Those whose own content or conditions are about it on one of the channels.
+        users += [
+            one.id
+            for one in await definitions.bodies(call.db, **of, ids=ids)
+            if any(
+                mention.id == topic.id and mention.channel in left
+                for mention in portable.mentions(one.shape, document.parse(one.body.encode()))
+            )
+        ]
     if users:
         named = " or ".join(left)
         message = f"{users[0]} names this topic for {named}; change that first."
         raise Problem("conflict", message, usedBy=users)
-
-
-async def _definitions_about(
-    db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
-) -> list[str]:
-    """The ids of those whose own content or conditions are about it on one of the channels."""
-    ids = await definitions.mentioning(db, workspace_id=workspace_id, id=topic_id)
-    return [
-        one.id
-        for one in await definitions.bodies(db, workspace_id=workspace_id, ids=ids)
-        if any(
-            mention.id == topic_id and mention.channel in channels
-            for mention in portable.mentions(one.shape, document.parse(one.body.encode()))
-        )
-    ]
 
 
 def _check(new: WritableTopic) -> None:
