@@ -250,8 +250,28 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def query(model: type[Model], query_string: bytes) -> Model:
-    """Raises Problem `malformed_request`, or `invalid` with every error."""
-    return _checked(model, _parameters(query_string), "query", _parameter)
+    """The parameters by their names; `metadata[city]=Rome` is {"metadata": {"city": "Rome"}}.
+    Raises Problem `malformed_request`, or `invalid` with every error."""
+    try:
+        pairs = parse_qsl(query_string.decode(), keep_blank_values=True, max_num_fields=PARAMETERS)
+    except ValueError:
+        raise Problem(
+            "malformed_request", f"Send a query of at most {PARAMETERS} parameters, in UTF-8."
+        ) from None
+    values: dict[str, Json] = {}
+    errors = []
+    for name, value in pairs:
+        # A name within may have brackets of its own: `metadata[a[b]]` asks for `a[b]`.
+        match = re.fullmatch(r"([^\[\]]+)\[(.+)\]", name, re.S)
+        place, key = (values.setdefault(match[1], {}), match[2]) if match else (values, name)
+        if not isinstance(place, dict) or key in place:
+            errors.append(FieldError(f"?{name}", "Must be given once."))
+        else:
+            place[key] = value
+    if errors:
+        raise _invalid("query", errors)
+    _refuse_unstorable("query", values, _parameter)
+    return _checked(model, values, "query", _parameter)
 
 
 async def received(receive: Receive) -> bytes:
@@ -307,30 +327,6 @@ def _object(headers: Headers, body: bytes, allowed: frozenset[str]) -> dict[str,
     if ESCAPES.search(body):
         _refuse_unstorable("body", value, _pointer)
     return value
-
-
-def _parameters(query_string: bytes) -> dict[str, Json]:
-    """Name → value; `metadata[city]=Rome` is {"metadata": {"city": "Rome"}}."""
-    try:
-        pairs = parse_qsl(query_string.decode(), keep_blank_values=True, max_num_fields=PARAMETERS)
-    except ValueError:
-        raise Problem(
-            "malformed_request", f"Send a query of at most {PARAMETERS} parameters, in UTF-8."
-        ) from None
-    values: dict[str, Json] = {}
-    errors = []
-    for name, value in pairs:
-        # A name within may have brackets of its own: `metadata[a[b]]` asks for `a[b]`.
-        match = re.fullmatch(r"([^\[\]]+)\[(.+)\]", name, re.S)
-        place, key = (values.setdefault(match[1], {}), match[2]) if match else (values, name)
-        if not isinstance(place, dict) or key in place:
-            errors.append(FieldError(f"?{name}", "Must be given once."))
-        else:
-            place[key] = value
-    if errors:
-        raise _invalid("query", errors)
-    _refuse_unstorable("query", values, _parameter)
-    return values
 
 
 # --- what is wrong, in words ------------------------------------------------------------------

@@ -37,12 +37,11 @@ def load(prefix: str = "") -> Files:
     page = BUILT / "index.html"
     if not page.exists():
         return Files("")
-    assets = {path.name: _asset(path) for path in BUILT.iterdir() if NAME.fullmatch(path.name)}
+    assets = {}
+    for path in BUILT.iterdir():
+        if NAME.fullmatch(path.name):
+            packed = path.with_name(f"{path.name}.gz")
+            body = path.read_bytes()
+            kept = packed.read_bytes() if packed.exists() else gzip.compress(body, mtime=0)
+            assets[path.name] = Asset(body, kept, MEDIA_TYPES[path.suffix])
     return Files(page.read_text("utf-8").replace("{prefix}", escape(prefix)), assets)
-
-
-def _asset(path: Path) -> Asset:
-    packed = path.with_name(f"{path.name}.gz")
-    body = path.read_bytes()
-    kept = packed.read_bytes() if packed.exists() else gzip.compress(body, mtime=0)
-    return Asset(body, kept, MEDIA_TYPES[path.suffix])

@@ -216,10 +216,12 @@ class _Writer:
         self.refusals: dict[str, Schema] = {}
 
     def operation(self, endpoint: Endpoint) -> Schema:
+        about = " ".join((inspect.getdoc(endpoint.handler) or "").split())
+        plan = f" Requires the plan `{endpoint.plan}` or above." if endpoint.plan else ""
         operation: Schema = {
             "operationId": operation_id(endpoint),
             "summary": " ".join(words_of(endpoint)).capitalize(),
-            "description": _description(endpoint),
+            "description": "\n\n".join(filter(None, (about, _needs(endpoint.can) + plan))),
             "tags": [tag_of(endpoint)],
             "parameters": [
                 *self._path_parameters(endpoint),
@@ -439,13 +441,6 @@ def _problem(code: str) -> Schema:
         "code": code,
         "requestId": REQUEST_ID,
     }
-
-
-def _description(endpoint: Endpoint) -> str:
-    text = inspect.getdoc(endpoint.handler) or ""
-    comes = f" Requires the plan `{endpoint.plan}` or above." if endpoint.plan else ""
-    needs = _needs(endpoint.can) + comes
-    return "\n\n".join(part for part in (" ".join(text.split()), needs) if part)
 
 
 def _needs(can: str) -> str:

@@ -114,7 +114,13 @@ class Schemas:
         }
         requests = [self._references[model] for model in taken]
         for name in _reached(self.named, requests, PLACE):
-            _optional(self.named[name])
+            # Defaults are moved aside: generators of a request's types take a member with one for
+            # a member that is always there (openapi-typescript does).
+            members = self.named[name].get("properties", {})
+            for member, schema in members.items():
+                if "default" in schema:
+                    rest = {key: value for key, value in schema.items() if key != "default"}
+                    members[member] = {**rest, DEFAULT: schema["default"]}
 
     def of(self, model: type[BaseModel]) -> Schema:
         return self._references[model]
@@ -196,15 +202,6 @@ class Schemas:
             case "null":
                 return None
         return TIME if schema.get("format") == "date-time" else UNTOLD
-
-
-def _optional(schema: Schema) -> None:
-    """Move defaults aside. Generators of a request's types take a member with a `default` for one
-    that is always there (openapi-typescript does)."""
-    for name, inner in schema.get("properties", {}).items():
-        if "default" in inner:
-            rest = {key: value for key, value in inner.items() if key != "default"}
-            schema["properties"][name] = {**rest, DEFAULT: inner["default"]}
 
 
 def _reached(named: Mapping[str, Schema], start: Iterable[Schema], place: str) -> set[str]:
