@@ -92,7 +92,10 @@ async def make(process: Process, job: Job) -> None:
         if request is None:
             return
         if not lease.is_held:
-            await _set_down(process, job)
+            async with process.database.write() as db:
+                row = await _held(db, job)
+                if row is not None:  # nobody was called: it was no try
+                    await _requeue(db, row, _tries_before(job, row), await db.now())
             return
         outcome = await lease.over(process.egress.call(request)) or CUT_OFF
 
@@ -138,14 +141,6 @@ def _tries_before(job: Job, row: HeldCall) -> int:
     tries: int = row.tries
     is_counted: bool = row.begun_by == job.lease_token
     return tries - is_counted
-
-
-async def _set_down(process: Process, job: Job) -> None:
-    """Nobody was called: it was no try."""
-    async with process.database.write() as db:
-        row = await _held(db, job)
-        if row is not None:
-            await _requeue(db, row, _tries_before(job, row), await db.now())
 
 
 async def _held(db: Handle, job: Job) -> HeldCall | None:

@@ -61,8 +61,15 @@ def _absent(broadcast: Broadcast, contact_id: str, created_at: datetime) -> Expl
 
 def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
     at = broadcast.frozen_at or broadcast.updated_at
+    if recipient.status == "PENDING" and broadcast.state == "PAUSED":
+        why = control.sentence(broadcast)
+        detail = "The broadcast is PAUSED, so the contact's message waits."
+        detail = f"{detail} {why}" if why else detail
+        return Explained(at, Explanation.AWAITS_TURN, broadcast.id, detail)
     if recipient.status == "PENDING":
-        return Explained(at, Explanation.AWAITS_TURN, broadcast.id, _turn(broadcast, recipient))
+        turn = document.text(recipient.due_at)
+        detail = f"The contact's message is made when its turn comes, not before {turn}."
+        return Explained(at, Explanation.AWAITS_TURN, broadcast.id, detail)
     if recipient.status == "CANCELLED":
         ended = broadcast.finished_at or broadcast.updated_at
         return Explained(ended, Explanation.BROADCAST_CANCELLED, broadcast.id)
@@ -70,11 +77,3 @@ def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
     if reason in BARRED:
         return Explained(at, Explanation.EXCLUDED, broadcast.id, BARRED[reason], reason)
     return Explained(at, Explanation.MESSAGE_PRUNED, broadcast.id, None, recipient.status.lower())
-
-
-def _turn(broadcast: Broadcast, recipient: Recipient) -> str:
-    if broadcast.state == "PAUSED":
-        why = control.sentence(broadcast)
-        return f"The broadcast is PAUSED, so the contact's message waits.{f' {why}' if why else ''}"
-    turn = document.text(recipient.due_at)
-    return f"The contact's message is made when its turn comes, not before {turn}."

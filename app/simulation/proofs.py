@@ -176,12 +176,6 @@ async def _in_file(
     )
 
 
-async def _gate(db: Handle, workspace: workspaces.Workspace) -> Gate:
-    known = await topics.of_workspace(db, workspace_id=workspace.id)
-    default = next((topic.id for topic in known.values() if topic.is_default), None)
-    return Gate(workspace.frequency_cap, workspace.quiet_hours, default)
-
-
 async def setting(process: Process, db: Handle, subject: Subject) -> Setting | None:
     """The setting in which it is tried; None for a program that cannot run."""
     compiled, workspace_id = subject.compiled, subject.workspace_id
@@ -201,6 +195,8 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         workspace.from_email,
         workspace.reply_to,
     )
+    known = await topics.of_workspace(db, workspace_id=workspace_id)
+    default = next((topic.id for topic in known.values() if topic.is_default), None)
     return Setting(
         workspace=facts.workspace_root(workspace),
         definition_id=subject.row.id,
@@ -209,5 +205,5 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         templates={id: asdict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
         startable=[row.id for row in targets if row.state == "ACTIVE"],
-        gate=await _gate(db, workspace),
+        gate=Gate(workspace.frequency_cap, workspace.quiet_hours, default),
     )

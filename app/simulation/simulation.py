@@ -391,7 +391,9 @@ def _gated(run: SimulatedRun, message: _Message, judges: bool) -> Reason | None:
     leaves, or None."""
     send, scenario = message.send, run.scenario
     own = shapes.address(run.contact, send.channel)
-    category, topic_id = _category_of(scenario, send), _topic_of(scenario, send)
+    category, topic_id = _category_of(scenario, send), (send.content or {}).get("topicId")
+    if send.template_id is not None:
+        topic_id = scenario.templates[send.template_id].get("topic_id")
     leaving = Leaving(send.channel, category, topic_id, send.to in (None, own))
     zone = scenario.workspace["timezone"]
     held = gating.held(scenario.gate, leaving, run.contact, zone, run.now)
@@ -408,12 +410,6 @@ def _gated(run: SimulatedRun, message: _Message, judges: bool) -> Reason | None:
     if gating.is_capped(scenario.gate, leaving, [*run.marketing.values()], run.now):
         return Reason.SUPPRESSED_CAPPED
     return None
-
-
-def _topic_of(scenario: Scenario, send: Send) -> str | None:
-    if send.template_id is None:
-        return (send.content or {}).get("topicId")
-    return scenario.templates[send.template_id].get("topic_id")
 
 
 def _rendered(run: SimulatedRun, send: Send, source: Mapping[str, Json]) -> content.Message:

@@ -94,7 +94,15 @@ def normal(trace: Trace) -> dict[str, Json]:
 
 
 def _step(passage: Passage, since: datetime) -> dict[str, Json]:
-    sent = passage.sent
+    sent, output = passage.sent, dict(passage.output or {})
+    if passage.kind == "http_request":
+        output.pop("headers", None)
+    # Times that the machine itself noted are shown like all others.
+    if passage.kind == "wait" and "until" in output:
+        output["until"] = offset(datetime.fromisoformat(output["until"]), since)
+    if passage.kind == "wait_for" and "event" in output:
+        event = output["event"]
+        output["event"] = {**event, "at": offset(datetime.fromisoformat(event["at"]), since)}
     return {
         "nodeId": passage.node_id,
         "kind": passage.kind,
@@ -102,24 +110,11 @@ def _step(passage: Passage, since: datetime) -> dict[str, Json]:
         "status": passage.status,
         "reason": passage.code,
         "port": passage.port,
-        "output": _output(passage, since),
+        "output": output or None,
         "message": sent and {"channel": sent.channel, "to": sent.to, "content": sent.content},
         "entered": offset(passage.entered_at, since),
         "left": passage.left_at and offset(passage.left_at, since),
     }
-
-
-def _output(passage: Passage, since: datetime) -> Mapping[str, Json] | None:
-    """Times that the machine itself noted are told like all others."""
-    output = dict(passage.output or {})
-    if passage.kind == "http_request":
-        output.pop("headers", None)
-    if passage.kind == "wait" and "until" in output:
-        output["until"] = offset(datetime.fromisoformat(output["until"]), since)
-    if passage.kind == "wait_for" and "event" in output:
-        event = output["event"]
-        output["event"] = {**event, "at": offset(datetime.fromisoformat(event["at"]), since)}
-    return output or None
 
 
 def offset(moment: datetime, since: datetime) -> str:
