@@ -113,20 +113,10 @@ async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> u
 async def new_workspace(
     process: Process, db: Handle, owner: Origin, name: str
 ) -> workspaces.Workspace:
-    """With the first entry of its audit trail. Raises Problem `forbidden`."""
-    await _require_room(process, db, str(owner.id))
-    workspace = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
-    await memberships.insert(
-        db, workspace_id=workspace.id, id=new_id("mem"), user_id=str(owner.id), role="owner"
-    )
-    await trail.begin(db, process.vault, owner, workspace_id=workspace.id, after={"name": name})
-    return workspace
-
-
-async def _require_room(process: Process, db: Handle, user_id: str) -> None:
-    """One person owns so many workspaces, and in production founds so many a day. What new
-    ones may send is limited for all of a person's together (quotas.daily_limit)."""
-    today = quotas.day(await db.now())
+    """With the first entry of its audit trail. One person owns so many workspaces, and in
+    production founds so many a day. What new ones may send is limited for all of a person's
+    together (quotas.daily_limit). Raises Problem `forbidden`."""
+    user_id, today = str(owner.id), quotas.day(await db.now())
     founded = await users.count_founded(db, id=user_id, day=today)
     if await memberships.count_owned(db, user_id=user_id) >= MOST_OWNED:
         raise Problem(
@@ -139,6 +129,12 @@ async def _require_room(process: Process, db: Handle, user_id: str) -> None:
             "forbidden",
             f"You can create {FOUNDED_A_DAY} workspaces a day (UTC); try again tomorrow.",
         )
+    workspace = await workspaces.insert(db, id=new_id("ws"), name=name, timezone="UTC")
+    await memberships.insert(
+        db, workspace_id=workspace.id, id=new_id("mem"), user_id=user_id, role="owner"
+    )
+    await trail.begin(db, process.vault, owner, workspace_id=workspace.id, after={"name": name})
+    return workspace
 
 
 async def found_workspace(

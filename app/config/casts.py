@@ -151,15 +151,14 @@ def mail_from(text: str) -> str:
 def origins(text: str) -> tuple[str, ...]:
     """Origins as browsers write them (RFC 6454 §6.2): lower case, no path, no port that goes
     without."""
-    return tuple(_origin(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _origin(text: str) -> str:
-    match = _ORIGIN.fullmatch(text.lower())
-    if match is None:
-        raise ValueError("origins separated by commas, such as https://app.example.com")
-    usual = {"http": ":80", "https": ":443"}[match["scheme"]]
-    return match["site"] + ("" if match["port"] in (usual, None) else match["port"])
+    found = []
+    for part in filter(None, map(str.strip, text.lower().split(","))):
+        match = _ORIGIN.fullmatch(part)
+        if match is None:
+            raise ValueError("origins separated by commas, such as https://app.example.com")
+        usual = {"http": ":80", "https": ":443"}[match["scheme"]]
+        found.append(match["site"] + ("" if match["port"] in (usual, None) else match["port"]))
+    return tuple(found)
 
 
 _ORIGIN = re.compile(
@@ -169,18 +168,17 @@ _ORIGIN = re.compile(
 
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _network(text: str) -> IPv4Network | IPv6Network:
     sentence = "networks separated by commas, such as 10.1.2.0/24 or fd00:1::/64"
-    try:
-        network = ip_network(text)
-    except ValueError as error:
-        raise ValueError(sentence) from error
-    if network.prefixlen < (8 if network.version == 4 else 7):
-        raise ValueError(f"{sentence}; {network} is larger than any private network")
-    return network
+    found = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        try:
+            network = ip_network(part)
+        except ValueError as error:
+            raise ValueError(sentence) from error
+        if network.prefixlen < (8 if network.version == 4 else 7):
+            raise ValueError(f"{sentence}; {network} is larger than any private network")
+        found.append(network)
+    return tuple(found)
 
 
 def secret_keys(text: str) -> tuple[str, ...]:

@@ -139,12 +139,12 @@ class Settings:
         return tuple(found)
 
     def __repr__(self) -> str:
-        shown = (f"{field.name}={self._shown(field.name)}" for field in fields(self))
+        shown = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            is_hidden = field.name in _SECRET and value is not None
+            shown.append(f"{field.name}={'***' if is_hidden else repr(value)}")
         return f"Settings({', '.join(shown)})"
-
-    def _shown(self, name: str) -> str:
-        value = getattr(self, name)
-        return "***" if name in _SECRET and value is not None else repr(value)
 
 
 def _read(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:

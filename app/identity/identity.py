@@ -92,7 +92,12 @@ async def lock_role(db: Handle, member: Member) -> Member:
     Raises Problem `unauthenticated` for who is no member any more, or whose bearer is not good.
     """
     await memberships.owners(db, workspace_id=member.workspace_id)
-    if not await _is_good(db, member):
+    which: RowKey = {"workspace_id": member.workspace_id, "id": member.via_id}
+    if member.via == "session":
+        is_good = await sessions.expiry(db, **which) is not None
+    else:
+        is_good = await api_keys.by_id(db, **which) is not None
+    if not is_good:
         raise unauthenticated("Your session has ended, or your API key was revoked.")
     row = await memberships.by_user(db, workspace_id=member.workspace_id, user_id=member.user_id)
     if row is None:
@@ -100,14 +105,6 @@ async def lock_role(db: Handle, member: Member) -> Member:
     role = roles.lower(member.role, row.role)  # a key may have a lower role than its maker
     permissions = roles.permissions(role, sends_broadcasts=row.sends_broadcasts)
     return replace(member, role=role, permissions=permissions)
-
-
-async def _is_good(db: Handle, member: Member) -> bool:
-    """Whether the session or the key of a request that was let in still is."""
-    which: RowKey = {"workspace_id": member.workspace_id, "id": member.via_id}
-    if member.via == "session":
-        return await sessions.expiry(db, **which) is not None
-    return await api_keys.by_id(db, **which) is not None
 
 
 def require_session(member: Member) -> None:
