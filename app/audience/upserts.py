@@ -207,14 +207,10 @@ class _Batch:
         }
 
     def take(self, entry: Entry) -> Outcome:
-        contact = self._find(entry)
+        columns = entry.checked.columns
+        by_address = (self._by[name].get(columns[name]) for name in ADDRESSES)
+        contact = next(filter(None, by_address), self._by_id.get(entry.id or ""))
         return self._make(entry) if contact is None else self._change(contact, entry)
-
-    def _find(self, entry: Entry) -> _Contact | None:
-        for name in ADDRESSES:
-            if contact := self._by[name].get(entry.checked.columns[name]):
-                return contact
-        return self._by_id.get(entry.id or "")
 
     def _make(self, entry: Entry) -> Outcome:
         columns = {

@@ -73,21 +73,19 @@ class _Text:
             self._head += piece
             if len(self._head) < len(BYTE_ORDER_MARK) and not final:
                 return b""
-            self._begun, piece = True, self._begin(self._head)
+            self._begun, head = True, self._head
+            encoding = UTF_16.get(head[:2])
+            if encoding is not None:
+                head = head[2:]
+            elif len(head) > 1 and head[:2].count(0) == 1:
+                encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
+            if encoding is not None:
+                self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+            piece = head.removeprefix(BYTE_ORDER_MARK)
         if self._decoder is None:
             return piece
         utf_8 = self._decoder.decode(piece, final=final).encode()
         return utf_8.replace("\ufffd".encode(), NOT_A_BYTE_OF_UTF_8)
-
-    def _begin(self, head: bytes) -> bytes:
-        encoding = UTF_16.get(head[:2])
-        if encoding is None and len(head) > 1 and head[:2].count(0) == 1:
-            encoding = "utf-16-le" if head[1] == 0 else "utf-16-be"
-        elif encoding is not None:
-            head = head[2:]
-        if encoding is not None:
-            self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        return head.removeprefix(BYTE_ORDER_MARK)
 
 
 @dataclass(slots=True)

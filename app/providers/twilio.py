@@ -128,17 +128,9 @@ class Twilio:
 
     async def send(self, message: Message) -> Receipt:
         path = f"/2010-04-01/Accounts/{self._account.sid}/Messages.json"
-        answer = await self._api.call("POST", path, data=self._form(message))
-        sid = answer.says("sid")
-        if answer.status in (200, 201) and sid is not None:
-            return Receipt(sid)
-        code = answer.payload.get("code")
-        known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
-        raise self._api.error(answer, known or answer.verdict, answer.says("message"))
-
-    def _form(self, message: Message) -> dict[str, str]:
         prefix = WHATSAPP if self.name == "whatsapp" else ""
         sender = self._account.sender
+        is_service = re.fullmatch(casts.SERVICE, sender) is not None
         content, callback = message.content, None
         if self._callback_url is not None:
             # With our reference: it comes back even when the answer to the request is lost.
@@ -146,17 +138,21 @@ class Twilio:
             callback = f"{self._callback_url}?{urlencode(reference)}"
         form = {
             "To": f"{prefix}{message.to}",
-            **(
-                {"MessagingServiceSid": sender}
-                if re.fullmatch(casts.SERVICE, sender)
-                else {"From": f"{prefix}{sender}"}
-            ),
+            "MessagingServiceSid": sender if is_service else None,
+            "From": None if is_service else f"{prefix}{sender}",
             "Body": content.get("text"),
             "ContentSid": content.get("contentSid"),
             "ContentVariables": content.get("variables"),
             "StatusCallback": callback,
         }
-        return {name: value for name, value in form.items() if value}
+        data = {name: value for name, value in form.items() if value}
+        answer = await self._api.call("POST", path, data=data)
+        sid = answer.says("sid")
+        if answer.status in (200, 201) and sid is not None:
+            return Receipt(sid)
+        code = answer.payload.get("code")
+        known = ERRORS.get(code) if isinstance(code, int) and answer.status >= 400 else None
+        raise self._api.error(answer, known or answer.verdict, answer.says("message"))
 
 
 # --- as one of the providers ----------------------------------------------------------------------

@@ -157,7 +157,9 @@ class Compute:
 
     def attempt(self, job: Job[Result], *, large: bool = False) -> Result:
         """Like `here`, for work of which no result is held."""
-        if large or self._is_wasteful(job.workspace_id):
+        seconds, at = self._wasted.get(job.workspace_id, (0.0, 0.0))
+        is_wasteful = seconds - WASTE_REFILL * (monotonic() - at) > WASTE_SECONDS
+        if large or is_wasteful:
             raise Heavy(job)
         began = monotonic()
         try:
@@ -184,10 +186,6 @@ class Compute:
         if len(self._heavy_until) >= MOST_MARKED:
             self._heavy_until = {id: at for id, at in self._heavy_until.items() if at > now}
         self._heavy_until[workspace_id] = now + HEAVY_SECONDS
-
-    def _is_wasteful(self, workspace_id: str) -> bool:
-        seconds, at = self._wasted.get(workspace_id, (0.0, 0.0))
-        return seconds - WASTE_REFILL * (monotonic() - at) > WASTE_SECONDS
 
     def _waste(self, workspace_id: str, more: float) -> None:
         seconds, at = self._wasted.pop(workspace_id, (0.0, 0.0))
