@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app.messages import refusals, settling
+from app.messages.create import Order, create
 from app.process import Process
 from app.store import circuit_breakers
 from lab.chaos.optout import sending
@@ -30,13 +31,12 @@ async def served(process: Process, ledger: Path) -> AsyncIterator[tuple[Receiver
         yield receiver, through
 
 
-async def order(cast: Cast, *to: str) -> list[str]:
-    """The ids of messages, one to each."""
-    made = [
-        await cast.ed.made("/messages", {"channel": "email", "to": one, "content": HELLO})
-        for one in to
-    ]
-    return [one["messageId"] for one in made]
+async def order(cast: Cast, process: Process, *to: str) -> list[str]:
+    """The ids of messages, one to each, in one transaction: no request is what is tested here."""
+    async with process.database.write() as db:
+        wanted = [Order(cast.ed.workspace_id, "email", None, one, None, HELLO) for one in to]
+        made = [await create(process, db, one) for one in wanted]
+    return [one.message_id for one in made]
 
 
 async def message(cast: Cast, id: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ async def test_one_full_mailbox_holds_up_nobody_else(
     full = people(6, "full")
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt |= dict.fromkeys(full, reply)
-        ids = await order(cast, *full, *people(3))
+        ids = await order(cast, through, *full, *people(3))
         await settle(through)
         assert len(receiver.received) == 3
         waiting = [await message(cast, id) for id in ids[:6]]
@@ -87,12 +87,12 @@ async def test_a_server_that_puts_off_nearly_everybody_is_left_alone_for_a_while
 ) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = "450 4.7.1 Rate limit exceeded"
-        ids = await order(cast, *people(12))
+        ids = await order(cast, through, *people(12))
         await settle(through)
-        more = await order(cast, *people(12, "more"))
+        more = await order(cast, through, *people(12, "more"))
         await settle(through)
         tried = receiver.transactions
-        more += await order(cast, *people(12, "late"))
+        more += await order(cast, through, *people(12, "late"))
         await settle(through)
         assert receiver.transactions <= tried + 1
         assert tried < 24
@@ -113,7 +113,7 @@ async def test_who_is_deferred_for_three_days_is_given_up(
     monkeypatch.setattr(settling, "RETRY_SECONDS", (100 * 3_600,))
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = "452 4.2.2 Mailbox full"
-        [id] = await order(cast, "ada@example.com")
+        [id] = await order(cast, through, "ada@example.com")
         await settle(through)
         await later(process, "message", 200 * 3_600)
         async with process.database.write() as db:
@@ -134,9 +134,9 @@ async def test_the_dead_are_written_to_once(
     ada = await cast.ed.made("/contacts", {"email": "ada@example.com"})
     async with served(process, tmp_path / "ledger") as (receiver, through):
         getattr(receiver, at)["ada@example.com"] = f"550 {status} Gone"
-        [id] = await order(cast, "ada@example.com")
+        [id] = await order(cast, through, "ada@example.com")
         await settle(through)
-        [again] = await order(cast, "ada@example.com")
+        [again] = await order(cast, through, "ada@example.com")
         await settle(through)
         assert receiver.transactions == 1
     first, second = await message(cast, id), await message(cast, again)
@@ -154,7 +154,7 @@ async def test_a_bounced_message_is_sent_again_once_its_address_is_off_the_list(
 ) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
-        [id] = await order(cast, "ada@example.com")
+        [id] = await order(cast, through, "ada@example.com")
         await settle(through)
         [held] = (await cast.vic.read("/suppressions"))["data"]
         refused = await cast.ed.post(f"/messages/{id}/resend")
@@ -176,7 +176,7 @@ async def test_the_fifth_time_in_a_row_that_a_mailbox_is_full_is_once_too_often(
     async with served(process, tmp_path / "ledger") as (receiver, through):
         for refused in (True, True, True, True, False, True, True, True, True, True):
             receiver.at_rcpt = {"*": "552 5.2.2 Mailbox full"} if refused else {}
-            [id] = await order(cast, "ada@example.com")
+            [id] = await order(cast, through, "ada@example.com")
             await settle(through)
             ended = await message(cast, id)
             assert ended["status"] == ("BOUNCED" if refused else "SENT")
@@ -193,7 +193,7 @@ async def test_a_refusal_that_gives_no_reason_never_suppresses(
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = reply
         for _ in range(6):
-            [id] = await order(cast, "ada@example.com")
+            [id] = await order(cast, through, "ada@example.com")
             await settle(through)
             ended = await message(cast, id)
             assert (ended["status"], ended["reason"]["code"]) == ("FAILED", "provider_rejected")
@@ -206,7 +206,7 @@ async def test_words_that_leave_no_doubt_are_enough(
 ) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = "550 Recipient address rejected: User unknown"
-        await order(cast, "ada@example.com")
+        await order(cast, through, "ada@example.com")
         await settle(through)
     assert await suppressed(cast) == ["ada@example.com"]
 
@@ -217,7 +217,7 @@ async def test_policy_and_content_say_nothing_of_the_address(
 ) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_end["*"] = reply
-        ids = await order(cast, *people(6))
+        ids = await order(cast, through, *people(6))
         await settle(through)
     ended = [await message(cast, id) for id in ids]
     assert {(one["status"], one["reason"]["code"]) for one in ended} == {
@@ -232,9 +232,9 @@ async def test_policy_and_content_say_nothing_of_the_address(
 async def dead_of(cast: Cast, receiver: Receiver, through: Process, alive: int, dead: int) -> None:
     """So many of each are sent to, and all that can be done is done."""
     receiver.at_rcpt |= dict.fromkeys(people(dead, "dead"), DEAD)
-    await order(cast, *people(alive))
+    await order(cast, through, *people(alive))
     await settle(through)
-    await order(cast, *people(dead, "dead"))
+    await order(cast, through, *people(dead, "dead"))
     await settle(through)
 
 
@@ -266,7 +266,7 @@ async def test_a_server_that_refuses_more_is_at_fault_and_all_is_undone(
         await dead_of(cast, receiver, through, alive=47, dead=2)
         assert await suppressed(cast) == people(2, "dead")
         receiver.at_rcpt["*"] = DEAD
-        refused = await order(cast, *people(40, "late"))
+        refused = await order(cast, through, *people(40, "late"))
         await settle(through)
         await refusals.undo_batch(process)
         assert await suppressed(cast) == []
@@ -304,7 +304,7 @@ async def test_workers_that_judge_at_once_suppress_nobody_for_good(
     """However the refusals of eight workers fall together."""
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
-        await order(cast, *people(120, "dead"))
+        await order(cast, through, *people(120, "dead"))
         await asyncio.gather(*(settle(through) for _ in range(8)))
         while await refusals.undo_batch(process):
             pass
@@ -324,7 +324,7 @@ async def test_one_workspace_s_dead_say_nothing_of_another_s(
 ) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
-        await order(cast, *people(60, "dead"))
+        await order(cast, through, *people(60, "dead"))
         await settle(through)
         for_mallory = {"channel": "email", "to": "x@example.com", "content": HELLO}
         made = await cast.mallory.made("/messages", for_mallory)
@@ -338,13 +338,13 @@ async def test_a_suppression_by_somebody_else_is_not_undone(
 ) -> None:
     async with served(process, tmp_path / "ledger") as (receiver, through):
         receiver.at_rcpt["*"] = DEAD
-        await order(cast, "dead0@example.com")
+        await order(cast, through, "dead0@example.com")
         await settle(through)
         [held] = (await cast.vic.read("/suppressions"))["data"]
         assert (await cast.adam.delete(f"/suppressions/{held['id']}")).status_code == 204
         theirs = {"channel": "email", "address": "dead0@example.com"}
         await cast.adam.made("/suppressions", theirs)
-        await order(cast, *people(60, "more"))
+        await order(cast, through, *people(60, "more"))
         await settle(through)
         await refusals.undo_batch(process)
     assert await suppressed(cast) == ["dead0@example.com"]
