@@ -46,7 +46,7 @@ from tests.web import wire
 SCHEMA = Path(__file__).parents[1] / "schema.sql"
 
 MEMORY = Path("/dev/shm")  # Linux: a commit of SQLite costs milliseconds on a disk, nothing here
-ENOUGH_MEMORY = 2 << 30
+ENOUGH_MEMORY = 4 << 30
 
 # Begun first, so that nobody waits for one of them at the end.
 LONGEST = (
@@ -86,9 +86,9 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def pytest_configure() -> None:
-    """Tests' own directories are kept in memory, where there is enough of it. What is compiled once
-    is kept: else each of the many processes that tests start would compile the whole house. Tests
-    run on the loop that processes run on."""
+    """Tests' own directories, and servers', are kept in memory, if there is enough of it. What is
+    compiled once is kept: else each of the many processes that tests start would compile the whole
+    house. Tests run on the loop that processes run on."""
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     stuck.keep_stderr()
     signal.signal(signal.SIGINT, interrupt)
