@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from app.config import casts
-from app.config.variables import MAIL_PROVIDERS, VARIABLES, is_production
+from app.config.variables import VARIABLES, is_production
 
 Environment: TypeAlias = Literal["sandbox", "production"]
 Registration: TypeAlias = Literal["open", "invite_only", "closed"]
@@ -177,13 +177,17 @@ def _incomplete(values: Mapping[str, Any]) -> list[str]:
             "STRIPE_WEBHOOK_SECRET must be set with STRIPE_SECRET_KEY: without it, payments are not"
             " noticed."
         )
-    mail_providers = [name for name in MAIL_PROVIDERS if values[name.lower()] is not None]
-    if len(mail_providers) > 1:
-        faults.append(f"{' and '.join(mail_providers)} exclude each other: set one of them.")
+    senders: dict[str, list[str]] = {}
+    for variable in VARIABLES:
+        if variable.sends is not None and values[variable.field] is not None:
+            senders.setdefault(variable.sends, []).append(variable.name)
+    for names in senders.values():
+        if len(names) > 1:
+            faults.append(f"{' and '.join(names)} exclude each other: set one of them.")
     if (values["twilio_account_sid"] is None) != (values["twilio_auth_token"] is None):
         faults.append("TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN are needed together: set both.")
-    senders = (values["twilio_from"], values["twilio_whatsapp_from"])
-    if values["twilio_account_sid"] is not None and not any(senders):
+    twilio = (values["twilio_from"], values["twilio_whatsapp_from"])
+    if values["twilio_account_sid"] is not None and not any(twilio):
         faults.append(
             "TWILIO_FROM or TWILIO_WHATSAPP_FROM must be set with TWILIO_ACCOUNT_SID: a message"
             " needs a sender."

@@ -47,6 +47,7 @@ class Variable:
     secret: bool = False
     required_in_production: bool = False
     unless: tuple[str, ...] = ()  # one of them is given, which does the same
+    sends: str | None = None  # the channel, of which an operator has one provider
 
     def text(self, given: Mapping[str, str]) -> str | None:
         """The value as it was given, else the default."""
@@ -59,8 +60,6 @@ class Variable:
         """Its name in Settings."""
         return "secret_keys" if self.name == "SECRET_KEY" else self.name.lower()
 
-
-MAIL_PROVIDERS = ("SMTP_URL", "RESEND_API_KEY")  # of which an operator sets one
 
 VARIABLES: tuple[Variable, ...] = (
     Variable(
@@ -210,7 +209,8 @@ VARIABLES: tuple[Variable, ...] = (
         default_in_words="none; the sandbox needs none",
         secret=True,
         required_in_production=True,
-        unless=MAIL_PROVIDERS[1:],
+        unless=("RESEND_API_KEY",),
+        sends="email",
     ),
     Variable(
         "RESEND_API_KEY",
@@ -219,6 +219,7 @@ VARIABLES: tuple[Variable, ...] = (
         "Sends mail through Resend instead of SMTP_URL.",
         default_in_words="none",
         secret=True,
+        sends="email",
     ),
     Variable(
         "RESEND_WEBHOOK_SECRET",
@@ -258,6 +259,7 @@ VARIABLES: tuple[Variable, ...] = (
         None,
         "The sender of text messages: a number, short code, name or messaging service (MG…).",
         default_in_words="none; no text messages",
+        sends="sms",
     ),
     Variable(
         "TWILIO_WHATSAPP_FROM",
@@ -268,6 +270,7 @@ VARIABLES: tuple[Variable, ...] = (
         None,
         "The sender on WhatsApp: a number or messaging service (MG…).",
         default_in_words="none; no WhatsApp",
+        sends="whatsapp",
     ),
     Variable(
         "TWILIO_BASE_URL",

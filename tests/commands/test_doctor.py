@@ -340,6 +340,14 @@ async def test_a_front_door_that_leads_elsewhere_is_named(
     assert words in finding.sentence
 
 
+def test_two_providers_of_a_channel_are_refused_as_at_the_start() -> None:
+    two = {"SMTP_URL": "smtp://mail", "RESEND_API_KEY": "re_key"}
+    for word in ("doctor", "web", "worker"):
+        code, output, errors = Command(word, environ=two).ended()
+        assert code != 0
+        assert "SMTP_URL and RESEND_API_KEY exclude each other: set one of them." in output + errors
+
+
 def test_it_makes_no_database_no_key_and_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "none" / "x.db"
     environ = {"DATABASE_URL": f"sqlite:///{file}"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
-from dataclasses import fields
+from dataclasses import fields, replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -299,6 +299,18 @@ def test_a_provider_is_set_up_whole_or_not_at_all(environ: dict[str, str], named
         production(**environ)
     (sentence,) = str(refused.value).splitlines()
     assert sentence.startswith(named)
+
+
+@pytest.mark.parametrize("other", ["TWILIO_FROM", "TWILIO_WHATSAPP_FROM"])
+def test_a_second_provider_of_a_channel_is_refused(
+    other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [known] = [one for one in VARIABLES if one.name == other]
+    added = replace(known, name="OTHER_FROM")
+    monkeypatch.setattr("app.config.settings.VARIABLES", (*VARIABLES, added))
+    with pytest.raises(ConfigError) as refused:
+        production(**TWILIO, **{other: "+15005550006"}, OTHER_FROM="+15005550007")
+    assert str(refused.value) == f"{other} and OTHER_FROM exclude each other: set one of them."
 
 
 def test_a_lease_that_a_busy_worker_outsleeps_is_for_tests_on_this_machine() -> None:
