@@ -44,10 +44,10 @@ def next_time(now: datetime, at: time, days: Collection[str], zone: ZoneInfo) ->
     today = now.astimezone(zone).date()
     for ahead in _LOOKED_AT:
         day = today + timedelta(days=ahead)
-        exists = instant(datetime.combine(day, time.min), zone).astimezone(zone).date() == day
-        if exists and DAYS[day.weekday()] in days:
+        if DAYS[day.weekday()] in days:
+            midnight = instant(datetime.combine(day, time.min), zone)
             moment = instant(datetime.combine(day, at), zone)
-            if moment > now:
+            if midnight.astimezone(zone).date() == day and moment > now:  # the day is there
                 return moment
     raise ValueError(f"{zone.key} has no such day within two weeks")
 
