@@ -46,6 +46,16 @@ OUT = frozenset({"unsubscribed", "complained"})
 # What a person has said, beside which an address may bounce.
 SAID = frozenset({"unsubscribed", "stopped"})
 
+# What is recorded of a status that is chosen, by whether it is another one than before and there is
+# an address. Only a file says that an address bounced or complained.
+RECORDED: Mapping[tuple[Status, bool], tuple[Reason, ...]] = {
+    ("unsubscribed", True): ("unsubscribed",),
+    ("unsubscribed", False): ("unsubscribed",),
+    ("complained", True): ("complained",),
+    ("complained", False): ("unsubscribed",),
+    ("bounced", True): ("bounced",),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class OptOut:
@@ -180,11 +190,9 @@ async def judge(
             # A bounce stays with the address, and does not hide what the person has said.
             hidden = moved and chose in GRAVER and not SAID.isdisjoint(reasons.get(old or "", []))
             takes_along = hidden or (moved and was in OUT)
-            opted: list[Reason] = []
-            if chose in GRAVER and chose != was and channel in found:  # a file says so
-                opted.append(chose)
-            if (chose in OUT and not opted) or (chose in GRAVER and takes_along):
-                opted.append("unsubscribed")
+            opted = RECORDED.get((chose, chose != was and channel in found), ())
+            if chose in GRAVER and takes_along and "unsubscribed" not in opted:
+                opted += ("unsubscribed",)
             now[channel] = status([*held, *opted])
             # What the address alone makes of them they did not choose, and may end with its reason.
             is_held = chose == was == status(held) and not hidden
