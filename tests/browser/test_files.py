@@ -123,6 +123,20 @@ def test_what_is_wrong_with_a_file_is_shown_with_its_line_and_nothing_is_changed
     assert "ran" not in page.title().split()
 
 
+def test_a_refused_file_has_its_lines_at_its_field_and_no_sentence_leads_in_a_circle(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"
+    opened(page, service, "/flows/import")
+    file = {"name": "Tea", "definition": {"steps": []}, "colour": "green"}
+    page.get_by_label("Content (JSON)").fill(json.dumps(file, indent=1))
+    page.get_by_role("button", name=TRY).click()
+    page.get_by_role("alert").get_by_text("Fix the fields marked in red").wait_for()
+    shown = page.locator("main").inner_text()
+    places = [shown.find(text) for text in ("wrong on these lines:", "/colour", "Fix the fields")]
+    assert places == sorted({*places} - {-1})
+
+
 def test_a_secret_is_sent_with_no_other_file_than_its_own(
     page: Page, service: Service, tmp_path: Path
 ) -> None:
