@@ -38,13 +38,16 @@ export function useLocation(): { path: string; query: URLSearchParams } {
   return { path: here(), query: new URLSearchParams(location.search) }
 }
 
-/** Sets filters in the address bar; "" removes one. The page of a list begins anew. */
-export function narrow(changes: Record<string, string>) {
+/** The path of this page with these filters set; "" removes one. */
+export function narrowed(changes: Record<string, string>): string {
   const query = new URLSearchParams(location.search)
   for (const [name, value] of Object.entries(changes)) {
     if (value) query.set(name, value)
     else query.delete(name)
   }
   const text = query.toString()
-  go(here() + (text ? `?${text}` : ''), true)
+  return here() + (text ? `?${text}` : '')
 }
+
+/** Sets filters in the address bar. The page of a list begins anew. */
+export const narrow = (changes: Record<string, string>) => go(narrowed(changes), true)

@@ -178,9 +178,14 @@ def test_an_old_version_is_seen_and_brought_back_by_the_editor(
     steps = [{"id": "first", "type": "add_tag", "tag": "new"}]
     changed = service.api.patch(f"/workflows/{id}", json={"steps": steps})
     assert changed.json()["version"] == 2, changed.text
-    opened(page, service, f"/flows/workflows/{id}/versions")
+    opened(page, service, f"/flows/workflows/{id}/versions?q=version")
+    search = page.get_by_role("searchbox", name="Search")
+    page.get_by_role("link", name="since version 1").click()
+    page.get_by_role("heading", name="Changes from version 1 to 2").wait_for()
+    expect(search).to_have_value("version")
     page.get_by_role("row", name="first version").get_by_role("link", name="View").click()
     page.locator(".json").get_by_text(f"old-{mark}").first.wait_for()
+    expect(search).to_have_value("version")
     clean(page)
     confirmed(page, "Restore", "Open in editor")
     page.wait_for_url(f"**/flows/workflows/{id}/edit")

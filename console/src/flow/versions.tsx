@@ -3,7 +3,7 @@ import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
-import { narrow, useLocation } from '../router'
+import { narrow, narrowed, useLocation } from '../router'
 import { MOST, Sought } from '../sought'
 import { SOURCES } from '../words'
 import { clock, Confirm, Field, Json, Link, Section, Shown, Table, When, plural } from '../ui'
@@ -29,8 +29,8 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
       { name: 'Since', show: each => <When at={each.createdAt} /> },
       { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
       { name: 'Runs', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
-      { name: 'Changes', show: each => (each.version > 1 ? <Link to={`/flows/${of}/${id}/versions?from=${each.version - 1}&to=${each.version}`}>since version {each.version - 1}</Link> : 'first version') },
-      { name: 'Actions', show: each => <Link to={`/flows/${of}/${id}/versions?version=${each.version}`}>View</Link> },
+      { name: 'Changes', show: each => (each.version > 1 ? <Link to={narrowed({ version: '', from: String(each.version - 1), to: String(each.version) })}>since version {each.version - 1}</Link> : 'first version') },
+      { name: 'Actions', show: each => <Link to={narrowed({ version: String(each.version), from: '', to: '' })}>View</Link> },
     ]} />}</Sought>
     {chosen > 0 && <Version of={of} id={id} version={chosen} />}
     {before > 0 && options.length > 1 && <Section title={`Changes from version ${before} to ${after}`}>
