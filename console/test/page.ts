@@ -12,3 +12,13 @@ const page = {
   addEventListener: () => {},
 }
 for (const [name, value] of Object.entries(page)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true })
+
+/** The service answers by these, one after the other; what it was asked. */
+export function answering(...answers: (() => Response)[]): Request[] {
+  const asked: Request[] = []
+  globalThis.fetch = async request => {
+    asked.push(request as Request)
+    return answers.shift()!()
+  }
+  return asked
+}

@@ -1,22 +1,12 @@
-import './page'
 import { deepEqual, equal, notEqual, rejects } from 'node:assert/strict'
 import { test } from 'node:test'
+import { answering } from './page'
 import { ask, isSignedIn } from '../src/session'
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
 const RUNNING = () => Response.json({ code: 'idempotency_in_progress' }, { status: 409 })
 const MADE = () => Response.json({}, { status: 201 })
 const CUT = () => { throw new TypeError('connection reset') }
-
-/** The service answers by these, one after the other; what it was asked. */
-function answering(...answers: (() => Response)[]): Request[] {
-  const asked: Request[] = []
-  globalThis.fetch = async request => {
-    asked.push(request as Request)
-    return answers.shift()!()
-  }
-  return asked
-}
 
 let made = 0
 /** An act that no test has done before. */

@@ -62,7 +62,8 @@ export function goes(happened: readonly Happened[], isAll: boolean): string {
     + `${isAll ? '' : `, counting only the newest ${happened.length.toLocaleString()} activities`}.${ending ? ` ${plural(ending, 'run')} in progress ${ending === 1 ? 'ends' : 'end'}.` : ''}`
 }
 
-async function counted(id: string): Promise<string> {
+/** What goes with this contact, as it is asked for page by page. */
+export async function counted(id: string): Promise<string> {
   const happened: Happened[] = []
   for (let cursor: string | undefined; ;) {
     const { data, nextCursor } = await got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: MOST } } }))
