@@ -54,6 +54,10 @@ def without_screen() -> set[tuple[str, str]]:
     return {(method, shape(path)) for methods, path in found for method in methods.split(", ")}
 
 
+def test_no_value_of_the_console_is_let_past_its_type() -> None:
+    assert re.findall(r"\bas (?:any|never)\b", sources()) == []
+
+
 def test_each_route_is_asked_for_by_the_console_or_the_manual_says_why_not() -> None:
     asked = set(called())
     routes = {(route.method, shape(route.path)) for route in (*ROUTES, *SANDBOX_ROUTES)}

@@ -8,7 +8,7 @@ const keep = (_name: string, value: unknown, context?: Source) =>
   (typeof value === 'number' && context?.source !== undefined && String(value) !== context.source && exact.rawJSON ? exact.rawJSON(context.source) : value)
 
 /** As JSON.parse; a number that JavaScript would write otherwise becomes an object that JSON.stringify writes as it was. */
-export const parse = (text: string): unknown => JSON.parse(text, keep as never)
+export const parse = (text: string): unknown => JSON.parse(text, keep)
 export const isNumber = (value: unknown): boolean => typeof value === 'number' || exact.isRawJSON?.(value) === true
 export const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value)
 

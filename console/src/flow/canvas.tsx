@@ -22,7 +22,7 @@ function Box({ data: { card, shown }, selected }: NodeProps<CardNode>) {
   </div>
 }
 
-const KINDS = { card: Box as never }
+const KINDS = { card: Box }
 const CARD = { width: 224, height: 80 }
 const MANY = 150 // boxes; of more, only those in sight are drawn
 const LEAST = 0.55 // a zoom at which the cards are legible

@@ -55,8 +55,8 @@ function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
   useEffect(() => {
     const mine = ++turn.current
     const timer = setTimeout(() => {
-      const body = { params: { query: { id } }, body: written(doc) as never }
-      void got<Checked>((of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body)) as never).then(found => {
+      const body = { params: { query: { id } }, body: written(doc) }
+      void got<Omit<Checked, 'of'>>(of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body)).then(found => {
         if (mine !== turn.current) return
         setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))
         setProblem(null)

@@ -1,4 +1,5 @@
 // The examples of docs/examples, as they are tried there.
+import type { Schemas } from '../api'
 import { parse } from '../exact'
 import abSubjectTest from '../../../docs/examples/ab-subject-test.json'
 import abandonedCart from '../../../docs/examples/abandoned-cart.json'
@@ -14,7 +15,8 @@ import welcomeSeries from '../../../docs/examples/welcome-series.json'
 import winBack from '../../../docs/examples/win-back.json'
 
 type Json = Record<string, unknown>
-export interface Example { name: string; about: string; definition: { trigger: Json; steps?: Json[]; graph?: Json }; templates?: Record<string, { name?: string } & Json>; input: { trigger?: Json; startAt?: string } & Json }
+type Definition = Omit<Schemas['WritableWorkflow'], 'name'> & { graph?: undefined } | Omit<Schemas['WritableAutomation'], 'name'> & { graph: object }
+export interface Example { name: string; about: string; definition: Definition; templates?: Record<string, { name?: string } & Json>; input: { trigger?: Json; startAt?: string } & Json }
 
 // The build has them as text, so that numbers keep their digits.
 const of = (text: unknown) => parse(text as string) as Example

@@ -14,9 +14,9 @@ async function make(example: Example, made: Map<unknown, string>) {
   const templates = example.templates ?? {}
   for (const [name, template] of Object.entries(templates)) if (!made.has(template)) made.set(template, (await got(api.POST('/templates', { body: { ...template, name: template.name ?? `${example.name}: ${name}` } as Schemas['WritableTemplate'] }))).id)
   const definition = parse(JSON.stringify(example.definition).replace(UNUSABLE, quoted => JSON.stringify(made.get(templates[quoted.slice(1, -1)]) ?? quoted.slice(1, -1)))) as Example['definition']
-  const body = { name: example.name, ...definition } as never
+  const { name } = example
   const kind = definition.graph ? 'automations' : 'workflows'
-  const { id } = kind === 'automations' ? await got(api.POST('/automations', { body })) : await got(api.POST('/workflows', { body }))
+  const { id } = definition.graph ? await got(api.POST('/automations', { body: { name, ...definition } })) : await got(api.POST('/workflows', { body: { name, ...definition } }))
   const { trigger, startAt, ...more } = example.input
   const kept = { trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' }
   handOver(`simulate.${id}`, kept)

@@ -77,7 +77,7 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
   }
   const wanted = (wish: Wish) => async () => { if (flow.value) await attempt(wish, flow.value.tag, flow.value.value) }
   const patch = (body: object) => (tag: string) => {
-    const asked = { ...path, headers: { 'If-Match': tag }, body: body as never }
+    const asked = { ...path, headers: { 'If-Match': tag }, body }
     return got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, asked) : api.PATCH(PATHS.automations, asked))
   }
   const become = (label: string, state: Definition['state']) => wanted({ label, work: patch({ state }), stands: now => now.state === state })

@@ -195,15 +195,15 @@ function ChannelForm({ way, done }: { way: Schemas['Way']; done: () => Promise<v
   const [secrets, setSecrets] = useState<Record<string, string>>({}) // which are kept nowhere
   const { provider, ...values } = { ...draft, ...secrets }
   const act = useAct()
-  const fields = way.providers.find(each => each.name === provider)!.fields
+  const chosen = way.providers.find(each => each.name === provider)!
   return <Form act={act} label="Save" submit={async () => {
-    const given = Object.fromEntries(fields.filter(({ name }) => values[name]).map(({ name }) => [name, values[name]]))
-    await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel: way.channel } }, body: { provider, ...given } as never }))
+    const given = Object.fromEntries(chosen.fields.filter(({ name }) => values[name]).map(({ name }) => [name, values[name]]))
+    await got(api.PUT('/settings/channels/{channel}', { params: { path: { channel: way.channel } }, body: { ...given, provider: chosen.name } }))
     forget()
     await done()
   }}>
     <Field label="Provider" value={provider!} set={provider => change({ provider })} options={way.providers.map(({ name }) => [name, name] as const)} pointer="/provider" />
-    {fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => (secret ? setSecrets({ ...secrets, [name]: value }) : change({ [name]: value }))} pointer={`/${name}`} />)}
+    {chosen.fields.map(({ name, label, secret }) => <Field key={name} label={label} {...(secret ? { type: 'password', autocomplete: 'off' } : {})} value={values[name] ?? ''} set={value => (secret ? setSecrets({ ...secrets, [name]: value }) : change({ [name]: value }))} pointer={`/${name}`} />)}
   </Form>
 }
 
