@@ -361,24 +361,34 @@ def page(
     request: pytest.FixtureRequest, owner: BrowserContext, watch: Watch, tabs: list[Page]
 ) -> Iterator[Page]:
     """The owner's tab, which stays open as that of somebody at work does; a test finds it as a new
-    one is, but for the scripts that are there already. What a failed test leaves is not gone on
-    with."""
+    one is, but for the scripts that are there already."""
     if not tabs:
-        tabs.append(owner.new_page())
-        watch.on(tabs[0])
+        tabs.append(watched(owner, watch))
+    with lent(request, watch, tabs, left, Page.close) as page:
+        yield page
+
+
+@contextmanager
+def lent(
+    request: pytest.FixtureRequest,
+    watch: Watch,
+    tabs: list[Page],
+    cleared: Callable[[Page, str], None],
+    closed: Callable[[Page], None],
+) -> Iterator[Page]:
+    """The tab of these, cleared for the next test. What a failed test leaves is closed."""
     failed = request.session.testsfailed
     yield tabs[0]
     if request.session.testsfailed == failed and watch.found == []:
-        left(tabs[0], watch.own)
+        cleared(tabs[0], watch.own)
     else:
-        tabs.pop().close()
+        closed(tabs.pop())
 
 
 @pytest.fixture
 def another_tab(owner: BrowserContext, watch: Watch) -> Iterator[Page]:
     """One of the owner's for this test alone, which changes what its page begins with."""
-    page = owner.new_page()
-    watch.on(page)
+    page = watched(owner, watch)
     yield page
     page.close()
 
@@ -400,12 +410,8 @@ def stranger(
     page, headers = strangers[0], {"X-Forwarded-For": any_address()}
     page.context.set_extra_http_headers(headers)
     page.set_extra_http_headers(headers)
-    failed = request.session.testsfailed
-    yield page
-    if request.session.testsfailed == failed and watch.found == []:
-        forgotten(page, watch.own)
-    else:
-        strangers.pop().context.close()
+    with lent(request, watch, strangers, forgotten, lambda page: page.context.close()) as page:
+        yield page
 
 
 def watched(context: BrowserContext, watch: Watch) -> Page:
