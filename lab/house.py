@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 BANNED = {"told", "said", "heard", "surely", "whoever"}
@@ -28,8 +28,8 @@ def trees(root: Path, *tops: str, holding: str = "") -> dict[str, ast.Module]:
     return found
 
 
-def imported(name: str, tree: ast.Module, known: Mapping[str, ast.Module]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imported(name: str, nodes: Iterable[ast.AST], known: Container[str]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom):
@@ -44,7 +44,7 @@ def layers(root: Path) -> list[list[str]]:
     return [re.split(r" *\| *", line) for line in contracts["contracts"][0]["layers"]]
 
 
-def upward(root: Path, code: Mapping[str, ast.Module]) -> int:
+def upward(root: Path, code: Mapping[str, Sequence[ast.AST]]) -> int:
     """Imports from a module to one whose line in the contract is above its own."""
     place = {name: n for n, line in enumerate(layers(root)) for name in line}
 
@@ -54,9 +54,9 @@ def upward(root: Path, code: Mapping[str, ast.Module]) -> int:
         return next((place[name] for name in names if name in place), None)
 
     found = 0
-    for name, tree in code.items():
+    for name, nodes in code.items():
         here = level(name)
-        for other in imported(name, tree, code):
+        for other in imported(name, nodes, code):
             there = level(other)
             found += here is not None and there is not None and there < here
     return found
@@ -84,14 +84,14 @@ def name_of(node: ast.AST) -> str | None:
     return None
 
 
-def called_once(code: Mapping[str, ast.Module]) -> tuple[int, int, int]:
+def called_once(code: Mapping[str, Sequence[ast.AST]]) -> tuple[int, int, int]:
     """Private functions, those of them that their module names once, and those of these that it
     does not call there but hands on: into a table, or to what calls them."""
     total = once = handed_on = 0
-    for tree in code.values():
-        named = Counter(map(name_of, ast.walk(tree)))
-        called = {name_of(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        for node in ast.walk(tree):
+    for nodes in code.values():
+        named = Counter(map(name_of, nodes))
+        called = {name_of(node.func) for node in nodes if isinstance(node, ast.Call)}
+        for node in nodes:
             if isinstance(node, FUNCTION) and re.match(r"_[a-z]", node.name):
                 total += 1
                 once += named[node.name] == 1
@@ -110,8 +110,8 @@ def is_row(node: ast.AST) -> bool:
 
 
 def figures(root: Path) -> Iterator[tuple[str, object]]:
-    code = trees(root, "app", "workers")
-    nodes = [node for tree in code.values() for node in ast.walk(tree)]
+    code = {name: [*ast.walk(tree)] for name, tree in trees(root, "app", "workers").items()}
+    nodes = [node for some in code.values() for node in some]
     files = [path for top in ("app", "workers") for path in (root / top).rglob("*.py")]
     lines = layers(root)
     yield "lines of app and workers", sum(len(path.read_text().splitlines()) for path in files)
