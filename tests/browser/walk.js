@@ -41,5 +41,6 @@ within => {
   window.walk?.end()
   if (isPart) root.focus()
   addEventListener('focusin', onFocus, true)
-  window.walk = { count: controls.length, isRound: () => isRound, found, end: () => removeEventListener('focusin', onFocus, true) }
+  window.walk = { isRound: () => isRound, found, end: () => removeEventListener('focusin', onFocus, true) }
+  return [controls.length, everything.some(one => one.matches('.cm-content'))]
 }
