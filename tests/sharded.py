@@ -11,6 +11,7 @@ PLANS = "asks how one PostgreSQL reads its tables; lab/citus/statements.py asks 
 MAINTENANCE = "is of one PostgreSQL; of a cluster, maintenance deletes in one workspace at a time"
 STATISTICS = "looks at the statistics of one server; each node of a cluster has its own"
 LOOKS = "claims several times a second, in which a cluster is looked at once"
+ONCE_A_SECOND = "is of one PostgreSQL; a cluster is looked at once a second, whatever is due next"
 
 # By the file, or by the test.
 SKIPPED: Mapping[str, str] = {
@@ -22,6 +23,7 @@ SKIPPED: Mapping[str, str] = {
     "test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later": LOOKS,
     "test_what_is_due_long_since_is_looked_for_now_and_then": LOOKS,
     "test_each_look_begins_where_the_one_before_it_ended": LOOKS,
+    "test_it_sleeps_no_longer_than_until_the_next_row_is_due": ONCE_A_SECOND,
     "test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first": MAINTENANCE,
     "test_each_table_has_the_statement": MAINTENANCE,
     "test_an_expired_receipt_is_taken_over_and_swept": MAINTENANCE,
