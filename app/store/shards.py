@@ -156,7 +156,7 @@ async def _ask(
     shards: Sequence[int] = (),
     **values: str | int,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What these shards answer, or all of them; and the nodes that do not."""
+    """Ask these shards, or all: what was found, and the nodes that do not answer."""
     text = of_shard.format(now=now.isoformat(), kinds="', '".join(kinds), **values)
     found: list[dict[str, Any]] = []
     silent = []
