@@ -279,7 +279,7 @@ async def arrange(server_url: str) -> None:
 async def filled(server_url: str, count: int) -> str:
     """A database with so many contacts; its URL."""
     url = await servers.new_database(server_url, SCHEMA.read_text())
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(ONCE)
     for first in range(0, count, PIECE):
         for sql in FILL:
