@@ -210,15 +210,16 @@ def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:
         return {}
     kept = {}
     for name, field in value.items():
-        pointer = _pointer("metadata", name)
         if not 1 <= len(name) <= METADATA_NAME_LENGTH or not is_line(name):
-            message = f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
-            errors.append(FieldError(pointer, message))
+            wrong = f"A name is 1 to {METADATA_NAME_LENGTH} printable characters."
         elif not is_scalar(field):
-            message = f"Must be a string of at most {METADATA_VALUE_LENGTH} characters, {NUMBER},"
-            errors.append(FieldError(pointer, f"{message} true, false or null."))
-        elif field is not None:
-            kept[name] = plain(field)
+            longest = f"Must be a string of at most {METADATA_VALUE_LENGTH} characters"
+            wrong = f"{longest}, {NUMBER}, true, false or null."
+        else:
+            if field is not None:
+                kept[name] = plain(field)
+            continue
+        errors.append(FieldError(_pointer("metadata", name), wrong))
     return kept
 
 

@@ -384,6 +384,7 @@ async def _start_these(
     contact_ids: Sequence[str],
     body: Mapping[str, Json],
 ) -> None:
+    """One run for each contact of each of these definitions, unless the chain is too long."""
     if started and workspace.depth > chains.LONGEST_CHAIN:
         workspace.refused.extend(started)
     elif started and await is_crowded(db, workspace, len(started) * len(contact_ids)):

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 from app.database.engine import Engine, Link, Row
 from app.database.handle import Handle
 from app.database.sets import WORKSPACE
-from app.database.sql import writes
+from app.database.sql import Document, writes
 from app.runtime import tasks
 
 Result = TypeVar("Result")
@@ -203,8 +203,10 @@ async def _write(db: Handle, sql: str, requests: Sequence[_Request], *, held: bo
 
 
 def _lock_order(values: Mapping[str, Any]) -> list[str]:
-    """Every transaction locks rows in this order, so that no two wait for each other."""
-    return [str(values.get(WORKSPACE)), *map(str, values.values())]
+    """Every transaction locks rows in this order, so that no two wait for each other. A document is
+    no key of a row, and may be long."""
+    keys = (str(value) for value in values.values() if not isinstance(value, Document))
+    return [str(values.get(WORKSPACE)), *keys]
 
 
 async def _read(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
@@ -221,8 +223,10 @@ async def _read(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
 
 
 async def _execute(db: Handle, sql: str, requests: Sequence[_Request]) -> None:
-    ordered = sorted(requests, key=lambda request: [*map(_lock_order, request.values)])
-    await db.execute_many(sql, [row for request in ordered for row in request.values])
+    rows = [row for request in requests for row in request.values]
+    if len(requests) > 1:  # whoever has several rows of one has them in this order
+        rows.sort(key=_lock_order)
+    await db.execute_many(sql, rows)
     for request in requests:
         request.result.set_result(None)
 

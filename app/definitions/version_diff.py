@@ -9,7 +9,7 @@ from app.definitions import credentials
 from app.machine import check, document, path
 from app.machine.nodes import NODES
 from app.machine.program import Json, Part
-from app.machine.steps import ports_written
+from app.machine.steps import ports_written, without_steps
 
 START = "trigger"  # where the edge to the first node begins
 
@@ -82,12 +82,7 @@ def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
     skipped = {"id", "type", *arms} if shape == "steps" else set()
     members = {name: value for name, value in found.items() if name not in skipped}
     if kind.fork and isinstance(members.get(kind.fork), list):
-        members[kind.fork] = [
-            {name: value for name, value in item.items() if name != "steps"}
-            if isinstance(item, dict)
-            else item
-            for item in members[kind.fork]
-        ]
+        members[kind.fork] = [without_steps(item) for item in members[kind.fork]]
     return members
 
 

@@ -353,8 +353,8 @@ def _refine_value(one: Comparison, place: Place) -> None:
     for value in values:
         if _is_far(value):
             at.refuse("bad_value", "An exponent may have at most three digits.")
+        moment = compare.time(value)
         try:
-            moment = compare.time(value)
             if moment is not None:
                 moment.astimezone(UTC)
         except OverflowError:

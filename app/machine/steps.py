@@ -112,12 +112,7 @@ class _Walk:
         # The configuration of a step: it without its name, its kind and its arms.
         given = {key: raw[key] for key in raw.keys() - {"id", "type", *written}}
         if kind.fork and isinstance(given.get(kind.fork), list):
-            given[kind.fork] = [
-                {key: value for key, value in item.items() if key != "steps"}
-                if isinstance(item, dict)
-                else item
-                for item in given[kind.fork]
-            ]
+            given[kind.fork] = [without_steps(item) for item in given[kind.fork]]
         config = kind.read(given, spot.place)
         exits: dict[str, str] = {}
         node = Node(name, raw["type"], config, exits)
@@ -128,6 +123,13 @@ class _Walk:
         for port, arm, at in _arms(raw, config, kind, written, spot):
             targets[port] = self.sequence(arm, at, follow)
         exits |= {port: target for port, target in targets.items() if target}
+
+
+def without_steps(item: Json) -> Json:
+    """One of the entries of a fork, without its arm."""
+    if not isinstance(item, dict):
+        return item
+    return {name: value for name, value in item.items() if name != "steps"}
 
 
 def ports_written(kind: NodeKind) -> list[str]:

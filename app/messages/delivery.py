@@ -270,12 +270,12 @@ async def _ask_again(process: Process, db: Handle, job: Job, row: HeldMessage) -
         return None
     honoured = prepared.channel.capabilities.idempotency_key_ttl_seconds or 0
     # When the call in doubt was intended; what was tried before it had surely not arrived.
-    asked_at = await db.now()
+    now = asked_at = await db.now()
     for event in reversed(row.events):
         if event["status"] != "SENDING":
             break
         asked_at = datetime.fromisoformat(event["at"])
-    if await db.now() - asked_at > timedelta(seconds=honoured) - MARGIN:
+    if now - asked_at > timedelta(seconds=honoured) - MARGIN:
         return None
     detail = f"{LOST} Asked again, under the same key."
     asking = Transition("SENDING", Reason.WORKER_LOST, detail, missing=prepared.missing)

@@ -117,12 +117,12 @@ def _request(
             "data": document.parse(attempt.data.encode()),
         }
     )
-    sealed = [endpoint.secret]
+    known = [endpoint.secret]
     old, until = endpoint.old_secret, endpoint.old_secret_until
     if old is not None and until is not None and until > now:
-        sealed.append(old)
+        known.append(old)
     bound = (attempt.workspace_id, attempt.endpoint_id)
-    secrets = [process.vault.decrypt(SEALED, one, *bound).decode() for one in sealed]
+    secrets = [process.vault.decrypt(SEALED, one, *bound).decode() for one in known]
     headers = {
         "content-type": "application/json",
         **chain,

@@ -192,6 +192,7 @@ async def update(call: Call) -> Response:
     row = await locked(call)
     call.match(row.revision)
     kept = {} if gives_filter(call) or row.filter is None else {"filter": _filter(row)}
+    # Every field that a client may write: what the change leaves out stays as it is here.
     stored: dict[str, Json] = {
         "name": row.name,
         "segmentId": row.segment_id,

@@ -210,6 +210,7 @@ async def put_channel(call: Call) -> Response:
     """Save a provider: as soon as this is answered, the workspace's messages use it; in the sandbox
     they are still captured. Secrets must be given in full each time."""
     channel, workspace_id = _channel(call), call.member.workspace_id
+    # What is wrong of the shape, and of its fields, is told at once.
     read, errors, _ = partly.read(call, NewChannel, None, without={"provider": "smtp"})
     given = read.model_dump(by_alias=True, exclude_none=True)
     known = {error.pointer for error in errors}

@@ -288,6 +288,7 @@ async def quiet(call: Call, answer: Response) -> Response:
     something is on its way to them; be they so before, for nobody may have heard of it. By what is
     answered: the contact may have another address by now."""
     shown = reply.payload(answer)
+    # The body was taken, so it is an object.
     if "subscriptions" in shown and not CONSENT.isdisjoint(document.parse(call.body)):
         out = consent.withdrawn(call.process, call.member.workspace_id, shown)
         await consent.all_quiet(call.process, out)

@@ -52,7 +52,7 @@ def drawn(kind: DefinitionKind) -> Endpoint:
             if run_id is not None:
                 row, counts = await _walked(db, workspace_id, row, run_id)
             else:
-                # Before the first activation there is nothing to count.
+                # None before the first activation.
                 counted = await run_steps.counts(
                     db, workspace_id=workspace_id, definition_id=row.id, most=MOST_RUNS
                 )

@@ -88,15 +88,20 @@ async def choose(call: Call) -> Response:
             is_back = await preferences.opt_in(call.process, db, link, form["subscribe"])
         return await _page(call, link, SUBSCRIBED if is_back else BARRED)
     if "join" in form:
-        state = None
-        async with call.process.database.write() as db:
-            choice = _named(form["join"], await _topics(call, db, link))
-            if choice is not None:  # the page offers topics on channels that get messages
-                state = await double_opt_in.join(call.process, db, link, choice)
-        return await _page(call, link, JOINED.get(state, BARRED))
+        return await _join(call, link, form["join"])
     out = await _opt_out(call, link, form)
     on_its_way = await consent.all_quiet(call.process, out)
     return await _page(call, link, LEFT if on_its_way else UNSUBSCRIBED)
+
+
+async def _join(call: Call, link: Link, named: str) -> Response:
+    """The page offers topics on channels that get messages; of anything else nothing changes."""
+    state = None
+    async with call.process.database.write() as db:
+        choice = _named(named, await _topics(call, db, link))
+        if choice is not None:
+            state = await double_opt_in.join(call.process, db, link, choice)
+    return await _page(call, link, JOINED.get(state, BARRED))
 
 
 async def _opt_out(

@@ -63,11 +63,11 @@ async def begin_single_sign_on(call: Call) -> Response:
     kept = call.request.cookies
     taken = {one for one in PLACES if _cookie(call.process.settings, one) in kept}
     # A page of the console to come back to, and of nobody else: it may be the link of a stranger.
-    wanted, page = call.request.query_params.get("returnTo"), None
+    wanted, back_to = call.request.query_params.get("returnTo"), None
     if wanted is not None and call.process.settings.console:
         session_cookie.require_safe(call.process.settings)
-        page = wanted if CONSOLE.fullmatch(wanted) else "/console/"
-    departure = await single_sign_on.depart(call.process, workspace_id, taken, page)
+        back_to = wanted if CONSOLE.fullmatch(wanted) else "/console/"
+    departure = await single_sign_on.depart(call.process, workspace_id, taken, back_to)
     response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
     cookie = _cookie(call.process.settings, departure.place)
     _keep(call.process.settings, response, cookie, departure.kept, COOKIE_SECONDS)

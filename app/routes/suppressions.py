@@ -79,7 +79,7 @@ async def show(call: Call) -> Response:
 async def create(call: Call) -> Response:
     new, workspace_id = call.read(NewSuppression), call.member.workspace_id
     country = await country_of(call.db, workspace_id)
-    try:
+    try:  # as a contact of the workspace would have it
         address = subscriptions.clean(new.channel, new.address, country)
     except addresses.BadAddress as error:
         errors = [FieldError("/address", str(error))]

@@ -92,10 +92,7 @@ async def make(process: Process, job: Job) -> None:
         if request is None:
             return
         if not lease.is_held:
-            async with process.database.write() as db:
-                row = await _held(db, job)
-                if row is not None:  # nobody was called: it was no try
-                    await _requeue(db, row, _tries_before(job, row), await db.now())
+            await _set_down(process, job)
             return
         outcome = await lease.over(process.egress.call(request)) or CUT_OFF
 
@@ -141,6 +138,14 @@ def _tries_before(job: Job, row: HeldCall) -> int:
     tries: int = row.tries
     is_counted: bool = row.begun_by == job.lease_token
     return tries - is_counted
+
+
+async def _set_down(process: Process, job: Job) -> None:
+    """Nobody was called: it was no try."""
+    async with process.database.write() as db:
+        row = await _held(db, job)
+        if row is not None:
+            await _requeue(db, row, _tries_before(job, row), await db.now())
 
 
 async def _held(db: Handle, job: Job) -> HeldCall | None:

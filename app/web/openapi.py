@@ -362,8 +362,13 @@ class _Writer:
             schema = self._schemas.of(content)
             media = {"schema": schema, "example": self._schemas.example(schema)}
             answer["content"] = {"application/json": media}
-        # From what was made to what can be done with it.
-        links = {
+        if status == 201 and (links := self._links(endpoint)):
+            answer["links"] = links
+        return answer
+
+    def _links(self, endpoint: Endpoint) -> Schema:
+        """From what was made to what can be done with it."""
+        return {
             operation_id(one): {
                 "operationId": operation_id(one),
                 "parameters": {"id": "$response.body#/id"},
@@ -371,9 +376,6 @@ class _Writer:
             for (_, path), one in self._table.items()
             if path.startswith(f"{endpoint.path}/{{id}}") and path.count("{") == 1
         }
-        if status == 201 and links:
-            answer["links"] = links
-        return answer
 
     def _refusal(self, codes: Sequence[str], limits: Sequence[str]) -> Schema:
         """Much the same everywhere: written once for each set of codes, for bearers and others."""

@@ -209,20 +209,22 @@ class _Path:
 
     async def _connected(self, endpoint: Endpoint, call: Call) -> Response:
         async with self._connection(endpoint.tx) as call.connection:
-            asked = call.asked
-            if asked is not None and endpoint.tx == "write":
-                return await asked.once(call.db, lambda: self._handle(endpoint, call))
-            if asked is not None and endpoint.concludes:
-                async with self._process.database.read() as db:
-                    answer = await asked.answer(db)
-                if answer is not None:
-                    return answer
-            response = await self._handle(endpoint, call)
-            if endpoint.concludes and not call.has_concluded:
-                raise LookupError(
-                    f"{endpoint} says that it concludes, and does not call conclude()"
-                )
-            return response
+            return await self._answered(endpoint, call)
+
+    async def _answered(self, endpoint: Endpoint, call: Call) -> Response:
+        """The answer of the same request with the same Idempotency-Key, or the handler's."""
+        asked = call.asked
+        if asked is not None and endpoint.tx == "write":
+            return await asked.once(call.db, lambda: self._handle(endpoint, call))
+        if asked is not None and endpoint.concludes:
+            async with self._process.database.read() as db:
+                answer = await asked.answer(db)
+            if answer is not None:
+                return answer
+        response = await self._handle(endpoint, call)
+        if endpoint.concludes and not call.has_concluded:
+            raise LookupError(f"{endpoint} says that it concludes, and does not call conclude()")
+        return response
 
     async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
         judges = endpoint.judges_tag(self._endpoints.get("GET"))

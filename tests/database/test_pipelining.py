@@ -126,6 +126,27 @@ async def test_rows_for_many_and_none_go_together_too(
     assert trips.seen[0][1] == 4
 
 
+async def test_rows_of_several_works_are_written_in_the_order_of_all_locks(
+    counters: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    link = type(counters._handle(writing=True)._link)
+    many = link.run_many
+
+    async def run_many(self: Link, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        written.extend(row["id"] for row in rows)
+        await many(self, sql, rows)
+
+    monkeypatch.setattr(link, "run_many", run_many)
+
+    async def put(ids: str, db: Handle) -> None:
+        sql = "INSERT INTO counters (id, value) VALUES (:id, :value)"
+        await db.execute_many(sql, [{"id": id, "value": 1} for id in ids])
+
+    await in_transaction(counters, [partial(put, "uz"), partial(put, "vy")])
+    assert written == ["u", "v", "y", "z"]
+
+
 async def test_the_moment_is_one_for_all_and_locks_are_taken_together(counters: Database) -> None:
     async def moment(number: int, db: Handle) -> object:
         await db.lock(number, 7)

@@ -122,9 +122,10 @@ def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
         found = path.parse(label_path).find(config)
         if found is not path.MISSING and found:
             words = _words(found)
-            # An address without its password, and without the query, where people put keys.
-            public = re.sub(r"//[^/]*@", "//", words.partition("?")[0])
-            return names.get(words, public if label_path == "url" else words)
+            if label_path == "url":
+                # Without its password, and without the query, where people put keys.
+                words = re.sub(r"//[^/]*@", "//", words.partition("?")[0])
+            return names.get(words, words)
     return ""
 
 
