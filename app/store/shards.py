@@ -7,13 +7,11 @@ enough: whatever lies on the others waits until they do.
 from __future__ import annotations
 
 import random
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import orjson
 
@@ -26,31 +24,23 @@ from app.store.jobs import Kind
 HEAD = 64  # the oldest due rows of a kind in a shard; nearly always these are all
 SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 EVERY_SECONDS = 1.0
-BEHIND_SECONDS = 5.0  # between looks behind the oldest: what is hinted at does not wait for one
 
-# Of one shard, for each kind: when its next job is due, the workspaces of its oldest due ones, and
-# whether there may be others behind these.
+# Of one shard, for each kind: when its next job is due, the workspaces of its oldest due ones and,
+# however long a backlog is, the next ones from somewhere on that have due ones, too.
 OF_SHARD = """
-    SELECT %2$s AS shard, kinds.kind,
+    SELECT kinds.kind,
            (SELECT wake_at FROM %1$s WHERE kind = kinds.kind
             ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next_at,
-           oldest.due, oldest.n = {head} AS is_long
-    FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
-    CROSS JOIN LATERAL (
-        SELECT json_agg(DISTINCT workspace_id) AS due, count(*) AS n
-        FROM (SELECT workspace_id FROM %1$s
-              WHERE kind = kinds.kind AND wake_at <= '{now}'
-              ORDER BY wake_at NULLS FIRST, id
-              LIMIT {head}) AS first) AS oldest
-    """
-# Of one with more: of the next workspaces from somewhere on, however long a backlog is, those that
-# have due ones. A statement of its own, because it takes five times as long to plan.
-BEHIND = """
-    SELECT kinds.kind,
-           (WITH RECURSIVE pending (workspace_id, n) AS (
+           (WITH RECURSIVE oldest AS (
+                SELECT workspace_id FROM %1$s
+                WHERE kind = kinds.kind AND wake_at <= '{now}'
+                ORDER BY wake_at NULLS FIRST, id
+                LIMIT {head}
+            ), pending (workspace_id, n) AS (
                 SELECT (SELECT workspace_id FROM %1$s
                         WHERE kind = kinds.kind AND workspace_id > '{after}'
                         ORDER BY workspace_id, wake_at LIMIT 1), 1
+                WHERE (SELECT count(*) FROM oldest) = {head}
                 UNION ALL
                 SELECT (SELECT j.workspace_id FROM %1$s j
                         WHERE j.kind = kinds.kind AND j.workspace_id > pending.workspace_id
@@ -58,25 +48,26 @@ BEHIND = """
                 FROM pending
                 WHERE pending.workspace_id IS NOT NULL AND n < {scanned}
             )
-            SELECT json_agg(p.workspace_id) FROM pending p
-            WHERE (SELECT j.wake_at FROM %1$s j
-                   WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
-                   ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= '{now}') AS due
+            SELECT json_agg(DISTINCT workspace_id)
+            FROM (SELECT workspace_id FROM oldest
+                  UNION ALL
+                  SELECT p.workspace_id FROM pending p
+                  WHERE (SELECT j.wake_at FROM %1$s j
+                         WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
+                         ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= '{now}') AS found) AS due
     FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
     """
 OF_NODES = """
     WITH nodes AS (
         SELECT CAST(n.nodename AS TEXT) AS name, n.nodeport AS port,
                'SELECT json_agg(found) FROM ('
-               || string_agg(format(CAST(:of_shard AS TEXT),
-                                    shard_name(s.logicalrelid, s.shardid), s.shardid),
+               || string_agg(format(CAST(:of_shard AS TEXT), shard_name(s.logicalrelid, s.shardid)),
                              ' UNION ALL ')
                || ') AS found' AS look
         FROM pg_dist_shard s
         JOIN pg_dist_placement p ON p.shardid = s.shardid AND p.shardstate = 1
         JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
         WHERE s.logicalrelid = CAST('jobs' AS regclass)
-          AND (cardinality(CAST(:shards AS BIGINT[])) = 0 OR s.shardid = ANY(:shards))
         GROUP BY n.nodename, n.nodeport
     )
     SELECT ran.node_name || ':' || ran.node_port AS node, ran.success, ran.result
@@ -103,7 +94,6 @@ class Shards:
     def __init__(self) -> None:
         self._last: Shared[Look] = Shared(EVERY_SECONDS)
         self._after = ""
-        self._behind_at = -BEHIND_SECONDS  # by the process's clock
         self._outage = Outage("a node does not answer: its work waits", "all nodes answer again")
 
     async def look(self, database: Database) -> Look:
@@ -111,11 +101,8 @@ class Shards:
         return await self._last.get(partial(self._look, database))
 
     async def _look(self, database: Database) -> Look:
-        is_behind = time.monotonic() - self._behind_at >= BEHIND_SECONDS
-        if is_behind:
-            self._behind_at = time.monotonic()
         async with database.read() as db:
-            found = await look(db, after=self._after if is_behind else None)
+            found = await look(db, after=self._after)
         if found.silent:
             self._outage.failed(ConnectionError("; ".join(found.silent)))
         else:
@@ -124,47 +111,27 @@ class Shards:
         return found
 
 
-async def look(db: Handle, *, after: str | None = "") -> Look:
-    """`after` is the workspace after which others are looked for behind a backlog; None: behind
-    none."""
+async def look(db: Handle, *, after: str = "") -> Look:
+    """`after` is the workspace after which others are looked for behind a backlog."""
     now = await db.now()
+    of_shard = OF_SHARD.format(
+        now=now.isoformat(),
+        after=after,
+        head=HEAD,
+        scanned=SCANNED,
+        kinds="', '".join(jobs.KINDS),
+    )
     next_due: dict[Kind, datetime] = {}
     due: defaultdict[Kind, set[str]] = defaultdict(set)
-    behind: defaultdict[Kind, set[int]] = defaultdict(set)
-    rows, silent = await _ask(db, OF_SHARD, now, jobs.KINDS, head=HEAD)
-    for found in rows:
-        kind: Kind = found["kind"]
-        if found["next_at"] is not None:
-            next_at = datetime.fromisoformat(found["next_at"])
-            next_due[kind] = min(next_due.get(kind, next_at), next_at)
-        due[kind].update(found["due"] or ())
-        if found["is_long"]:
-            behind[kind].add(found["shard"])
-    if behind and after is not None:
-        shards = sorted(set().union(*behind.values()))
-        rows, _ = await _ask(db, BEHIND, now, behind, shards, after=after, scanned=SCANNED)
-        for found in rows:
-            due[found["kind"]].update(found["due"] or ())
-    return Look(now, next_due, {kind: frozenset(ids) for kind, ids in due.items()}, silent)
-
-
-async def _ask(
-    db: Handle,
-    of_shard: str,
-    now: datetime,
-    kinds: Iterable[Kind],
-    shards: Sequence[int] = (),
-    **values: str | int,
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Ask these shards, or all: what was found, and the nodes that do not answer."""
-    text = of_shard.format(now=now.isoformat(), kinds="', '".join(kinds), **values)
-    found: list[dict[str, Any]] = []
     silent = []
-    for node, success, result in await db.fetch_tuples(
-        OF_NODES, of_shard=text, shards=list(shards)
-    ):
-        if success:
-            found += orjson.loads(result or "[]")
-        else:
+    for node, success, result in await db.fetch_tuples(OF_NODES, of_shard=of_shard):
+        if not success:
             silent.append(f"{node}: {result}")
-    return found, silent
+            continue
+        for found in orjson.loads(result or "[]"):
+            kind: Kind = found["kind"]
+            if found["next_at"] is not None:
+                next_at = datetime.fromisoformat(found["next_at"])
+                next_due[kind] = min(next_due.get(kind, next_at), next_at)
+            due[kind].update(found["due"] or ())
+    return Look(now, next_due, {kind: frozenset(ids) for kind, ids in due.items()}, silent)

@@ -12,13 +12,13 @@ import asyncpg
 import pytest
 
 from app.database import citus
-from app.database.db import Database, Deadlines, Handle, RequestTimeouts, migrate, new_id
+from app.database.db import Database, Deadlines, RequestTimeouts, migrate, new_id
 from app.errors import CommitUnknown, Unavailable
 from app.process import SCHEMA
 from app.runtime import tasks
 from app.store import claims, jobs, shards, workspaces
 from app.store.claims import Apart
-from app.store.shards import HEAD, Look, Shards
+from app.store.shards import HEAD, Shards
 from tests import servers
 
 MANY_ROWS = """
@@ -202,30 +202,7 @@ async def test_a_look_behind_a_backlog_names_no_workspace_that_only_waits(
         await jobs.add(db, "call", workspace_id=other, ids=["call_1"])
     async with sharded.read() as db:
         look = await shards.look(db)
-        oldest = await shards.look(db, after=None)
     assert look.due["call"] == {busy, other}
-    assert oldest.due["call"] == {busy}
-    assert oldest.next_due == look.next_due
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.drill
-async def test_behind_the_oldest_is_looked_once_in_five_seconds(
-    sharded: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str | None] = []
-
-    async def noted(db: Handle, *, after: str | None = "") -> Look:
-        asked.append(after)
-        return Look(await db.now(), {})
-
-    monkeypatch.setattr(shards, "look", noted)
-    monkeypatch.setattr(shards, "EVERY_SECONDS", 0.0)
-    looks = Shards()
-    for _ in range(3):
-        await looks.look(sharded)
-    assert asked == ["", None, None]
-    assert shards.BEHIND_SECONDS == 5
 
 
 async def on_one_shard(database: Database) -> list[str]:
