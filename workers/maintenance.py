@@ -54,14 +54,14 @@ async def run_for_ever(process: Process) -> None:
     due_at = dict.fromkeys((*TASKS, RetentionScan().run_batch), 0.0)
     while True:
         began, is_more = time.monotonic(), False
-        longest = SHARDED_ROUND_SECONDS if process.database.is_sharded else ROUND_SECONDS
+        apart = SHARDED_ROUND_SECONDS if process.database.is_sharded else ROUND_SECONDS
         for run_batch in [one for one, moment in due_at.items() if moment <= began]:
             has_more = await _attempt(run_batch, process)
             # One with nothing to do is not asked again each time that another has more.
-            due_at[run_batch] = 0.0 if has_more else began + longest
+            due_at[run_batch] = 0.0 if has_more else began + apart
             is_more |= bool(has_more)
         rest = REST[process.database.engine] * (time.monotonic() - began)
-        await asyncio.sleep(min(rest, longest) if is_more else longest)
+        await asyncio.sleep(min(rest, ROUND_SECONDS) if is_more else apart)
 
 
 async def sweep_for_ever(process: Process) -> None:
