@@ -218,6 +218,7 @@ async def frozen_unsubscribed(
         JOIN contacts c ON c.workspace_id = r.workspace_id AND c.id = r.contact_id
         WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
           AND r.contact_id > :after AND r.contact_id <= :until AND r.reason = '{UNSUBSCRIBED}'
+          AND c.id > :after AND c.id <= :until
           AND {ADDRESSES[channel]} IS NOT NULL
         """,
         workspace_id=workspace_id,

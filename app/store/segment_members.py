@@ -187,15 +187,23 @@ async def page(
     limit: int,
 ) -> list[Contact]:
     """The members as contacts, newest first. Filters: the times of contacts.CLAUSES."""
-    narrowed, values = keyset.narrowed(contacts.CLAUSES, filters, before, "m.contact_id")
+    bounded = await keyset.by_time(db, "con", filters)
+    bounds = {name: value for name, value in bounded.items() if name in keyset.BOUNDS}
+    among, _ = keyset.narrowed({}, bounds, before, "contact_id")
+    narrowed, values = keyset.narrowed(contacts.CLAUSES, bounded, before, "c.id")
+    # Cut off before the contacts are asked for: joined in the order of their ids, those who are no
+    # members, or stand before the page, would be walked. A filter is on the contacts.
+    cut = "" if filters else "ORDER BY contact_id DESC LIMIT :limit"
     return await db.fetch_all_as(
         Contact,
         f"""
         SELECT {contacts.COLUMNS}
-        FROM segment_members m
-        JOIN contacts c ON c.workspace_id = m.workspace_id AND c.id = m.contact_id
-        WHERE m.workspace_id = :workspace_id AND m.segment_id = :segment_id AND m.member {narrowed}
-        ORDER BY m.contact_id DESC
+        FROM (SELECT workspace_id, contact_id FROM segment_members
+              WHERE workspace_id = :workspace_id AND segment_id = :segment_id AND member {among}
+              {cut}) kept
+        JOIN contacts c ON c.workspace_id = kept.workspace_id AND c.id = kept.contact_id
+        WHERE c.workspace_id = :workspace_id {narrowed}
+        ORDER BY c.id DESC
         LIMIT :limit
         """,
         workspace_id=workspace_id,
