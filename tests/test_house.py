@@ -119,12 +119,15 @@ def test_on_the_way_of_a_message_each_definition_names_the_next() -> None:
     text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
     walks = re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[:3]
     module, last, unnamed, jumps = "", "", [], 0
-    for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", " ".join(f"then {walk}" for walk in walks)):
+    met: set[str] = set()  # what has been named on the way: from where it goes on after a return
+    for arrow, step in re.findall(r"(\S*)\s`([^`]+)`", " ".join(f"from {walk}" for walk in walks)):
         into = step.partition(".")[0] if "/" in step else module
         name = step.rpartition(".")[2]
+        named = names_from(module, last) if last else set()
+        met |= named
         jumps += arrow == "⇢"
-        if arrow == "→" and name not in names_from(module, last):
-            unnamed.append(f"{module}.{last} → {into}.{name}")
+        if (arrow == "→" and name not in named) or (arrow == "then" and name not in met):
+            unnamed.append(f"{module}.{last} {arrow} {into}.{name}")
         module, last = into, name
     assert unnamed == []
     assert jumps <= 3

@@ -406,7 +406,9 @@ class PostgresConnection(DatabasesPostgresConnection):
             """
         )
         if self.is_sharded:  # one by one: what is sent with a SET would be run there with it
-            await self._script("SET LOCAL citus.max_adaptive_executor_pool_size = 16")  # its own
+            await self._script(
+                "SET LOCAL citus.max_adaptive_executor_pool_size = 16"
+            )  # Citus' own number
             await self._script("SET LOCAL citus.propagate_set_commands = 'local'")
             await self._script(f"SET LOCAL statement_timeout = {self.deadlines.migration_ms}")
 

@@ -2,8 +2,8 @@
 
 A benchmark notes what it has measured, once, with `measured` and `curve`; both are printed by
 itself in words. When BENCH_LEDGER names a file they are appended to it, a line of JSON each, for
-the table and the plots of `make -C lab bench`. What counts is the median of the rounds, never the
-best.
+the table and the plots of `make -C lab bench`. What counts is the median of the rounds, or the
+worst of them where nothing may be above the floor; never the best.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,6 +26,7 @@ class Goal:
     aim: float | None = None
     unit: str = ""
     is_ceiling: bool = False  # at most, not at least
+    of: Callable[[Sequence[float]], float] = median  # of all rounds: what counts
 
     def written(self, value: float) -> str:
         decimals = 2 if not self.unit or value < 10 else 1 if value < 100 else 0
@@ -43,6 +44,10 @@ def _at_most(what: str, by: str, floor: float, aim: float | None = None, unit: s
     return Goal(what, by, floor, aim, unit, is_ceiling=True)
 
 
+def _never_above(what: str, by: str, floor: float, unit: str) -> Goal:
+    return Goal(what, by, floor, None, unit, is_ceiling=True, of=max)
+
+
 def _counted(what: str, by: str, unit: str = "") -> Goal:
     return Goal(what, by, unit=unit)
 
@@ -54,15 +59,12 @@ LOOKUPS = ("phone", "field", "webhook-id", "Idempotency-Key", "dedupePath", "50 
 GOALS = {
     "S1": Goal("signed events by email ÷ a bare route's requests", INTAKE, 0.60, 0.75),
     "S1, two processes": Goal("the same with two web processes", INTAKE, 0.45, 0.60),
-    **{
-        f"S1, {kind}": Goal(f"events like these ÷ those by email: {kind}", INTAKE, 0.90)
-        for kind in LOOKUPS
-    },
+    **{f"S1, {kind}": Goal(f"signed events, {kind} ÷ by email", INTAKE, 0.90) for kind in LOOKUPS},
     "CPU, full": _at_most("CPU of an event in full batches", INTAKE, 0.55, 0.45, "ms"),
     "CPU, bare": _counted("CPU of a request of the bare route", INTAKE, "ms"),
     "CPU, alone": _at_most("CPU of an event at 131 a second", INTAKE, 2.0, 1.2, "ms"),
     "event, statements": _counted("statements of an event in full batches", INTAKE),
-    "event, rows": _counted("row versions of an event", INTAKE),
+    "event, rows": _counted("row versions of an event, its run among them", INTAKE),
     "S2": _at_most("p99 ÷ a bare route's, both offered 60 % of S1's rate", INTAKE, 8, 4),
     "S2, two processes": _at_most("the same with two web processes", INTAKE, 8, 4),
     "S2, 131 a second": _at_most("p50 of an event", INTAKE, 4, 2.5, "ms"),
@@ -72,16 +74,16 @@ GOALS = {
     "S3, 50 workspaces": Goal("the same, the runs of 50 workspaces", RUNS, 0.40, 0.55),
     "CPU, run": _counted("CPU of a run, the worker's", RUNS, "ms"),
     "run, transactions": _counted("transactions of a run", RUNS),
-    "run, statements": _counted("statements of a run", RUNS),
-    "run, rows": _counted("row versions of a run", RUNS),
+    "run, statements": _counted("statements of a run, BEGIN and COMMIT among them", RUNS),
+    "run, rows": _counted("row versions of a run, its making among them", RUNS),
     "S4, p50": _at_most("from the 202 to the SMTP receiver, idle", RUNS, 30, 15, "ms"),
     "S4, p99": _at_most("the same, 99 of 100", RUNS, 100, 40, "ms"),
     "S5": _at_most(
         "the dearest question, large ÷ small, of 400 rounds in turns", "bench-scale", 1.3
     ),
-    "S6, memory": _at_most("idle all-in-one", START, 140, None, "MB"),
+    "S6, memory": _never_above("idle all-in-one", START, 140, "MB"),
     "S6, start": _at_most("from the start command to the first 202", START, 3, None, "s"),
-    "S7": _at_most("the slowest single run behind another's backlog", "bench-fair", 1, None, "s"),
+    "S7": _never_above("the slowest single run behind another's backlog", "bench-fair", 1, "s"),
     "S8": Goal("accepted and completed ÷ arq's no-op jobs", RUNS, 0.38, 0.50),
     "S9, run": _at_most("an idle all-in-one's share of a core", START, 1, 0.3, "%"),
     "S9, web": _at_most("an idle web process's", START, 1, 0.3, "%"),
@@ -123,7 +125,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 def _reached(goal: Goal, line: dict[str, Any]) -> str:
     """When none of a few was too slow, 3 in so many may be, at 95 %."""
-    value = median(line["rounds"])
+    value = goal.of(line["rounds"])
     if goal.floor is None:
         return "–"
     if not goal.reached(value, goal.floor):
@@ -136,15 +138,19 @@ def _reached(goal: Goal, line: dict[str, Any]) -> str:
 
 def _cells(goal: Goal, line: dict[str, Any]) -> Sequence[str]:
     rounds = [goal.written(value).removesuffix(f" {goal.unit}") for value in line["rounds"]]
-    middle = goal.written(median(line["rounds"]))
-    return middle, " ".join(rounds), _reached(goal, line), f"{line['load']:.0f}"
+    return (
+        goal.written(goal.of(line["rounds"])),
+        " ".join(rounds),
+        _reached(goal, line),
+        f"{line['load']:.0f}",
+    )
 
 
 def table(noted: Sequence[dict[str, Any]]) -> list[str]:
     """The figures as Markdown, which reads well in a terminal too; the newest of each figure
     counts. Load is the machine's when it was measured, the benchmark's own included."""
     newest = {line["figure"]: line for line in noted if "figure" in line}
-    head = ("figure", "what", "floor", "aim", "median", "rounds", "reached", "load", "command")
+    head = ("figure", "what", "floor", "aim", "measured", "rounds", "reached", "load", "command")
     rows = [head, ("---",) * len(head)]
     for name, goal in GOALS.items():
         cells = _cells(goal, newest[name]) if name in newest else ("–", "–", "not measured", "–")

@@ -15,7 +15,9 @@ import hmac
 import json
 import time
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 from typing import cast
 
@@ -45,6 +47,11 @@ def body(value: str, number: int, key: str = "") -> bytes:
     ]
     order = {"id": number, "customer": value, "key": key, "currency": "EUR", "items": items}
     return json.dumps({"type": "order.created", "data": {"object": order}}).encode()
+
+
+def turns(paths: Sequence[str], values: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """One webhook after the other, each with the next contact once all have had the one before."""
+    return ((path, value) for value in cycle(values) for path in paths)
 
 
 def request(
@@ -149,6 +156,7 @@ async def run(port: int, load: Load, seconds: float, rate: float | None) -> dict
     took, worked = time.perf_counter() - began, time.process_time() - worked
     answered, seconds_each = load.accepted, sorted(load.seconds)
     load.ended = True
+    assert load.next <= DISTINCT, "from here on, every key is that of an event before it"
     await asyncio.sleep(0.3)
     return {
         "a_second": answered / took,
@@ -187,13 +195,13 @@ def main() -> None:
     known = given.values.read_text().splitlines() if given.values else [*map(email, range(KNOWN))]
     requests = [
         request(
-            paths[number % len(paths)],
+            path,
             number,
             secret=given.secret,
-            value=f"{STARTED}-{email(number)}" if given.new else known[number % len(known)],
+            value=f"{STARTED}-{value}" if given.new else value,
             header=given.header,
         )
-        for number in range(DISTINCT)
+        for number, (path, value) in enumerate(islice(turns(paths, known), DISTINCT))
     ]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         load = Load(requests, is_open=given.rate is not None)

@@ -32,7 +32,7 @@ async def served(process: Process, ledger: Path) -> AsyncIterator[tuple[Receiver
 
 
 async def order(cast: Cast, process: Process, *to: str) -> list[str]:
-    """The ids of messages, one to each, in one transaction: no request is what is tested here."""
+    """The ids of messages, one to each, in one transaction: what is tested is no request."""
     async with process.database.write() as db:
         wanted = [Order(cast.ed.workspace_id, "email", None, one, None, HELLO) for one in to]
         made = [await create(process, db, one) for one in wanted]

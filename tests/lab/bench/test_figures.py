@@ -41,6 +41,7 @@ def test_the_table_says_of_every_goal_whether_the_median_of_all_rounds_reached_i
     figures.measured("S8", [0.9, 0.3, 0.31])  # the best round is above the floor
     figures.measured("S4, p50", [14.0, 15.0])
     figures.measured("S5", [1.31])
+    figures.measured("S7", [0.5, 0.6, 1.2])  # once is too often
     figures.measured("CPU, run", [1.25])
     figures.measured("P4", [16.4], of=50)
     rows = table(list(figures.read(ledger)))
@@ -50,6 +51,7 @@ def test_the_table_says_of_every_goal_whether_the_median_of_all_rounds_reached_i
     assert cells["S8"][5:8] == ["0.31", "0.90 0.30 0.31", "**no**"]
     assert cells["S4, p50"][3:8] == ["≤ 30.0 ms", "≤ 15.0 ms", "14.5 ms", "14.0 15.0", "aim"]
     assert cells["S5"][3:8] == ["≤ 1.30", "–", "1.31", "1.31", "**no**"]
+    assert cells["S7"][5:8] == ["1.20 s", "0.50 0.60 1.20", "**no**"]
     assert cells["CPU, run"][3:8] == ["–", "–", "1.25 ms", "1.25", "–"]
     assert cells["P4"][5:8] == ["16.4 s", "16.4", "for 94 of 100"]
     assert cells["S6, start"][5:8] == ["–", "–", "not measured"]
