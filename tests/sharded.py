@@ -12,6 +12,7 @@ MAINTENANCE = "is of one PostgreSQL; of a cluster, maintenance deletes in one wo
 STATISTICS = "looks at the statistics of one server; each node of a cluster has its own"
 LOOKS = "claims several times a second, in which a cluster is looked at once"
 ONCE_A_SECOND = "is of one PostgreSQL; a cluster is looked at once a second, whatever is due next"
+LOCKS = "looks by itself for a row that somebody has locked, in whatever shard"
 
 # By the file, or by the test.
 SKIPPED: Mapping[str, str] = {
@@ -24,7 +25,7 @@ SKIPPED: Mapping[str, str] = {
     "test_what_is_due_long_since_is_looked_for_now_and_then": LOOKS,
     "test_each_look_begins_where_the_one_before_it_ended": LOOKS,
     "test_whose_work_stalls_leaves_hands_for_the_others": LOOKS,
-    "test_a_further_kind_is_found_everywhere": "asks for /admin/invariants, which is refused",
+    "test_a_suspension_is_answered_once_nobody_sends_by_what_was_so_before": LOCKS,
     "test_sessions_go_when_they_have_expired": MAINTENANCE,
     "test_it_sleeps_no_longer_than_until_the_next_row_is_due": ONCE_A_SECOND,
     "test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first": MAINTENANCE,

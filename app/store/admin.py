@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -139,11 +140,11 @@ async def users(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[AnyUser]:
     narrowed, values = keyset.narrowed(USERS, filters, before, "u.id")
-    return await db.fetch_all_as(
+    found = await db.fetch_all_as(
         AnyUser,
         f"""
         SELECT u.id, u.email, u.name, u.super_admin, u.email_verified_at, u.created_at,
-               (SELECT count(*) FROM memberships m WHERE m.user_id = u.id) AS workspaces
+               0 AS workspaces
         FROM users u
         WHERE TRUE {narrowed}
         ORDER BY u.id DESC
@@ -152,6 +153,15 @@ async def users(
         limit=limit,
         **values,
     )
+    # By itself: a cluster joins no row of a person with those of all workspaces.
+    counted = await db.fetch_tuples(
+        """
+        SELECT user_id, count(*) FROM memberships WHERE user_id = ANY(:ids) GROUP BY user_id
+        """,
+        ids=[user.id for user in found],
+    )
+    workspaces = dict(counted)
+    return [replace(user, workspaces=workspaces.get(user.id, 0)) for user in found]
 
 
 async def runs_page(
@@ -305,18 +315,8 @@ UNFINISHED = """FROM runs
              ORDER BY workspace_id, definition_id, id"""
 
 
-async def orphans(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
-    """The next RUNS_AT_ONCE unfinished runs, of them those that nobody will ever move: no job, and
-    what they wait for is over or gone. And the last of the next; None when there are fewer.
-
-    By one statement: of two, each sees another end when a run finishes or starts between them.
-    """
-    [(found, *last)] = await db.fetch_tuples(
-        f"""
-        SELECT (
-            SELECT count(*)
-            FROM (SELECT workspace_id, id, waiting_for {UNFINISHED} LIMIT :at_once) AS r
-            WHERE COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
+# Of an unfinished run `r`: it has no job, and what it waits for is over or gone.
+ORPHANED = """COALESCE(r.waiting_for ->> 'kind', '') <> 'event'
               AND NOT EXISTS (
                   SELECT 1 FROM jobs j
                   WHERE j.workspace_id = r.workspace_id AND j.kind = 'run' AND j.id = r.id)
@@ -327,16 +327,59 @@ async def orphans(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
               AND NOT EXISTS (
                   SELECT 1 FROM calls c
                   WHERE c.workspace_id = r.workspace_id AND c.id = r.waiting_for ->> 'callId'
-                    AND c.status <> 'ANSWERED')
+                    AND c.status <> 'ANSWERED')"""
+
+
+async def orphans(db: Handle, *, after: Key | None) -> tuple[int, Key | None]:
+    """The next RUNS_AT_ONCE unfinished runs, of them those that nobody will ever move. And the last
+    of the next; None when there are fewer.
+
+    By one statement: of two, each sees another end when a run finishes or starts between them.
+    """
+    begin = dict(zip(("workspace_id", "definition_id", "id"), after or ("", "", ""), strict=True))
+    if db.is_sharded:
+        return await _orphans_of_shards(db, begin)
+    [(found, *last)] = await db.fetch_tuples(
+        f"""
+        SELECT (
+            SELECT count(*)
+            FROM (SELECT workspace_id, id, waiting_for {UNFINISHED} LIMIT :at_once) AS r
+            WHERE {ORPHANED}
         ) AS found, last.workspace_id, last.definition_id, last.id
         FROM (SELECT 1 AS one) AS once
         LEFT JOIN (
             SELECT workspace_id, definition_id, id {UNFINISHED} LIMIT 1 OFFSET :others
         ) AS last ON TRUE
         """,
-        **dict(zip(("workspace_id", "definition_id", "id"), after or ("", "", ""), strict=True)),
+        **begin,
         at_once=RUNS_AT_ONCE,
         others=RUNS_AT_ONCE - 1,
     )
     workspace_id, definition_id, id = last
     return int(found), None if id is None else (workspace_id, definition_id, id)
+
+
+async def _orphans_of_shards(db: Handle, begin: Mapping[str, str]) -> tuple[int, Key | None]:
+    """The same in a look at all shards and one at each workspace: a cluster cuts no query off
+    whose rows it is to compare with those of other tables."""
+    keys = await db.fetch_tuples(
+        f"SELECT workspace_id, definition_id, id {UNFINISHED} LIMIT :at_once",
+        **begin,
+        at_once=RUNS_AT_ONCE,
+    )
+    whose: defaultdict[str, list[str]] = defaultdict(list)
+    for workspace_id, _, id in keys:
+        whose[workspace_id].append(id)
+    found = 0
+    for workspace_id, ids in whose.items():
+        found += await db.fetch_value(
+            f"""
+            SELECT count(*) FROM runs r
+            WHERE r.workspace_id = :workspace_id AND r.id = ANY(:ids) AND r.finished_at IS NULL
+              AND {ORPHANED}
+            """,
+            workspace_id=workspace_id,
+            ids=ids,
+        )
+    last = tuple(keys[-1]) if len(keys) == RUNS_AT_ONCE else None
+    return found, last
