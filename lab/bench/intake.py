@@ -163,7 +163,7 @@ def targets(deployment: Deployment, kinds: Collection[str]) -> dict[str, Target]
             ),
             "webhook-id": ({}, [*signed, "--header", "webhook-id"]),
             "Idempotency-Key": ({}, [*signed, "--header", "Idempotency-Key"]),
-            "dedupePath": ({"dedupePath": "data.object.key"}, signed),
+            "dedupePath": ({"dedupePath": "data.object.key"}, [*signed, "--keyed"]),
         }
         found = {
             kind: Target(
