@@ -406,9 +406,8 @@ class PostgresConnection(DatabasesPostgresConnection):
             """
         )
         if self.is_sharded:  # one by one: what is sent with a SET would be run there with it
-            await self._script(
-                "SET LOCAL citus.max_adaptive_executor_pool_size = 16"
-            )  # Citus' own number
+            # Citus' own number, where our sessions have one.
+            await self._script("SET LOCAL citus.max_adaptive_executor_pool_size = 16")
             await self._script("SET LOCAL citus.propagate_set_commands = 'local'")
             await self._script(f"SET LOCAL statement_timeout = {self.deadlines.migration_ms}")
 
