@@ -351,7 +351,7 @@ async def test_a_time_of_a_schedule_that_has_begun_comes_to_its_last_member(
     soon = {"graceWindow": "PT1H"}
     flow_id = await flow(cast, source="schedule", cron="0 9 * * *", segmentId=id, **soon)
     await settle(process)
-    nine = (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=1)
+    nine = (datetime.now(UTC) + timedelta(hours=15)).replace(hour=9, minute=1)  # the next one
     await until(process, nine)
     async with process.database.read() as db:
         due = await db.fetch_value("SELECT id FROM segments WHERE kind = 'schedule'")
@@ -566,7 +566,7 @@ async def test_a_pause_while_a_schedule_starts_runs_leaves_each_member_a_run_or_
     flow_id = await flow(
         cast, source="schedule", cron="0 9 * * *", segmentId=await segment(cast, process)
     )
-    await until(process, (datetime.now(UTC) + timedelta(days=1)).replace(hour=9, minute=1))
+    await until(process, (datetime.now(UTC) + timedelta(hours=15)).replace(hour=9, minute=1))
     path = f"/workflows/{flow_id}"
     midst = Midst(lambda: cast.ed.patch(path, {"state": "PAUSED"}))
     monkeypatch.setattr(reactions, "scheduled", midst.scheduled)
