@@ -2,9 +2,9 @@
 
 PostgreSQL spends more on receiving a statement than on most of ours themselves. What each row of
 values asks stays a query of its own, planned as if it were asked alone: joined with the others, a
-planner whose statistics know nothing of their workspace reads it whole. The workspace is one value
-and never a column of the set, so that a database that is sharded by workspace answers from one
-shard; several workspaces are several statements in one trip.
+planner whose statistics know nothing of their workspace reads it whole. The workspace is a value of
+each row like any other; but for a database that is sharded by workspace it is one value of the
+statement, which one shard answers, and several workspaces are several statements in one trip.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _INSERT = re.compile(r"\s*INSERT\s+INTO\s+\w+\s*\((?P<columns>[^()]*)\)\s*", re.
 _TARGET = re.compile(r"\s*\((?P<columns>[^()]*)\)")
 _NOTHING = re.compile(r"\s*(?:\([^()]*\)\s*)?(?:WHERE\b.*)?DO\s+NOTHING\s*", re.I | re.S)
 _QUERY = re.compile(r"\bSELECT\b", re.I)
+_QUERY_FIRST = re.compile(r"\s*WITH\s+(?P<name>\w+)\s+AS\s+MATERIALIZED\s+\(", re.I)
+_OF_WORKSPACE = re.compile(rf"\s*{WORKSPACE}\s*=\s*:{WORKSPACE}\s*", re.I)
 _EQUAL = re.compile(r"\s*\w+\s*=\s*:(?P<name>\w+)\s*")
 _TOKEN = re.compile(
     rf"{QUOTED}|{COMMENT}|(?P<open>\()|(?P<close>\))|(?P<comma>,)"
@@ -63,20 +65,20 @@ def numbered(sql: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SetStatement:
-    """A statement over a set: its first value is the workspace, if it names one; then come the
-    places of the set's rows, and a list for each of `names`. Rows that agree in all of `keys` are
-    not one set, for a statement changes a row once."""
+    """A statement over a set: its first value is the workspace, if `is_of_one_workspace`; then come
+    the places of the set's rows, and a list for each of `names`. Rows that agree in all of `keys`
+    are not one set, for a statement changes a row once."""
 
     text: str
     names: tuple[str, ...]
-    has_workspace: bool
+    is_of_one_workspace: bool = False
     keys: tuple[str, ...] = ()
     few: tuple[str, str, str] | None = None  # the parts of a `_Writing.row`
 
     def alone(self, arguments: OfOne) -> tuple[str, OfOne]:
         """The statement for one set, with its arguments. Citus plans an INSERT of a SELECT for each
         shard of the table, whatever workspace it names; so the rows of few are VALUES."""
-        places = arguments[1 if self.has_workspace else 0]
+        places = arguments[1 if self.is_of_one_workspace else 0]
         if self.few is None or not isinstance(places, list) or len(places) > FEW:
             return self.text, arguments
         begun, row, rest = self.few
@@ -87,17 +89,17 @@ class SetStatement:
         """Whether no two of them are about one row."""
         if not self.keys:
             return True
-        keys = [name for name in (WORKSPACE, *self.keys) if self.has_workspace or name != WORKSPACE]
-        return len({tuple(one[name] for name in keys) for one in each}) == len(each)
+        return len({tuple(one[name] for name in self.keys) for one in each}) == len(each)
 
     def arguments(self, each: Sequence[Mapping[str, Bindable]]) -> Arguments:
-        """The values of one statement for each workspace, in the order of their ids."""
+        """The values of one statement; if `is_of_one_workspace`, of one for each, in the order of
+        their ids."""
         sets: defaultdict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(each):
-            sets[str(one[WORKSPACE]) if self.has_workspace else ""].append(place)
+            sets[str(one[WORKSPACE]) if self.is_of_one_workspace else ""].append(place)
         return [
             [
-                *([workspace_id] if self.has_workspace else ()),
+                *([workspace_id] if self.is_of_one_workspace else ()),
                 [place + 1 for place in places],
                 *([each[place][name] for place in places] for name in self.names),
             ]
@@ -109,34 +111,36 @@ def over_set(
     sql: str, types: Mapping[str, str], *, now: str | None, held: bool
 ) -> SetStatement | None:
     """The statement over a set of what it takes, whose types are given by name, in order: a SELECT
-    for each in turn, or an INSERT; an UPDATE or a DELETE by key, if the transaction has them
-    locked: those rows are found by their places, which nobody else moves. None where there is none.
+    for each in turn, or an INSERT; an UPDATE of the rows that a query of the workspace finds; an
+    UPDATE or a DELETE by key, if the transaction has them locked: those rows are found by their
+    places, which nobody else moves. None where there is none.
 
     Without `now` the moment is one of the values, and the statement is for a sharded database: it
     names the workspace, and an INSERT takes that from its row, by which the shard is known."""
     if not types or LIST.search(KEPT.sub(" ", sql)):
         return None
-    names = tuple(name for name in types if name != WORKSPACE)
-    has_workspace = len(names) < len(types)
-    if now is None and not has_workspace:
+    is_sharded = now is None
+    if is_sharded and WORKSPACE not in types:
         return None
-    written = _Writing(types, names, has_workspace, now)
-    made = _insert(sql, written) or (_change(sql, written) if held else _select(sql, written))
-    return made and SetStatement(made[0], names, has_workspace, *made[1:])
+    names = tuple(name for name in types if not is_sharded or name != WORKSPACE)
+    written = _Writing(types, names, now)
+    made = (
+        _insert(sql, written)
+        or (_change(sql, written) if held else _select(sql, written))
+        or _change_found(sql, written)
+    )
+    return made and SetStatement(made[0], names, is_sharded, *made[1:])
 
 
 class _Writing:
     """How the values of a statement are called where it is over a set."""
 
-    def __init__(
-        self, types: Mapping[str, str], names: Sequence[str], has_workspace: bool, now: str | None
-    ) -> None:
+    def __init__(self, types: Mapping[str, str], names: Sequence[str], now: str | None) -> None:
         self._now = now
         self.is_sharded = now is None
-        self.has_workspace = has_workspace
-        self._workspace = f"$1::{types[WORKSPACE]}" if has_workspace else ""
+        self._workspace = f"$1::{types[WORKSPACE]}" if self.is_sharded else ""
         self._types = {name: types[name] for name in names}
-        first = 2 if has_workspace else 1
+        first = 2 if self.is_sharded else 1
         arrays = [
             f"${first}::integer[]",
             *(f"${n}::{types[name]}[]" for n, name in enumerate(names, first + 1)),
@@ -145,8 +149,8 @@ class _Writing:
         columns = ", ".join((NUMBER, *(f'":{name}"' for name in names)))
         self.given = f"unnest({', '.join(arrays)}) AS asked ({columns})"
 
-    def of(self, sql: str, workspace: str | None = None) -> str:
-        return self._named(sql, workspace or self._workspace, lambda name: f'asked.":{name}"')
+    def of(self, sql: str, workspace: str | None = None, *, rows: str = "asked") -> str:
+        return self._named(sql, workspace or self._workspace, lambda name: f'{rows}.":{name}"')
 
     def _named(self, sql: str, workspace: str, of_row: Callable[[str], str]) -> str:
         def replaced(match: re.Match[str]) -> str:
@@ -155,7 +159,7 @@ class _Writing:
                 return match[0]
             if name == "now" and self._now is not None:
                 return self._now
-            return workspace if name == WORKSPACE else of_row(name)
+            return workspace if workspace and name == WORKSPACE else of_row(name)
 
         return NAMED.sub(replaced, sql)
 
@@ -164,7 +168,7 @@ class _Writing:
         of a database that is not sharded, which plans a SELECT as fast; nor with a query in it."""
         if not self.is_sharded or _QUERY.search(KEPT.sub(" ", values)):
             return None
-        numbers = {name: n for n, name in enumerate(self._types, 1 + self.has_workspace)}
+        numbers = {name: n for n, name in enumerate(self._types, 2)}
 
         def in_list(name: str) -> str:
             return f"(${numbers[name]}::{self._types[name]}[])[{PLACE}]"
@@ -192,6 +196,38 @@ def _select(sql: str, written: _Writing) -> _Made | None:
     if _SELECT.match(KEPT.sub(" ", sql)) is None:
         return None
     return f"SELECT asked.{NUMBER}, one.* FROM {written.each(sql)}", ()
+
+
+def _change_found(sql: str, written: _Writing) -> _Made | None:
+    """An UPDATE of what one query finds in its workspace, so that no two find the same."""
+    begun = _QUERY_FIRST.match(sql)
+    if begun is None or written.is_sharded:
+        return None
+    end = _closing(sql, begun.end())
+    query, change = sql[begun.end() : end], sql[end + 1 :]
+    parts = _parts(change, "UPDATE", "FROM", "RETURNING")
+    if [word for word, _ in parts] != ["", "UPDATE", "FROM", "RETURNING"] or parts[0][1].strip():
+        return None
+    where = dict(_parts(query, "SELECT", "FROM", "WHERE")).get("WHERE", "")
+    if not any(_OF_WORKSPACE.fullmatch(part) for part in _split(where, "AND")):
+        return None
+    found = begun["name"]
+    changed, returned = (written.of(text, rows=found) for _, text in _parts(change, "RETURNING"))
+    return (
+        f"{begun[0]}SELECT asked.*, one.* FROM {written.each(query)}){changed}"
+        f"RETURNING {found}.{NUMBER},{returned}",
+        (WORKSPACE,),
+    )
+
+
+def _closing(sql: str, begin: int) -> int:
+    """Find the end of the parenthesis that was opened before `begin`."""
+    depth = 1
+    for token in _TOKEN.finditer(sql, begin):
+        depth += bool(token["open"]) - bool(token["close"])
+        if depth == 0:
+            return token.start()
+    return len(sql)
 
 
 def _insert(sql: str, written: _Writing) -> _Made | None:
@@ -264,11 +300,11 @@ def _change(sql: str, written: _Writing) -> _Made | None:
     else:
         return None
     wheres = [_EQUAL.fullmatch(part) for part in _split(text["WHERE"], "AND")]
-    keys = tuple(where["name"] for where in wheres if where and where["name"] != WORKSPACE)
-    if rest not in ([], ["RETURNING"]) or not keys:
+    keys = tuple(where["name"] for where in wheres if where)
+    if rest not in ([], ["RETURNING"]) or not {*keys} - {WORKSPACE}:
         return None
     found = written.each(f"SELECT ctid AS place FROM {table} WHERE{text['WHERE']}")
-    whose = f"{table}.{WORKSPACE} = {written.of(f':{WORKSPACE}')} AND " * written.has_workspace
+    whose = f"{table}.{WORKSPACE} = {written.of(f':{WORKSPACE}')} AND " * written.is_sharded
     returning = f" RETURNING asked.{NUMBER},{written.of(text['RETURNING'])}" if rest else ""
     return f"{begun} {found} WHERE {whose}{table}.ctid = one.place{returning}", keys
 

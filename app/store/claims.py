@@ -1,4 +1,4 @@
-"""Claims of due jobs: the hinted ones, then the oldest of each workspace in turn.
+"""Claims of due jobs: the hinted ones, then a share of the oldest of each workspace.
 
 Claiming draws a token and moves wake_at to the end of the lease (see `jobs`).
 """
@@ -122,8 +122,8 @@ class Reach(Protocol):
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
         """Claim these, by workspace, if they are due."""
 
-    async def oldest(self, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
-        """Claim those that have been due the longest."""
+    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
+        """Claim those that have been due the longest, so many of each workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class Together:
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
         return await _claim_hinted(self.db, lease, hinted) if hinted else []
 
-    async def oldest(self, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
-        return await _claim_oldest(self.db, lease, workspace_id, limit)
+    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
+        return await _claim_oldest(self.db, lease, limits) if limits else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +169,12 @@ class Apart:
             for job in await self._apart(partial(_claim_hinted, lease=lease, hinted=dict([pair])))
         ]
 
-    async def oldest(self, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
-        return await self._apart(
-            partial(_claim_oldest, lease=lease, workspace_id=workspace_id, limit=limit)
-        )
+    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
+        return [
+            job
+            for pair in limits.items()
+            for job in await self._apart(partial(_claim_oldest, lease=lease, limits=dict([pair])))
+        ]
 
     async def _apart(self, work: Callable[[Handle], Awaitable[list[Job]]]) -> list[Job]:
         """Claim nothing of a workspace whose node does not answer."""
@@ -196,7 +198,7 @@ async def claim(
     """Up to `limit` due ones.
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
-    busiest workspace. Then the oldest of each workspace in turn, so that one workspace's backlog
+    busiest workspace. Then a share of the oldest of each workspace, so that one workspace's backlog
     does not stand before another's single row. With `fair_share` each has its quota at most.
     """
     memory = fair_share or FairShare()
@@ -207,16 +209,17 @@ async def claim(
     lease = replace(lease, since=memory.horizon.since)  # as that look has found it
     while workspaces:
         share = claimed.free // len(workspaces)
+        limits = claimed.limits(workspaces, share)
+        oldest = await reach.oldest(lease, limits)
+        claimed.add(oldest)
+        found = Counter(job.workspace_id for job in oldest)
         unfinished = []
         for workspace_id in workspaces:
-            most = min(share, claimed.quota_left(workspace_id))
-            oldest = await reach.oldest(lease, workspace_id, most) if most else []
-            claimed.add(oldest)
-            if len(oldest) < most:
+            if found[workspace_id] < limits.get(workspace_id, 0):
                 memory.seen.discard(workspace_id)
-            if oldest and len(oldest) == share:
+            elif claimed.quota_left(workspace_id):
                 unfinished.append(workspace_id)
-            elif len(oldest) == most:
+            else:
                 claimed.held_back = True
         workspaces = unfinished[: claimed.free]
     memory.held_back = claimed.held_back
@@ -233,8 +236,9 @@ class _Claim:
         self._capped = fair_share is not None
         self._fair_share = FairShare(Counter(fair_share.in_progress)) if fair_share else FairShare()
 
-    def quota_left(self, workspace_id: str) -> int:
-        return self._fair_share.quota_left(workspace_id, self.free) if self._capped else self.free
+    def quota_left(self, workspace_id: str, reserved: int = 0) -> int:
+        free = self.free - reserved
+        return self._fair_share.quota_left(workspace_id, free) if self._capped else free
 
     def add(self, some: Sequence[Job]) -> None:
         self.jobs += some
@@ -251,6 +255,17 @@ class _Claim:
                 self.held_back = True
         return {workspace_id: ids for workspace_id, ids in allowed.items() if ids}
 
+    def limits(self, workspaces: Sequence[str], share: int) -> dict[str, int]:
+        """How many more each may have in one trip, if all before it take as many as they may; what
+        these leave is for the next."""
+        limits: dict[str, int] = {}
+        reserved = 0
+        for workspace_id in workspaces:
+            if most := min(share, self.quota_left(workspace_id, reserved)):
+                limits[workspace_id] = most
+                reserved += most
+        return limits
+
     def drawn(self, workspaces: Sequence[str]) -> list[str]:
         """A random choice, so that a single row to claim is not always from the longest queue."""
         open_to = [workspace_id for workspace_id in workspaces if self.quota_left(workspace_id)]
@@ -265,16 +280,15 @@ CLAIM = """
     SET lease_token = :lease_token, claims = claims + 1, wake_at = :until, woken = FALSE
     FROM due
     WHERE jobs.ctid = due.place {of_workspace}
-    RETURNING jobs.id, jobs.claims
+    RETURNING jobs.workspace_id, jobs.id, jobs.claims
     """
 
 
-def _claim_due(db: Handle) -> str:
+def _claim_due(db: Handle, workspace: str) -> str:
     """Named, the workspace would have a planner without statistics read the whole of it; but a
-    sharded database must know the shard."""
-    return CLAIM.format(
-        of_workspace="AND jobs.workspace_id = :workspace_id" if db.is_sharded else ""
-    )
+    sharded database must know the shard. There `sets.by_workspace` writes a value for the workspace
+    of rows that are given, which are out of reach here."""
+    return CLAIM.format(of_workspace=f"AND jobs.workspace_id = {workspace}" * db.is_sharded)
 
 
 async def _claim_hinted(
@@ -282,28 +296,25 @@ async def _claim_hinted(
 ) -> list[Job]:
     """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
     nothing of their workspace reads it whole."""
-    claim, values = _claim_due(db), await lease.values(db)
-    found = await db.fetch_each(
+    claim = _claim_due(db, "given.workspace_id")
+    pairs = [(workspace_id, id) for workspace_id, ids in hinted.items() for id in ids]
+    rows = await db.fetch_tuples(
         f"""
         WITH due AS MATERIALIZED (
             SELECT (SELECT j.ctid FROM jobs j
-                    WHERE j.workspace_id = :workspace_id AND j.kind = :kind
+                    WHERE j.workspace_id = given.workspace_id AND j.kind = :kind
                       AND j.id = given.value AND j.wake_at <= :now
                     FOR UPDATE SKIP LOCKED) AS place
-            FROM unnest(CAST(:ids AS TEXT[])) AS given (value)
+            FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
+                 AS given (workspace_id, value)
         )
         {claim}
         """,
-        [
-            {**values, "workspace_id": workspace_id, "ids": list(ids)}
-            for workspace_id, ids in hinted.items()
-        ],
+        **await lease.values(db),
+        workspace_ids=[workspace_id for workspace_id, _ in pairs],
+        ids=[id for _, id in pairs],
     )
-    return [
-        lease.job(workspace_id, **row)
-        for workspace_id, rows in zip(hinted, found, strict=True)
-        for row in rows
-    ]
+    return [lease.job(*row) for row in rows]
 
 
 async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
@@ -364,9 +375,11 @@ async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> lis
     return [id for id in found if id is not None]
 
 
-async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int) -> list[Job]:
-    claim = _claim_due(db)
-    rows = await db.fetch_all(
+async def _claim_oldest(db: Handle, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
+    """So many of each workspace, in one trip."""
+    claim = _claim_due(db, ":workspace_id")
+    values = {**await lease.values(db), "since": lease.since}
+    found = await db.fetch_each(
         f"""
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM jobs
@@ -378,12 +391,9 @@ async def _claim_oldest(db: Handle, lease: _Lease, workspace_id: str, limit: int
         )
         {claim}
         """,
-        **await lease.values(db),
-        since=lease.since,
-        workspace_id=workspace_id,
-        limit=limit,
+        [{**values, "workspace_id": id, "limit": limit} for id, limit in limits.items()],
     )
-    return [lease.job(workspace_id, **row) for row in rows]
+    return [lease.job(*row.values()) for rows in found for row in rows]
 
 
 async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, datetime]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -216,41 +215,30 @@ async def delete_some(db: Handle, *, workspace_id: str, limit: int) -> int:
 
 
 async def lock(db: Handle, claimed: Sequence[Job]) -> set[Job]:
-    """The jobs of one kind whose claim is not lost: locked, and nobody's else until the transaction
-    ends. One statement for each workspace, in one trip.
+    """Lock those jobs of one kind whose claim is not lost, in one trip: nobody else has them until
+    the transaction ends.
 
     Each is looked up by itself: asked for all of them at once, a planner whose statistics know
     nothing of their workspace reads it whole."""
     if not claimed:
         return set()
-    whose: defaultdict[str, list[Job]] = defaultdict(list)
-    for job in sorted(claimed, key=lambda job: job.id):
-        whose[job.workspace_id].append(job)
-    found = await db.fetch_each(
+    ordered = sorted(claimed, key=lambda job: (job.workspace_id, job.id))
+    found = await db.fetch_tuples(
         """
-        SELECT given.id,
+        SELECT given.workspace_id, given.id,
                (SELECT j.lease_token FROM jobs j
-                WHERE j.workspace_id = :workspace_id AND j.kind = :kind AND j.id = given.id
+                WHERE j.workspace_id = given.workspace_id AND j.kind = :kind AND j.id = given.id
                   AND j.lease_token = given.lease_token
                 FOR UPDATE) AS lease_token
-        FROM unnest(CAST(:ids AS TEXT[]), CAST(:lease_tokens AS BIGINT[]))
-             AS given (id, lease_token)
+        FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]),
+                    CAST(:lease_tokens AS BIGINT[])) AS given (workspace_id, id, lease_token)
         """,
-        [
-            {
-                "workspace_id": workspace_id,
-                "kind": jobs[0].kind,
-                "ids": [job.id for job in jobs],
-                "lease_tokens": [job.lease_token for job in jobs],
-            }
-            for workspace_id, jobs in sorted(whose.items())
-        ],
+        kind=ordered[0].kind,
+        workspace_ids=[job.workspace_id for job in ordered],
+        ids=[job.id for job in ordered],
+        lease_tokens=[job.lease_token for job in ordered],
     )
-    held = {
-        (workspace_id, *row.values())
-        for workspace_id, rows in zip(sorted(whose), found, strict=True)
-        for row in rows
-    }
+    held = set(found)
     return {job for job in claimed if (job.workspace_id, job.id, job.lease_token) in held}
 
 

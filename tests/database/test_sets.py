@@ -92,24 +92,28 @@ def over(sql: str, types: Mapping[str, str] = TEXT, *, held: bool = False) -> Se
     ],
 )
 def test_a_question_or_a_new_row_is_asked_for_each(sql: str, text: str) -> None:
-    assert over(sql) == SetStatement(text, ("a", "b"), has_workspace=False)
+    assert over(sql) == SetStatement(text, ("a", "b"))
 
 
-def test_the_workspace_is_one_value_of_the_statement() -> None:
-    made = over(
-        "SELECT b FROM t WHERE workspace_id = :workspace_id AND a = :a",
-        {
-            "workspace_id": "text",
-            "a": "bigint",
-        },
-    )
+QUERY = "SELECT b FROM t WHERE workspace_id = :workspace_id AND a = :a"
+ASKED: list[dict[str, Bindable]] = [
+    {"workspace_id": id, "a": a} for id, a in (("w2", 1), ("w1", 2), ("w2", 3))
+]
+
+
+def test_the_workspace_is_a_value_of_each_row() -> None:
+    made = over(QUERY, {"workspace_id": "text", "a": "bigint"})
+    assert made is not None
+    assert 'workspace_id = asked.":workspace_id" AND' in made.text
+    assert made.arguments(ASKED) == [[[1, 2, 3], ["w2", "w1", "w2"], [1, 2, 3]]]
+
+
+def test_of_a_sharded_database_the_workspace_is_one_value_of_the_statement() -> None:
+    made = over_set(QUERY, {"workspace_id": "text", "a": "bigint"}, now=None, held=False)
     assert made is not None
     assert "workspace_id = $1::text AND" in made.text
     assert "unnest($2::integer[], $3::bigint[])" in made.text
-    asked: list[dict[str, Bindable]] = [
-        {"workspace_id": id, "a": a} for id, a in (("w2", 1), ("w1", 2), ("w2", 3))
-    ]
-    assert made.arguments(asked) == [["w1", [2], [2]], ["w2", [1, 3], [1, 3]]]
+    assert made.arguments(ASKED) == [["w1", [2], [2]], ["w2", [1, 3], [1, 3]]]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,41 @@ def test_held_rows_are_changed_by_their_places(
     assert made.text.endswith(" AS one WHERE t.ctid = one.place")
     assert made.keys == keys
     assert over(sql) is None
+
+
+CLAIM = """WITH due AS MATERIALIZED (SELECT ctid AS place FROM t
+    WHERE workspace_id = :workspace_id AND at < :now LIMIT :limit FOR UPDATE SKIP LOCKED)
+    UPDATE t SET a = :a FROM due WHERE t.ctid = due.place RETURNING t.id"""
+OF_CLAIM = {"a": "text", "workspace_id": "text", "limit": "bigint"}
+
+
+def test_what_a_query_of_each_workspace_finds_is_changed_by_one_statement() -> None:
+    made = over(CLAIM, OF_CLAIM)
+    assert made is not None
+    assert made.text.startswith("WITH due AS MATERIALIZED (SELECT asked.*, one.* FROM unnest(")
+    assert 'LIMIT asked.":limit" FOR UPDATE SKIP LOCKED) AS one)' in made.text
+    assert 'SET a = due.":a" FROM due' in made.text
+    assert made.text.endswith(f"RETURNING due.{NUMBER}, t.id")
+    assert made.keys == ("workspace_id",)  # two of one workspace may find the same
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("workspace_id = :workspace_id AND", ""),
+        ("workspace_id = :workspace_id AND", "(workspace_id = :workspace_id OR a = :a) AND"),
+        (") UPDATE", "), more AS (SELECT :a) UPDATE"),
+        ("RETURNING t.id", ""),
+    ],
+)
+def test_what_another_query_finds_is_not(written: str, instead: str) -> None:
+    claim = " ".join(CLAIM.split())
+    assert over(claim, OF_CLAIM) is not None
+    assert over(claim.replace(written, instead), OF_CLAIM) is None
+
+
+def test_what_it_finds_in_a_sharded_database_is_not() -> None:
+    assert over_set(CLAIM, OF_CLAIM, now=None, held=False) is None
 
 
 def test_rows_that_meet_are_not_one_set() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -44,19 +45,22 @@ BACKLOG = 8_000
 
 
 @pytest.mark.parametrize("kind", ["run", "message"])
-@pytest.mark.parametrize("known", [0, 60, 3_000])  # nothing, little, all of one workspace
+@pytest.mark.parametrize("known", [0, 60, 3_000])  # nothing, little, all of few workspaces
+@pytest.mark.parametrize("workspaces", [1, 3])  # of one, or a set of several
 async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
-    undisturbed: Database, kind: Kind, known: int
+    undisturbed: Database, kind: Kind, known: int, workspaces: int
 ) -> None:
     database = undisturbed
-    await due(database, await workspace(database), known, kind=kind)
+    for _ in range(workspaces):
+        await due(database, await workspace(database), known // workspaces, kind=kind)
     async with database.write() as db:
         await db.execute("ANALYZE jobs")
     for _ in range(PLANNED_FOR_GOOD):
         await claim(database, 32, kind=kind, hinted=[("ws_x", "row_x")] * 8)
         await abandon(database)
-    acme = await workspace(database)
-    ids = await due(database, acme, BACKLOG, kind=kind)
+    for _ in range(workspaces):
+        acme = await workspace(database)
+        ids = await due(database, acme, BACKLOG // workspaces, kind=kind)
     read = """
         SELECT CAST(seq_tup_read + idx_tup_fetch AS BIGINT) FROM pg_stat_xact_user_tables
         WHERE relname = 'jobs'
@@ -227,6 +231,45 @@ async def test_shares_are_even_and_add_up_to_the_limit(
     claimed = Counter(job.workspace_id for job in await claim(database, limit))
     assert claimed.total() == min(limit, sum(queues))
     assert max(claimed.values(), default=0) == most
+
+
+@pytest.mark.parametrize("small", [1, 9, 31])
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_slots_that_others_do_not_need_go_to_whoever_has_more(
+    database: Database, small: int, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = await workspace(database)
+    await due(database, big, 300)
+    for _ in range(small):
+        await due(database, await workspace(database), 1)
+
+    def drawn(among: list[str], number: int) -> list[str]:
+        ordered = sorted(among, key=lambda id: (id == big) is (place == "last"))
+        return ordered[:number]
+
+    monkeypatch.setattr(random, "sample", drawn)
+    claimed = Counter(
+        job.workspace_id for job in await claim(database, 256, fair_share=FairShare())
+    )
+    assert claimed.total() == small + claimed[big]
+    assert claimed[big] == (256 - small + 1) // 2  # as many as stay free
+
+
+async def test_what_another_has_locked_is_claimed_of_no_workspace(database: Database) -> None:
+    if database.engine == "sqlite":
+        pytest.skip("SQLite has one writer")
+    names = [await workspace(database) for _ in range(3)]
+    rows = [id for name in names for id in await due(database, name, 2)]
+    async with database.write() as other:
+        for name in names:
+            await other.execute(
+                "SELECT id FROM jobs WHERE workspace_id = :name AND id = ANY(:ids) FOR UPDATE",
+                name=name,
+                ids=rows[::2],
+            )
+        claimed = await claim(database, 32)
+    assert sorted(job.id for job in claimed) == sorted(rows[1::2])
+    assert len({job.workspace_id for job in claimed}) == 3
 
 
 async def test_workspaces_that_only_wait_take_no_share(database: Database) -> None:
