@@ -67,14 +67,29 @@ def hasty(times: int = 5) -> str:
         window.setInterval = (work, pause, ...rest) => real(work, pause / {times}, ...rest)"""
 
 
+# The screen is there, with all that it reads, and still is when its effects have run. It looks when
+# something has changed: whoever asks with each frame has the browser draw every one of them.
+READY = """() => new Promise((ready, late) => {
+    const isThere = () => document.querySelector('h1:not([data-left])') !== null
+        && !document.body.textContent.includes('Loading…')
+    const settle = () => {
+        if (!isThere()) return
+        looking.disconnect()
+        ready()
+    }
+    const look = () => { if (isThere()) requestAnimationFrame(() => setTimeout(settle)) }
+    const looking = new MutationObserver(look)
+    looking.observe(document, { childList: true, subtree: true, characterData: true })
+    look()
+    setTimeout(() => late(new Error('the screen is still loading')), 30_000)
+})"""
 # Nothing of the screen that is left is taken for the next one.
-GONE = """path => {
+GONE = f"""path => {{
     document.querySelector('h1')?.setAttribute('data-left', '')
     history.pushState(null, '', path)
     dispatchEvent(new PopStateEvent('popstate'))
-}"""
-READY = """() => document.querySelector('h1:not([data-left])') !== null
-    && !document.body.textContent.includes('Loading…')"""
+    return ({READY})()
+}}"""
 
 PASSWORD = "correct horse battery"
 
@@ -486,11 +501,10 @@ def went(page: Page, path: str) -> None:
 
 def gone(page: Page, path: str) -> None:
     page.evaluate(GONE, f"/console{path}")
-    ready(page)
 
 
 def ready(page: Page) -> None:
-    page.wait_for_function(READY)
+    page.evaluate(READY)
 
 
 # --- what tests look at ---------------------------------------------------------------------------
