@@ -301,15 +301,16 @@ def clean(page: Page) -> None:
 
 
 def walked(page: Page, within: str) -> list[str]:
-    """What is wrong with the way through the screen by Tab, from where the focus is, and round; or
-    through a part of it."""
+    """What is wrong with the way through the screen by Tab, which is held down, from where the
+    focus is, and round; or through a part of it."""
     count, has_editor = page.evaluate(WALK, within)  # where Tab indents, until Escape
     for press in range(2 * count + 20):
         if has_editor:
             page.keyboard.press("Escape")
-        page.keyboard.press("Tab")
+        page.keyboard.down("Tab")
         if press >= count and page.evaluate("walk.isRound()"):
             break
+    page.keyboard.up("Tab")
     found: list[str] = page.evaluate("walk.found()")
     return found
 
