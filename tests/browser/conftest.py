@@ -300,7 +300,9 @@ def serving(process: Forked, output: Path) -> Service:
 @pytest.fixture(scope="session")
 def chromium(built: None) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        # It draws in software, for which a process of its own would only lengthen the way.
+        arguments = [*QUIET, "--in-process-gpu"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
         browser.close()
 
