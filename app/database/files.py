@@ -9,6 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -216,6 +217,8 @@ def path_of(url: DatabaseURL) -> Path:
 
 def create_private(path: Path) -> None:
     """Create the file for its owner alone: it holds every contact. Its log and index take its
-    mode."""
+    mode. One that is there is not touched: closing it would end the locks of every connection that
+    this process has to it (POSIX), and another process would take its log away from under them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):  # as wanted
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -48,6 +50,31 @@ async def test_an_absolute_path_has_four_slashes_and_its_directories_are_made(
     await database.connect()
     await database.disconnect()
     assert path.exists()
+
+
+async def test_another_process_leaves_the_log_to_one_that_has_opened_the_file_twice(
+    database: Database, tmp_path: Path
+) -> None:
+    """SQLite removes the log when the last connection to the file is closed, as its locks tell."""
+    path = tmp_path / "things.db"
+    second = Database(f"sqlite:///{path}")
+    await second.connect()
+    await second.disconnect()
+    look = f"""
+        import sqlite3
+        connection = sqlite3.connect({str(path)!r})
+        print(connection.execute("SELECT count(*) FROM things").fetchone()[0])
+        connection.close()
+        """
+    for body in (b"before", b"after"):
+        async with database.write() as db:
+            await db.execute(INSERT, body=body)
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", dedent(look), stdout=asyncio.subprocess.PIPE
+        )
+        seen, _ = await other.communicate()
+        assert int(seen) == await count(database)
+        assert path.with_name("things.db-wal").exists()
 
 
 async def test_a_relative_path_has_three_slashes(
