@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -92,10 +93,8 @@ class Sending:
 async def _intend_apart(process: Process, job: Job) -> Sending | None:
     """In a transaction of its own where its workspace is heavy."""
     if not process.compute.is_heavy(job.workspace_id):
-        try:
+        with suppress(Heavy):  # it is tried again, alone
             return await process.batches.run(intend_some, process, job)
-        except Heavy:
-            process.compute.mark(job.workspace_id)
     process.compute.refuse_full(job.workspace_id)  # then it is tried again later
     return await process.compute.within(lambda: process.batches.run(intend_alone, process, job))
 

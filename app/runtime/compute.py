@@ -40,7 +40,7 @@ from app.runtime.outages import Outage
 
 log = logging.getLogger(__name__)
 
-HEAVY_SECONDS = 5.0  # that a workspace is remembered for whose work was too much: perhaps by chance
+HEAVY_SECONDS = 5.0  # that a workspace is remembered for whose work was too much
 HERE_SECONDS = 0.005  # of CPU time on the loop
 WASTE_SECONDS = 0.05  # spent on the loop in vain for one workspace …
 WASTE_REFILL = 0.01  # … which has so much of it again each second
@@ -95,11 +95,13 @@ class Job(Generic[Result]):
 
 
 class Heavy(Exception):
-    """The job is more than the event loop should do; nothing was done yet."""
+    """The job is more than the event loop should do; nothing was done yet. `large`: that was known
+    before it was tried."""
 
-    def __init__(self, job: Job[Any]) -> None:
+    def __init__(self, job: Job[Any], *, large: bool = False) -> None:
         super().__init__(job.work.__qualname__)
         self.job = job
+        self.large = large
 
 
 @dataclass(slots=True, eq=False)
@@ -160,17 +162,17 @@ class Compute:
         seconds, at = self._wasted.get(job.workspace_id, (0.0, 0.0))
         is_wasteful = seconds - WASTE_REFILL * (monotonic() - at) > WASTE_SECONDS
         if large or is_wasteful:
-            raise Heavy(job)
+            raise Heavy(job, large=large)
         began = monotonic()
         try:
             return effort.attempt(HERE_SECONDS, lambda: job.work(*job.given))
         except effort.Exceeded:
             self._waste(job.workspace_id, min(monotonic() - began, 4 * HERE_SECONDS))
-            self.mark(job.workspace_id)
             raise Heavy(job) from None
 
     def is_heavy(self, workspace_id: str) -> bool:
-        """Whether work of this workspace was too much lately."""
+        """Whether work of this workspace was too much lately, alone as well: one overrun may be the
+        machine's, and then its transactions would be of one run or message each for seconds."""
         return self._heavy_until.get(workspace_id, 0.0) > monotonic()
 
     def refuse_full(self, workspace_id: str) -> None:
@@ -180,8 +182,7 @@ class Compute:
         if sum(one.seconds for one in queue) + SECONDS > WAITING_SECONDS:
             raise _share_used_up(retry_after_seconds=LATER_SECONDS)
 
-    def mark(self, workspace_id: str) -> None:
-        """Mark the workspace as one whose work is too much for the loop."""
+    def _mark(self, workspace_id: str) -> None:
         now = monotonic()
         if len(self._heavy_until) >= MOST_MARKED:
             self._heavy_until = {id: at for id, at in self._heavy_until.items() if at > now}
@@ -211,13 +212,16 @@ class Compute:
 
     async def within(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """The result of work that opens transactions: jobs that are too heavy in there are done,
-        their results are held for it, and it is begun anew. Raises as `call` does."""
+        their results are held for it, and it is begun anew. Their workspace is remembered, but not
+        for what is done once, such as reading a large definition. Raises as `call` does."""
         mine: list[bytes] = []
         try:
             for _ in range(MOST_JOBS):
                 try:
                     return await work()
                 except Heavy as heavy:
+                    if not heavy.large:
+                        self._mark(heavy.job.workspace_id)
                     await self._hold(heavy.job, mine)
         finally:
             for key in mine:
