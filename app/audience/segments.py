@@ -118,9 +118,13 @@ async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> li
     return [
         one.name
         for one in existing.values()
-        if one.kind == "live"
-        and segment_filter.read(document.parse(one.filter.encode()), Place("", []), kept) is None
+        if one.kind == "live" and asks_beyond(one.filter, kept)
     ]
+
+
+def asks_beyond(text: str, kept: timedelta) -> bool:
+    """Whether a filter that was saved asks for what happened longer ago than events are `kept`."""
+    return segment_filter.read(document.parse(text.encode()), Place("", []), kept) is None
 
 
 def _invalid(errors: Sequence[FieldError]) -> Problem:

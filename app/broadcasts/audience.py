@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from app.audience import segments, subscriptions
 from app.audience.segments import Readable
@@ -116,6 +117,16 @@ async def naming(
         or one.segment_id == segment_id
         or one.topic_id == topic_id
         or (one.filter is not None and _names(one.filter, segment_id, topic_id))
+    ]
+
+
+async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
+    """The names of broadcasts whose own filter asks for what happened longer ago than events are
+    `kept`, and whose audience is not frozen yet."""
+    return [
+        one.name
+        for one in await broadcasts.unfinished(db, workspace_id=workspace_id)
+        if one.filter is not None and not one.is_frozen and segments.asks_beyond(one.filter, kept)
     ]
 
 

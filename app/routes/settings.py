@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from app.accounts import closure
 from app.audience import addresses, segments
+from app.broadcasts import audience
 from app.config import places
 from app.consent import gate
 from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
@@ -191,8 +192,8 @@ async def update_workspace(call: Call) -> Response:
 
 
 async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWorkspace) -> None:
-    """Neither a cap nor a segment may count what is not kept for so long. Looked at only when one
-    of the two is changed: an operator's RETENTION_DAYS holds up no other change."""
+    """No cap, segment or broadcast may count what is not kept for so long. Looked at only when the
+    cap or the retention changes: an operator's RETENTION_DAYS holds up no other change."""
     cap_stored = stored(new.frequency_cap)
     if (cap_stored, new.retention_days) == (row.frequency_cap, row.retention_days):
         return
@@ -203,10 +204,12 @@ async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWork
         sentence = f"Must be at most P{days}D: messages are kept for so long (retentionDays)."
         errors.append(FieldError("/frequencyCap/window", sentence))
     if days < (row.retention_days or call.process.settings.retention_days):
-        names = await segments.asking_beyond(call.db, workspace_id=row.id, kept=kept)
-        if names:
-            sentence = f"Segments ask for events of longer ago: {', '.join(names[:5])}."
-            errors.append(FieldError("/retentionDays", sentence))
+        askers = {"Segments": segments.asking_beyond, "Broadcasts": audience.asking_beyond}
+        for kind, asking_beyond in askers.items():
+            names = await asking_beyond(call.db, workspace_id=row.id, kept=kept)
+            if names:
+                sentence = f"{kind} ask for events of longer ago: {', '.join(names[:5])}."
+                errors.append(FieldError("/retentionDays", sentence))
     if errors:
         raise Problem("invalid", "The workspace cannot be changed so; see errors.", errors=errors)
 

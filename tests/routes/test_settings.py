@@ -157,6 +157,32 @@ async def test_history_is_not_kept_for_less_than_a_cap_or_a_segment_looks_back(c
     assert (await cast.olivia.patch(WORKSPACE, {"retentionDays": 20})).status_code == 200
 
 
+async def test_history_is_not_kept_for_less_than_a_broadcast_looks_back(
+    cast: Cast, database: Database
+) -> None:
+    """A draft or a scheduled one, or one whose audience is being frozen; not one that was."""
+    made = await cast.ed.made(
+        "/templates", {"name": "T", "channel": "email", "content": TEST_EMAIL}
+    )
+    new = {"templateId": made["id"], "filter": {"event": "bought", "within": "P20D"}}
+    for name in ("Summer", "Autumn"):
+        await cast.ed.made("/broadcasts", {**new, "name": name})
+    refused = await cast.olivia.patch(WORKSPACE, {"retentionDays": 10})
+    assert pointers(refused) == ["/retentionDays"]
+    [error] = refused.json()["errors"]
+    assert error["message"] == "Broadcasts ask for events of longer ago: Summer, Autumn."
+    async with database.write() as db:
+        await db.execute("UPDATE broadcasts SET state = 'SCHEDULED' WHERE name = 'Summer'")
+        await db.execute("UPDATE broadcasts SET state = 'CANCELLED' WHERE name = 'Autumn'")
+    refused = await cast.olivia.patch(WORKSPACE, {"retentionDays": 10})
+    assert pointers(refused) == ["/retentionDays"]
+    assert "ago: Summer." in refused.text
+    assert (await cast.olivia.patch(WORKSPACE, {"retentionDays": 20})).status_code == 200
+    async with database.write() as db:
+        await db.execute("UPDATE broadcasts SET state = 'SENDING', is_frozen = TRUE")
+    assert (await cast.olivia.patch(WORKSPACE, {"retentionDays": 10})).status_code == 200
+
+
 async def test_what_is_kept_for_less_since_holds_up_no_other_change(
     cast: Cast, database: Database
 ) -> None:
