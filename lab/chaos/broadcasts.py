@@ -14,7 +14,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ class Drill:
     path: str
     contacts: dict[str, str]  # id → address
     opted_out: dict[str, float] = field(default_factory=dict)  # id → when it was answered
+    erased: set[str] = field(default_factory=set)  # of these
     found: Found = field(default_factory=Found)
 
     def read(self) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class Drill:
         """Somebody opts out, or is erased; nothing is to leave for them after the answer."""
         id = self.chance.choice(sorted(self.contacts.keys() - self.opted_out.keys()))
         if self.chance.random() < ERASED_SHARE:
+            self.erased.add(id)
             answer = self.client.delete(f"/contacts/{id}", timeout=60)
         else:
             out = {"subscriptions": {"email": "unsubscribed"}}
@@ -172,10 +174,13 @@ class Evidence:
 
 
 def judge(
-    evidence: Evidence, contacts: Mapping[str, str], opted_out: Mapping[str, float]
+    evidence: Evidence,
+    contacts: Mapping[str, str],
+    opted_out: Mapping[str, float],
+    erased: Collection[str] = (),
 ) -> list[str]:
     """The faults. `contacts` are those who were there at the beginning, by id their addresses;
-    `opted_out` when it was answered that nothing more goes to them."""
+    `opted_out` when it was answered that nothing more goes to them; some of these were `erased`."""
     rows, received = evidence.recipients, evidence.received
     to = Counter(one.recipients[0] for one in received)
     keys = Counter(one.message_key for one in received)
@@ -192,7 +197,12 @@ def judge(
     if not frozen == len(rows) == sum(ends.values()):
         faults.append(f"frozen {frozen}, {len(rows)} rows, ends {ends}")
     there = {row.contact_id for row in rows}
-    faults += [f"{id} was missed" for id in contacts.keys() - there - opted_out.keys()]
+    faults += [f"{id} was missed" for id in contacts.keys() - there - set(erased)]
+    faults += [
+        f"{row.contact_id} is SUPPRESSED ({row.reason}), and had not opted out"
+        for row in rows
+        if row.status == "SUPPRESSED" and row.contact_id not in opted_out
+    ]
     late = {contacts[id]: at for id, at in opted_out.items()}
     ids = {row.message_key: row.message_id for row in rows}
     faults += [
@@ -251,7 +261,8 @@ def drill(
             found = under_way.found
             found.ends = Counter(row.status for row in rows)
             found.reasons = Counter(row.reason for row in rows if row.reason)
-            found.faults += judge(evidence, known, under_way.opted_out)
+            gone = under_way.erased
+            found.faults += judge(evidence, known, under_way.opted_out, gone)
         return found
 
 

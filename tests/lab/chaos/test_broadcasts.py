@@ -67,7 +67,8 @@ def test_what_is_true_has_no_faults() -> None:
             {},
             "con_2 is SUPPRESSED, and got 1",
         ),
-        (replace(GOOD, recipients=GOOD.recipients[:1]), {}, "con_2 was missed"),
+        (replace(GOOD, recipients=GOOD.recipients[:1]), {"con_2": 5.0}, "con_2 was missed"),
+        (GOOD, {}, "con_2 is SUPPRESSED (unsubscribed), and had not opted out"),
         (
             replace(GOOD, shown={**GOOD.shown, "progress": {"total": 2, "sent": 1}}),
             {},
@@ -88,11 +89,21 @@ def test_the_oracle_finds(evidence: Evidence, opted_out: dict[str, float], fault
 def test_what_killed_workers_had_in_hand_time_and_again_may_be_set_aside_but_not_arrive() -> None:
     aside = [replace(FAILED, reason="poisoned"), GOOD.recipients[1]]
     left = replace(GOOD, recipients=aside, received=[])
-    assert broadcasts.judge(left, CONTACTS_THERE, {}) == []
+    assert broadcasts.judge(left, CONTACTS_THERE, {"con_2": 5.0}) == []
     came = replace(left, received=GOOD.received)
-    assert broadcasts.judge(came, CONTACTS_THERE, {}) == ["con_1 is FAILED, and got 1"]
+    found = broadcasts.judge(came, CONTACTS_THERE, {"con_2": 5.0})
+    assert found == ["con_1 is FAILED, and got 1"]
+
+
+def test_only_who_was_erased_may_be_absent() -> None:
+    gone = replace(
+        GOOD,
+        recipients=GOOD.recipients[:1],
+        shown={"audience": {"frozen": {"total": 1}}, "progress": {"total": 1, "sent": 1}},
+    )
+    assert broadcasts.judge(gone, CONTACTS_THERE, {"con_2": 5.0}, {"con_2"}) == []
 
 
 def test_a_message_that_an_answer_named_may_arrive_after_it() -> None:
     named = replace(GOOD, named={"msg_1"})
-    assert broadcasts.judge(named, CONTACTS_THERE, {"con_1": 8.0}) == []
+    assert broadcasts.judge(named, CONTACTS_THERE, {"con_1": 8.0, "con_2": 5.0}) == []
