@@ -430,3 +430,19 @@ async def test_counts_of_a_day_go_when_nobody_asks_for_them_any_more(
 def test_no_rule_takes_the_workspace_out_of_a_row() -> None:
     """By that, a database that is sharded finds no shard."""
     assert [name for name, rule in store.RULES.items() if "t.workspace_id" in rule.narrowed] == []
+
+
+async def test_who_was_in_a_segment_by_what_retention_deletes_leaves_it(
+    cast: Cast, process: Process
+) -> None:
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": {"event": "seen"}})
+    with long_ago(process):
+        ada = (await cast.ed.made("/contacts", {"email": "ada@x.test"}))["id"]
+        await cast.ed.made(f"/contacts/{ada}/events", {"name": "seen"})
+        await settle(process)
+    await settle(process)
+    path = f"/segments/{segment['id']}"
+    assert (await cast.vic.read(path))["count"] == 1
+    await went_round(process)
+    await settle(process)
+    assert (await cast.vic.read(path))["count"] == 0
