@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import time, timedelta
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
@@ -57,7 +58,7 @@ class QuietHours(Shape):
     def _have_an_end(self) -> Self:
         if self.begin == self.end:
             raise ValueError("Quiet hours must end at another time than they begin.")
-        if set(self.days) == set(get_args(Day)):
+        if any({*pair} <= {*self.days} for pair in pairwise((*get_args(Day), "mon"))):
             begin, end = (time.fromisoformat(one) for one in (self.begin, self.end))
             pause = timedelta(hours=begin.hour - end.hour, minutes=begin.minute - end.minute)
             if pause % timedelta(days=1) < SPREAD:  # from an end to the next beginning

@@ -112,7 +112,7 @@ def test_what_was_held_leaves_spread_over_a_quarter_of_an_hour() -> None:
 
 
 def test_what_was_held_never_leaves_into_the_next_quiet_hours() -> None:
-    """The shortest pause that hours of every day may leave; those of some days need none."""
+    """The shortest pause that the hours of days which follow one another may leave."""
     given = {**NIGHT, "from": "08:15", "to": "08:00"}
     quiet = QuietHours.of(gate_shapes.stored(gate_shapes.QuietHours.model_validate(given)))
     end = at("2026-11-25T08:00:00+01:00")
@@ -122,8 +122,31 @@ def test_what_was_held_never_leaves_into_the_next_quiet_hours() -> None:
         assert quiet.until(left, "Europe/Berlin", "Europe/Berlin") is None
     with pytest.raises(ValueError, match="a quarter of an hour"):
         gate_shapes.QuietHours.model_validate({**given, "from": "08:14"})
-    weekend = {"from": "00:00", "to": "23:59", "days": ["sat", "sun"]}
-    assert gate_shapes.QuietHours.model_validate({**NIGHT, **weekend})
+
+
+@pytest.mark.parametrize(
+    ("days", "are_apart"),
+    [
+        (["mon", "tue", "wed", "thu", "fri", "sat"], False),
+        (["tue", "mon"], False),
+        (["mon", "sun"], False),
+        (["sun"], True),
+        (["mon", "wed", "fri", "sat"], False),
+        (["mon", "wed", "fri"], True),
+        (["tue", "thu", "sun"], True),
+    ],
+)
+def test_only_hours_of_days_that_are_apart_need_no_pause_between(
+    days: list[str], are_apart: bool
+) -> None:
+    """Without one, most of what was held is held anew, night after night."""
+    given = {**NIGHT, "from": "08:05", "to": "08:00", "days": days}
+    if are_apart:
+        assert gate_shapes.QuietHours.model_validate(given).days == days
+        return
+    with pytest.raises(ValueError, match="a quarter of an hour"):
+        gate_shapes.QuietHours.model_validate(given)
+    assert gate_shapes.QuietHours.model_validate({**given, "from": "08:15"}).days == days
 
 
 def test_a_cap_is_of_marketing_and_perhaps_of_a_channel() -> None:
