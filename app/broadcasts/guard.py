@@ -18,7 +18,7 @@ from app.store.row_keys import BroadcastKey
 
 JUDGED = 1_000  # messages, the newest that have left
 FEWEST = 100  # of which nothing can be judged yet
-MOST = 5_000  # messages, more than a broadcast ever has under way
+MOST = 25_000  # messages, more than a broadcast has made at a time that have not ended
 NOTHING = UnderWay()
 
 

@@ -3,7 +3,8 @@
 Each step is one transaction that locks the broadcast's job first and reads from its row how far the
 work has come, so that a worker that dies, or sleeps through its lease, doubles and loses nothing.
 Messages are delivered like all others; no more than WINDOW of them are under way, so that a pause
-finds few, and a million recipients are a million jobs at no time.
+finds few, and a million recipients are a million jobs at no time. Those that wait for their
+recipients (a full mailbox is tried for days) keep nobody else from being sent to.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
 BEAT = timedelta(milliseconds=500)  # while messages are under way
 FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a frozen segment is filled
 WINDOW = 1_000  # messages under way
+WAITING = 20_000  # messages that wait for their recipients; more of them count as under way
 BATCH = 250  # messages made in one transaction
 # While the audience is being frozen some messages leave already, but few: it is to be done soon.
 FROZEN_BETWEEN = 20  # chunks, between two batches
@@ -132,7 +134,8 @@ async def _make(
 ) -> bool:
     """Make the messages whose turn it is, unless something is wrong with those that left."""
     which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
-    now, in_flight = await db.now(), await recipients.in_flight(db, **which, limit=WINDOW)
+    now, queued = await db.now(), await recipients.queued(db, **which, limit=WINDOW + WAITING)
+    in_flight = queued.messages - min(queued.waiting, WAITING)
     pace = _pace(broadcast, now)
     most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
     limit = max(0, min(most, WINDOW - in_flight, pace.messages))
@@ -151,12 +154,12 @@ async def _make(
     if not broadcast.is_frozen or made == BATCH:
         return True
     pending_at = await recipients.next_due(db, **which)
-    if pending_at is None and not in_flight and not made:
+    if pending_at is None and not queued.messages and not made:
         await control.finish(db, broadcast)
         return False
     wake_at = now + BEAT
     has_room = len(due) == wanted
-    if not in_flight and not made and has_room and pending_at is not None:
+    if not queued.messages and not made and has_room and pending_at is not None:
         wake_at = max(pending_at, pace.next_at if pace.messages == 0 else now)
     await _rest(process, db, job, wake_at)
     return False

@@ -40,6 +40,8 @@ ENDED: Mapping[str, MessageEnd] = {
     "UNKNOWN": "UNKNOWN",
 }
 RETRY_SECONDS = (5, 30, 120, 600, 1_800, 3_600)  # the last one repeats
+# Why a message waits for its recipient alone: its broadcast goes on without it.
+WAITS_FOR_RECIPIENT = frozenset({Reason.RECIPIENT_DEFERRED, Reason.QUIET_HOURS})
 KEPT_EVENTS = 100  # of an attempt, the newest
 
 
@@ -123,6 +125,14 @@ async def settle(
         await erasure.forget_message(db, workspace_id=row.workspace_id, id=row.id)
     if transition.status in ENDED:
         await settle_recipient(db, row, transition.status, transition.code)
+    elif transition.status == "QUEUED" and row.broadcast_id and row.contact_id:
+        await broadcast_recipients.wait(
+            db,
+            workspace_id=row.workspace_id,
+            broadcast_id=row.broadcast_id,
+            contact_id=row.contact_id,
+            reason=transition.code if transition.code in WAITS_FOR_RECIPIENT else None,
+        )
     await tell(db, row, transition)
     seconds = (await db.now() - row.created_at).total_seconds()
     db.after_commit(partial(_tell_end, process, row, transition, seconds))

@@ -156,7 +156,8 @@ class RecipientFilters(Pages):
 class RecipientShape(Shape):
     """A contact of the frozen audience, with its message or the reason for none: `erased`,
     `no_address`, `suppressed`, `unsubscribed`, `no_consent`, `capped`, `quota`, or what
-    became of the message."""
+    became of the message; while that waits for its recipient, `recipient_deferred` or
+    `quiet_hours`."""
 
     contact_id: ContactId
     status: RecipientStatus

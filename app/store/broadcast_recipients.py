@@ -202,12 +202,40 @@ async def settle(
     )
 
 
-async def in_flight(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
-    """How many messages were made and have not ended, up to `limit`."""
-    count: int = await db.fetch_value(
+async def wait(
+    db: Handle, *, workspace_id: str, broadcast_id: str, contact_id: str, reason: str | None
+) -> None:
+    """Its message is queued again; `reason` if that waits for its recipient alone."""
+    await db.execute(
+        """
+        UPDATE broadcast_recipients SET reason = :reason
+        WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
+          AND contact_id = :contact_id AND status = 'QUEUED'
+          AND COALESCE(reason, '') <> COALESCE(CAST(:reason AS TEXT), '')
+        """,
+        workspace_id=workspace_id,
+        broadcast_id=broadcast_id,
+        contact_id=contact_id,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """How many messages were made and have not ended, and how many of these wait for their
+    recipients."""
+
+    messages: int
+    waiting: int
+
+
+async def queued(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> Queued:
+    """Counted up to `limit`."""
+    [counted] = await db.fetch_all_as(
+        Queued,
         f"""
-        SELECT count(*)
-        FROM (SELECT r.contact_id FROM broadcast_recipients r
+        SELECT count(*) AS messages, count(reason) AS waiting
+        FROM (SELECT r.reason FROM broadcast_recipients r
               WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
                 AND {QUEUED}
               LIMIT :limit) AS newest
@@ -216,7 +244,7 @@ async def in_flight(db: Handle, *, workspace_id: str, broadcast_id: str, limit: 
         broadcast_id=broadcast_id,
         limit=limit,
     )
-    return count
+    return counted
 
 
 async def uncounted(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:

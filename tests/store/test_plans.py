@@ -739,7 +739,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id broadcast_id"],
     ),
     "how many messages of a broadcast are under way": (
-        lambda db: broadcast_recipients.in_flight(db, **OF_BROADCAST, limit=9),
+        lambda db: broadcast_recipients.queued(db, **OF_BROADCAST, limit=9),
         ["workspace_id broadcast_id status"],
     ),
     "what became of a broadcast's newest messages": (
@@ -757,6 +757,12 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "the end of a recipient's message": (
         lambda db: broadcast_recipients.settle(
             db, **OF_BROADCAST, contact_id="con_10500", status="SENT", reason_code=None
+        ),
+        ["workspace_id broadcast_id contact_id"],
+    ),
+    "a recipient whose message waits": (
+        lambda db: broadcast_recipients.wait(
+            db, **OF_BROADCAST, contact_id="con_10500", reason="recipient_deferred"
         ),
         ["workspace_id broadcast_id contact_id"],
     ),
