@@ -252,9 +252,8 @@ async def _awake(
     now, later = await db.now(), {}
     for one in due:
         ends = quiet.until(now, one.timezone, workspace.timezone)
-        until = ends and gate.released(ends, f"{broadcast.id}|{one.contact_id}")
-        if until is not None and (quiet.max_wait is None or until - now <= quiet.max_wait):
-            later[one.contact_id] = until
+        if ends is not None and not quiet.are_too_long(now, ends):
+            later[one.contact_id] = gate.released(ends, f"{broadcast.id}|{one.contact_id}")
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     await recipients.postpone(db, **which, until=later, has_turn=False)
     return [one for one in due if one.contact_id not in later]

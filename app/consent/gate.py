@@ -88,6 +88,11 @@ class QuietHours:
             ends = later
         return ends
 
+    def are_too_long(self, since: datetime, ends: datetime) -> bool:
+        """Whether a message may not wait from `since` until they end. Where it leaves within the
+        spread behind them does not matter: each who judges it would have another answer."""
+        return self.max_wait is not None and ends - since > self.max_wait
+
     def _end(self, now: datetime, zone: ZoneInfo) -> datetime | None:
         today = now.astimezone(zone).date()
         ends = []

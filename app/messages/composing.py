@@ -173,10 +173,10 @@ async def _waiting(
     ends = quiet.until(now, contact.timezone if contact else None, row.workspace_timezone)
     if ends is None:
         return None
-    until = gate.released(ends, row.id)
     since = max(row.attempt_at, row.send_at or row.attempt_at)  # a resend is an order of its own
-    if quiet.max_wait is not None and until - since > quiet.max_wait:
+    if quiet.are_too_long(since, ends):
         return Transition("SUPPRESSED", Reason.SUPPRESSED_MAX_WAIT)
+    until = gate.released(ends, row.id)
     failing = circuit_breaker.failing_with(row)  # a night does not begin its retries anew
     return Transition("QUEUED", Reason.QUIET_HOURS, None, until, waits=True, failing=failing)
 

@@ -48,7 +48,7 @@ def held(gate: Gate, leaving: Leaving, contact: Contact, zone: str, now: datetim
     ends = quiet.until(now, contact.timezone, zone)
     if ends is None:
         return None
-    return Held(ends, quiet.max_wait is not None and ends - now > quiet.max_wait)
+    return Held(ends, quiet.are_too_long(now, ends))
 
 
 def barred(gate: Gate, leaving: Leaving, contact: Contact) -> Reason | None:

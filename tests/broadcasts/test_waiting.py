@@ -89,3 +89,21 @@ async def test_messages_that_the_night_overtook_keep_nobody_else_from_being_sent
     assert found[awake]["status"] == "SENT"
     waiting = {(found[id]["status"], found[id]["reason"]) for id in asleep}
     assert waiting == {("QUEUED", "quiet_hours")}
+
+
+@pytest.mark.parametrize(
+    ("longest", "status"), [("PT10H30M", "PENDING"), ("PT10H29M59S", "SUPPRESSED")]
+)
+async def test_a_message_is_made_at_night_only_if_the_night_is_longer_than_it_may_wait(
+    cast: Cast, process: Process, longest: str, status: str
+) -> None:
+    """Whatever part of the quarter of an hour behind the night falls to a contact or a message."""
+    await setting(cast, quietHours={**NIGHT, "maxWait": longest})
+    set_clock(process, EVENING)  # ten and a half hours before it ends
+    for n in range(20):
+        await person(cast, f"s{n}", timezone="Europe/Berlin")
+    path = await begun(cast, process)
+    await stepped(process, 2)
+    await settle(process)
+    found = await recipients(cast, path[12:])
+    assert [one["status"] for one in found] == [status] * 20
