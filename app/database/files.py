@@ -221,4 +221,5 @@ def create_private(path: Path) -> None:
     this process has to it (POSIX), and another process would take its log away from under them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):  # as wanted
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        # What a link names may not be there yet.
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -60,9 +59,12 @@ async def move(process: Process, job: Job) -> None:
     rests = False
     while not rests:
         if not process.compute.is_heavy(job.workspace_id):
-            with suppress(Heavy):  # it is tried again, alone
+            try:
                 rests = await process.batches.run(move_some, process, job)
                 continue
+            except Heavy as heavy:  # perhaps by chance: it is tried again, alone
+                if heavy.large and heavy.job.work is step.step:  # as all others of its run
+                    process.compute.mark(job.workspace_id)
         process.compute.refuse_full(job.workspace_id)  # then it is tried again later
         async with process.lease(job):
             rests = await process.compute.within(

@@ -167,12 +167,14 @@ class Compute:
         try:
             return effort.attempt(HERE_SECONDS, lambda: job.work(*job.given))
         except effort.Exceeded:
-            self._waste(job.workspace_id, min(monotonic() - began, 4 * HERE_SECONDS))
+            took = monotonic() - began
+            self._waste(job.workspace_id, min(max(HERE_SECONDS, took), 4 * HERE_SECONDS))
             raise Heavy(job) from None
 
     def is_heavy(self, workspace_id: str) -> bool:
-        """Whether work of this workspace was too much lately, alone as well: one overrun may be the
-        machine's, and then its transactions would be of one run or message each for seconds."""
+        """Whether work of this workspace was too much lately where it was tried alone: an overrun
+        among others may be the machine's, and then each of its runs and messages would have a
+        transaction of its own for seconds."""
         return self._heavy_until.get(workspace_id, 0.0) > monotonic()
 
     def refuse_full(self, workspace_id: str) -> None:
@@ -180,9 +182,11 @@ class Compute:
         up. Raises Busy."""
         queue = self._queues.get((workspace_id, False), ())
         if sum(one.seconds for one in queue) + SECONDS > WAITING_SECONDS:
+            self.mark(workspace_id)  # by what waits, it is not by chance
             raise _share_used_up(retry_after_seconds=LATER_SECONDS)
 
-    def _mark(self, workspace_id: str) -> None:
+    def mark(self, workspace_id: str) -> None:
+        """Mark the workspace as one whose work is too much for the loop."""
         now = monotonic()
         if len(self._heavy_until) >= MOST_MARKED:
             self._heavy_until = {id: at for id, at in self._heavy_until.items() if at > now}
@@ -212,8 +216,9 @@ class Compute:
 
     async def within(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """The result of work that opens transactions: jobs that are too heavy in there are done,
-        their results are held for it, and it is begun anew. Their workspace is remembered, but not
-        for what is done once, such as reading a large definition. Raises as `call` does."""
+        their results are held for it, and it is begun anew. Their workspace is marked for what was
+        tried in vain; what is known to be large may be done once, as reading a definition is.
+        Raises as `call` does."""
         mine: list[bytes] = []
         try:
             for _ in range(MOST_JOBS):
@@ -221,7 +226,7 @@ class Compute:
                     return await work()
                 except Heavy as heavy:
                     if not heavy.large:
-                        self._mark(heavy.job.workspace_id)
+                        self.mark(heavy.job.workspace_id)
                     await self._hold(heavy.job, mine)
         finally:
             for key in mine:

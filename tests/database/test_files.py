@@ -77,6 +77,15 @@ async def test_another_process_leaves_the_log_to_one_that_has_opened_the_file_tw
         assert path.with_name("things.db-wal").exists()
 
 
+async def test_what_a_link_names_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    link, file = tmp_path / "link.db", tmp_path / "file.db"
+    link.symlink_to(file)
+    database = Database(f"sqlite:///{link}")
+    await database.connect()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    await database.disconnect()
+
+
 async def test_a_relative_path_has_three_slashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

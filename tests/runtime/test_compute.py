@@ -460,6 +460,17 @@ async def test_a_workspace_is_heavy_whose_work_is_too_much_alone_as_well(
     assert computing.is_heavy("ws_a")
 
 
+async def test_a_workspace_is_heavy_that_has_used_up_its_share_of_the_queue(
+    computing: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computing.refuse_full("ws_a")
+    assert not computing.is_heavy("ws_a")
+    monkeypatch.setattr(compute, "WAITING_SECONDS", 0.0)
+    with pytest.raises(Busy):
+        computing.refuse_full("ws_a")
+    assert computing.is_heavy("ws_a")
+
+
 async def test_large_work_alone_makes_no_workspace_heavy(computing: Compute) -> None:
     tries: list[int] = []
     await computing.within(wanting(computing, "ws_a", 10, tries))

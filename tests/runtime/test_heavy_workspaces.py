@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
@@ -72,6 +73,25 @@ async def test_a_neighbour_s_run_does_not_wait_for_long_steps(process: Process) 
     for id in theirs:
         run = await read(process, evil, id)
         assert (run.status, run.reason_code) == ("FAILED", Reason.TEMPLATE_ERROR)
+
+
+async def test_a_run_of_a_large_body_undoes_a_neighbour_s_work_once(
+    process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A step that is known to be large ends the transaction that it shares."""
+    caplog.set_level(logging.INFO, "app.runtime.batching")
+    evil, good = await workspace(process, "Evil"), await workspace(process, "Good")
+    large = await hook(process, evil, [{"type": "add_tag", "tag": "x{{trigger.email}}"}] * 3)
+    mine = await hook(process, good, [{"type": "add_tag", "tag": "x"}] * 3)
+    for number in range(3):
+        body = orjson.dumps({"email": f"e{number}@x.test", "x": "x" * (facts.LARGE + 10)})
+        await webhooks.receive(process, token=large, signatures=[], body=body)
+        await begun(process, mine, f"g{number}")
+        claimed = await process.claim("run", [], 10)
+        await asyncio.gather(*(runner.move(process, job) for job in claimed))
+        assert process.compute.is_heavy(evil)
+        assert not process.compute.is_heavy(good)
+    assert len([one for one in caplog.messages if "batch failed" in one]) == 1
 
 
 async def test_a_neighbour_s_message_does_not_wait_for_long_ones(process: Process) -> None:
