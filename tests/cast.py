@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -277,6 +278,7 @@ async def lock_waiters(process: Process, number: int) -> None:
 
 
 WEBHOOK = {"source": "inbound_webhook", "contactLookup": "email", "createContact": True}
+NEXT_MONTH = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}T09:00:00Z"
 HELLO = {"subject": "Hello {{contact.firstName}}", "html": "<p>You said {{trigger.word}}</p>"}
 SEND_HELLO = {"id": "hello", "type": "send_message", "channel": "email", "content": HELLO}
 

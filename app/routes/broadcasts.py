@@ -15,6 +15,7 @@ from app.broadcasts.audience import NONE
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
 from app.machine import document
+from app.machine.fields import YEAR
 from app.machine.program import Json
 from app.messages import footers
 from app.routes.ids import BroadcastId, ContactId, MessageId, SegmentId, TemplateId, TopicId
@@ -53,9 +54,9 @@ Tag = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class WritableBroadcast(Writable):
-    """The audience is one of `segmentId`, `filter` and `tag`. Without `sendAt` it is sent once it
-    is scheduled; with `localTime`, at that time of the day where the contact is. `perMinute` is the
-    pace, to which it rises in five minutes."""
+    """The audience is one of `segmentId`, `filter` and `tag`. `sendAt` is at most 366 days ahead;
+    without it, it is sent once it is scheduled; with `localTime`, at that time of the day where the
+    contact is. `perMinute` is the pace, to which it rises in five minutes."""
 
     name: Name
     segment_id: str | None = None
@@ -342,6 +343,8 @@ async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
         if template.category != footers.MARKETING:
             wrong = "Only marketing has a topic; the template is transactional."
         errors += [FieldError("/topicId", wrong)] if wrong else []
+    if new.send_at is not None and new.send_at > await call.db.now() + YEAR:
+        errors.append(FieldError("/sendAt", f"Must be at most {YEAR.days} days ahead."))
     if errors:
         raise Problem("invalid", "The broadcast is not valid; see errors.", errors=errors)
     filter = None

@@ -20,7 +20,7 @@ from app.providers import inbox
 from app.store import jobs
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
-from tests.cast import Cast, settle
+from tests.cast import NEXT_MONTH, Cast, settle
 from tests.messages.test_delivery import accepts, with_provider
 from tests.outbound.test_events import listening
 from tests.routes.test_broadcasts import broadcast, person, template
@@ -161,7 +161,7 @@ async def test_what_is_scheduled_for_later_is_not_begun_though_its_job_is_due(
     cast: Cast, process: Process
 ) -> None:
     """As when the job was lost, and made anew by the sweep."""
-    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
+    made = await broadcast(cast, sendAt=NEXT_MONTH)
     path = f"/broadcasts/{made['id']}"
     await cast.adam.made(f"{path}/schedule", None)
     async with process.database.write() as db:
@@ -173,7 +173,7 @@ async def test_what_is_scheduled_for_later_is_not_begun_though_its_job_is_due(
 
 async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: Process) -> None:
     await people(cast, 2)
-    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
+    made = await broadcast(cast, sendAt=NEXT_MONTH)
     path = f"/broadcasts/{made['id']}"
     await cast.adam.made(f"{path}/schedule", None)
     await settle(process)

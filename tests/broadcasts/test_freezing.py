@@ -13,7 +13,7 @@ from app.process import Process
 from app.store import broadcast_audiences, segments
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
-from tests.cast import Cast, settle
+from tests.cast import NEXT_MONTH, Cast, settle
 from tests.routes.test_broadcasts import VIP, broadcast, person
 from tests.routes.test_segments import PRO
 
@@ -68,7 +68,7 @@ async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
 
 
 async def begun_later(cast: Cast) -> str:
-    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z")
+    made = await broadcast(cast, sendAt=NEXT_MONTH)
     path = f"/broadcasts/{made['id']}"
     assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"
     return path

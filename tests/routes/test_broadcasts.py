@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from app.broadcasts import audience as audiences
+from app.machine.fields import YEAR
 from app.process import Process
 from app.store import segments, workspaces
-from tests.cast import Cast, Person, lock_waiters, settle
+from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.routes.test_new_messages import in_production
 from tests.tables import each_row
 
@@ -35,7 +37,7 @@ async def person(cast: Cast, name: str, **given: Any) -> str:
 
 
 async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast) -> None:
-    made = await broadcast(cast, sendAt="2030-01-31T09:00:00Z", perMinute=600)
+    made = await broadcast(cast, sendAt=NEXT_MONTH, perMinute=600)
     assert made["state"] == "DRAFT"
     assert made["reason"] is None
     assert made["audience"] == {
@@ -73,6 +75,7 @@ async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast
         ({"localTime": "24:00"}, "/localTime"),
         ({"perMinute": 0}, "/perMinute"),
         ({"sendAt": "tomorrow"}, "/sendAt"),
+        ({"sendAt": "9999-12-31T23:59:59Z", "localTime": "09:00"}, "/sendAt"),
         ({"state": "SENT"}, "/state"),
     ],
 )
@@ -86,6 +89,16 @@ async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
     assert error["pointer"] == pointer
     assert error["message"].endswith(".")
     assert (await cast.vic.read("/broadcasts"))["data"] == []
+
+
+async def test_a_broadcast_begins_at_most_a_year_ahead(cast: Cast) -> None:
+    limit = datetime.now(UTC) + YEAR
+    made = await broadcast(cast, sendAt=(limit - timedelta(hours=1)).isoformat())
+    path = f"/broadcasts/{made['id']}"
+    refused = await cast.ed.patch(path, {"sendAt": (limit + timedelta(hours=1)).isoformat()})
+    [error] = refused.json()["errors"]
+    assert error == {"pointer": "/sendAt", "message": "Must be at most 366 days ahead."}
+    assert await cast.vic.read(path) == made
 
 
 async def test_editors_write_broadcasts_and_admins_send_them(cast: Cast) -> None:
@@ -262,8 +275,8 @@ async def test_what_is_scheduled_is_not_changed_by_who_may_not_send(cast: Cast) 
     around = {"name": "Around", "filter": {"segmentId": gold["id"]}}
     segment = await cast.ed.made("/segments", around)
     filter = {"any": [{"segmentId": segment["id"]}, VIP]}
-    one = await broadcast(cast, segmentId=segment["id"], sendAt="2030-01-31T09:00:00Z")
-    two = await broadcast(cast, filter=filter, sendAt="2030-01-31T09:00:00Z")
+    one = await broadcast(cast, segmentId=segment["id"], sendAt=NEXT_MONTH)
+    two = await broadcast(cast, filter=filter, sendAt=NEXT_MONTH)
     template, target = f"/templates/{one['templateId']}", f"/segments/{gold['id']}"
 
     async def statuses(who: Person, say: str) -> list[tuple[int, list[str] | None]]:

@@ -15,7 +15,7 @@ from app.routes.definition_imports import KINDS
 from app.simulation import cases as case_files
 from app.store import definitions, templates
 from app.store.definitions import Filed
-from tests.cast import HELLO, SEND_HELLO, WEBHOOK, Cast, Person
+from tests.cast import HELLO, NEXT_MONTH, SEND_HELLO, WEBHOOK, Cast, Person
 
 IMPORT = "/definitions/import"
 FOLDER = Path(__file__).parents[2] / "docs" / "examples"
@@ -533,7 +533,7 @@ async def test_a_file_does_not_change_what_a_scheduled_broadcast_says(cast: Cast
     template = {"name": "Hi", "channel": "email", "content": HELLO}
     file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {"hi": template}}
     [made] = (await brought(cast.ed, file))["templates"]
-    new = {"name": "B", "tag": "vip", "templateId": made["id"], "sendAt": "2030-01-31T09:00:00Z"}
+    new = {"name": "B", "tag": "vip", "templateId": made["id"], "sendAt": NEXT_MONTH}
     broadcast = await cast.ed.made("/broadcasts", new)
     await cast.adam.made(f"/broadcasts/{broadcast['id']}/schedule", None)
     other = {**file, "templates": {"hi": {**template, "content": {**HELLO, "text": "Other"}}}}

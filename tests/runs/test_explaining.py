@@ -23,7 +23,7 @@ from app.store import explaining, workspaces
 from app.store.usage import MESSAGES
 from tests.billing.test_quotas import use_up
 from tests.broadcasts.test_control import stepped
-from tests.cast import HELLO, SEND_HELLO, settle
+from tests.cast import HELLO, NEXT_MONTH, SEND_HELLO, settle
 from tests.driving import set_clock
 from tests.messages.test_delivery import refuses, with_provider
 from tests.messages.test_refusals import DEAD, TAKEN, judged
@@ -712,7 +712,7 @@ async def test_what_had_to_go_for_newer_requests_is_not_known(
 
 @case(Explanation.NOT_FROZEN)
 async def scheduled(scene: Scene) -> str:
-    return await scene.broadcast(sendAt="2030-01-31T09:00:00Z")
+    return await scene.broadcast(sendAt=NEXT_MONTH)
 
 
 @case(Explanation.NOT_IN_AUDIENCE)

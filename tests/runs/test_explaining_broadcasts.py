@@ -9,6 +9,7 @@ import pytest
 
 from app.runs.explaining_broadcasts import BARRED
 from app.runs.explanations import Explanation
+from tests.cast import NEXT_MONTH
 from tests.runs.scene import EMAIL, Scene
 
 Obstacle: TypeAlias = Callable[[Scene], Awaitable[dict[str, str]]]  # what a broadcast says besides
@@ -109,7 +110,7 @@ async def test_a_broadcast_that_somebody_paused_says_so(scene: Scene) -> None:
 async def test_a_broadcast_that_was_cancelled_before_its_time_was_never_frozen(
     scene: Scene,
 ) -> None:
-    id = await scene.broadcast(sendAt="2030-01-31T09:00:00Z")
+    id = await scene.broadcast(sendAt=NEXT_MONTH)
     await scene.cast.adam.made(f"/broadcasts/{id}/cancel", None)
     entry = await scene.entry(Explanation.NOT_FROZEN)
     assert entry["sentence"] == "The broadcast is CANCELLED: its audience was never frozen."
