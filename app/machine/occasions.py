@@ -34,7 +34,9 @@ REMEMBERED_FOR = LONGEST_GRACE + timedelta(hours=26)
 YEARS = 9968 - 2024
 # For 2024, where a rule begins that does not say; a clock on the wall, in whatever zone.
 BEGIN = datetime(9968, 1, 1)  # noqa: DTZ001
-SINCE = datetime(2026, 1, 1, tzinfo=UTC)  # a rule that does not come after that never does
+# A rule that does not come after that is refused wherever it is read: here is no clock. That one
+# has ended since, by its UNTIL, is a finding of the definition (schedule_over).
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 AT_MOST = "A schedule may come at most once an hour."
 _PARTS = (
     *("FREQ", "INTERVAL", "UNTIL", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS"),
