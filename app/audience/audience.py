@@ -236,12 +236,6 @@ async def _is_so(
     return tags is None or set(await _held(db, workspace, row.id)) == set(checked.tags)
 
 
-def _suppressed(left: Sequence[suppressions.Suppression]) -> str:
-    """Advice: the requests by which an admin lifts them."""
-    named = " and ".join(f"DELETE /suppressions/{row.id} ({row.reason})" for row in left)
-    return f"The address is on the suppression list. An admin can lift that: {named}."
-
-
 def _not_theirs(was: Status, wanted: Status) -> str:
     if was in HEARD:
         return (
@@ -276,7 +270,9 @@ async def _resubscribe(
                 db, workspace_id=workspace.id, address_hashes=[hash]
             )
             if left:
-                errors.append(FieldError(pointer, _suppressed(left)))
+                calls = (f"DELETE /suppressions/{row.id} ({row.reason})" for row in left)
+                listed = "The address is on the suppression list. An admin can lift that"
+                errors.append(FieldError(pointer, f"{listed}: {' and '.join(calls)}."))
     if errors:
         raise profile.invalid(errors)
     again = [

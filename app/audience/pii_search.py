@@ -63,7 +63,14 @@ class Identifiers:
 
     def are_in(self, raw: bytes) -> bool:
         """In JSON, cut short or not; escapes are decoded too."""
-        return self._are_in_text(raw) or (b"\\" in raw and self._are_in_text(_unescaped(raw)))
+        if self._are_in_text(raw):
+            return True
+        if b"\\" not in raw:
+            return False
+        try:
+            return self._are_in_text(orjson.dumps(orjson.loads(raw)))
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+            return False
 
     def _are_in_text(self, raw: bytes) -> bool:
         lowered = raw.lower()
@@ -73,10 +80,3 @@ class Identifiers:
             return False
         digits = _NO_DIGIT.sub(b"", raw)
         return any(number in digits for number in self.numbers)
-
-
-def _unescaped(raw: bytes) -> bytes:
-    try:
-        return orjson.dumps(orjson.loads(raw))
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        return raw

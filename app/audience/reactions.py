@@ -202,9 +202,22 @@ async def moved(
             body = occasion(due.at, now)
             await _start_these(db, workspace, [due.definition_id], [due.contact_id], body)
     flips = [flip for flip in found if isinstance(flip, Flip) and of[flip] != "none"]
-    if flips:
-        await _wake_by_segments(db, workspace, flips)
-        await _start_by_segments(db, workspace, [flip for flip in flips if of[flip] == "start"])
+    if not flips:
+        return
+    ids = sorted({flip.contact_id for flip in flips})
+    listening = await contact_events.listening(
+        db, workspace_id=workspace.id, contact_ids=ids, names=[]
+    )
+    for flip in flips:
+        what = segment_changes.moved(flip.segment_id, entered=flip.entered)
+        run_ids = [
+            row.id
+            for row in listening.runs
+            if row.contact_id == flip.contact_id and what in row.waiting_for.get("segments", ())
+        ]
+        if run_ids:
+            await contact_events.signal(db, workspace_id=workspace.id, run_ids=run_ids, id=what)
+    await _start_by_segments(db, workspace, [flip for flip in flips if of[flip] == "start"])
 
 
 async def _start_by_segments(
@@ -253,22 +266,6 @@ def occasion(at: datetime, now: datetime) -> dict[str, Json]:
 LATE_FROM_SECONDS = 60
 
 
-async def _wake_by_segments(db: Handle, workspace: WorkspaceContext, flips: Sequence[Flip]) -> None:
-    ids = sorted({flip.contact_id for flip in flips})
-    listening = await contact_events.listening(
-        db, workspace_id=workspace.id, contact_ids=ids, names=[]
-    )
-    for flip in flips:
-        what = segment_changes.moved(flip.segment_id, entered=flip.entered)
-        run_ids = [
-            row.id
-            for row in listening.runs
-            if row.contact_id == flip.contact_id and what in row.waiting_for.get("segments", ())
-        ]
-        if run_ids:
-            await contact_events.signal(db, workspace_id=workspace.id, run_ids=run_ids, id=what)
-
-
 @dataclass(frozen=True, slots=True)
 class ContactEvent:
     """An action of a contact. `reacts` is False for one that is only recorded."""
@@ -302,40 +299,35 @@ async def all_happened(
     others of the same contact would start what those have brought about."""
     for reacts in (False, True):
         some = [event for event in events if event.reacts == reacts]
-        if some:
-            await _happened(db, workspace, some, reacts=reacts)
-
-
-async def _happened(
-    db: Handle, workspace: WorkspaceContext, events: Sequence[ContactEvent], *, reacts: bool
-) -> None:
-    rows = [
-        {
-            "id": event.id,
-            "contact_id": event.contact_id,
-            "name": event.name,
-            "properties": document.dumps(event.properties).decode(),
-            "at": event.at,
-        }
-        for event in events
-    ]
-    await contact_events.insert_many(db, workspace_id=workspace.id, rows=rows)
-    named = await _wake(db, workspace, events)
-    ids = sorted({event.contact_id for event in events})
-    if not reacts:
-        for few in membership.by_turns(ids, membership.at_once(len(named))):
-            await _judge(db, workspace, few, named, dict.fromkeys(few, "none"))
-        return
-    started: dict[str, Sequence[str]] = {}
-    for event in events:
-        if event.name not in started:
-            by = {"source": "event", "key": event.name}
-            found = await definitions.started_by(db, workspace_id=workspace.id, **by)
-            started[event.name] = found.definitions
-        at = document.text(event.at)
-        body = {"name": event.name, "properties": event.properties, "at": at}
-        await _start_these(db, workspace, started[event.name], [event.contact_id], body)
-    await _judge(db, workspace, ids, named)
+        if not some:
+            continue
+        rows = [
+            {
+                "id": event.id,
+                "contact_id": event.contact_id,
+                "name": event.name,
+                "properties": document.dumps(event.properties).decode(),
+                "at": event.at,
+            }
+            for event in some
+        ]
+        await contact_events.insert_many(db, workspace_id=workspace.id, rows=rows)
+        named = await _wake(db, workspace, some)
+        ids = sorted({event.contact_id for event in some})
+        if not reacts:
+            for few in membership.by_turns(ids, membership.at_once(len(named))):
+                await _judge(db, workspace, few, named, dict.fromkeys(few, "none"))
+            continue
+        started: dict[str, Sequence[str]] = {}
+        for event in some:
+            if event.name not in started:
+                by = {"source": "event", "key": event.name}
+                found = await definitions.started_by(db, workspace_id=workspace.id, **by)
+                started[event.name] = found.definitions
+            at = document.text(event.at)
+            body = {"name": event.name, "properties": event.properties, "at": at}
+            await _start_these(db, workspace, started[event.name], [event.contact_id], body)
+        await _judge(db, workspace, ids, named)
 
 
 async def _wake(

@@ -82,16 +82,12 @@ async def work(process: Process, job: Job) -> None:
                 is_quick = time.monotonic() - chunk_began < QUICK_SECONDS
                 most = min(CHUNK, 2 * most) if is_quick else max(1, most // 2)
             if goes_on:
-                await _give_turn(process, job)
-
-
-async def _give_turn(process: Process, job: Job) -> None:
-    """Let others have the slot: a large fill takes minutes."""
-    async with process.database.write() as db:
-        await _hold(db, job)
-        whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
-        await jobs.rest(db, "segment", **whose, wake_at=await db.now())
-        process.queue.due(db, "segment", job.workspace_id, job.id)
+                # Let others have the slot: a large fill takes minutes.
+                async with process.database.write() as db:
+                    await _hold(db, job)
+                    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+                    await jobs.rest(db, "segment", **whose, wake_at=await db.now())
+                    process.queue.due(db, "segment", job.workspace_id, job.id)
 
 
 async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = False) -> bool:
@@ -105,7 +101,15 @@ async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = Fa
         if segment is None or segment.state == "removing":
             return await _removed(process, db, job)
         if segment.reason_code or job.claims > jobs.MAX_CLAIMS:
-            return await _set_aside(db, segment, job)
+            # It has ended its worker several times: no more is done until it is saved again, and
+            # whoever wakes it finds it so.
+            await _hold(db, job)
+            if segment.reason_code is None:
+                whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+                await store.set_aside(db, **whose, reason_code=Reason.POISONED)
+                log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
+            await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None)
+            return False
         is_more = await _judged(
             process, db, segment, existing, job, most=most, by_machine=by_machine
         )
@@ -120,18 +124,6 @@ async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = Fa
         at = await _next(db, job, segment, existing)
         await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=at)
         return False
-
-
-async def _set_aside(db: Handle, segment: Segment, job: Job) -> bool:
-    """Do no more for a segment that has ended its worker several times, until it is saved again:
-    whoever wakes it finds it so."""
-    await _hold(db, job)
-    if segment.reason_code is None:
-        whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
-        await store.set_aside(db, **whose, reason_code=Reason.POISONED)
-        log.error("segment set aside", extra={"segment_id": job.id, "kind": segment.kind})
-    await jobs.rest(db, "segment", workspace_id=job.workspace_id, id=job.id, wake_at=None)
-    return False
 
 
 async def _hold(db: Handle, job: Job) -> None:

@@ -104,7 +104,13 @@ async def read(
     if is_preview and isinstance(filter.condition, InSegment):  # it asks for nothing else
         segment = existing.get(filter.condition.segment_id)
         frozen = segment if segment is not None and segment.kind == "frozen" else None
-    errors += [] if frozen is not None else _frozen(filter, existing)
+    if frozen is None:
+        # A filter is judged by filters, and who is in a frozen segment is not said by its filter.
+        errors += [
+            FieldError(one.pointer, "A frozen segment cannot be part of a filter; a live one can.")
+            for one in filter.mentions
+            if one.kind == "segment" and one.id in existing and existing[one.id].kind == "frozen"
+        ]
     errors = errors or _tangled(filter, existing, own_id)
     if errors:
         raise _invalid(errors)
@@ -157,15 +163,6 @@ async def _unknown(
         FieldError(one.pointer, f"There is no such {one.kind}.")
         for one in filter.mentions
         if one.id not in there[one.kind]
-    ]
-
-
-def _frozen(filter: Filter, existing: Mapping[str, Segment]) -> list[FieldError]:
-    """A filter is judged by filters, and who is in a frozen segment is not said by its filter."""
-    return [
-        FieldError(one.pointer, "A frozen segment cannot be part of a filter; a live one can.")
-        for one in filter.mentions
-        if one.kind == "segment" and one.id in existing and existing[one.id].kind == "frozen"
     ]
 
 

@@ -101,11 +101,18 @@ async def upsert(
         asked = topics.withdrawn(columns["topics"], [out.channel])
         columns["topics"] = topics.joined(columns["topics"], asked)
     if dry_run_contacts is not None:
-        _keep_in(dry_run_contacts, touched)
+        dry_run_contacts.keep(
+            (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
+            for one in touched
+        )
     else:
         await _write(db, workspace, touched)
         await subscriptions.keep(db, workspace.id, opting, FILE)
-        await topics.record(db, workspace.id, _answered(touched), given or FILE)
+        new_answers = [
+            (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
+            for one in touched
+        ]
+        await topics.record(db, workspace.id, new_answers, given or FILE)
         await _tell(db, workspace, touched, starts=starts)
     return outcomes
 
@@ -179,20 +186,6 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
             one.opted_out.add(channel)
 
 
-def _answered(touched: Sequence[_Contact]) -> list[tuple[str, list[Answer]]]:
-    return [
-        (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
-        for one in touched
-    ]
-
-
-def _keep_in(dry_run_contacts: DryRunContacts, touched: Sequence[_Contact]) -> None:
-    dry_run_contacts.keep(
-        (one.id, one.columns, (one.columns, list(one.tags), sorted(one.opted_out)))
-        for one in touched
-    )
-
-
 class _Batch:
     """The contacts that the entries are about, and how each entry changes them."""
 
@@ -207,18 +200,16 @@ class _Batch:
         }
 
     def take(self, entry: Entry) -> Outcome:
-        columns = entry.checked.columns
-        by_address = (self._by[name].get(columns[name]) for name in ADDRESSES)
-        contact = next(filter(None, by_address), self._by_id.get(entry.id or ""))
-        return self._make(entry) if contact is None else self._change(contact, entry)
-
-    def _make(self, entry: Entry) -> Outcome:
+        given, tags = entry.checked.columns, dict.fromkeys(entry.checked.tags)
+        by_address = (self._by[name].get(given[name]) for name in ADDRESSES)
+        known = next(filter(None, by_address), self._by_id.get(entry.id or ""))
+        if known is not None:
+            return self._change(known, entry)
         columns = {
-            **entry.checked.columns,
+            **given,
             "subscriptions": _subscriptions({}, entry),
             "topics": topics.from_file({}, entry.answers, ()),  # those who left: see upsert
         }
-        tags = dict.fromkeys(entry.checked.tags)
         if not (columns["email"] or columns["phone"]):
             return [_UNKNOWN if entry.id else _NOBODY]
         if errors := [*profile.whole(columns, list(tags)), *self._unfounded({}, columns)]:
@@ -227,8 +218,7 @@ class _Batch:
             if self._room < 1:
                 return [_FULL]
             self._room -= 1
-        contact = _Contact(new_id("con"), columns, tags, is_new=True, new_tags=list(tags))
-        self._keep(contact)
+        self._keep(_Contact(new_id("con"), columns, tags, is_new=True, new_tags=list(tags)))
         return "created"
 
     def _change(self, contact: _Contact, entry: Entry) -> Outcome:
@@ -239,7 +229,15 @@ class _Batch:
         left = subscriptions.left(columns["subscriptions"]) | opted_out
         columns["topics"] = topics.from_file(columns["topics"], entry.answers, left)
         added = [tag for tag in dict.fromkeys(entry.checked.tags) if tag not in contact.tags]
-        errors = self._taken(contact, columns, entry.id)
+        # A row names one contact: by whatever of its addresses, and by its id.
+        errors = [
+            FieldError(pointer, f"Another contact, {other.id}, has it.")
+            for name, pointer in ADDRESSES.items()
+            if (other := self._by[name].get(columns[name])) is not None and other is not contact
+        ]
+        if self._by_id.get(entry.id or contact.id, contact) is not contact:
+            detail = f"The email or phone of this row is that of another contact, {contact.id}."
+            errors.append(FieldError("/id", detail))
         errors += self._unfounded(contact.columns["topics"], columns)
         errors += profile.whole(columns, [*contact.tags, *added])
         if errors:
@@ -256,20 +254,6 @@ class _Batch:
         contact.tags |= dict.fromkeys(added)
         self._keep(contact)
         return "updated"
-
-    def _taken(
-        self, contact: _Contact, columns: Mapping[str, Any], id: str | None
-    ) -> list[FieldError]:
-        """A row names one contact: by whatever of its addresses, and by its id."""
-        errors = [
-            FieldError(pointer, f"Another contact, {other.id}, has it.")
-            for name, pointer in ADDRESSES.items()
-            if (other := self._by[name].get(columns[name])) is not None and other is not contact
-        ]
-        if self._by_id.get(id or contact.id, contact) is not contact:
-            detail = f"The email or phone of this row is that of another contact, {contact.id}."
-            errors.append(FieldError("/id", detail))
-        return errors
 
     def _unfounded(self, before: topics.Answers, columns: Mapping[str, Any]) -> list[FieldError]:
         """Answers about topics of which nobody says where they come from."""
@@ -298,7 +282,16 @@ def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         for column in COLUMNS.get(name, ()):
             joined[column] = entry.checked.columns[column]
     if "metadata" in entry.values:
-        joined["metadata"] = _metadata(columns["metadata"], entry)
+        # Null removes (RFC 7396). What reads the same is the same: a sheet knows text alone.
+        held, given = columns["metadata"], entry.values["metadata"]
+        joined["metadata"] = kept = {
+            name: value
+            for name, value in held.items()
+            if given is not None and given.get(name, value) is not None
+        }
+        for name, value in entry.checked.columns["metadata"].items():
+            if name not in held or document.text(held[name]) != entry.checked.fields[name]:
+                kept[name] = value
     return joined
 
 
@@ -314,18 +307,6 @@ def _subscriptions(
         if is_out or (status in subscriptions.GRAVER and held.get(channel) != "complained"):
             now[channel] = status
     return now
-
-
-def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
-    """Null removes (RFC 7396). What reads the same is the same: a sheet knows text alone."""
-    given = entry.values["metadata"]
-    if given is None:
-        return {}
-    joined = {name: value for name, value in held.items() if given.get(name, value) is not None}
-    for name, value in entry.checked.columns["metadata"].items():
-        if name not in held or document.text(held[name]) != entry.checked.fields[name]:
-            joined[name] = value
-    return joined
 
 
 async def _write(db: Handle, workspace: WorkspaceContext, touched: Sequence[_Contact]) -> None:
