@@ -71,7 +71,14 @@ async def checkout(
             "conflict",
             "The workspace already has this plan or a higher one; to lower it, use PATCH.",
         )
-    customer_id = await _customer(process, payments, workspace_id, known)
+    if known is not None and known.provider == payments.name:
+        customer_id = known.customer_id
+    else:
+        # Kept before anything is sold to it: by this name we know whom the provider speaks of.
+        customer_id = await payments.customer(workspace_id)
+        async with process.database.write() as db:
+            row = await _begun(db, workspace_id, payments.name, customer_id)
+        customer_id = row.customer_id
     order = Order(new_id("chk"), workspace_id, customer_id, plan, success_url, cancel_url)
     return Checkout(order, await payments.checkout(order, now))
 
@@ -104,18 +111,6 @@ async def begin(process: Process, db: Handle, origin: Origin, begun: Checkout) -
         resource_id=order.id,
         after={"plan": order.plan},
     )
-
-
-async def _customer(
-    process: Process, payments: Provider, workspace_id: str, known: PaidPlan | None
-) -> str | None:
-    """Kept before anything is sold to it: by this name we know whom the provider speaks of."""
-    if known is not None and known.provider == payments.name:
-        return known.customer_id
-    customer_id = await payments.customer(workspace_id)
-    async with process.database.write() as db:
-        row = await _begun(db, workspace_id, payments.name, customer_id)
-    return row.customer_id
 
 
 async def _begun(
@@ -153,19 +148,15 @@ async def press(process: Process, db: Handle, token: str, button: Button, reques
     workspace_id = row.workspace_id
     if await checkouts.end(db, workspace_id=workspace_id, id=row.id, status=status):
         if button == "complete":
-            await _pay(process, db, row, request_id)
+            known = await _begun(db, workspace_id, sandbox_payments.Sandbox.name)
+            if plans.rank(row.plan) >= plans.rank(known.plan):
+                subscription = sandbox_payments.paid(row.plan, await db.now())
+                await _store(process, db, known, subscription, _by(known.provider, request_id))
     elif (await at_till(db, token)).status != status:
         raise Problem(
             "conflict", "This checkout was already completed or cancelled; start a new one."
         )
     return row.success_url if button == "complete" else row.cancel_url
-
-
-async def _pay(process: Process, db: Handle, row: checkouts.Checkout, request_id: str) -> None:
-    known = await _begun(db, row.workspace_id, sandbox_payments.Sandbox.name)
-    if plans.rank(row.plan) >= plans.rank(known.plan):
-        subscription = sandbox_payments.paid(row.plan, await db.now())
-        await _store(process, db, known, subscription, _by(known.provider, request_id))
 
 
 # --- events, changes and ends of a subscription ---------------------------------------------------
