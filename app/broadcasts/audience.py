@@ -74,7 +74,12 @@ async def of(db: Handle, workspace_id: str, written: Written, template: Template
     elif written.filter is not None:
         filter = segments.stored(written.filter)
     else:
-        filter = _tagged(written.tag or "")
+        tag = written.tag or ""
+        condition = {"path": "contact.tags", "op": "contains", "value": tag}
+        read = segment_filter.read(condition, Place("", []))
+        if read is None:
+            raise ValueError(f"no filter says that a contact has the tag {tag[:200]!r}")
+        filter = read
     return Audience(
         workspace_id,
         replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
@@ -194,14 +199,6 @@ def _names(filter: str, segment_id: str, topic_id: str) -> bool:
     return segment_id in read.segments
 
 
-def _tagged(tag: str) -> segment_filter.Filter:
-    condition = {"path": "contact.tags", "op": "contains", "value": tag}
-    filter = segment_filter.read(condition, Place("", []))
-    if filter is None:
-        raise ValueError(f"no filter says that a contact has the tag {tag[:200]!r}")
-    return filter
-
-
 @dataclass(frozen=True, slots=True)
 class NextWindow:
     """The contacts that come next, and how many they are, in the audience or not."""
@@ -248,21 +245,17 @@ async def count(process: Process, audience: Audience) -> Counted:
             following = await next_window(db, audience, after, most=COUNT_WALK)
             if following is None:
                 return Counted(contacts, True, looked_at)
-            contacts += await _count(process, db, audience, following.window)
-        after, looked_at = following.window.until, looked_at + following.contacts
+            fits, window = segments.fitting(db, audience.readable, await db.now()), following.window
+            where: WorkspaceKey = {"workspace_id": audience.workspace_id}
+            counted = await stored_audiences.count(db, fits, audience.gate, window, **where)
+            if counted[UNSUBSCRIBED]:
+                out = await stored_audiences.unsubscribed(db, fits, audience.gate, window, **where)
+                judged = await judge(process, db, audience, out)
+                del counted[UNSUBSCRIBED]
+                counted += Counter(reason or NONE for reason in judged.values())
+            contacts += counted
+        after, looked_at = window.until, looked_at + following.contacts
     return Counted(contacts, False, looked_at)
-
-
-async def _count(process: Process, db: Handle, audience: Audience, window: Window) -> Counter[str]:
-    fits = segments.fitting(db, audience.readable, await db.now())
-    where: WorkspaceKey = {"workspace_id": audience.workspace_id}
-    contacts = await stored_audiences.count(db, fits, audience.gate, window, **where)
-    if contacts[UNSUBSCRIBED]:
-        out = await stored_audiences.unsubscribed(db, fits, audience.gate, window, **where)
-        judged = await judge(process, db, audience, out)
-        del contacts[UNSUBSCRIBED]
-        contacts += Counter(reason or NONE for reason in judged.values())
-    return contacts
 
 
 def is_reachable(audience: Audience, contact: Contact) -> bool:
@@ -291,12 +284,12 @@ async def judge(
     held = await suppressions.reasons(
         db, workspace_id=audience.workspace_id, address_hashes=list(hashes.values())
     )
-    return {id: _reason(held[hash], audience) for id, hash in hashes.items()}
-
-
-def _reason(held: Sequence[str], audience: Audience) -> str | None:
-    if "erased" in held:
-        return "erased"
-    if any(reason != "unsubscribed" for reason in held):
-        return "suppressed"
-    return "unsubscribed" if audience.is_marketing else None
+    judged: dict[str, str | None] = {}
+    for id, hash in hashes.items():
+        if "erased" in held[hash]:
+            judged[id] = "erased"
+        elif any(reason != "unsubscribed" for reason in held[hash]):
+            judged[id] = "suppressed"
+        else:
+            judged[id] = "unsubscribed" if audience.is_marketing else None
+    return judged

@@ -34,7 +34,6 @@ from app.store.broadcasts import Broadcast
 from app.store.held_messages import UnsettledMessage
 from app.store.jobs import Job
 from app.store.row_keys import BroadcastKey, RowKey
-from app.store.segments import Segment
 from app.store.templates import Template
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
@@ -108,22 +107,16 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
     if not broadcast.is_frozen:
         audience = await audiences.of(db, job.workspace_id, broadcast, template)
         if audience.unfilled is not None:  # somebody has saved it again
-            return await _await_filled(process, db, job, broadcast, audience.unfilled)
+            if audience.unfilled.reason_code is not None:
+                trouble = Trouble(Reason.POISONED, audiences.GIVEN_UP)
+                await control.pause_by_itself(process, db, broadcast, trouble)
+            else:
+                await _rest(process, db, job, await db.now() + FILLED_IN)
+            return False
         broadcast = await freezing.freeze(process, db, broadcast, audience)
         if not broadcast.is_frozen and turn % FROZEN_BETWEEN:
             return True
     return await _make(process, db, job, broadcast, template)
-
-
-async def _await_filled(
-    process: Process, db: Handle, job: Job, broadcast: Broadcast, segment: Segment
-) -> bool:
-    if segment.reason_code is not None:
-        trouble = Trouble(Reason.POISONED, audiences.GIVEN_UP)
-        await control.pause_by_itself(process, db, broadcast, trouble)
-    else:
-        await _rest(process, db, job, await db.now() + FILLED_IN)
-    return False
 
 
 # --- messages made --------------------------------------------------------------------------------
@@ -136,7 +129,11 @@ async def _make(
     which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
     now, queued = await db.now(), await recipients.queued(db, **which, limit=WINDOW + WAITING)
     in_flight = queued.messages - min(queued.waiting, WAITING)
-    pace = _pace(broadcast, now)
+    if broadcast.per_minute is None:
+        pace = pacing.Allowance(BATCH, now, timedelta(0))
+    else:
+        began = broadcast.started_at or now
+        pace = pacing.allowance(broadcast.per_minute, began, broadcast.paced_at, now)
     most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
     limit = max(0, min(most, WINDOW - in_flight, pace.messages))
     due = await recipients.due(db, template.channel, **which, limit=limit)
@@ -183,14 +180,6 @@ async def _within_room(
     return due, None if due or under_way.messages else guard.refusal(room, 1)
 
 
-def _pace(broadcast: Broadcast, now: datetime) -> pacing.Allowance:
-    if broadcast.per_minute is None:
-        return pacing.Allowance(BATCH, now, timedelta(0))
-    return pacing.allowance(
-        broadcast.per_minute, broadcast.started_at or now, broadcast.paced_at, now
-    )
-
-
 async def _make_some(
     process: Process,
     db: Handle,
@@ -205,7 +194,18 @@ async def _make_some(
     await recipients.judge(db, **which, reasons=gone)
     there = await _awake(db, broadcast, template, [one for one in due if one.is_there])
     if template.channel == "email":
-        there = await _spread(process, db, broadcast, there)
+        taken = broadcast.domain_slots.items()
+        slots = {domain: datetime.fromisoformat(slot) for domain, slot in taken}
+        most = process.settings.broadcast_domain_per_minute
+        spread = pacing.spread(there, slots, most, await db.now())
+        if spread.later:  # they have turns of their own
+            await recipients.postpone(db, **which, until=spread.later, has_turn=True)
+        if spread.slots or slots:
+            kept = {domain: document.text(slot) for domain, slot in spread.slots.items()}
+            await broadcasts.note(
+                db, workspace_id=broadcast.workspace_id, id=broadcast.id, domain_slots=kept
+            )
+        there = spread.now
     works = [partial(_make_one, process, broadcast, template, one.contact_id) for one in there]
     await pipelining.run_all(db, works)
     return len(there)
@@ -257,26 +257,6 @@ async def _awake(
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
     await recipients.postpone(db, **which, until=later, has_turn=False)
     return [one for one in due if one.contact_id not in later]
-
-
-async def _spread(
-    process: Process, db: Handle, broadcast: Broadcast, due: Sequence[Due]
-) -> list[Due]:
-    """The recipients who may be written to now; the others have turns of their own."""
-    slots = {
-        domain: datetime.fromisoformat(slot) for domain, slot in broadcast.domain_slots.items()
-    }
-    most = process.settings.broadcast_domain_per_minute
-    spread = pacing.spread(due, slots, most, await db.now())
-    if spread.later:
-        which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
-        await recipients.postpone(db, **which, until=spread.later, has_turn=True)
-    if spread.slots or slots:
-        kept = {domain: document.text(slot) for domain, slot in spread.slots.items()}
-        await broadcasts.note(
-            db, workspace_id=broadcast.workspace_id, id=broadcast.id, domain_slots=kept
-        )
-    return spread.now
 
 
 # --- cancelled ------------------------------------------------------------------------------------
