@@ -223,7 +223,15 @@ class _Import:
 
     async def read(self, records: Iterator[Record]) -> None:
         for record in records:
-            self._take(record)
+            values = self._rows.values(record)
+            if isinstance(values, Mapping):
+                entry = Entry.read(self._workspace.country, values, self._known)
+                if entry.checked.errors:
+                    self._fail(record.number, entry.checked.errors)
+                else:
+                    self._batch.append((record.number, entry))
+            elif values is not None:
+                self._fail(record.number, values)
             if len(self._batch) >= self._most:
                 await self.flush()
             await self._leave_a_turn()
@@ -233,18 +241,6 @@ class _Import:
         if time.monotonic() > self._turn_ends_at:
             await asyncio.sleep(0)
             self._turn_ends_at = time.monotonic() + TURN_SECONDS
-
-    def _take(self, record: Record) -> None:
-        values = self._rows.values(record)
-        if values is None:
-            return None
-        if not isinstance(values, Mapping):
-            return self._fail(record.number, values)
-        entry = Entry.read(self._workspace.country, values, self._known)
-        if entry.checked.errors:
-            return self._fail(record.number, entry.checked.errors)
-        self._batch.append((record.number, entry))
-        return None
 
     async def flush(self) -> None:
         batch, self._batch = self._batch, []
@@ -351,28 +347,26 @@ class Columns:
             raise _bad_header([FieldError("", f"At most {COLUMNS} columns.")])
         cells = [sheets.as_written(cell) for cell in header]
         names = [self.named(cell) for cell in cells]
-        absent = [
+        errors = [
             FieldError(f"?columns[{cell}]", f"The file has no column {cell}.")
             for cell in self.given
             if cell not in cells
         ]
-        errors = [*absent, *self._wrong(cells, names)]
+        before: set[str] = set()
+        for cell, name in zip(cells, names, strict=True):
+            pointer = f"?columns[{cell}]" if cell in self.given else f"/{name}"
+            if name in before:
+                errors.append(FieldError(pointer, "This column is there twice."))
+            elif not is_name(name) and (name or (pointer == "/" and self.unknown == "refuse")):
+                detail = f"There is no such column. {COLUMNS_THERE_ARE}"
+                errors.append(FieldError(pointer, detail))
+            if name:
+                before.add(name)
         if not errors and not set(ADDRESSES) & set(names):
             errors.append(FieldError("", f"Add a column email, phone or id. {COLUMNS_THERE_ARE}"))
         if errors:
             raise _bad_header(errors)
         return names
-
-    def _wrong(self, cells: Sequence[str], names: Sequence[str]) -> Iterator[FieldError]:
-        before: set[str] = set()
-        for cell, name in zip(cells, names, strict=True):
-            pointer = f"?columns[{cell}]" if cell in self.given else f"/{name}"
-            if name in before:
-                yield FieldError(pointer, "This column is there twice.")
-            elif not is_name(name) and (name or (pointer == "/" and self.unknown == "refuse")):
-                yield FieldError(pointer, f"There is no such column. {COLUMNS_THERE_ARE}")
-            if name:
-                before.add(name)
 
 
 class CsvFormat:
@@ -396,7 +390,27 @@ class CsvFormat:
         if len(cells) > len(self._columns) and any(cells[len(self._columns) :]):
             sentence = f"The row has {len(cells)} cells, the header {len(self._columns)}."
             return [FieldError("", sentence)]
-        return _values(self._columns, cells)
+        given = {
+            name: sheets.as_written(cell)
+            for name, cell in zip(self._columns, cells, strict=False)
+            if cell and name and name not in READ_ONLY  # an empty cell says nothing
+        }
+        values: dict[str, Json] = {name: cell for name, cell in given.items() if "." not in name}
+        for group, prefix in (("metadata", METADATA), ("subscriptions", SUBSCRIPTIONS)):
+            within = {
+                name.removeprefix(prefix): cell
+                for name, cell in given.items()
+                if name.startswith(prefix)
+            }
+            if within:
+                values[group] = within
+        for name, cell in given.items():
+            if name.startswith(TOPICS):
+                _, topic_id, channel = name.split(".")
+                values.setdefault("topics", {}).setdefault(topic_id, {})[channel] = cell
+        if "tags" in given:
+            values["tags"] = sheets.list_of(given["tags"])
+        return values
 
     def end(self) -> None:
         if self._columns is None:
@@ -457,28 +471,3 @@ def _bad_header(
     errors: Sequence[FieldError], detail: str = "The header row is not valid; see errors."
 ) -> Problem:
     return Problem("invalid", detail, errors=errors[:100])
-
-
-def _values(columns: Sequence[str], cells: Sequence[str]) -> Values:
-    """An empty cell says nothing."""
-    given = {
-        name: sheets.as_written(cell)
-        for name, cell in zip(columns, cells, strict=False)
-        if cell and name and name not in READ_ONLY
-    }
-    values: dict[str, Json] = {name: cell for name, cell in given.items() if "." not in name}
-    for group, prefix in (("metadata", METADATA), ("subscriptions", SUBSCRIPTIONS)):
-        within = {
-            name.removeprefix(prefix): cell
-            for name, cell in given.items()
-            if name.startswith(prefix)
-        }
-        if within:
-            values[group] = within
-    for name, cell in given.items():
-        if name.startswith(TOPICS):
-            _, topic_id, channel = name.split(".")
-            values.setdefault("topics", {}).setdefault(topic_id, {})[channel] = cell
-    if "tags" in given:
-        values["tags"] = sheets.list_of(given["tags"])
-    return values
