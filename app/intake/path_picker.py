@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -77,7 +77,20 @@ async def look(
         workspace.id, explored, (bodies, country), SECONDS, same=lambda: [definition_id, country]
     )
     found = process.compute.here(job, large=sum(map(len, bodies)) > LARGE)
-    made = [*found.addressed, *await _known(db, workspace, found)]
+    made = [*found.addressed]
+    wanted = sorted({text for _, values in found.ids for text in values if text is not None})
+    if wanted:
+        ids = await contacts.existing(db, workspace_id=workspace.id, ids=wanted)
+        names = await contacts.field_names(db, workspace_id=workspace.id, limit=FIELDS)
+        kept = await contacts.with_fields(db, workspace_id=workspace.id, names=names, values=wanted)
+        fields: defaultdict[str, set[str]] = defaultdict(set)
+        for name, value in kept:
+            fields[name].add(value)
+        for path, values in found.ids:
+            for field, known in ((None, set(ids)), *fields.items()):
+                share = _share(found.bodies, sum(value in known for value in values))
+                if share is not None:
+                    made.append(Proposal("contact_id", path, share, field))
     return found.places, sorted(made, key=lambda proposal: proposal.rank)[:PROPOSALS]
 
 
@@ -86,9 +99,16 @@ def explored(bodies: Sequence[bytes], country: str | None) -> Explored:
     them."""
     found = sample.read(sample.objects(bodies))
     candidates = _Candidates(found.bodies, list(islice(found.common(SHARE), CANDIDATES)))
+    addressed = []
+    for path, values in candidates.paths:
+        is_phone = partial(_is_phone, country=country, is_called_so=_called("phone", path))
+        for lookup, leads in (("email", _is_email), ("phone", is_phone)):
+            share = candidates.share(values, leads)
+            if share is not None:
+                addressed.append(Proposal(lookup, path, share))
     return Explored(
         found.places(),
-        list(_addressed(candidates, country)),
+        addressed,
         [(path, list(map(_id, values.values()))) for path, values in candidates.paths],
         found.bodies,
     )
@@ -110,15 +130,6 @@ class _Candidates:
 
 
 # --- addresses ------------------------------------------------------------------------------------
-
-
-def _addressed(candidates: _Candidates, country: str | None) -> Iterator[Proposal]:
-    for path, values in candidates.paths:
-        is_phone = partial(_is_phone, country=country, is_called_so=_called("phone", path))
-        for lookup, leads in (("email", _is_email), ("phone", is_phone)):
-            share = candidates.share(values, leads)
-            if share is not None:
-                yield Proposal(lookup, path, share)
 
 
 def _is_email(value: Json) -> bool:
@@ -158,26 +169,6 @@ def _called(what: str, path: Path) -> bool:
 
 
 # --- known contacts -------------------------------------------------------------------------------
-
-
-async def _known(db: Handle, workspace: WorkspaceContext, found: Explored) -> list[Proposal]:
-    texts = {text for _, values in found.ids for text in values}
-    wanted = sorted(text for text in texts if text is not None)
-    if not wanted:
-        return []
-    ids = await contacts.existing(db, workspace_id=workspace.id, ids=wanted)
-    names = await contacts.field_names(db, workspace_id=workspace.id, limit=FIELDS)
-    kept = await contacts.with_fields(db, workspace_id=workspace.id, names=names, values=wanted)
-    fields: defaultdict[str, set[str]] = defaultdict(set)
-    for name, value in kept:
-        fields[name].add(value)
-    made = []
-    for path, values in found.ids:
-        for field, known in ((None, set(ids)), *fields.items()):
-            share = _share(found.bodies, sum(value in known for value in values))
-            if share is not None:
-                made.append(Proposal("contact_id", path, share, field))
-    return made
 
 
 LONGEST_ID = 255

@@ -9,7 +9,6 @@ from app.errors import Problem
 from app.intake import lookup, webhooks
 from app.intake.acceptance import Accepted
 from app.intake.webhook_requests import Head, WebhookRequest
-from app.intake.webhooks import WebhookTarget
 from app.process import Process
 from app.store import definitions, webhook_requests
 from app.store.webhook_requests import LONGEST_BODY
@@ -42,7 +41,12 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
         kept = f"the first {LONGEST_BODY // 1024} KiB"
         detail = f"Only {kept} of its body were stored; ask the sender to send it again."
         raise Problem("conflict", detail)
-    if not _is_keyed(target, head, body):
+    try:
+        found = lookup.judge(body, target.trigger, target.workspace.country)
+        key = webhooks.key_of(target, head, found.deduped)
+    except Problem:
+        key = None  # what is wrong with it is told where events are judged
+    if key is None:
         head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
     # Under a new id, which its run will have too.
     request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
@@ -60,11 +64,3 @@ def _head(headers: Mapping[str, str], ip: str) -> Head:
         for name, value in headers.items()
     ]
     return Head(named, ip)
-
-
-def _is_keyed(target: WebhookTarget, head: Head, body: bytes) -> bool:
-    try:
-        found = lookup.judge(body, target.trigger, target.workspace.country)
-        return webhooks.key_of(target, head, found.deduped) is not None
-    except Problem:
-        return False  # what is wrong with it is told where events are judged

@@ -142,7 +142,12 @@ async def _received(
     is_known: bool,
 ) -> Accepted:
     target = await process.batches.run(load_targets, process, token)
-    _remember(token, target)
+    if target is None or target.closed_reason is not None:
+        _targets.drop(token)
+    else:
+        _targets.keep(
+            token, target, TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
+        )
     if target is None:
         raise unknown_token()
     request = WebhookRequest(id, target.workspace.id, target.definition_id, head, body)
@@ -156,15 +161,6 @@ async def _received(
         _note(process, target, request, problem, detail=target.closed_reason, cause=cause)
         raise
     return await admit(process, target, request, is_known=is_known)
-
-
-def _remember(token: str, target: WebhookTarget | None) -> None:
-    if target is None or target.closed_reason is not None:
-        _targets.drop(token)
-    else:
-        _targets.keep(
-            token, target, TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
-        )
 
 
 async def whose(process: Process, token: str) -> str:
@@ -218,12 +214,19 @@ async def _judged(process: Process, target: WebhookTarget, request: WebhookReque
     if found is None:
         found = await process.compute.apart(Job(target.workspace.id, lookup.judge, given))
     key = key_of(target, request.head, found.deduped)
+    looked_up: Lookup | Problem
+    if isinstance(found.lookup, Lookup):
+        looked_up = found.lookup
+    else:
+        looked_up = Problem("lookup_unresolved", found.lookup)
+        if key is None:  # else it may be a repeat, which gets its ids whatever it says
+            raise looked_up
     return InboundEvent(
         request=request,
         workspace=within or target.workspace,
         trigger=target.trigger,
         revision=target.revision,
-        lookup=_looked_up(found.lookup, is_keyed=key is not None),
+        lookup=looked_up,
         receipt=key and process.vault.keyed_hash("receipt", key),
     )
 
@@ -279,6 +282,16 @@ async def load_targets(process: Process, tokens: Sequence[str]) -> Sequence[Webh
 
 
 def target_of(process: Process, row: TargetRow) -> WebhookTarget:
+    secret: Secret | None = None
+    closed_reason: str | None = None
+    if (sealed := row.signing_secret) is not None:
+        secret = Secret(process.vault.decrypt("signing secret", sealed, row.workspace_id, row.id))
+    if row.suspended:
+        closed_reason = "The workspace is suspended."
+    elif row.state != "ACTIVE":
+        closed_reason = f"It is {row.state}, not ACTIVE."
+    elif row.trigger_config["source"] != "inbound_webhook":
+        closed_reason = "Its trigger takes no webhooks any more."
     return WebhookTarget(
         workspace=WorkspaceContext(
             row.workspace_id, row.country, process.vault, queue=process.queue
@@ -286,26 +299,9 @@ def target_of(process: Process, row: TargetRow) -> WebhookTarget:
         definition_id=row.id,
         revision=row.revision,
         trigger=row.trigger_config,
-        secret=_secret_of(process, row),
-        closed_reason=_closed_reason(row),
+        secret=secret,
+        closed_reason=closed_reason,
     )
-
-
-def _closed_reason(row: TargetRow) -> str | None:
-    if row.suspended:
-        return "The workspace is suspended."
-    if row.state != "ACTIVE":
-        return f"It is {row.state}, not ACTIVE."
-    if row.trigger_config["source"] != "inbound_webhook":
-        return "Its trigger takes no webhooks any more."
-    return None
-
-
-def _secret_of(process: Process, row: TargetRow) -> Secret | None:
-    sealed = row.signing_secret
-    if sealed is None:
-        return None
-    return Secret(process.vault.decrypt("signing secret", sealed, row.workspace_id, row.id))
 
 
 # --- the signature --------------------------------------------------------------------------------
@@ -378,17 +374,3 @@ _KEYS: Mapping[str, Callable[[Head], str | None]] = {
     "idempotency-key": _idempotency_key,
     "webhook-id": _webhook_id,
 }
-
-
-# --- the lookup -----------------------------------------------------------------------------------
-
-
-def _looked_up(found: Lookup | str, *, is_keyed: bool) -> Lookup | Problem:
-    """Hold back the refusal of an event that may be a repeat, which gets its ids whatever it
-    says."""
-    if isinstance(found, Lookup):
-        return found
-    problem = Problem("lookup_unresolved", found)
-    if is_keyed:
-        return problem
-    raise problem
