@@ -21,11 +21,10 @@ from app.messages import providers, reports
 from app.messages.providers import Account
 from app.process import Process
 from app.providers import kind_of
-from app.providers.callbacks import Became, Callback, Inbound, Notice, Report, Unsigned
+from app.providers.callbacks import Became, Callback, Inbound, Report, Unsigned
 from app.providers.inbox import Captured, Inbox
 from app.providers.kinds import Answer, Callbacks
 from app.store import callbacks, delivery_reports, workspaces
-from app.store.delivery_reports import ReportedAttempt
 from app.store.row_keys import AddressKey
 
 log = logging.getLogger(__name__)
@@ -39,7 +38,16 @@ async def hear(process: Process, request: Callback) -> str | None:
     """The reply to the person who has written, if any. Answered when nothing more is on its
     way to who opted out. Raises Problem `not_found`, `invalid_signature`, `malformed_json`."""
     account, now = await whose(process, request.provider, request.token)
-    notice = _read(account, request, now)
+    try:
+        notice = _callbacks_of(account.provider).read(account.secret, request, now)
+    except Unsigned:
+        raise Problem(
+            "invalid_signature",
+            "The provider's signature is missing, too old, or not made with this channel's secret"
+            " over exactly this.",
+        ) from None
+    except document.MalformedJson as error:
+        raise Problem("malformed_json", str(error)) from None
     if isinstance(notice, Report):
         await report(process, account, notice)
     elif isinstance(notice, Inbound):
@@ -78,19 +86,6 @@ def _callbacks_of(provider: str) -> Callbacks:
     return kind.callbacks
 
 
-def _read(account: Account, request: Callback, now: datetime) -> Notice:
-    try:
-        return _callbacks_of(account.provider).read(account.secret, request, now)
-    except Unsigned:
-        raise Problem(
-            "invalid_signature",
-            "The provider's signature is missing, too old, or not made with this channel's secret"
-            " over exactly this.",
-        ) from None
-    except document.MalformedJson as error:
-        raise Problem("malformed_json", str(error)) from None
-
-
 # --- what became of a message ---------------------------------------------------------------------
 
 
@@ -111,27 +106,21 @@ async def report(process: Process, account: Account, notice: Report) -> None:
             return
         became, detail = notice.became, notice.detail
         await reports.remember(db, row, became, detail, notice.provider_message_id)
-        if reports.rises(row, became):
-            # The contact before the run, as everywhere.
-            await _heed(process, db, row, notice)
-            await reports.move(process, db, row, became, detail)
-
-
-async def _heed(process: Process, db: Handle, row: ReportedAttempt, report: Report) -> None:
-    """Apply what it says about the address, unless that is erased: then nobody writes to it
-    anyway."""
-    if row.to_address is None:
-        return
-    where: AddressKey = {
-        "workspace_id": row.workspace_id,
-        "channel": row.channel,
-        "address": row.to_address,
-    }
-    # Whom a letter about an account went to is not for every reader of the list.
-    is_shown = row.account_mail is None
-    await consent.heed(process, db, report.became.code, **where, is_shown=is_shown)
-    if report.became.status == "DELIVERED":
-        await consent.delivered(process, db, **where)
+        if not reports.rises(row, became):
+            return
+        # The contact before the run, as everywhere. To an erased address nobody writes anyway.
+        if row.to_address is not None:
+            where: AddressKey = {
+                "workspace_id": row.workspace_id,
+                "channel": row.channel,
+                "address": row.to_address,
+            }
+            # Whom a letter about an account went to is not for every reader of the list.
+            is_shown = row.account_mail is None
+            await consent.heed(process, db, became.code, **where, is_shown=is_shown)
+            if became.status == "DELIVERED":
+                await consent.delivered(process, db, **where)
+        await reports.move(process, db, row, became, detail)
 
 
 async def _once(process: Process, db: Handle, workspace_id: str, provider: str, id: str) -> bool:

@@ -128,23 +128,18 @@ async def record_result(
     """Open or close the circuit by the result of a call. To be done last in a transaction: it may
     wait for others that record the same."""
     if isinstance(result, Receipt) or result.code in ANSWERED:
-        await _record_success(process, db, call)
+        trouble, is_asked = call.row.trouble_provider, call.row.ask_at is not None
+        # One that was in progress when the circuit was opened says nothing.
+        is_older = trouble == call.provider and is_asked and not call.is_probe
+        if trouble is not None and not is_older:
+            await circuit_breakers.close(db, **call.key)
+            if not await _wake(process, db, call.key, WOKEN_BY_SUCCESS):
+                await circuit_breakers.delete_idle(db, **call.key)
     elif result.code in OPEN_SECONDS:
         await _record_failure(db, call, result.code, result.retry_after_seconds)
     elif result.code == Reason.OUTCOME_UNKNOWN:
         # More messages might be lost too, and of none would anybody know whether it arrived.
         await _record_failure(db, call, Reason.PROVIDER_UNREACHABLE, None)
-
-
-async def _record_success(process: Process, db: Handle, call: Call) -> None:
-    if call.row.trouble_provider is None:
-        return
-    is_its_own = call.row.trouble_provider == call.provider
-    if is_its_own and call.row.ask_at is not None and not call.is_probe:
-        return  # it was in progress when the circuit was opened
-    await circuit_breakers.close(db, **call.key)
-    if not await _wake(process, db, call.key, WOKEN_BY_SUCCESS):
-        await circuit_breakers.delete_idle(db, **call.key)
 
 
 async def _record_failure(

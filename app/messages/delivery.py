@@ -415,7 +415,15 @@ async def _record_late(
     whose: RowKey = {"workspace_id": sending.row.workspace_id, "id": sending.row.id}
     row = await held_messages.of_attempt(db, **whose, attempt_id=sending.row.attempt_id)
     await _heed(process, db, sending, result)  # the contact before the run
-    if row is None or not _tells_all(sending, result, row):
+    # A receipt is enough, whoever else has called; that nothing was accepted is not, if the call
+    # was made again since, or was the second.
+    tells_all = isinstance(result, Receipt) or (
+        row is not None
+        and row.tries == sending.tries
+        and not sending.is_second
+        and result.outcome != "unknown"
+    )
+    if row is None or not tells_all:
         context = {"workspace_id": whose["workspace_id"], "message_id": whose["id"]}
         log.info("a late outcome changed nothing", extra=context)
         return None
@@ -424,12 +432,3 @@ async def _record_late(
         transition = Transition("FAILED", transition.code, transition.detail)
     await settling.settle(process, db, row, transition, sending.channel)
     return row
-
-
-def _tells_all(sending: Sending, result: Receipt | SendError, row: CalledMessage) -> bool:
-    """Whether the attempt has ended as this call has. A receipt is enough, whoever else has called;
-    that nothing was accepted is not, if the call was made again since, or was the second."""
-    if isinstance(result, Receipt):
-        return True
-    is_only = row.tries == sending.tries and not sending.is_second
-    return is_only and result.outcome != "unknown"

@@ -75,11 +75,26 @@ def added(channel: str, parts: Mapping[str, str], footer: Footer) -> dict[str, s
     are left as they are: its marketing templates have an opt-out of their own."""
     shown = dict(parts)
     if channel == "sms":
-        shown["text"] = _text_message(shown.get("text", ""), footer)
+        # The line at its end is all of GSM 7-bit: it makes no message longer than by itself.
+        text = shown.get("text", "")
+        if footer.takes_replies:
+            has_way = footer.asks_for_stop and _STOP.search(text) is not None
+            shown["text"] = text if has_way else _closed(text, STOP_LINE)
+        else:
+            has_way = _has(text, footer.url)
+            shown["text"] = text if has_way else _closed(text, f"Opt out: {footer.url}")
     if channel == "email":
         if shown.get("html"):
             shown["html"] = _html(shown["html"], footer)
-        shown["text"] = _text(shown.get("text", ""), footer)
+        text = shown.get("text", "")
+        lacking = _judged(_has(text, footer.url), text, footer)
+        if lacking:
+            lines = _sender(footer, lacking)
+            if "link" in lacking:
+                lines.append(f"Unsubscribe: {footer.url}")
+            block = "\n".join(lines)
+            text = f"{text.rstrip()}\n\n---\n{block}\n".lstrip("\n")
+        shown["text"] = text
     return shown
 
 
@@ -179,17 +194,6 @@ def _unseen(markup: str, footer: Footer) -> Lacking:
     return _judged(shows_link(markup, footer.url), words(markup), footer)
 
 
-def _text(text: str, footer: Footer) -> str:
-    lacking = _judged(_has(text, footer.url), text, footer)
-    if not lacking:
-        return text
-    lines = _sender(footer, lacking)
-    if "link" in lacking:
-        lines.append(f"Unsubscribe: {footer.url}")
-    block = "\n".join(lines)
-    return f"{text.rstrip()}\n\n---\n{block}\n".lstrip("\n")
-
-
 def _judged(shows_link: bool, text: str, footer: Footer) -> Lacking:
     """The address counts however its lines are broken and punctuated."""
     lacking = COMPLETE if shows_link else EMPTY - {"address"}
@@ -227,15 +231,6 @@ _STOP = re.compile(
     rf"|(?:\A|[.,;:!?(\n])\s{{0,3}}{_QUOTED}\s*(?:to|2|=)\s*{_ENDING}\b",
     re.IGNORECASE,
 )
-
-
-def _text_message(text: str, footer: Footer) -> str:
-    """The text with the line at its end, whose characters are all in GSM 7-bit: it makes no message
-    longer than by itself."""
-    if footer.takes_replies:
-        asks = footer.asks_for_stop and _STOP.search(text)
-        return text if asks else _closed(text, STOP_LINE)
-    return text if _has(text, footer.url) else _closed(text, f"Opt out: {footer.url}")
 
 
 def _asks_for_stop(content: Mapping[str, Json]) -> bool:
