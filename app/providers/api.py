@@ -138,9 +138,13 @@ class Api:
                 kept += chunk
                 if len(kept) > KEPT_BYTES:
                     break
+        try:
+            parsed = document.parse(bytes(kept))
+        except document.MalformedJson:
+            parsed = None
         return Answer(
             response.status_code,
-            _object(bytes(kept)),
+            parsed if isinstance(parsed, dict) else {},
             retry_after(
                 response.headers.get("retry-after"), datetime.now(UTC), most=LONGEST_RETRY_AFTER
             ),
@@ -160,14 +164,6 @@ class Api:
             f"{self.name} answered {answer.status}{words}",
             retry_after_seconds=answer.retry_after_seconds,
         )
-
-
-def _object(body: bytes) -> Mapping[str, Json]:
-    try:
-        parsed = document.parse(body)
-    except document.MalformedJson:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
 
 
 _SILENT = {asyncio.CancelledError: "the call was interrupted", TimeoutError: "time ran out"}

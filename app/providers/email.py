@@ -208,8 +208,12 @@ class EmailChannel:
         if kept is not None:
             try:
                 return await _announce(kept, mail, size)
+            except SMTPResponseException as error:
+                # The server closes a session of its own accord (RFC 5321 §3.8).
+                if error.code != 421:
+                    raise
             except SMTPException as error:
-                if not _is_stale(error):
+                if not isinstance(error, ConnectionError | TimeoutError):
                     raise
         return await _announce(await self._connect(), mail, size)
 
@@ -299,13 +303,6 @@ async def _announce(client: SMTP, mail: Mail, size: int) -> SMTP:
 
 def _encoding(mail: Mail) -> str:
     return "utf-8" if mail.needs_smtputf8 else "ascii"
-
-
-def _is_stale(error: SMTPException) -> bool:
-    """421: the server closes a session of its own accord (RFC 5321 §3.8)."""
-    if isinstance(error, SMTPResponseException):
-        return error.code == 421
-    return isinstance(error, ConnectionError | TimeoutError)
 
 
 async def _flushed(client: SMTP) -> None:

@@ -77,8 +77,17 @@ class Mail:
         return not self.head.isascii()
 
     def encode(self) -> bytes:
-        """CRLF everywhere, no line over 998 octets, and nothing outside ASCII in the body."""
-        return self.head.encode() + _body(self.text, self.html, self.boundary)
+        """CRLF everywhere, no line over 998 octets, and nothing outside ASCII in the body. The
+        plainest alternative comes first (RFC 2046 §5.1.4)."""
+        head, plain = f"{self.head}MIME-Version: 1.0\r\n", _part("plain", self.text)
+        if self.html is None:
+            return head.encode() + plain
+        parts = (plain, _part("html", self.html))
+        return (
+            f'{head}Content-Type: multipart/alternative; boundary="{self.boundary}"\r\n\r\n'
+            + "".join(f"--{self.boundary}\r\n{part.decode()}" for part in parts)
+            + f"--{self.boundary}--\r\n"
+        ).encode()
 
 
 def compose(message: Message, default: Sender) -> Mail:
@@ -87,7 +96,9 @@ def compose(message: Message, default: Sender) -> Mail:
     from_email = content.get("fromEmail")
     sender = _address("from address", from_email) if from_email else default.address
     from_name = content.get("fromName") or ("" if from_email else default.name)
-    recipient = _recipient(message.to)
+    recipient = _parse(message.to)
+    if recipient is None:
+        raise SendError("rejected", "invalid_address", "The recipient is not one e-mail address.")
     subject = _line("subject", _one_line(content.get("subject") or ""))
     reply_to = content.get("replyTo")
 
@@ -267,26 +278,7 @@ def _address(what: str, text: str) -> Address:
     return address
 
 
-def _recipient(text: str) -> Address:
-    address = _parse(text)
-    if address is None:
-        raise SendError("rejected", "invalid_address", "The recipient is not one e-mail address.")
-    return address
-
-
 # --- bodies --------------------------------------------------------------------------------------
-
-
-def _body(text: str, markup: str | None, boundary: str) -> bytes:
-    """RFC 2046 §5.1.4: the plainest alternative first."""
-    if markup is None:
-        return b"MIME-Version: 1.0\r\n" + _part("plain", text)
-    parts = (_part("plain", text), _part("html", markup))
-    return (
-        f'MIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary="{boundary}"\r\n\r\n'
-        + "".join(f"--{boundary}\r\n{part.decode()}" for part in parts)
-        + f"--{boundary}--\r\n"
-    ).encode()
 
 
 def _part(subtype: str, text: str) -> bytes:

@@ -161,19 +161,20 @@ class Provider:
 
     async def _described(self) -> Metadata:
         async with self._reading:
-            kept = self._metadata
-            if kept is None or time.monotonic() - kept[0] > KEPT_SECONDS:
-                kept = self._metadata = (time.monotonic(), await self._discover())
+            kept, now = self._metadata, time.monotonic()
+            if kept is None or now - kept[0] > KEPT_SECONDS:
+                url = get_well_known_url(self.issuer, external=True)
+                metadata = _sense(Metadata, await self._get(url))
+                if metadata.issuer != self.issuer:  # OpenID Connect Discovery §4.3
+                    raise _silent(
+                        f"it calls itself {metadata.issuer}, and OIDC_ISSUER {self.issuer}"
+                    )
+                is_tls = self.issuer.startswith("https:")
+                allowed = ("https://",) if is_tls else ("https://", "http://")
+                if not all(endpoint.startswith(allowed) for endpoint in metadata.endpoints):
+                    raise _silent("an endpoint of it is not https://")
+                kept = self._metadata = (now, metadata)
         return kept[1]
-
-    async def _discover(self) -> Metadata:
-        metadata = _sense(Metadata, await self._get(get_well_known_url(self.issuer, external=True)))
-        if metadata.issuer != self.issuer:  # OpenID Connect Discovery §4.3
-            raise _silent(f"it calls itself {metadata.issuer}, and OIDC_ISSUER {self.issuer}")
-        allowed = ("https://",) if self.issuer.startswith("https:") else ("https://", "http://")
-        if not all(endpoint.startswith(allowed) for endpoint in metadata.endpoints):
-            raise _silent("an endpoint of it is not https://")
-        return metadata
 
     async def _key_set(self, metadata: Metadata, *, newer_than: float) -> KeySet:
         """The provider's keys, not read longer ago than this."""

@@ -49,7 +49,11 @@ def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) ->
     data = event.get("data") if isinstance(event, dict) else None
     if not isinstance(kind, str) or not isinstance(data, dict):
         return None
-    became, tags = EVENTS.get(kind), _tags(data.get("tags"))
+    given = data.get("tags")
+    if isinstance(given, list):  # of names and values, in events of former times
+        given = {one.get("name"): one.get("value") for one in given if isinstance(one, dict)}
+    pairs = given.items() if isinstance(given, dict) else ()
+    became, tags = EVENTS.get(kind), {name: one for name, one in pairs if isinstance(one, str)}
     if became is None or not {"workspace", "attempt"} <= tags.keys():
         return None
     why: Mapping[str, Json] = next(
@@ -70,15 +74,6 @@ def read(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) ->
         became,
         f"Resend: {kind}{words}",
     )
-
-
-def _tags(value: Json) -> dict[str, str]:
-    """An object; a list of names and values in events of former times."""
-    if isinstance(value, list):
-        value = {one.get("name"): one.get("value") for one in value if isinstance(one, dict)}
-    if not isinstance(value, dict):
-        return {}
-    return {name: one for name, one in value.items() if isinstance(one, str)}
 
 
 def _read(secret: str, request: Callback, now: datetime) -> Notice:

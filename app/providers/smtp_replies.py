@@ -83,16 +83,14 @@ def verdict(code: int, message: str, stage: Stage) -> Verdict | None:
         return BY_ENHANCED[str(code // 100)]
     status = enhanced(code, message)
     if status is None:
-        basic = _basic(code, message) if stage == "recipient" else None
-        return basic or BY_ENHANCED[str(code // 100)]
+        known = BY_ENHANCED[str(code // 100)]
+        if stage != "recipient":
+            return known
+        may_be_dead = code in MAY_BE_DEAD and DEAD_WORDS.search(message)
+        is_dead = may_be_dead and not DOUBTFUL_WORDS.search(message)
+        return DEAD if is_dead else BY_BASIC.get(code, known)
     subject = status.rpartition(".")[0]
     return BY_ENHANCED.get(status) or BY_ENHANCED.get(subject) or BY_ENHANCED[status[0]]
-
-
-def _basic(code: int, message: str) -> Verdict | None:
-    if code in MAY_BE_DEAD and DEAD_WORDS.search(message) and not DOUBTFUL_WORDS.search(message):
-        return DEAD
-    return BY_BASIC.get(code)
 
 
 def enhanced(code: int, message: str) -> str | None:

@@ -109,22 +109,19 @@ class Twilio:
             if answer.says("status") != "active":
                 detail = f"The account is {answer.says('status')}: Twilio sends nothing for it."
                 return [Fault("error", "account", detail)]
-            return await self._of_sender(account)
+            sender = self._account.sender
+            # Only of numbers for text messages an account can be asked.
+            if self.name == "whatsapp" or not sender.startswith("+"):
+                return []
+            answer = await self._api.call(
+                "GET", f"{account}/IncomingPhoneNumbers.json", params={"PhoneNumber": sender}
+            )
+            if answer.status == 200 and not answer.payload.get("incoming_phone_numbers"):
+                detail = f"{sender} is not one of the account's numbers."
+                return [Fault("error", "sender", detail)]
+            return []
         except SendError as error:
             return [Fault("error", "unreachable", error.detail)]
-
-    async def _of_sender(self, account: str) -> list[Fault]:
-        """Only of numbers for text messages an account can be asked."""
-        sender = self._account.sender
-        if self.name == "whatsapp" or not sender.startswith("+"):
-            return []
-        answer = await self._api.call(
-            "GET", f"{account}/IncomingPhoneNumbers.json", params={"PhoneNumber": sender}
-        )
-        if answer.status == 200 and not answer.payload.get("incoming_phone_numbers"):
-            detail = f"{sender} is not one of the account's numbers."
-            return [Fault("error", "sender", detail)]
-        return []
 
     async def send(self, message: Message) -> Receipt:
         path = f"/2010-04-01/Accounts/{self._account.sid}/Messages.json"
