@@ -91,8 +91,11 @@ async def make(process: Process, job: Job) -> None:
         request = await lease.until_known(partial(_begin, process, job))
         if request is None:
             return
-        if not lease.is_held:
-            await _set_down(process, job)
+        if not lease.is_held:  # nobody was called: it was no try
+            async with process.database.write() as db:
+                row = await _held(db, job)
+                if row is not None:
+                    await _requeue(db, row, _tries_before(job, row), await db.now())
             return
         outcome = await lease.over(process.egress.call(request)) or CUT_OFF
 
@@ -122,7 +125,16 @@ async def _begin(process: Process, job: Job) -> Request | None:
         if tries >= TRIES:
             await _fail(process, db, row, Reason.HTTP_BROKEN, LOST)
             return None
-        request = _request(process, row)
+        opened = process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id)
+        parsed = document.parse(opened)
+        request = Request(
+            parsed["method"],
+            parsed["url"],
+            [(name, value) for name, value in parsed["headers"]],
+            parsed["body"].encode(),
+            parsed["timeoutMs"] / 1_000,
+            owner=row.workspace_id,
+        )
         await calls.begin(
             db,
             workspace_id=job.workspace_id,
@@ -138,14 +150,6 @@ def _tries_before(job: Job, row: HeldCall) -> int:
     tries: int = row.tries
     is_counted: bool = row.begun_by == job.lease_token
     return tries - is_counted
-
-
-async def _set_down(process: Process, job: Job) -> None:
-    """Nobody was called: it was no try."""
-    async with process.database.write() as db:
-        row = await _held(db, job)
-        if row is not None:
-            await _requeue(db, row, _tries_before(job, row), await db.now())
 
 
 async def _held(db: Handle, job: Job) -> HeldCall | None:
@@ -165,18 +169,6 @@ async def _requeue(db: Handle, row: HeldCall, tries: int, wake_at: datetime) -> 
     await jobs.rest(db, "call", **whose, wake_at=wake_at)
 
 
-def _request(process: Process, row: HeldCall) -> Request:
-    parsed = document.parse(process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id))
-    return Request(
-        parsed["method"],
-        parsed["url"],
-        [(name, value) for name, value in parsed["headers"]],
-        parsed["body"].encode(),
-        parsed["timeoutMs"] / 1_000,
-        owner=row.workspace_id,
-    )
-
-
 async def _settle(
     process: Process, db: Handle, row: HeldCall, request: Request, outcome: Answer | Failure
 ) -> None:
@@ -186,7 +178,16 @@ async def _settle(
         wait = timedelta(seconds=_retry_delay(row.tries, outcome, now))
         await _requeue(db, row, row.tries, now + wait)
     elif isinstance(outcome, Answer):
-        await _answer(process, db, row, answer=document.dumps(_told(outcome)).decode())
+        headers: dict[str, str] = {}
+        for name, value in outcome.headers:
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        answer = {
+            "status": outcome.status,
+            "headers": headers,
+            "body": _body(outcome),
+            "truncated": outcome.truncated,
+        }
+        await _answer(process, db, row, answer=document.dumps(answer).decode())
     else:
         await _fail(process, db, row, REASONS[outcome.code], outcome.detail)
 
@@ -229,18 +230,6 @@ def _retry_delay(tries: int, outcome: Answer | Failure, now: datetime) -> float:
 
 
 # --- what the run is told -------------------------------------------------------------------------
-
-
-def _told(answer: Answer) -> dict[str, Json]:
-    headers: dict[str, str] = {}
-    for name, value in answer.headers:
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return {
-        "status": answer.status,
-        "headers": headers,
-        "body": _body(answer),
-        "truncated": answer.truncated,
-    }
 
 
 def _body(answer: Answer) -> Json:

@@ -84,6 +84,12 @@ async def apply(run: RunContext, step: Step) -> Outcome:
 
 
 async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
+    to = effect.to
+    if to:
+        # A number is one as people write it in the workspace's country, as everywhere; of what is
+        # no address the delivery says so.
+        with suppress(BadAddress):
+            to = subscriptions.clean(effect.channel, to, run.workspace.country)
     made = await create.create(
         run.process,
         run.db,
@@ -91,7 +97,7 @@ async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
             workspace_id=run.row.workspace_id,
             channel=effect.channel,
             contact_id=run.contact.id,
-            to=effect.to and _addressed(effect.channel, effect.to, run.workspace.country),
+            to=to,
             template_id=effect.template_id,
             content=effect.content,
             category=(effect.content or {}).get("category", "transactional"),
@@ -101,14 +107,6 @@ async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
         ),
     )
     outcome.waiting = Waiting({"kind": "delivery", "messageId": made.message_id})
-
-
-def _addressed(channel: str, to: str, country: str | None) -> str:
-    """A number as people write it in the workspace's country, as everywhere; of what is no address
-    the delivery says so."""
-    with suppress(BadAddress):
-        return subscriptions.clean(channel, to, country)
-    return to
 
 
 async def _resend(run: RunContext, effect: Resend, outcome: Outcome) -> None:

@@ -223,7 +223,18 @@ class _Walked:
         run = self.run
         waiting = run.waiting_for or {}
         if run.status == "WAITING":
-            code, detail = WAITING_CODES[waiting["kind"]], _waiting(waiting)
+            until, detail = waiting.get("until"), None
+            if waiting["kind"] == "time":
+                detail = f"The run waits until {until}."
+            elif waiting["kind"] == "event":
+                awaited = [
+                    *(f"the event {name}" for name in waiting["events"]),
+                    *map(_move, waiting.get("segments", ())),
+                    *(["a change of the contact"] if waiting["contact"] else []),
+                ]
+                limit = f", until {until} at the latest" if until else ""
+                detail = f"The run waits for {' or '.join(awaited)}{limit}."
+            code = WAITING_CODES[waiting["kind"]]
             return Explained(run.created_at, code, run.id, detail, node_id=self._state.at)
         is_refused = run.reason_code == Reason.REENTRY_REFUSED
         return Explained(
@@ -290,21 +301,6 @@ def _reached(program: Program, ids: Iterable[str]) -> set[str]:
     return reached
 
 
-def _waiting(waiting: Mapping[str, Any]) -> str | None:
-    until = waiting.get("until")
-    if waiting["kind"] == "time":
-        return f"The run waits until {until}."
-    if waiting["kind"] != "event":
-        return None
-    awaited = [
-        *(f"the event {name}" for name in waiting["events"]),
-        *map(_move, waiting.get("segments", ())),
-        *(["a change of the contact"] if waiting["contact"] else []),
-    ]
-    limit = f", until {until} at the latest" if until else ""
-    return f"The run waits for {' or '.join(awaited)}{limit}."
-
-
 def _move(what: str) -> str:
     entered, left = segment_changes.MOVED
     if what.startswith(entered):
@@ -358,21 +354,16 @@ async def _of_definition(
         words = {**unset, "graceWindow": occasions.GRACE, **trigger, "since": after}
         detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
-    bound = await _known_since(process, db, question, definition, now)
-    if (question.since or definition.created_at) < bound:
-        more.append(Explained(bound, Explanation.NOT_KNOWN_BEFORE, id))
-    return more
-
-
-async def _known_since(
-    process: Process, db: Handle, question: Question, definition: Definition, now: datetime
-) -> datetime:
-    """The time before which records may be gone: of requests, where it starts by those."""
-    if definition.trigger_config["source"] == "inbound_webhook":
+    # Records from before may be gone: those of requests, where it starts by requests.
+    if trigger["source"] == "inbound_webhook":
         oldest = await explaining.requests_known_since(
             db, workspace_id=question.workspace_id, definition_id=definition.id
         )
-        return max(now - KEPT_FOR, oldest or now - KEPT_FOR)
-    workspace = await workspaces.by_id(db, id=question.workspace_id)
-    days = workspace and workspace.retention_days
-    return now - timedelta(days=days or process.settings.retention_days)
+        bound = max(now - KEPT_FOR, oldest or now - KEPT_FOR)
+    else:
+        workspace = await workspaces.by_id(db, id=question.workspace_id)
+        days = workspace and workspace.retention_days
+        bound = now - timedelta(days=days or process.settings.retention_days)
+    if (question.since or definition.created_at) < bound:
+        more.append(Explained(bound, Explanation.NOT_KNOWN_BEFORE, id))
+    return more

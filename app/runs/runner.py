@@ -79,7 +79,13 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     try:
         async with process.database.write(follow_indexes=True) as db:
             known = await runs.known(db, [(job.workspace_id, job.id) for job in claimed])
-            first = _together(claimed, known)
+            first: dict[tuple[str, str], Job] = {}  # by contact
+            length = 0
+            for job in claimed:
+                run = known.get(job.id, KnownRun(job.id, "", 0))
+                contact_key, longer = (job.workspace_id, run.contact_id), length + run.state_bytes
+                if contact_key not in first and (not first or longer <= BYTES_PER_TRANSACTION):
+                    first[contact_key], length = job, longer
             # By contact, so that no two transactions wait for each other.
             whose = sorted(first)
             walked = [first[one] for one in whose]
@@ -94,19 +100,6 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     except CommitUnknown as error:
         return [error for _ in claimed]
     return [rests.get(job, False) for job in claimed]
-
-
-def _together(claimed: Sequence[Job], known: Mapping[str, KnownRun]) -> dict[tuple[str, str], Job]:
-    """The runs to walk in one transaction, by contact."""
-    first: dict[tuple[str, str], Job] = {}
-    length = 0
-    for job in claimed:
-        run = known.get(job.id, KnownRun(job.id, "", 0))
-        whose = (job.workspace_id, run.contact_id)
-        if whose not in first and (not first or length + run.state_bytes <= BYTES_PER_TRANSACTION):
-            first[whose] = job
-            length += run.state_bytes
-    return first
 
 
 async def _contact(workspace_id: str, id: str, db: Handle) -> Contact | None:
@@ -314,7 +307,18 @@ class Walk:
             detail=detail,
             finished_at=await self.db.now(),
         )
-        await self._tell(status, code)
+        type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)
+        if type is not None and code != Reason.REENTRY_REFUSED:  # which went through nothing
+            definition_id = self.row.definition_id
+            shape = "workflowId" if definition_id.startswith("wfl_") else "automationId"
+            about = {
+                "runId": self.row.id,
+                shape: definition_id,
+                "contactId": self.row.contact_id,
+                "status": status,
+                "reason": code,
+            }
+            await events.tell(self.db, self.row.workspace_id, type, about)
         self.db.after_commit(partial(self._tell_end, status, code))
 
     def _tell_end(self, status: str, code: str | None) -> None:
@@ -328,21 +332,6 @@ class Walk:
             status=status,
             code=code,
         )
-
-    async def _tell(self, status: str, code: str | None) -> None:
-        type = {"COMPLETED": "run.completed", "FAILED": "run.failed"}.get(status)
-        if type is None or code == Reason.REENTRY_REFUSED:  # which went through nothing
-            return
-        definition_id = self.row.definition_id
-        shape = "workflowId" if definition_id.startswith("wfl_") else "automationId"
-        about = {
-            "runId": self.row.id,
-            shape: definition_id,
-            "contactId": self.row.contact_id,
-            "status": status,
-            "reason": code,
-        }
-        await events.tell(self.db, self.row.workspace_id, type, about)
 
     async def _forget(self) -> None:
         """The contact was erased while its event was being accepted."""
