@@ -43,7 +43,13 @@ async def beat(
 ) -> float:
     """Hint at what is due; do it here when hints do not help. Seconds until the next beat."""
     sharded = process.database.is_sharded
-    look = await (_of_shards(process) if sharded else _of_one(process, horizon or Horizon()))
+    if sharded:
+        look = await process.shards.look(process.database)
+    else:
+        horizon = horizon or Horizon()
+        async with process.database.write(follow_indexes=True) as db:
+            look = Look(await db.now(), await claims.next_due(db, horizon.look()))
+        horizon.found(min(look.next_due.values(), default=None), look.now)
     pause = BEAT_SECONDS
     for kind, due in look.next_due.items():
         if due > look.now:
@@ -54,14 +60,3 @@ async def beat(
             if sharded or not process.queue.answering or look.now - due > OVERDUE:
                 pools[kind].hint()
     return EVERY_SECONDS if sharded else pause
-
-
-async def _of_shards(process: Process) -> Look:
-    return await process.shards.look(process.database)
-
-
-async def _of_one(process: Process, horizon: Horizon) -> Look:
-    async with process.database.write(follow_indexes=True) as db:
-        found = Look(await db.now(), await claims.next_due(db, horizon.look()))
-    horizon.found(min(found.next_due.values(), default=None), found.now)
-    return found

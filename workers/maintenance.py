@@ -150,28 +150,22 @@ class JobSweep:
     async def run(self, process: Process) -> None:
         for kind in jobs.KINDS:
             async with process.database.write() as db:
-                await self._add_missing(db, kind)
+                found, self._rows[kind] = await job_sweep.missing(
+                    db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
+                )
+                for workspace_id, id in found:
+                    log.error("a row had no job", extra={"kind": kind, "row_id": id})
+                    await jobs.wake(db, kind, workspace_id=workspace_id, ids=[id])
             await asyncio.sleep(PAUSE_SECONDS)
         async with process.database.write() as db:
-            await self._delete_strays(db)
+            late = await db.now() - STRAY_AFTER
+            strays, self._jobs = await job_sweep.strays(
+                db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
+            )
+            for kind, workspace_id, id in strays:
+                log.error("a job had no row", extra={"kind": kind, "row_id": id})
+                await job_sweep.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
         await _wake_late(process)
-
-    async def _add_missing(self, db: Handle, kind: Kind) -> None:
-        found, self._rows[kind] = await job_sweep.missing(
-            db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
-        )
-        for workspace_id, id in found:
-            log.error("a row had no job", extra={"kind": kind, "row_id": id})
-            await jobs.wake(db, kind, workspace_id=workspace_id, ids=[id])
-
-    async def _delete_strays(self, db: Handle) -> None:
-        late = await db.now() - STRAY_AFTER
-        found, self._jobs = await job_sweep.strays(
-            db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
-        )
-        for kind, workspace_id, id in found:
-            log.error("a job had no row", extra={"kind": kind, "row_id": id})
-            await job_sweep.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
 
 
 async def _wake_late(process: Process) -> None:

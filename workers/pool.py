@@ -64,7 +64,12 @@ class WorkerPool:
         named = list(pairs)
         left = self._concurrency - len(self._hinted)  # whatever else is due is found without its id
         self._hinted.update(dict.fromkeys(islice(named, left)))
-        if named and self._claiming is None and not self._has_quota(named):
+        free = self._concurrency - len(self._running)
+        if (
+            named
+            and self._claiming is None
+            and not any(self._fair_share.quota_left(whose, free) for whose, _ in named)
+        ):
             self._fair_share.held_back = True  # claimed once a slot is free
         else:
             self._wanted = True
@@ -97,10 +102,6 @@ class WorkerPool:
             await asyncio.wait(late, timeout=CANCEL_GRACE_SECONDS)
 
     # --- claiming ---------------------------------------------------------------------------------
-
-    def _has_quota(self, named: Iterable[Pair]) -> bool:
-        free = self._concurrency - len(self._running)
-        return any(self._fair_share.quota_left(workspace_id, free) for workspace_id, _ in named)
 
     def _start_claiming(self) -> None:
         if self._wanted and self._claiming is None and not self._closed:
