@@ -160,9 +160,14 @@ class Files:
             await file.raw.close()
 
     async def acquire(self, *, writing: bool) -> File:
-        return await (self._acquire_writer() if writing else self._acquire_reader())
-
-    async def _acquire_writer(self) -> File:
+        if not writing:
+            async with asyncio.timeout(self._deadlines.acquire_ms / 1000):
+                await self._places.acquire()
+            try:
+                return self._idle.pop() if self._idle else await self._opened()
+            except BaseException:
+                self._places.release()
+                raise
         task = asyncio.current_task()
         if self._writing is task:
             raise RuntimeError("This task writes already; a second transaction would never begin.")
@@ -175,15 +180,6 @@ class Files:
             raise
         self._writer, self._writing = None, task
         return file
-
-    async def _acquire_reader(self) -> File:
-        async with asyncio.timeout(self._deadlines.acquire_ms / 1000):
-            await self._places.acquire()
-        try:
-            return self._idle.pop() if self._idle else await self._opened()
-        except BaseException:
-            self._places.release()
-            raise
 
     def release(self, file: File, *, writing: bool, usable: bool) -> None:
         keep = usable and not self._closed

@@ -189,7 +189,11 @@ class Handle:
     async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
         """Run `work` on the link, in its turn: for operations that have no method here."""
         async with self._turn:
-            self._refuse_misuse()
+            if self._ended:
+                raise RuntimeError("The block that this handle belongs to has ended.")
+            self._refuse_after_failure()
+            if self._savepoints and asyncio.current_task() is not self._savepoints[-1]:
+                raise RuntimeError("Another task is inside a savepoint of this handle.")
             try:
                 return await self._in_our_words(work(self._link), self._stage)
             except BaseException as error:
@@ -197,8 +201,12 @@ class Handle:
                 raise
 
     async def _in_our_words(self, work: Awaitable[Result], stage: Stage) -> Result:
+        seconds = None  # the link's own deadlines suffice
+        if (limits := self._timeouts) is not None:
+            is_commit = stage == "commit"
+            seconds = (limits.commit_ms if is_commit else limits.statement_ms) / 1_000
         try:
-            async with asyncio.timeout(self._timeout(stage)):
+            async with asyncio.timeout(seconds):
                 return await work
         except Exception as error:
             self._unanswered |= isinstance(error, TimeoutError)
@@ -208,20 +216,6 @@ class Handle:
             if meant is error:
                 raise
             raise meant from error
-
-    def _timeout(self, stage: Stage) -> float | None:
-        """In seconds; None where the link's own deadlines suffice."""
-        if self._timeouts is None:
-            return None
-        is_commit = stage == "commit"
-        return (self._timeouts.commit_ms if is_commit else self._timeouts.statement_ms) / 1_000
-
-    def _refuse_misuse(self) -> None:
-        if self._ended:
-            raise RuntimeError("The block that this handle belongs to has ended.")
-        self._refuse_after_failure()
-        if self._savepoints and asyncio.current_task() is not self._savepoints[-1]:
-            raise RuntimeError("Another task is inside a savepoint of this handle.")
 
     def _refuse_after_failure(self) -> None:
         if self._failure is not None:

@@ -459,7 +459,11 @@ class PostgresConnection(DatabasesPostgresConnection):
         try:
             if is_ours:
                 await connection.execute(f"SET statement_timeout = {self.deadlines.migration_ms}")
-            await self._rebuild_older_keys()
+            for table in QUEUES:
+                for (name,) in await connection.fetch(LEFT_BEHIND, table):
+                    await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
+                for (name,) in await connection.fetch(OLDER_KEYS, table):
+                    await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')
         except IN_THE_WAY as error:
             sentence = "a key was not built again: the next migrate tries it, best without a pooler"
             log.warning(sentence, extra={"error": str(error)})
@@ -467,13 +471,6 @@ class PostgresConnection(DatabasesPostgresConnection):
             if is_ours:
                 await connection.execute(f"SET statement_timeout = {self.deadlines.statement_ms}")
                 await connection.fetchval("SELECT pg_advisory_unlock($1)", KEYS_LOCK)
-
-    async def _rebuild_older_keys(self) -> None:
-        for table in QUEUES:
-            for (name,) in await self.raw_connection.fetch(LEFT_BEHIND, table):
-                await self._script(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
-            for (name,) in await self.raw_connection.fetch(OLDER_KEYS, table):
-                await self._script(f'REINDEX INDEX CONCURRENTLY "{name}"')
 
     async def durability(self) -> list[str]:
         return await surroundings.durability(self.raw_connection)
@@ -535,27 +532,26 @@ class PostgresTransaction(TransactionBackend):
         is_root: bool,
         extra_options: dict[Any, Any],  # noqa: ARG002  part of the interface of `databases`
     ) -> None:
-        connection = self._connection.raw_connection
+        connection, timeouts = self._connection.raw_connection, self._connection.timeouts
+        if is_root:
+            script = "BEGIN"
+            if timeouts is not None:
+                script += (
+                    f"; SET LOCAL lock_timeout = {timeouts.lock_ms}"
+                    f"; SET LOCAL statement_timeout = {timeouts.server_statement_ms}"
+                )
+            if self._connection.follow_indexes:
+                script += FOLLOW_INDEXES
+        else:
+            name = f"point_{next(SAVEPOINTS)}"
+            script = f"SAVEPOINT {name}"
+            self._undo = f"ROLLBACK TO {name}; RELEASE {name}"
+            self._keep = f"RELEASE {name}"
         try:
-            await connection.execute(self._begin() if is_root else self._savepoint())
+            await connection.execute(script)
         except BaseException:
             connection.terminate()  # it may have begun none the less
             raise
-
-    def _begin(self) -> str:
-        timeouts, begin = self._connection.timeouts, "BEGIN"
-        if timeouts is not None:
-            begin += (
-                f"; SET LOCAL lock_timeout = {timeouts.lock_ms}"
-                f"; SET LOCAL statement_timeout = {timeouts.server_statement_ms}"
-            )
-        return begin + FOLLOW_INDEXES if self._connection.follow_indexes else begin
-
-    def _savepoint(self) -> str:
-        name = f"point_{next(SAVEPOINTS)}"
-        self._undo = f"ROLLBACK TO {name}; RELEASE {name}"
-        self._keep = f"RELEASE {name}"
-        return f"SAVEPOINT {name}"
 
     async def commit(self) -> None:
         await self._connection.raw_connection.execute(self._keep)

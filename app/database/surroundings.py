@@ -36,32 +36,30 @@ async def durability(connection: Connection) -> list[str]:
 
 
 async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remark]:
-    if opener.pooler is not None:
-        yield _pooler(opener)
-    elif opener.unset:
-        names = ", ".join(opener.unset)
-        yield Remark("sessions", f"Our role lacks {names}: run python -m app migrate as that role.")
+    unset = ", ".join(opener.unset)
+    if opener.pooler is None:
+        if unset:
+            sentence = f"Our role lacks {unset}: run python -m app migrate as that role."
+            yield Remark("sessions", sentence)
+    elif unset:
+        sentence = (
+            f"Sessions through the pooler lack {unset}: run python -m app migrate"
+            " as the same role, then have the pooler reconnect (RECONNECT in its console)."
+        )
+        yield Remark("pooler", sentence, "FAIL")
+    elif opener.pooler.keeps_statements:
+        yield Remark("pooler", "keeps prepared statements", "ok")
+    else:
+        sentence = (
+            "keeps no prepared statements, so each is parsed again: PgBouncer 1.21 and later keep"
+            " them with max_prepared_statements above 0."
+        )
+        yield Remark("pooler", sentence)
     async for remark in _standbys(connection, len(opener.hosts)):
         yield remark
     if opener.is_sharded:
         async for remark in citus.remarks(connection, tuple(UNSAFE_SETTINGS)):
             yield remark
-
-
-def _pooler(opener: Opener) -> Remark:
-    if opener.unset:
-        sentence = (
-            f"Sessions through the pooler lack {', '.join(opener.unset)}: run python -m app migrate"
-            " as the same role, then have the pooler reconnect (RECONNECT in its console)."
-        )
-        return Remark("pooler", sentence, "FAIL")
-    if opener.pooler is not None and opener.pooler.keeps_statements:
-        return Remark("pooler", "keeps prepared statements", "ok")
-    sentence = (
-        "keeps no prepared statements, so each is parsed again: PgBouncer 1.21 and later keep them"
-        " with max_prepared_statements above 0."
-    )
-    return Remark("pooler", sentence)
 
 
 async def _standbys(connection: Connection, hosts: int) -> AsyncIterator[Remark]:
