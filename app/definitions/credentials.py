@@ -63,7 +63,13 @@ def sealed(
     vault: Vault, workspace_id: str, definition_id: str, body: Json, stored: Json
 ) -> tuple[Json, list[FieldError]]:
     """The body as it is to be stored in place of `stored`, and where a credential is missing."""
-    known = {held.key: held for held in _all(stored)}
+    known: dict[tuple[str, str], Held] = {}
+
+    def know(held: Held) -> Json:
+        known[held.key] = held
+        return held.value
+
+    _changed(stored, know)
     unseal = _opener(vault, workspace_id, definition_id)
     errors: list[FieldError] = []
 
@@ -102,17 +108,6 @@ def _opener(vault: Vault, workspace_id: str, definition_id: str) -> Change:
 # --- where they are -------------------------------------------------------------------------------
 
 
-def _all(body: Json) -> list[Held]:
-    found: list[Held] = []
-
-    def keep(held: Held) -> Json:
-        found.append(held)
-        return held.value
-
-    _changed(body, keep)
-    return found
-
-
 def _changed(body: Json, change: Change, *where: int | str) -> Json:
     """A copy, the credentials in it changed; all else as it is, be it what it should be or not."""
     match body:
@@ -134,7 +129,10 @@ def _request(
     config: Mapping[str, Json], id: str, change: Change, *where: int | str
 ) -> dict[str, Json]:
     """An HTTP step, and in an array of steps those in its arms; its body is data, and no step."""
-    server = _server(config.get("url"))
+    url, server = config.get("url"), ""
+    if isinstance(url, str):  # up to the path, which may change while the credential stays
+        scheme, _, rest = url.strip().partition("://")
+        server = f"{scheme}://{re.split(r'[/?#]', rest, maxsplit=1)[0]}".lower()
     copy = {}
     for name, value in config.items():
         if name == "headers" and isinstance(value, dict):
@@ -150,11 +148,3 @@ def _request(
 
 
 ARMS = ("failed", "steps")
-
-
-def _server(url: Json) -> str:
-    """Up to the path, which may change while the credential stays."""
-    if not isinstance(url, str):
-        return ""
-    scheme, _, rest = url.strip().partition("://")
-    return f"{scheme}://{re.split(r'[/?#]', rest, maxsplit=1)[0]}".lower()

@@ -312,10 +312,28 @@ async def keep_templates(
     given: Sequence[GivenTemplate],
     new_id: NewId,
 ) -> list[KeptTemplate]:
-    """Raises Problem `invalid`, `conflict`; Heavy."""
-    checked = _checked(process, workspace_id, given)
+    """Raises Problem `conflict`, and `invalid` with all that is wrong; Heavy."""
+    asked = [
+        (
+            one.content["channel"],
+            one.content["content"],
+            document.pointer("file", "templates", one.key, "content"),
+        )
+        for one in given
+    ]
+    # One job for all, since a transaction is begun anew for few.
+    job = Job(workspace_id, content.all_checked, (asked,), seconds=SECONDS)
+    checked = process.compute.here(job)
+    errors = [
+        FieldError(found.pointer, found.message)
+        for one, (_, findings) in zip(given, checked, strict=True)
+        for found in findings
+        if not (found.limit and one.known and one.content["content"] == one.known.content)
+    ]
+    if errors:
+        raise Problem("invalid", "A template of the file is not valid; see errors.", errors=errors)
     kept: list[KeptTemplate] = []
-    for one, parts in zip(given, checked, strict=True):
+    for one, (parts, _) in zip(given, checked, strict=True):
         others = [other for other in one.alike if other.id not in {known.id for known in kept}]
         template = replace(one, alike=others)
         id = new_id("tpl", one.key)
@@ -367,29 +385,3 @@ async def _keep_template(
 
 def _says(template: FiledTemplate) -> tuple[str, str, str | None, Mapping[str, Json]]:
     return template.name, template.category, template.topic_id, template.content
-
-
-def _checked(
-    process: Process, workspace_id: str, given: Sequence[GivenTemplate]
-) -> list[dict[str, Json]]:
-    """The content of each: one job for all, since a transaction is begun anew for few. Raises
-    Problem `invalid`, with all that is wrong; Heavy."""
-    asked = [
-        (
-            one.content["channel"],
-            one.content["content"],
-            document.pointer("file", "templates", one.key, "content"),
-        )
-        for one in given
-    ]
-    job = Job(workspace_id, content.all_checked, (asked,), seconds=SECONDS)
-    checked = process.compute.here(job)
-    errors = [
-        FieldError(found.pointer, found.message)
-        for one, (_, findings) in zip(given, checked, strict=True)
-        for found in findings
-        if not (found.limit and one.known and one.content["content"] == one.known.content)
-    ]
-    if errors:
-        raise Problem("invalid", "A template of the file is not valid; see errors.", errors=errors)
-    return [parts for parts, _ in checked]

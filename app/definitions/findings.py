@@ -28,6 +28,7 @@ from app.store import (
     webhook_requests,
     workspaces,
 )
+from app.store.row_keys import DefinitionKey
 
 SHORT_SECRET = 16
 LAST4_FROM = 12  # the last four of a shorter secret would give too much of it away
@@ -88,7 +89,11 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     found += await starts.find(process, db, subject.workspace_id, subject.row.id, subject.compiled)
     found += await _of_topics(db, subject)
     has_address = workspace is not None and workspace.postal_address is not None
-    bodies = await _bodies(db, subject)
+    # Of runs, and of requests that a secret let in but that started none.
+    whose: DefinitionKey = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
+    of_runs = await runs.bodies(db, **whose, most=BODIES, most_bytes=MOST_BYTES)
+    recorded = await webhook_requests.bodies(db, **whose, longest=MOST_BYTES, limit=BODIES)
+    bodies = list(dict.fromkeys([*map(bytes, of_runs), *recorded]))
     rows = {id: asdict(row) for id, row in known.items()}
     job = Job(
         subject.workspace_id,
@@ -212,25 +217,6 @@ async def signing_secret(process: Process, db: Handle, workspace_id: str, id: st
     if sealed is None:
         return None
     return process.vault.decrypt("signing secret", sealed, workspace_id, id).decode()
-
-
-async def _bodies(db: Handle, subject: Subject) -> list[bytes]:
-    """The bodies of runs, and of requests that a secret let in but that started none."""
-    of_runs = await runs.bodies(
-        db,
-        workspace_id=subject.workspace_id,
-        definition_id=subject.row.id,
-        most=BODIES,
-        most_bytes=MOST_BYTES,
-    )
-    recorded = await webhook_requests.bodies(
-        db,
-        workspace_id=subject.workspace_id,
-        definition_id=subject.row.id,
-        longest=MOST_BYTES,
-        limit=BODIES,
-    )
-    return list(dict.fromkeys([*map(bytes, of_runs), *recorded]))
 
 
 # --- templates and channels ---------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.database.db import Handle
@@ -25,8 +25,18 @@ async def find(
     """Whether what it starts is there, and whether that leads back to it. Raises Heavy."""
     if not compiled.starts:
         return []
+    known: dict[str, _Target] = {}  # the targets, and what they start in turn
+    wanted = {start.id for start in compiled.starts}
+    while wanted and len(known) < LOOKED_THROUGH:
+        rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
+        bodies = [(row.shape, row.body) for row in rows]
+        job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
+        is_large = sum(len(body) for _, body in bodies) > LARGE
+        each = process.compute.here(job, large=is_large)
+        for row, starts in zip(rows, each, strict=True):
+            known[row.id] = _Target(row.shape, row.state, starts)
+        wanted = {start for row in rows for start in known[row.id].starts} - known.keys()
     found = []
-    known = await _started(process, db, workspace_id, [start.id for start in compiled.starts])
     for start in compiled.starts:
         target = known.get(start.id)
         if target is None or target.shape != start.shape or target.state == "ARCHIVED":
@@ -49,24 +59,6 @@ class _Target:
     shape: str
     state: str
     starts: frozenset[str]
-
-
-async def _started(
-    process: Process, db: Handle, workspace_id: str, ids: Sequence[str]
-) -> dict[str, _Target]:
-    """These, and what they start in turn."""
-    known: dict[str, _Target] = {}
-    wanted = set(ids)
-    while wanted and len(known) < LOOKED_THROUGH:
-        rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
-        bodies = [(row.shape, row.body) for row in rows]
-        job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
-        is_large = sum(len(body) for _, body in bodies) > LARGE
-        found = process.compute.here(job, large=is_large)
-        for row, starts in zip(rows, found, strict=True):
-            known[row.id] = _Target(row.shape, row.state, starts)
-        wanted = {start for row in rows for start in known[row.id].starts} - known.keys()
-    return known
 
 
 def _reached(id: str, known: Mapping[str, _Target]) -> set[str]:

@@ -74,7 +74,10 @@ def _seen(shape: check.Shape, text: str) -> _Seen:
 
 def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
     """The members of a node itself: its arms are nodes of their own."""
-    found = _at({shape: body}, part.config_pointer)
+    found: Json = {shape: body}
+    for token in part.config_pointer.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        found = path.follow(found, int(key) if isinstance(found, list) else key)
     if not isinstance(found, dict):
         return {}
     kind = NODES[part.node.kind]
@@ -84,13 +87,6 @@ def _members(shape: check.Shape, body: Json, part: Part) -> dict[str, Json]:
     if kind.fork and isinstance(members.get(kind.fork), list):
         members[kind.fork] = [without_steps(item) for item in members[kind.fork]]
     return members
-
-
-def _at(value: Json, pointer: str) -> Json:
-    for token in pointer.split("/")[1:]:
-        key = token.replace("~1", "/").replace("~0", "~")
-        value = path.follow(value, int(key) if isinstance(value, list) else key)
-    return value
 
 
 def _of_node(id: str, one: _Seen, other: _Seen) -> dict[str, list[Json]]:

@@ -65,32 +65,26 @@ class Card:
         SubElement(group, "title").text = clean(
             f"{self.style.title} {self.box.name} {self.box.says}"
         )
-        _outline(group, self.style, self.height)
+        outline, height = self.style.outline, self.height
+        if outline in ("pill", "card"):
+            corner = short(min(height / 2 if outline == "pill" else 4.0, INSET))
+            shape = {"width": f"{BOX:g}", "height": short(height), "rx": corner}
+            SubElement(group, "rect", {"class": "outline", **shape})
+        else:
+            for index, corners in enumerate(_corners(outline, height)):
+                points = " ".join(f"{short(px)},{short(py)}" for px, py in corners)
+                tag = "polyline" if index else "polygon"
+                SubElement(group, tag, {"class": "outline", "points": points})
         # An inner picture clips: a font wider than the table never spills over its box.
         inner = SubElement(
             group,
             "svg",
-            {"x": f"{INSET:g}", "width": f"{BOX - 2 * INSET:g}", "height": short(self.height)},
+            {"x": f"{INSET:g}", "width": f"{BOX - 2 * INSET:g}", "height": short(height)},
         )
         for index, (line, size, style) in enumerate(self.lines):
             baseline = PADDING + LINE * index + LINE * 0.75
             bold = style in ("kind", "count")
             write_text(inner, line, 0, baseline, size=size, style=style, bold=bold)
-
-
-def _outline(group: Element, style: KindStyle, height: float) -> None:
-    if style.outline in ("pill", "card"):
-        round = height / 2 if style.outline == "pill" else 4.0
-        corner = short(min(round, INSET))
-        SubElement(
-            group,
-            "rect",
-            {"class": "outline", "width": f"{BOX:g}", "height": short(height), "rx": corner},
-        )
-        return
-    for index, points in enumerate(_corners(style.outline, height)):
-        shape = {"points": " ".join(f"{short(x)},{short(y)}" for x, y in points)}
-        SubElement(group, "polyline" if index else "polygon", {"class": "outline", **shape})
 
 
 def _corners(outline: str, height: float) -> Sequence[Sequence[Point]]:

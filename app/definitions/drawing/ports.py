@@ -32,19 +32,16 @@ def labels(kind: str, config: Json) -> dict[str, str]:
 
 def _label(item: Mapping[str, Json], items: Json) -> str:
     if "weight" in item:
-        return _share(item["weight"], items)
+        given = [one.get("weight") for one in items if isinstance(one, Mapping)]
+        weights = [compare.number(weight) or 0 for weight in given]
+        mine = compare.number(item["weight"])
+        if mine is None or not all(0 <= one < 10**9 for one in weights) or not sum(weights):
+            return ""
+        return f"{round(100 * float(mine / sum(weights)), 1):g} %"
     event, match = item.get("event"), _condition(item.get("match"))
     if not isinstance(event, str) or not event:
         return _condition(item.get("when"))
     return f"{event}, {match}" if match else event
-
-
-def _share(weight: Json, items: list[Json]) -> str:
-    weights = [compare.number(one.get("weight")) or 0 for one in items if isinstance(one, Mapping)]
-    mine = compare.number(weight)
-    if mine is None or not all(0 <= one < 10**9 for one in weights) or not sum(weights):
-        return ""
-    return f"{round(100 * float(mine / sum(weights)), 1):g} %"
 
 
 def _condition(raw: Json) -> str:

@@ -117,7 +117,9 @@ def _at(body: Json, pointer: str) -> Json:
 
 def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
     if kind == TRIGGER:
-        return _started_by(config)
+        source = _text(config.get("source")).replace("_", " ").capitalize()
+        about = _text(config.get("tag")) or _text(config.get("name"))
+        return f"{source}: {about}" if about else source
     for label_path in kind_styles.of(kind).label_paths:
         found = path.parse(label_path).find(config)
         if found is not path.MISSING and found:
@@ -127,13 +129,6 @@ def _says(kind: str, config: Json, names: Mapping[str, str]) -> str:
                 words = re.sub(r"//[^/]*@", "//", words.partition("?")[0])
             return names.get(words, words)
     return ""
-
-
-def _started_by(trigger: Mapping[str, Json]) -> str:
-    """Its source in words, and what that is about: the tag, or the event's name."""
-    source = _text(trigger.get("source")).replace("_", " ").capitalize()
-    about = _text(trigger.get("tag")) or _text(trigger.get("name"))
-    return f"{source}: {about}" if about else source
 
 
 def _words(value: Json) -> str:

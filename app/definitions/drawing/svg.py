@@ -56,7 +56,9 @@ def write(drawn: Sketch, caption: Caption, counts: Mapping[str, Count]) -> str:
     cards = [Card.of(box, counts.get(box.name)) for box in drawn.boxes]
     ports = [_port(link) for link in drawn.links]
     layout = _arranged(drawn, cards)
-    caption = _noted(caption, layout.routes.count(None))
+    if left_out := layout.routes.count(None):
+        note = f"{left_out:,} links are too long to draw and are left out."
+        caption = replace(caption, counted=f"{note} {caption.counted}".strip())
     across = max(layout.width + 2 * MARGIN - (COLUMN - BOX) / 2, LEAST_WIDTH)
     root, body = _document(drawn, caption, across, layout.height)
     if not cards:
@@ -83,13 +85,6 @@ def write(drawn: Sketch, caption: Caption, counts: Mapping[str, Count]) -> str:
         if route and port:
             _sign(picture, port, route.label)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode")
-
-
-def _noted(caption: Caption, left_out: int) -> Caption:
-    if not left_out:
-        return caption
-    note = f"{left_out:,} links are too long to draw and are left out."
-    return replace(caption, counted=f"{note} {caption.counted}".strip())
 
 
 # --- the document -------------------------------------------------------------------------------
@@ -156,32 +151,25 @@ def _port(link: Link) -> str:
 
 
 def _line(parent: Element, link: Link, route: Route) -> None:
+    """Curves that leave and arrive upright; a link to its own box swings through its label."""
     style = "broken" if link.broken else "back" if route.back else "onward"
     group = SubElement(parent, "g", {"class": f"link {style}"})
-    SubElement(group, "path", {"d": _drawn(route)})
+    path = [f"M{_spots(route.points[0])}"]
+    if len(route.points) == 3 and route.points[0][1] == route.points[2][1]:
+        (sx, sy), (mx, my), (tx, ty) = route.points
+        path.append(f"C{_spots((sx, my), (mx - 20, my), (mx, my))}")
+        path.append(f"C{_spots((mx + 20, my), (tx, my), (tx, ty))}")
+    else:
+        for (sx, sy), (tx, ty) in pairwise(route.points):
+            half = (sy + ty) / 2
+            curve = f"C{_spots((sx, half), (tx, half), (tx, ty))}"
+            path.append(f"V{short(ty)}" if sx == tx else curve)
+    SubElement(group, "path", {"d": "".join(path)})
     (x, y), before = route.points[-1], route.points[-2]
     tip = -ARROW if y > before[1] else ARROW
     corners = [(x, y), (x - ARROW * 0.8, y + 1.6 * tip), (x + ARROW * 0.8, y + 1.6 * tip)]
     points = " ".join(f"{short(px)},{short(py)}" for px, py in corners)
     SubElement(group, "polygon", {"points": points})
-
-
-def _drawn(route: Route) -> str:
-    """Curves that leave and arrive upright; a link to its own box swings through its label."""
-    (x, y), *_ = route.points
-    path = [f"M{short(x)} {short(y)}"]
-    if len(route.points) == 3 and route.points[0][1] == route.points[2][1]:
-        (sx, sy), (mx, my), (tx, ty) = route.points
-        path.append(f"C{_spots((sx, my), (mx - 20, my), (mx, my))}")
-        path.append(f"C{_spots((mx + 20, my), (tx, my), (tx, ty))}")
-        return "".join(path)
-    for (sx, sy), (tx, ty) in pairwise(route.points):
-        if sx == tx:
-            path.append(f"V{short(ty)}")
-        else:
-            half = (sy + ty) / 2
-            path.append(f"C{_spots((sx, half), (tx, half), (tx, ty))}")
-    return "".join(path)
 
 
 def _spots(*points: Point) -> str:
