@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal, TypeAlias
@@ -113,26 +113,22 @@ def _check_paths(outline: Outline, findings: list[Finding]) -> None:
         if part.node.id not in reached:
             message = f"No path leads to {quote(part.node.id)}."
             Place(part.pointer, findings).hold("unreachable", message)
-    for cycle in _endless(parts, places(findings)):
-        message = f"{' → '.join(map(quote, cycle[:6]))} goes round without a wait; put one between."
-        Place(parts[cycle[0]].pointer, findings).hold("endless", message)
-
-
-def _endless(parts: Mapping[str, Part], doubtful: Collection[str]) -> list[list[str]]:
-    """Cycles that rest nowhere, no two with a node in common. What is wrong with a node already may
-    be that its wait could not be read."""
+    # What is wrong with a node already may be that its wait could not be read.
+    doubtful = places(findings)
     onward = {
         name: set(part.node.exits.values())
         for name, part in parts.items()
         if not NODES[part.node.kind].waits(part.node.config) and part.config_pointer not in doubtful
     }
-    cycles: list[list[str]] = []
+    # No two cycles that are named have a node in common.
     while True:
         try:
             TopologicalSorter(onward).prepare()
-            return cycles
+            return
         except CycleError as error:
             # The sorter reads an edge as “comes after” and so names the cycle back to front.
-            cycles.append(list(reversed(error.args[1])))
-        for name in cycles[-1]:
+            cycle = list(reversed(error.args[1]))
+        message = f"{' → '.join(map(quote, cycle[:6]))} goes round without a wait; put one between."
+        Place(parts[cycle[0]].pointer, findings).hold("endless", message)
+        for name in cycle:
             onward.pop(name, None)

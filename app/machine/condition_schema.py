@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.machine import template
-from app.machine.condition import DEEPEST, OPS, Op, comparison_fields
+from app.machine.condition import DEEPEST, OPS, comparison_fields
 from app.machine.fields import object_schema
 from app.machine.schema import ACTIVE, DRAFT, NULL, Schema, ref, when
-
-
-def _value(op: Op) -> Schema:
-    """null is what an absent value is, which a draft may have."""
-    if op.takes_null:
-        return op.check.schema
-    return {"anyOf": [{**NULL, DRAFT: True}, op.check.schema]}
 
 
 def _comparison() -> Schema:
     schema = object_schema(comparison_fields(template.ROOTS))
     schema["properties"]["value"].pop("anyOf")
-    of_ops = [when("op", [name], {"properties": {"value": _value(op)}}) for name, op in OPS.items()]
+    # null is what an absent value is, which a draft may have.
+    values = {
+        name: op.check.schema
+        if op.takes_null
+        else {"anyOf": [{**NULL, DRAFT: True}, op.check.schema]}
+        for name, op in OPS.items()
+    }
+    of_ops = [when("op", [op], {"properties": {"value": one}}) for op, one in values.items()]
     needs_value = when("op", [name for name in OPS if name != "exists"], {"required": ["value"]})
     return {**schema, "allOf": of_ops, ACTIVE: {**schema[ACTIVE], "allOf": [needs_value]}}
 

@@ -56,24 +56,23 @@ def _step(name: str, kind: NodeKind) -> Schema:
     if kind.fork:
         items = schema["properties"][kind.fork]["anyOf"][1]["items"]
         items["properties"]["steps"] = {**_ARM, "description": "What follows by this port."}
-    arms = {port: _arm(schema["properties"], port, kind) for port in steps.ports_written(kind)}
     id = {**_ID.schema, "description": f"{_ID.about} Default: its place, such as steps[0]."}
-    members = {"id": id, "type": {"type": "string", "const": name}}
+    members = {"id": id, "type": {"type": "string", "const": name}, **schema["properties"]}
+    # A member that goes by the name of a port is the arm when it is a list.
+    arms = {
+        port: {**members[port], "anyOf": [_ARM["anyOf"][1], *members[port]["anyOf"]]}
+        if port in members
+        else {**_ARM, "description": f"What follows if {kind.exits[port].partition(';')[0]}."}
+        for port in steps.ports_written(kind)
+    }
     return {
         "description": kind.about,
         **schema,
         "required": ["type"],
-        "properties": {**members, **schema["properties"], **arms},
+        "properties": {**members, **arms},
         "examples": [{"type": name, **kind.example}],
         ACTIVE: {**active, "required": ["type", *active.get("required", ())]},
     }
-
-
-def _arm(members: Mapping[str, Schema], port: str, kind: NodeKind) -> Schema:
-    """A member that goes by the name of a port is the arm when it is a list."""
-    if port in members:
-        return {**members[port], "anyOf": [_ARM["anyOf"][1], *members[port]["anyOf"]]}
-    return {**_ARM, "description": f"What follows if {kind.exits[port].partition(';')[0]}."}
 
 
 def _configuration(kind: NodeKind) -> Schema:
@@ -86,15 +85,8 @@ def _configuration(kind: NodeKind) -> Schema:
 # --- nodes ----------------------------------------------------------------------------------------
 
 
-def _node(name: str, kind: NodeKind) -> Schema:
-    """Beside `id`, `type` and `data` an editor keeps what it likes."""
-    needs_data = ACTIVE in kind.schema
-    none = {**NULL, DRAFT: True} if needs_data else NULL
-    data = {"anyOf": [none, ref(f"{title(name)}Data")]}
-    return _any_node(name, data, ["id", "type", "data"] if needs_data else ["id", "type"])
-
-
 def _any_node(name: str, data: Schema, needed: list[str]) -> Schema:
+    """Beside `id`, `type` and `data` an editor keeps what it likes."""
     id = Field(line, "Every node needs an id.", _ID.about).schema
     members = {"id": id, "type": {"type": "string", "const": name}, "data": data}
     return {
@@ -184,7 +176,14 @@ def _components() -> Iterator[tuple[str, Schema]]:
     yield from (("TriggerNode", _TRIGGER_NODE), ("Edge", _EDGE), ("Graph", _GRAPH))
     for name, kind in NODES.items():
         yield f"{title(name)}Step", _step(name, kind)
-        yield f"{title(name)}Node", {"description": kind.about, **_node(name, kind)}
+        needs_data = ACTIVE in kind.schema
+        none = {**NULL, DRAFT: True} if needs_data else NULL
+        data = {"anyOf": [none, ref(f"{title(name)}Data")]}
+        needed = ["id", "type", "data"] if needs_data else ["id", "type"]
+        yield (
+            f"{title(name)}Node",
+            {"description": kind.about, **_any_node(name, data, needed)},
+        )
         yield f"{title(name)}Data", _data(kind)
         yield (
             f"{title(name)}Output",

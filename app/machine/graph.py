@@ -49,7 +49,14 @@ def compile(body: Json, place: Place) -> Outline:
     whole = all(wired) and all(
         part or _is_trigger(raw) for part, raw in zip(parts, nodes, strict=True)
     )
-    entries = _entries(nodes, known, place.at("nodes"))
+    triggers = [index for index, raw in enumerate(nodes) if _is_trigger(raw)]
+    for index in triggers[1:]:
+        place.at("nodes", index).hold("several_triggers", "A graph can have only one trigger.")
+    exits = [node.exits for node in known.values() if node.kind == TRIGGER]
+    entries = tuple(wires["next"] for wires in exits if "next" in wires)
+    if nodes and not triggers:
+        place.at("nodes").hold("no_trigger", "Add a trigger node: runs begin there.")
+        entries = tuple(known)  # none is unreachable
     return Outline(entries, tuple(part for part in parts if part), whole)
 
 
@@ -76,7 +83,18 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
         return None
     members = read_members(raw, _NODE, place)
     name, kind = members.get("id"), members.get("type", "")
-    config, ports = _data(kind, raw, place)
+    data = {} if raw.get("data") is None else raw["data"]
+    config: dict[str, Json] = {}
+    ports: tuple[str, ...] | None = None  # which cannot be read of it
+    if kind == TRIGGER:
+        config, ports = read_object(data, {}, place.at("data")), ("next",)
+    elif kind in NODES:
+        config, fork = NODES[kind].read(data, place.at("data")), NODES[kind].fork
+        given = data.get(fork) if isinstance(data, Mapping) else data
+        is_unread = fork is not None and fork not in config and bool(given)
+        ports = None if is_unread else NODES[kind].all_ports(config)
+    elif not place.has_findings("type"):
+        refuse_kind(kind or None, (TRIGGER, *NODES), place)
     if name is None:
         return None
     if name in known:
@@ -88,30 +106,19 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
     return Part(Node(name, kind, config, node.exits), place.pointer, place.at("data").pointer)
 
 
-def _data(
-    kind: str, raw: Mapping[str, Json], place: Place
-) -> tuple[dict[str, Json], tuple[str, ...] | None]:
-    """A node's configuration, and the ports that it has, if that can be read of it."""
-    data = {} if raw.get("data") is None else raw["data"]
-    if kind == TRIGGER:
-        return read_object(data, {}, place.at("data")), ("next",)
-    if kind in NODES:
-        config, fork = NODES[kind].read(data, place.at("data")), NODES[kind].fork
-        given = data.get(fork) if isinstance(data, Mapping) else data
-        is_unread = fork is not None and fork not in config and bool(given)
-        return config, None if is_unread else NODES[kind].all_ports(config)
-    if not place.has_findings("type"):
-        refuse_kind(kind or None, (TRIGGER, *NODES), place)
-    return {}, None
-
-
 def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
     """Whether it could be read; into an exit of its source, if it leads anywhere."""
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "An edge must be an object.")
         return False
     members = read_members(raw, EDGE, place)
-    if not _leads_nowhere(members, known, place):
+    found = [end for end in ("source", "target") if members.get(end) in known]
+    for end, name in members.items():
+        if end != "sourceHandle" and end not in found:
+            place.at(end).hold("dangling_edge", f"There is no node {quote(name)}.")
+    if "target" in found and known[members["target"]].kind == TRIGGER:
+        place.at("target").hold("into_trigger", "No edge may lead back into the trigger.")
+    elif len(found) == 2:
         source, port = known[members["source"]], members.get("sourceHandle", "next")
         if source.ports is not None and port not in source.ports:
             ports = f"its ports are {', '.join(source.ports)}" if source.ports else "it has none"
@@ -123,27 +130,3 @@ def _edge(raw: Json, known: Mapping[str, _Known], place: Place) -> bool:
         else:
             source.exits[port] = members["target"]
     return not any(raw.get(name) and name not in members for name in EDGE)
-
-
-def _leads_nowhere(members: Mapping[str, str], known: Mapping[str, _Known], place: Place) -> bool:
-    found = [end for end in ("source", "target") if members.get(end) in known]
-    for end, name in members.items():
-        if end != "sourceHandle" and end not in found:
-            place.at(end).hold("dangling_edge", f"There is no node {quote(name)}.")
-    if "target" in found and known[members["target"]].kind == TRIGGER:
-        place.at("target").hold("into_trigger", "No edge may lead back into the trigger.")
-        return True
-    return len(found) < 2
-
-
-def _entries(nodes: list[Json], known: Mapping[str, _Known], place: Place) -> tuple[str, ...]:
-    """The nodes that the triggers lead to. Without any trigger every node counts, since none is
-    unreachable."""
-    triggers = [index for index, raw in enumerate(nodes) if _is_trigger(raw)]
-    for index in triggers[1:]:
-        place.at(index).hold("several_triggers", "A graph can have only one trigger.")
-    if nodes and not triggers:
-        place.hold("no_trigger", "Add a trigger node: runs begin there.")
-        return tuple(known)
-    exits = [node.exits for node in known.values() if node.kind == TRIGGER]
-    return tuple(wired["next"] for wired in exits if "next" in wired)

@@ -310,20 +310,13 @@ def _proved(condition: Condition, holds: bool) -> Facts:
             together = isinstance(condition, All) is holds
             every: Facts = frozenset().union(*each)
             return every if together or not each else frozenset.intersection(*each)
-        case Comparison():
-            return _compared(condition, holds)
+        case Comparison(Path(("contact", name)), op, value) if name in ADDRESS_FIELD.values():
+            if op == "exists":
+                there = holds is value
+            elif op in ("eq", "ne") and value is None:
+                there = holds is (op == "ne")
+            else:  # null is equal to null alone; nothing is smaller, later or longer than it
+                there = holds and op != "ne" and not (op == "in" and None in value)
+            return frozenset({("address", str(name))}) if there else frozenset()
         case _:
             return frozenset()
-
-
-def _compared(comparison: Comparison, holds: bool) -> Facts:
-    segments, op, value = comparison.path.segments, comparison.op, comparison.value
-    if len(segments) != 2 or segments[0] != "contact" or segments[1] not in ADDRESS_FIELD.values():
-        return frozenset()
-    if op == "exists":
-        there = holds is value
-    elif op in ("eq", "ne") and value is None:
-        there = holds is (op == "ne")
-    else:  # null is equal to null, and to nothing else; nothing is smaller, later or longer than it
-        there = holds and op != "ne" and not (op == "in" and None in value)
-    return frozenset({("address", str(segments[1]))}) if there else frozenset()

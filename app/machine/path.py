@@ -88,12 +88,18 @@ def parse(text: str) -> Path:
     """Read `a.b[0]["any key"]`, quotes holding a JSON string. Raises BadPath."""
     if len(text) > CHARACTERS:
         raise BadPath(f"The path is longer than {CHARACTERS} characters.")
+    if not text:
+        raise BadPath("The path is empty.")
     segments: list[str | int] = []
     position = 0
-    while position < len(text) or not segments:
+    while position < len(text):
         match = _STEP.match(text, position)
         if match is None or (match["key"] is not None and bool(match["dot"]) != bool(segments)):
-            raise BadPath(_reason(text, position))
+            raise BadPath(
+                f"The path cannot be read from character {position + 1}, {text[position:][:20]!r}:"
+                ' write data.items[0].name, and ["any key"] for a key with a dot, a bracket or a'
+                " space."
+            )
         if match["index"] is not None:
             segments.append(int(match["index"]))
         else:
@@ -110,15 +116,6 @@ def unquote(quoted: str) -> str:
         return str(_strings.decode(quoted))
     except ValueError:
         raise BadPath(f"{quoted} is not a JSON string.") from None
-
-
-def _reason(text: str, position: int) -> str:
-    if not text:
-        return "The path is empty."
-    return (
-        f"The path cannot be read from character {position + 1}, {text[position:][:20]!r}: "
-        'write data.items[0].name, and ["any key"] for a key with a dot, a bracket or a space.'
-    )
 
 
 def _written(segment: str | int) -> str:

@@ -49,7 +49,10 @@ def plain_text(markup: str) -> str:
                 link = _attribute(attributes, "href"), len(pieces)
             elif link:
                 address, start = link
-                pieces.append(_reference(address, "".join(pieces[start:]).strip()))
+                words = "".join(pieces[start:]).strip()
+                is_said = words in {address, address.partition(":")[2]}
+                if address.lower().startswith(_LINKED) and not is_said:
+                    pieces.append(f" ({address})" if words else address)
                 link = None
         elif name == "img":
             pieces.append(_attribute(attributes, "alt"))
@@ -84,9 +87,3 @@ def _attribute(attributes: str, name: str) -> str:
         if key.lower() == name:
             return str(double or single or bare).strip()
     return ""
-
-
-def _reference(address: str, words: str) -> str:
-    if not address.lower().startswith(_LINKED) or words in {address, address.partition(":")[2]}:
-        return ""
-    return f" ({address})" if words else address

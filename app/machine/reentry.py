@@ -61,21 +61,16 @@ def is_limited(policy: Json) -> bool:
 def obstacle(policy: Json, entries: Sequence[Entry], at: datetime) -> Entry | None:
     """The newest entry that keeps one at that time out."""
     for entry in sorted(entries, key=lambda entry: entry.entered_at, reverse=True):
-        if _stands(policy, entry, at):
-            return entry
+        match policy:
+            case "once":
+                return entry
+            case "not_while_running" if entry.is_running:
+                return entry
+            case {"after": str(after)}:
+                length = parse_duration(after)
+                if length is not None and at < entry.entered_at + length:
+                    return entry
     return None
-
-
-def _stands(policy: Json, entry: Entry, at: datetime) -> bool:
-    match policy:
-        case "once":
-            return True
-        case "not_while_running":
-            return entry.is_running
-        case {"after": str(after)}:
-            length = parse_duration(after)
-            return length is not None and at < entry.entered_at + length
-    return False
 
 
 def sentence(policy: Json, entry: Entry) -> str:

@@ -83,9 +83,13 @@ def written(schema: Json, place: str, *, active: bool) -> Json:
         case {"propertyName": str(), "mapping": dict(names)}:  # a discriminator
             return {**schema, "mapping": {value: place + name for value, name in names.items()}}
         case dict():
+            rest = {name: value for name, value in schema.items() if name not in (ACTIVE, DRAFT)}
+            more = schema.get(ACTIVE, {}) if active else {}
+            rules = [*rest.get("allOf", ()), *more.get("allOf", ())]
+            chosen = {**rest, **more, **({"allOf": rules} if rules else {})}
             found = {
                 name: value if name in _VALUES else written(value, place, active=active)
-                for name, value in _chosen(schema, active=active).items()
+                for name, value in chosen.items()
             }
             return _simplified(found)
         case list():
@@ -96,13 +100,6 @@ def written(schema: Json, place: str, *, active: bool) -> Json:
             ]
         case _:
             return schema
-
-
-def _chosen(schema: Schema, *, active: bool) -> Schema:
-    rest = {name: value for name, value in schema.items() if name not in (ACTIVE, DRAFT)}
-    more = schema.get(ACTIVE, {}) if active else {}
-    rules = [*rest.get("allOf", ()), *more.get("allOf", ())]
-    return {**rest, **more, **({"allOf": rules} if rules else {})}
 
 
 def _simplified(schema: Schema) -> Schema:

@@ -65,17 +65,15 @@ class Did(Question):
     match: Condition | None = None
 
     def answer(self, facts: Facts) -> tuple[bool, Mapping[str, Json]]:
-        counted = sum(1 for event in facts["events"] if self._counts(event, facts["now"]))
+        counted, now = 0, facts["now"]
+        for event in facts["events"]:
+            effort.is_exhausted()
+            if event["name"] == self.event and _is_within(event["at"], self.within, now):
+                known = {"event": {"properties": scalars(event["properties"])}, "now": now}
+                counted += self.match is None or condition.evaluate(self.match, known).holds
         order = (counted > self.times) - (counted < self.times)
         holds = order in _ORDERS[self.op]
         return holds, {"event": self.event, "op": self.op, "value": self.times, "found": counted}
-
-    def _counts(self, event: Mapping[str, Json], now: datetime) -> bool:
-        effort.is_exhausted()
-        if event["name"] != self.event or not _is_within(event["at"], self.within, now):
-            return False
-        facts = {"event": {"properties": scalars(event["properties"])}, "now": now}
-        return self.match is None or condition.evaluate(self.match, facts).holds
 
     def comparisons(self) -> int:
         return 1 + (0 if self.match is None else condition.comparisons(self.match))

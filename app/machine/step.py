@@ -18,7 +18,6 @@ from app.machine.program import (
     Finish,
     Go,
     Limited,
-    Node,
     Program,
     Record,
     State,
@@ -58,9 +57,26 @@ def step(program: Program, state: State, event: Event, facts: Facts) -> Step:
     if not isinstance(event, Taken | Limited):  # which concern nothing in it
         facts = document.read_trigger(facts)
     facts = {**facts, "steps": state.outputs}
+    kind = NODES[node.kind]
     if state.waiting:
-        return _resume(node, state, event, facts)
-    return _enter(node, state, facts) if isinstance(event, Go) else Step(state, (), None)
+        visit = Visit(node, state.visits.get(node.id, 1), facts)
+        resumed = kind.resume(visit, event) if kind.resume else None
+        if resumed is None:
+            return Step(state, (), None)
+        since_wait = 0 if kind.waits(node.config) else state.since_wait
+        return _settle(replace(state, since_wait=since_wait), visit, resumed)
+    if not isinstance(event, Go):
+        return Step(state, (), None)
+    visit = Visit(node, state.visits.get(node.id, 0) + 1, facts)
+    visits = {**state.visits, node.id: visit.number}
+    state = replace(state, visits=visits, since_wait=state.since_wait + 1)
+    if state.since_wait > MOST_BETWEEN_WAITS or sum(visits.values()) > MOST_VISITS:
+        return _settle(state, visit, NodeOutcome("FAILED", code=Reason.VISIT_LIMIT))
+    try:
+        outcome = kind.enter(visit)
+    except RenderError as error:
+        outcome = NodeOutcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=error.message)
+    return _settle(state, visit, outcome)
 
 
 def unfinished(program: Program, state: State, detail: str) -> Step:
@@ -70,31 +86,6 @@ def unfinished(program: Program, state: State, detail: str) -> Step:
     state = replace(state, visits={**state.visits, node.id: visit.number})
     outcome = NodeOutcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=detail)
     return _settle(state, visit, outcome)
-
-
-def _enter(node: Node, state: State, facts: Facts) -> Step:
-    visit = Visit(node, state.visits.get(node.id, 0) + 1, facts)
-    state = replace(
-        state,
-        visits={**state.visits, node.id: visit.number},
-        since_wait=state.since_wait + 1,
-    )
-    if state.since_wait > MOST_BETWEEN_WAITS or sum(state.visits.values()) > MOST_VISITS:
-        return _settle(state, visit, NodeOutcome("FAILED", code=Reason.VISIT_LIMIT))
-    try:
-        outcome = NODES[node.kind].enter(visit)
-    except RenderError as error:
-        outcome = NodeOutcome("FAILED", code=Reason.TEMPLATE_ERROR, detail=error.message)
-    return _settle(state, visit, outcome)
-
-
-def _resume(node: Node, state: State, event: Event, facts: Facts) -> Step:
-    kind, visit = NODES[node.kind], Visit(node, state.visits.get(node.id, 1), facts)
-    outcome = kind.resume(visit, event) if kind.resume else None
-    if outcome is None:
-        return Step(state, (), None)
-    rested = kind.waits(node.config)
-    return _settle(replace(state, since_wait=0 if rested else state.since_wait), visit, outcome)
 
 
 def _settle(state: State, visit: Visit, outcome: NodeOutcome) -> Step:

@@ -92,16 +92,11 @@ class _Walk:
             return
         members = read_members(raw, _STEP, spot.place)
         kind = NODES.get(members.get("type", ""))
-        if kind is not None:
-            self._part(raw, name, kind, spot, follow)
+        if kind is None:
+            self.whole = False
+            if not spot.place.has_findings("type"):
+                refuse_kind(members.get("type"), NODES, spot.place)
             return
-        self.whole = False
-        if not spot.place.has_findings("type"):
-            refuse_kind(members.get("type"), NODES, spot.place)
-
-    def _part(
-        self, raw: Mapping[str, Json], name: str, kind: NodeKind, spot: _Spot, follow: str | None
-    ) -> None:
         # The ports that it writes. A member of the configuration that goes by the name of a port,
         # as a timeout does, is the arm when it is a list.
         written = [

@@ -14,7 +14,6 @@ from typing import Final, cast
 
 from liquid import BoundTemplate
 from liquid.exceptions import LiquidError
-from liquid.static_analysis import Segments
 
 from app.machine import document, effort
 from app.machine.kept import Kept
@@ -151,7 +150,11 @@ def _read(source: str, html: bool, roots: frozenset[str]) -> _Parsed:
             known = ", ".join(sorted(roots))
             message = f"Unknown name {name!r}: a template reads {known}"
             raise TemplateError(message, *_place(source, read.span.index))
-    paths = tuple(dict.fromkeys(_fixed(read.segments) for read in reads))
+    # The segments before one that is computed (`items[trigger.n]`).
+    fixed = (
+        tuple(takewhile(lambda one: not isinstance(one, list), read.segments)) for read in reads
+    )
+    paths = cast("tuple[tuple[str | int, ...], ...]", tuple(dict.fromkeys(fixed)))
     tokens = cast("Nodes", template.nodes).tokens
     return _Parsed(Template(source, html, roots, paths, tokens), template)
 
@@ -167,9 +170,3 @@ def _trouble(error: LiquidError | RecursionError, source: str) -> tuple[str, int
 def _place(source: str, index: int) -> tuple[int, int]:
     before = source[: max(index, 0)]
     return before.count("\n") + 1, len(before) - before.rfind("\n")
-
-
-def _fixed(segments: Segments) -> tuple[str | int, ...]:
-    """The segments before one that is computed (`items[trigger.n]`)."""
-    fixed = takewhile(lambda segment: not isinstance(segment, list), segments)
-    return cast("tuple[str | int, ...]", tuple(fixed))

@@ -109,10 +109,19 @@ def _pieces(markup: str) -> Iterator[Piece]:
         if opening > position:
             yield "text", markup[position:opening], {}
         if markup.startswith("<!--", opening):
-            position = _after_comment(markup, opening)
+            if markup.startswith(
+                (">", "->"), opening + 4
+            ):  # §13.2.5.43: it ends before it has begun
+                position = markup.index(">", opening) + 1
+            else:
+                end = _END_OF_COMMENT.search(markup, opening + 4)
+                position = end.end() if end else len(markup)
         elif tag := _TAG.match(markup, opening):
             name, position = tag["name"].lower(), tag.end()
-            yield ("end" if tag["end"] else "start"), name, _attributes(tag["attributes"])
+            attributes: dict[str, str] = {}  # of two of one name the first counts
+            for key, double, single, bare in _ATTRIBUTE.findall(tag["attributes"]):
+                attributes.setdefault(key.lower(), double or single or bare)
+            yield ("end" if tag["end"] else "start"), name, attributes
             if name in _RAW and not tag["end"]:
                 end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, position)
                 position = end.start() if end else len(markup)
@@ -123,21 +132,6 @@ def _pieces(markup: str) -> Iterator[Piece]:
             yield "text", "<", {}
             position = opening + 1
     yield "text", markup[position:], {}
-
-
-def _after_comment(markup: str, opening: int) -> int:
-    if markup.startswith((">", "->"), opening + 4):  # §13.2.5.43: it ends before it has begun
-        return markup.index(">", opening) + 1
-    end = _END_OF_COMMENT.search(markup, opening + 4)
-    return end.end() if end else len(markup)
-
-
-def _attributes(source: str) -> dict[str, str]:
-    """The attributes by name; of two of one name the first counts."""
-    found: dict[str, str] = {}
-    for name, double, single, bare in _ATTRIBUTE.findall(source):
-        found.setdefault(name.lower(), double or single or bare)
-    return found
 
 
 def _hides(attributes: dict[str, str]) -> bool:

@@ -77,11 +77,15 @@ def _call(visit: Visit, absent: list[str]) -> HttpCall:
     for name, value in headers.items():
         if UNSENDABLE.search(value):
             raise Unsendable(f"The header {name} came out with characters that no header may hold.")
-    body = _written(config.get("body"), say)
+    body, given = "", config.get("body")
+    if isinstance(given, Liquid):
+        body = say(given)
+    elif given is not None:  # only the text in it is rendered: no value breaks out of quotes
+        body = document.dumps(_filled(given, say)).decode()
     if len(body.encode()) > LONGEST_BODY:
         raise Unsendable(f"The body came out larger than {LONGEST_BODY // 1024} KiB.")
     if body:
-        json = not isinstance(config["body"], Liquid) or body.lstrip().startswith(("{", "["))
+        json = not isinstance(given, Liquid) or body.lstrip().startswith(("{", "["))
         media_type = "application/json" if json else "text/plain; charset=utf-8"
         headers.setdefault("content-type", media_type)
     return HttpCall(
@@ -93,16 +97,6 @@ def _call(visit: Visit, absent: list[str]) -> HttpCall:
         body,
         config.get("timeoutMs", USUAL_MS),
     )
-
-
-def _written(body: Json, say: Callable[[Liquid], str]) -> str:
-    """Text as it is; of objects and lists the text inside is rendered, so that no value can break
-    out of its quotation marks."""
-    if body is None:
-        return ""
-    if isinstance(body, Liquid):
-        return say(body)
-    return document.dumps(_filled(body, say)).decode()
 
 
 def _filled(value: Json, say: Callable[[Liquid], str]) -> Json:

@@ -54,7 +54,13 @@ def delivered(visit: Visit, event: Event) -> NodeOutcome | None:
         case "FAILED":
             return _unsent(visit, event.code, event.detail, noted)
         case "UNKNOWN":
-            return _uncertain(visit, event, noted)
+            # Perhaps sent: never again unless `onUnknown` says so, and then not for ever.
+            code = event.code or Reason.OUTCOME_UNKNOWN
+            note = partial(NodeOutcome, code=code, detail=event.detail, output=noted, noted=noted)
+            policy = visit.config.get("onUnknown")
+            if policy == "resend" and event.number < MOST_ATTEMPTS:
+                return note("WAITING", effects=(Resend(event.message_id),))
+            return note("FAILED") if policy == "stop" else note("COMPLETED", "next")
         case _:
             return onward(code=event.code, detail=event.detail, output=noted, noted=noted)
 
@@ -69,16 +75,6 @@ def _unsent(
     if visit.config.get("onFailure") == "stop":
         return note("FAILED")
     return note("COMPLETED", "next")
-
-
-def _uncertain(visit: Visit, event: Delivered, noted: Mapping[str, Json]) -> NodeOutcome:
-    """Perhaps sent: never again unless `onUnknown` says so, and then a bounded number of times."""
-    code = event.code or Reason.OUTCOME_UNKNOWN
-    note = partial(NodeOutcome, code=code, detail=event.detail, output=noted, noted=noted)
-    policy = visit.config.get("onUnknown")
-    if policy == "resend" and event.number < MOST_ATTEMPTS:
-        return note("WAITING", effects=(Resend(event.message_id),))
-    return note("FAILED") if policy == "stop" else note("COMPLETED", "next")
 
 
 # --- its configuration --------------------------------------------------------------------------
