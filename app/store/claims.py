@@ -133,7 +133,26 @@ class Together:
     db: Handle
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
-        return await _due_workspaces(self.db, kind, memory)
+        """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a
+        scan, so that a workspace behind a backlog is served a few claims later. The cost does not
+        depend on the number of workspaces or of due rows."""
+        rows = await self.db.fetch_tuples(
+            """
+            SELECT workspace_id, wake_at FROM jobs
+            WHERE kind = :kind AND wake_at BETWEEN :since AND :now
+            ORDER BY wake_at NULLS FIRST, id
+            LIMIT :limit
+            """,
+            kind=kind,
+            since=memory.horizon.look(),
+            limit=HEAD,
+        )
+        memory.horizon.found(rows[0][1] if rows else None, await self.db.now())
+        found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
+        if len(rows) == HEAD and memory.scans.begin():
+            found |= dict.fromkeys(await _scan_workspaces(self.db, kind, memory))
+            memory.scans.end()
+        return list(found)
 
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
         return await _claim_hinted(self.db, lease, hinted) if hinted else []
@@ -315,29 +334,6 @@ async def _claim_hinted(
         ids=[id for _, id in pairs],
     )
     return [lease.job(*row) for row in rows]
-
-
-async def _due_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:
-    """Workspaces of the HEAD oldest due rows; if there are more rows, also some found by a scan,
-    so that a workspace behind a backlog is served a few claims later. The cost does not depend on
-    the number of workspaces or of due rows."""
-    rows = await db.fetch_tuples(
-        """
-        SELECT workspace_id, wake_at FROM jobs
-        WHERE kind = :kind AND wake_at BETWEEN :since AND :now
-        ORDER BY wake_at NULLS FIRST, id
-        LIMIT :limit
-        """,
-        kind=kind,
-        since=fair_share.horizon.look(),
-        limit=HEAD,
-    )
-    fair_share.horizon.found(rows[0][1] if rows else None, await db.now())
-    found = dict.fromkeys(workspace_id for workspace_id, _ in rows)
-    if len(rows) == HEAD and fair_share.scans.begin():
-        found |= dict.fromkeys(await _scan_workspaces(db, kind, fair_share))
-        fair_share.scans.end()
-    return list(found)
 
 
 async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.errors import Unavailable
@@ -45,14 +45,16 @@ class DryRunContacts:
     ) -> dict[str, Any]:
         """The kept contacts that have one of these, by id."""
         given = zip(FOUND, (email_keys, phones, ids), strict=True)
-        rows = (row for sql, values in given for value in values for row in self._rows(sql, value))
-        return {id: json.loads(body) for id, body in rows}
-
-    def _rows(self, sql: str, value: str) -> Iterator[tuple[str, str]]:
         try:
-            return iter(self._file.execute(sql, (value,)).fetchall())
+            rows = [
+                row
+                for sql, values in given
+                for value in values
+                for row in self._file.execute(sql, (value,))
+            ]
         except sqlite3.Error as error:
             raise _no_room() from error
+        return {id: json.loads(body) for id, body in rows}
 
     def keep(self, rows: Iterable[tuple[str, Mapping[str, Any], Any]]) -> None:
         """Ids, columns, and what is to be found again by them."""

@@ -89,9 +89,12 @@ class Clause:
             case Not(one):
                 return f"NOT {self.sql(one)}"
             case Comparison() if part.path.segments[1:] == ("tags",):
-                return self._tagged(part.value)
+                is_so = self._equal(Found("t.tag", "TRUE"), part.value)
+                return f"""EXISTS (SELECT 1 FROM contact_tags t
+            WHERE t.workspace_id = :workspace_id AND t.contact_id = c.id
+              AND {is_so}{self.fence})"""
             case Comparison():
-                return f"COALESCE({self._comparison(part)}, FALSE)"
+                return f"COALESCE({self._compared(part)}, FALSE)"
             case Did():
                 return self._did(part)
             case Got():
@@ -111,11 +114,6 @@ class Clause:
         return f"CAST(:{self.bind(value)} AS TEXT)"
 
     # --- comparisons ----------------------------------------------------------------------------
-
-    def _comparison(self, one: Comparison) -> str:
-        if one.path.segments[1:] == ("createdAt",):
-            return self._of_creation(one)
-        return self._compared(one, self.found(one.path))
 
     def found(self, path: Path) -> Found:
         """The value at a path, but for tags and `createdAt`."""
@@ -143,15 +141,11 @@ class Clause:
             *(f"{kind} = '{one}'" for one in ("string", "number", "boolean", "null")),
         )
 
-    def _tagged(self, value: Json) -> str:
-        is_so = self._equal(Found("t.tag", "TRUE"), value)
-        return f"""EXISTS (SELECT 1 FROM contact_tags t
-            WHERE t.workspace_id = :workspace_id AND t.contact_id = c.id
-              AND {is_so}{self.fence})"""
-
-    def _compared(self, one: Comparison, found: Found) -> str:
-        value = one.value
-        match one.op:
+    def _compared(self, part: Comparison) -> str:
+        if part.path.segments[1:] == ("createdAt",):
+            return self._of_creation(part)
+        found, value = self.found(part.path), part.value
+        match part.op:
             case "eq":
                 return self._equal(found, value)
             case "ne":
@@ -163,12 +157,17 @@ class Clause:
                 exists = f"COALESCE({found.exists()}, FALSE)"
                 return exists if value else f"NOT {exists}"
             case "contains" | "starts_with" | "ends_with":
-                return self._within_text(one.op, found, value)
+                return self._within_text(part.op, found, value)
             case "within_last":
                 since = self._by_time(found, ">=", self._since(parse_duration(value)))
                 return _both(since, self._by_time(found, "<=", self.now))
-            case _:
-                return self._ordered(one.op, found, value)
+            case op:  # like compare.order, or compare.chronology
+                exact = compare.number(value) if op in ORDERS else None
+                if exact is not None:
+                    return self._by_number(found, ORDERS[op], exact)
+                moment = compare.time(value)
+                order = ORDERS.get(op) or CHRONOLOGY[op]
+                return "FALSE" if moment is None else self._by_time(found, order, moment)
 
     def _equal(self, found: Found, value: Json) -> str:
         """Compare like compare.same."""
@@ -185,15 +184,6 @@ class Clause:
         if moment is not None:
             is_text = _any(is_text, self._by_time(found, "=", moment))
         return _any(_both(found.is_text, is_text), is_number)
-
-    def _ordered(self, op: str, found: Found, value: Json) -> str:
-        """Compare like compare.order, or compare.chronology."""
-        exact = compare.number(value) if op in ORDERS else None
-        if exact is not None:
-            return self._by_number(found, ORDERS[op], exact)
-        moment = compare.time(value)
-        order = ORDERS.get(op) or CHRONOLOGY[op]
-        return "FALSE" if moment is None else self._by_time(found, order, moment)
 
     def _by_number(self, found: Found, order: Order, exact: Decimal | None) -> str:
         if exact is None:
