@@ -140,7 +140,13 @@ def of(
         raise invalid([FieldError("/startAt", "Say when the run starts.")])
     _refuse_unknown(given, program)
     events = [scenario_event(event, start_at) for event in given.events]
-    _refuse_early(events, start_at)
+    early = [
+        FieldError(document.pointer("events", index, "at"), "Must not be before startAt.")
+        for index, event in enumerate(events)
+        if event.at < start_at
+    ]
+    if early:
+        raise invalid(early)
     contact = (
         new_contact(trigger, given.trigger, country, start_at)
         if given.contact is None
@@ -190,14 +196,14 @@ def _outcomes(given: Status | Outcome | Sequence[Outcome]) -> list[MessageOutcom
 
 def _answers(given: HttpAnswer | Sequence[HttpAnswer]) -> list[Answered]:
     several = [given] if isinstance(given, HttpAnswer) else given
-    return [_answer(one) for one in several]
-
-
-def _answer(one: HttpAnswer) -> Answered:
-    if one.status is None:
-        return Answered(None, code=one.code or Reason.HTTP_UNREACHABLE, detail=one.detail)
-    headers = {name.lower(): value for name, value in one.headers.items()}
-    return Answered(one.status, headers, one.body)
+    return [
+        Answered(None, code=one.code or Reason.HTTP_UNREACHABLE, detail=one.detail)
+        if one.status is None
+        else Answered(
+            one.status, {name.lower(): text for name, text in one.headers.items()}, one.body
+        )
+        for one in several
+    ]
 
 
 NODES: Mapping[str, str] = {
@@ -225,16 +231,6 @@ def _refuse_unknown(given: Given, program: Program) -> None:
             errors.append(FieldError(document.pointer("variants", id), message))
     if errors:
         raise invalid(errors)
-
-
-def _refuse_early(events: Sequence[ScenarioEvent], start_at: datetime) -> None:
-    """A run is told of nothing from before it. Raises Problem."""
-    early = [index for index, event in enumerate(events) if event.at < start_at]
-    if early:
-        message = "Must not be before startAt."
-        raise invalid(
-            [FieldError(document.pointer("events", index, "at"), message) for index in early]
-        )
 
 
 def given_contact(

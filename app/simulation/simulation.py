@@ -166,15 +166,15 @@ class SimulatedRun:
         event: Event | None = Go()
         waiting: Waiting | None = None
         while event is not None:
-            if self._is_spent():
-                return self._trace(
-                    End(
-                        STOPPED,
-                        self.now,
-                        Reason.SIMULATION_LIMIT,
-                        SENTENCES[Reason.SIMULATION_LIMIT],
-                    )
-                )
+            if (
+                len(self.passages) >= MOST_VISITS
+                or self._bytes > MOST_BYTES
+                or self.now.year > LAST_YEAR
+                or time.thread_time() > self._exhausted
+                or effort.is_exhausted()
+            ):
+                code = Reason.SIMULATION_LIMIT
+                return self.ended(STOPPED, code, SENTENCES[code])
             result = self.step(event)
             if result.record is None and not result.effects:
                 event = self._next(waiting)  # it was not what the run waits for
@@ -296,15 +296,6 @@ class SimulatedRun:
         )
         self._bytes += len(document.dumps([record.output, sent and sent.content]))
 
-    def _is_spent(self) -> bool:
-        return (
-            len(self.passages) >= MOST_VISITS
-            or self._bytes > MOST_BYTES
-            or self.now.year > LAST_YEAR
-            or time.thread_time() > self._exhausted
-            or effort.is_exhausted()
-        )
-
     def ended(self, status: str, code: str, detail: str) -> Trace:
         return self._trace(End(status, self.now, code, detail))
 
@@ -367,7 +358,10 @@ def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
     if not to:
         detail = f"The contact has no {ADDRESS_FIELD[send.channel]}."
         return MessageOutcome("FAILED", Reason.NO_ADDRESS, detail)
-    own_content = _content_of(scenario, send)
+    own_content: Mapping[str, Json] | None = send.content
+    if send.template_id is not None:
+        template = scenario.templates.get(send.template_id)
+        own_content = template["content"] if template else None
     if own_content is None:
         return MessageOutcome("FAILED", Reason.TEMPLATE_MISSING)
     suppressed = _gated(run, message, expected is None)
@@ -383,7 +377,10 @@ def _message_outcome(run: SimulatedRun, message: _Message) -> MessageOutcome:
     sender = scenario.sender if send.channel == "email" else {}
     message.sent = replace(message.sent, to=to, content={**sender, **rendered.parts})
     message.missing = rendered.missing
-    return _nth(expected or [MessageOutcome()], message.number + _earlier(run, send))
+    # The scenario counts the attempts of this node's earlier visits too.
+    past = (run.passages.get((send.node_id, visit)) for visit in range(1, send.visit))
+    earlier = sum((passage.output or {}).get("number", 1) for passage in past if passage)
+    return _nth(expected or [MessageOutcome()], message.number + earlier)
 
 
 def _gated(run: SimulatedRun, message: _Message, judges: bool) -> Reason | None:
@@ -426,19 +423,6 @@ def _category_of(scenario: Scenario, send: Send) -> Json:
         (send.content or {}) if send.template_id is None else scenario.templates[send.template_id]
     )
     return whose.get("category")
-
-
-def _content_of(scenario: Scenario, send: Send) -> Mapping[str, Json] | None:
-    if send.template_id is None:
-        return send.content
-    template = scenario.templates.get(send.template_id)
-    return template["content"] if template else None
-
-
-def _earlier(run: SimulatedRun, send: Send) -> int:
-    """Attempts of this node's earlier visits: the scenario counts them all."""
-    past = (run.passages.get((send.node_id, visit)) for visit in range(1, send.visit))
-    return sum((passage.output or {}).get("number", 1) for passage in past if passage)
 
 
 def _call(run: SimulatedRun, effect: HttpCall, outcome: Outcome) -> None:
