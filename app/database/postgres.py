@@ -295,29 +295,23 @@ class PostgresConnection(DatabasesPostgresConnection):
         self, sql: str, each: Sequence[Mapping[str, Any]]
     ) -> tuple[Statement, list[Mapping[str, Bindable]]]:
         """The statement and its values. On a sharded database the moment is one of them: nodes have
-        clocks of their own, and take no function where a row is judged."""
-        if self.is_sharded:
-            await self._turn_to_node(each)
+        clocks of their own, and take no function where a row is judged; and the node that is asked
+        next is noted. Raises NodeSilent."""
+        named: Mapping[str, Any] = each[0] if self.is_sharded and each else {}
+        workspace_id = named.get(WORKSPACE) or named.get(ONE_WORKSPACE)
+        if workspace_id is not None:
+            nodes = self._database.opener.nodes
+            node = nodes.of(workspace_id)
+            if node is None:
+                found = await self.raw_connection.fetchval(citus.NODE, workspace_id)
+                node = nodes.learn(workspace_id, found)
+            nodes.enter(node, self)
+            self._node = node
         statement = _statement(sql, None if self.is_sharded else self._database.now)
         if "now" in statement.names:
             moment = await self.clock()
             each = [{**values, "now": moment} for values in each]
         return statement, bound_each(statement, each)
-
-    async def _turn_to_node(self, each: Sequence[Mapping[str, Any]]) -> None:
-        """Note the node that is asked next. Raises NodeSilent."""
-        named = each[0] if each else {}
-        workspace_id = named.get(WORKSPACE) or named.get(ONE_WORKSPACE)
-        if workspace_id is None:
-            return
-        nodes = self._database.opener.nodes
-        node = nodes.of(workspace_id)
-        if node is None:
-            node = nodes.learn(
-                workspace_id, await self.raw_connection.fetchval(citus.NODE, workspace_id)
-            )
-        nodes.enter(node, self)
-        self._node = node
 
     async def _answer(self, asked: Awaitable[Answer]) -> Answer:
         found = await asked

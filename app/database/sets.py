@@ -203,7 +203,12 @@ def _change_found(sql: str, written: _Writing) -> _Made | None:
     begun = _QUERY_FIRST.match(sql)
     if begun is None or written.is_sharded:
         return None
-    end = _closing(sql, begun.end())
+    depth, end = 1, len(sql)  # of the parenthesis that the query stands in
+    for token in _TOKEN.finditer(sql, begun.end()):
+        depth += bool(token["open"]) - bool(token["close"])
+        if depth == 0:
+            end = token.start()
+            break
     query, change = sql[begun.end() : end], sql[end + 1 :]
     parts = _parts(change, "UPDATE", "FROM", "RETURNING")
     if [word for word, _ in parts] != ["", "UPDATE", "FROM", "RETURNING"] or parts[0][1].strip():
@@ -218,16 +223,6 @@ def _change_found(sql: str, written: _Writing) -> _Made | None:
         f"RETURNING {found}.{NUMBER},{returned}",
         (WORKSPACE,),
     )
-
-
-def _closing(sql: str, begin: int) -> int:
-    """Find the end of the parenthesis that was opened before `begin`."""
-    depth = 1
-    for token in _TOKEN.finditer(sql, begin):
-        depth += bool(token["open"]) - bool(token["close"])
-        if depth == 0:
-            return token.start()
-    return len(sql)
 
 
 def _insert(sql: str, written: _Writing) -> _Made | None:

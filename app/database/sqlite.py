@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -222,8 +222,15 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         """Nothing more to wait for: BEGIN IMMEDIATE lets one process write."""
 
     async def run_script(self, script: str) -> None:
-        for statement in _statements(script):
-            await self.file.send(statement, (), deadline_ms=self._backend.deadlines.migration_ms)
+        """One by one: Python's executescript would commit the transaction it runs in."""
+        deadline_ms, pending = self._backend.deadlines.migration_ms, ""
+        for piece in re.split(r"(?<=;)", _FOREIGN.sub("", script)):
+            pending += piece
+            if sqlite3.complete_statement(pending):
+                await self.file.send(pending, (), deadline_ms=deadline_ms)
+                pending = ""
+        if pending.strip():
+            await self.file.send(pending, (), deadline_ms=deadline_ms)
 
     async def distribute(self) -> list[str]:
         return []
@@ -385,18 +392,6 @@ def _stored(value: Any) -> Any:
     if isinstance(value, list):
         return orjson.dumps([_stored(item) for item in value]).decode()
     return value
-
-
-def _statements(script: str) -> Iterator[str]:
-    """One by one: Python's executescript would commit the transaction it runs in."""
-    pending = ""
-    for piece in re.split(r"(?<=;)", _FOREIGN.sub("", script)):
-        pending += piece
-        if sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""
-    if pending.strip():
-        yield pending
 
 
 sqlite3.register_converter("BOOLEAN", lambda stored: stored != b"0")
