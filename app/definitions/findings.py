@@ -188,7 +188,12 @@ OF_SEGMENTS = ("segment_entered", "segment_left", "schedule")
 
 async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
     """Whether the segments are there."""
-    named = list(_awaited(subject.compiled))
+    named: list[tuple[str, str]] = []
+    for part in subject.compiled.parts:
+        conditions = part.node.config.get("conditions", ()) if part.node.kind == "wait_for" else ()
+        for index, one in enumerate(conditions):
+            pointer = f"{part.config_pointer}/conditions/{index}"
+            named += [(one[name], f"{pointer}/{name}") for name in SEGMENTS if name in one]
     id = subject.trigger.get("segmentId")
     if subject.trigger["source"] in OF_SEGMENTS and id:
         named.append((id, "/trigger/segmentId"))
@@ -199,16 +204,6 @@ async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
     return [
         Finding("segment_unknown", pointer, message) for id, pointer in named if id not in existing
     ]
-
-
-def _awaited(compiled: check.Compiled) -> Iterator[tuple[str, str]]:
-    """The segments that steps wait for, and where they name them."""
-    for part in compiled.parts:
-        conditions = part.node.config.get("conditions", ()) if part.node.kind == "wait_for" else ()
-        for index, one in enumerate(conditions):
-            for name in SEGMENTS:
-                if name in one:
-                    yield one[name], f"{part.config_pointer}/conditions/{index}/{name}"
 
 
 async def signing_secret(process: Process, db: Handle, workspace_id: str, id: str) -> str | None:
