@@ -77,13 +77,14 @@ def same(found: Json, expected: Json) -> bool:
 def among(found: Json, options: list[Json]) -> bool:
     """Whether `found` is the same as one of them."""
     exact, moment = number(found), time(found)
-    return any(_same(found, exact, moment, option) for option in options)
-
-
-def _same(found: Json, exact: Decimal | None, moment: datetime | None, expected: Json) -> bool:
-    if is_number(found) or is_number(expected):
-        return exact is not None and exact == number(expected)
-    return bool(found == expected) or (moment is not None and moment == time(expected))
+    for option in options:
+        if is_number(found) or is_number(option):
+            is_same = exact is not None and exact == number(option)
+        else:
+            is_same = found == option or (moment is not None and moment == time(option))
+        if is_same:
+            return True
+    return False
 
 
 def order(found: Json, expected: Json) -> int | None:

@@ -157,18 +157,17 @@ def _leaves(document: Json) -> Iterator[tuple[Path, Json]]:
     left = NODES
     while waiting:
         segments, value = waiting.popleft()
-        children = list(islice(_children(value), left))
+        found: Iterable[tuple[str | int, Json]] = ()
+        if isinstance(value, dict):
+            found = ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
+        elif isinstance(value, list):
+            found = enumerate(value)
+        children = list(islice(found, left))
         left -= len(children)
         if len(segments) < SEGMENTS:
             waiting.extend(((*segments, key), child) for key, child in children)
         if segments and value not in (None, "") and not isinstance(value, dict | list):
             yield Path(segments), value
-
-
-def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
-    if isinstance(value, dict):
-        return ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
-    return enumerate(value) if isinstance(value, list) else ()
 
 
 def _likeness(text: str) -> tuple[Pairs, Pairs]:

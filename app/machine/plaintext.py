@@ -50,8 +50,8 @@ def plain_text(markup: str) -> str:
             elif link:
                 address, start = link
                 words = "".join(pieces[start:]).strip()
-                is_said = words in {address, address.partition(":")[2]}
-                if address.lower().startswith(_LINKED) and not is_said:
+                seen = {address, address.partition(":")[2]}
+                if address.lower().startswith(_LINKED) and words not in seen:
                     pieces.append(f" ({address})" if words else address)
                 link = None
         elif name == "img":

@@ -56,28 +56,29 @@ class Sample:
                 for place, segment in enumerate(segments)
             )
             alike[folded].append(segments)
-        return [self._place(members) for members in islice(alike.values(), PATHS)]
+        shown: list[Place] = []
+        for members in islice(alike.values(), PATHS):
+            # One for all, written like the one that is there most often.
+            usual = max(members, key=lambda segments: len(self.values[segments]))
+            values = self.values[usual]
+            types = {_type(value) for one in members for value in self.values[one].values()}
+            telling = (value for value in values.values() if value not in (None, ""))
+            example = next(telling, next(iter(values.values())))
+            text = document.text(example)
+            place = Place(
+                path=str(Path(usual)),
+                types=sorted(types),
+                presence=round(len(values) / self.bodies, 3),
+                example=example if len(text) <= EXAMPLE else f"{text[: EXAMPLE - 1]}…",
+            )
+            shown.append(place)
+        return shown
 
     def common(self, share: float) -> Iterator[tuple[Path, Values]]:
         """Every path, no array folded, that leads to something in so many of the bodies."""
         for segments, values in self.values.items():
             if len(values) >= share * self.bodies:
                 yield Path(segments), values
-
-    def _place(self, members: Sequence[Segments]) -> Place:
-        """One for all, written like the one that is there most often."""
-        usual = max(members, key=lambda segments: len(self.values[segments]))
-        values = self.values[usual]
-        types = {_type(value) for segments in members for value in self.values[segments].values()}
-        telling = (value for value in values.values() if value not in (None, ""))
-        example = next(telling, next(iter(values.values())))
-        text = document.text(example)
-        return Place(
-            path=str(Path(usual)),
-            types=sorted(types),
-            presence=round(len(values) / self.bodies, 3),
-            example=example if len(text) <= EXAMPLE else f"{text[: EXAMPLE - 1]}…",
-        )
 
 
 def objects(bodies: Iterable[bytes]) -> Iterator[Mapping[str, Json]]:
@@ -113,7 +114,12 @@ def _leaves(body: Json) -> Iterator[tuple[Segments, Json]]:
     left = NODES
     while waiting:
         segments, value = waiting.popleft()
-        children = list(islice(_children(value), left))
+        found: Iterable[tuple[str | int, Json]] = ()
+        if isinstance(value, dict):
+            found = ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
+        elif isinstance(value, list):
+            found = enumerate(value[:ITEMS])
+        children = list(islice(found, left))
         left -= len(children)
         if children and len(segments) < SEGMENTS:
             waiting.extend(((*segments, key), child) for key, child in children)
@@ -121,12 +127,6 @@ def _leaves(body: Json) -> Iterator[tuple[Segments, Json]]:
             continue
         elif segments and len(str(Path(segments))) <= CHARACTERS:
             yield segments, value
-
-
-def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
-    if isinstance(value, dict):
-        return ((key, child) for key, child in value.items() if len(key) <= CHARACTERS)
-    return enumerate(value[:ITEMS]) if isinstance(value, list) else ()
 
 
 # --- arrays ---------------------------------------------------------------------------------------

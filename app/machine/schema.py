@@ -111,17 +111,13 @@ def _simplified(schema: Schema) -> Schema:
             return {**only, **rest}
         case [{"type": "null"}, {"anyOf": inner}, {"const": ""}] if len(several[1]) == 1:
             return {"anyOf": [NULL, *inner, EMPTY], **rest}
-        case [{"type": "null"}, {"type": "string"}, {"const": ""}]:
-            return {**_empty_or(several[1]), **rest}
+        case [{"type": "null"}, {"type": "string"} as text, {"const": ""}]:
+            if "enum" in text:
+                return {"anyOf": [NULL, {**text, "enum": [*text["enum"], ""]}], **rest}
+            longer = {name: value for name, value in text.items() if name != "minLength"}
+            if re.search(text.get("pattern", ""), "") is None:
+                longer["pattern"] = f"^$|{text['pattern']}"
+            return {**longer, "type": ["string", "null"], **rest}
         case [{"type": "null"}, {"type": "integer" | "number"}, {"const": ""}]:
             return {"anyOf": [NULL, several[1], {"type": "string", "enum": [""]}], **rest}
     return schema
-
-
-def _empty_or(text: Schema) -> Schema:
-    if "enum" in text:
-        return {"anyOf": [NULL, {**text, "enum": [*text["enum"], ""]}]}
-    longer = {name: value for name, value in text.items() if name != "minLength"}
-    if re.search(text.get("pattern", ""), "") is None:
-        longer["pattern"] = f"^$|{text['pattern']}"
-    return {**longer, "type": ["string", "null"]}

@@ -54,14 +54,22 @@ class _Walk:
         """Lay out a list of steps that goes on at `after`; answers with where to enter it."""
         if not isinstance(raw, list):
             self._refuse(spot, "wrong_type", "This must be a list of steps.")
-        elif spot.depth > DEEPEST:
+            return after
+        if spot.depth > DEEPEST:
             self._refuse(spot, "too_deep", f"Arms may stand at most {DEEPEST} deep in each other.")
-        elif self._has_room(len(raw)):
-            names = [self._name(step, spot.item(index)) for index, step in enumerate(raw)]
-            for index, (step, follow) in enumerate(zip(raw, [*names[1:], after], strict=False)):
-                self._step(step, names[index], spot.item(index), follow)
-            return names[0] if names else after
-        return after
+            return after
+        had_room = self.met <= MOST_STEPS
+        self.met += len(raw)
+        if self.met > MOST_STEPS:
+            if had_room:
+                self.whole = False
+                many = f"A workflow may have at most {MOST_STEPS} steps in all."
+                self.root.refuse("too_many", many)
+            return after
+        names = [self._name(step, spot.item(index)) for index, step in enumerate(raw)]
+        for index, (step, follow) in enumerate(zip(raw, [*names[1:], after], strict=False)):
+            self._step(step, names[index], spot.item(index), follow)
+        return names[0] if names else after
 
     def _refuse(self, spot: _Spot, code: str, message: str) -> None:
         self.whole = False
@@ -77,14 +85,6 @@ class _Walk:
             name = next(f"{name} ({n})" for n in count(2) if f"{name} ({n})" not in self.names)
         self.names.add(name)
         return name
-
-    def _has_room(self, more: int) -> bool:
-        had_room = self.met <= MOST_STEPS
-        self.met += more
-        if self.met > MOST_STEPS and had_room:
-            self.whole = False
-            self.root.refuse("too_many", f"A workflow may have at most {MOST_STEPS} steps in all.")
-        return self.met <= MOST_STEPS
 
     def _step(self, raw: Json, name: str, spot: _Spot, follow: str | None) -> None:
         if not isinstance(raw, dict):

@@ -109,9 +109,8 @@ def _pieces(markup: str) -> Iterator[Piece]:
         if opening > position:
             yield "text", markup[position:opening], {}
         if markup.startswith("<!--", opening):
-            if markup.startswith(
-                (">", "->"), opening + 4
-            ):  # §13.2.5.43: it ends before it has begun
+            # §13.2.5.43: it may end before it has begun.
+            if markup.startswith((">", "->"), opening + 4):
                 position = markup.index(">", opening) + 1
             else:
                 end = _END_OF_COMMENT.search(markup, opening + 4)

@@ -80,7 +80,8 @@ def _call(visit: Visit, absent: list[str]) -> HttpCall:
     body, given = "", config.get("body")
     if isinstance(given, Liquid):
         body = say(given)
-    elif given is not None:  # only the text in it is rendered: no value breaks out of quotes
+    elif given is not None:
+        # The text inside is rendered, so that no value can break out of its quotation marks.
         body = document.dumps(_filled(given, say)).decode()
     if len(body.encode()) > LONGEST_BODY:
         raise Unsendable(f"The body came out larger than {LONGEST_BODY // 1024} KiB.")

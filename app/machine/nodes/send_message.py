@@ -54,7 +54,7 @@ def delivered(visit: Visit, event: Event) -> NodeOutcome | None:
         case "FAILED":
             return _unsent(visit, event.code, event.detail, noted)
         case "UNKNOWN":
-            # Perhaps sent: never again unless `onUnknown` says so, and then not for ever.
+            # Perhaps sent: again only if `onUnknown` says so, and a bounded number of times.
             code = event.code or Reason.OUTCOME_UNKNOWN
             note = partial(NodeOutcome, code=code, detail=event.detail, output=noted, noted=noted)
             policy = visit.config.get("onUnknown")
