@@ -183,19 +183,15 @@ def patch(
     Unchanged when that is what it was; the patch must be right all the same."""
     patched = _patched(model, stored, model.normal(_object(headers, body, MERGE_PATCH)))
     checked = _checked(model, patched, "body", _pointer)
-    if _is_same(checked, model, stored):
-        raise Unchanged
-    return checked
-
-
-def _is_same(checked: BaseModel, model: type[BaseModel], stored: Mapping[str, Json]) -> bool:
-    """Compared is what both mean to the model, to the last literal: to Python 1 is true."""
     try:
         before = model.model_validate(dict(stored))
     except ValidationError:  # stored under other rules: the patch has put that right
-        return False
+        return checked
+    # Compared is what both mean to the model, to the last literal: to Python 1 is true.
     given, was = (document.pretty(_said(one), sort=True) for one in (checked, before))
-    return given == was
+    if given == was:
+        raise Unchanged
+    return checked
 
 
 def _said(value: Json) -> Json:
@@ -392,15 +388,8 @@ def _hint(model: type[BaseModel], error: ErrorDetails) -> str:
     """Behind the sentence about a name that nobody knows."""
     if error["type"] != "extra_forbidden":
         return ""
-    name, known = str(error["loc"][-1]), _names_at(model, error["loc"][:-1])
-    if name in PAGED and {"cursor", "limit"} <= set(known):
-        return " Lists are read with cursor, which takes the nextCursor of the page before."
-    return "" if name in known else spelling.hint(name, known)
-
-
-def _names_at(model: type[BaseModel], place: Tokens) -> list[str]:
-    """The fields that there are at a place, of every model that may stand there."""
-    models = [model]
+    *place, last = error["loc"]
+    models = [model]  # that may stand at the place
     for token in place:
         within = [
             inner
@@ -410,8 +399,10 @@ def _names_at(model: type[BaseModel], place: Tokens) -> list[str]:
             for inner in _models_within(field.annotation)
         ]
         models = within or models  # an index, or the tag of a union
-    fields = (item for one in models for item in one.model_fields.items())
-    return [field.alias or name for name, field in fields]
+    known = [field.alias or name for one in models for name, field in one.model_fields.items()]
+    if last in PAGED and {"cursor", "limit"} <= set(known):
+        return " Lists are read with cursor, which takes the nextCursor of the page before."
+    return "" if last in known else spelling.hint(str(last), known)
 
 
 def _models_within(annotation: Any) -> Iterator[type[BaseModel]]:

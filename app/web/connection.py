@@ -163,10 +163,24 @@ class Connection(asyncio.BufferedProtocol):
     async def send(self, event: Event) -> None:
         """Write what hypercorn has to send. Raises ConnectionError when nobody is there any
         more."""
-        if isinstance(event, RawData):
-            await self._write(event.data)
-        elif isinstance(event, Closed):
+        if isinstance(event, Closed):
             self.end("answer")
+        if not isinstance(event, RawData):
+            return
+        if self.holds_head:
+            self._head = event.data
+            asyncio.get_running_loop().call_soon(self._write_head)
+            return
+        data, self._head = self._head + event.data, b""
+        for start in range(0, len(data), WRITE_BYTES):
+            if self._lost.is_set() or self._transport is None:
+                raise ConnectionResetError
+            self._transport.write(data[start : start + WRITE_BYTES])
+            if not self._writable.is_set():
+                phase = self.phase
+                self.enter("write")
+                await self._writable.wait()
+                self.enter(phase)
 
     async def _read(self) -> bytes:
         """The bytes that have arrived, once there are some; b"" at the end."""
@@ -179,22 +193,6 @@ class Connection(asyncio.BufferedProtocol):
             self._is_held = False
             self._transport.resume_reading()
         return data
-
-    async def _write(self, data: bytes) -> None:
-        if self.holds_head:
-            self._head = data
-            asyncio.get_running_loop().call_soon(self._write_head)
-            return
-        data, self._head = self._head + data, b""
-        for start in range(0, len(data), WRITE_BYTES):
-            if self._lost.is_set() or self._transport is None:
-                raise ConnectionResetError
-            self._transport.write(data[start : start + WRITE_BYTES])
-            if not self._writable.is_set():
-                phase = self.phase
-                self.enter("write")
-                await self._writable.wait()
-                self.enter(phase)
 
     def _write_head(self) -> None:
         """Write the head alone, where nothing has followed it yet."""

@@ -66,8 +66,12 @@ class Connections:
     def admit(self, new: Member) -> bool:
         """Whether there is room for another one, which may have to be made."""
         source = new.source
-        if self._of_source[source] >= self._most_of_one and not self._make_room_for(source):
-            return self._refuse()
+        if self._of_source[source] >= self._most_of_one:
+            # One that opens them faster than it uses them is turned away: to accept them would
+            # cost the others more than to refuse them.
+            settled = self._waiting(self._clock() - SETTLED_SECONDS)
+            if not self._end_first((one for one in settled if one.source == source), "share"):
+                return self._refuse()
         if len(self) >= self.most and not self.make_room():
             return self._refuse()
         self._of_source[source] += 1
@@ -98,9 +102,13 @@ class Connections:
         """Close what has waited too long. Ends by cancellation."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            self._sweep()
-            for phase, since in self._since.items():
-                self._metrics.set("tidings_connections", len(since), phase=phase)
+            now = self._clock()
+            for phase, limit in self._limits.items():
+                late = [one for one, since in self._since[phase].items() if since + limit <= now]
+                for one in late:
+                    one.end("timeout", at_once=phase in ("write", "close"))
+            for phase, members in self._since.items():
+                self._metrics.set("tidings_connections", len(members), phase=phase)
 
     def stop(self) -> None:
         """Nobody is waited for any more, but for those who have just come."""
@@ -109,23 +117,6 @@ class Connections:
         self._since["head"] = dict.fromkeys(self._since["head"], now)
         for one in list(self._since["idle"]):
             one.end("stop")
-
-    def _sweep(self) -> None:
-        now = self._clock()
-        for phase, limit in self._limits.items():
-            late: list[Member] = []
-            for one, since in self._since[phase].items():
-                if since + limit > now:
-                    break  # they stand in the order in which they came
-                late.append(one)
-            for one in late:
-                one.end("timeout", at_once=phase in ("write", "close"))
-
-    def _make_room_for(self, source: str) -> bool:
-        """Within the share of an address. One that opens them faster than it uses them is turned
-        away: to accept them would cost the others more than to refuse them."""
-        settled = self._waiting(self._clock() - SETTLED_SECONDS)
-        return self._end_first((one for one in settled if one.source == source), "share")
 
     def _waiting(self, since: float = math.inf) -> Iterator[Member]:
         """The connections that have waited for their client since then, who is missed least

@@ -162,9 +162,15 @@ class _Exchange:
         if self._declared > self._allowed.max_bytes:
             raise self._too_large()  # and a client that waits for 100 Continue has sent nothing
         clock = asyncio.get_running_loop().time
-        began = clock()
+        began, allowed = clock(), self._allowed
+        if allowed.all_seconds is not None:  # a stream: each piece has its own
+            deadline = began + min(allowed.seconds, allowed.all_seconds - self._waited)
+        elif self._body_deadline is None:
+            deadline = self._body_deadline = began + allowed.seconds
+        else:
+            deadline = self._body_deadline
         try:
-            message = await tasks.before(self._deadline(began), self._next())
+            message = await tasks.before(deadline, self._next())
         except TimeoutError:
             self._body_is_over = True  # for us: nothing more is waited for
             raise self._too_slow() from None
@@ -172,20 +178,10 @@ class _Exchange:
             self._waited += clock() - began
         if self._received > self._allowed.max_bytes:
             raise self._too_large()
-        is_counted = (
-            self._allowed.all_seconds is None and not self._is_small
-        )  # a stream is not held
+        is_counted = allowed.all_seconds is None and not self._is_small  # a stream is not held
         if is_counted and (count := len(message.get("body", b""))):
             self._edge.bodies.take(self._hold, count)
         return message
-
-    def _deadline(self, now: float) -> float:
-        """When the next piece has to be there, by the loop's clock."""
-        if self._allowed.all_seconds is not None:
-            return now + min(self._allowed.seconds, self._allowed.all_seconds - self._waited)
-        if self._body_deadline is None:
-            self._body_deadline = now + self._allowed.seconds
-        return self._body_deadline
 
     async def _next(self) -> Message:
         message = await self._receive()

@@ -106,13 +106,10 @@ class Asked:
                 headers={"Retry-After": "1"},
             )
         # Only now, in a statement of its own: what the lock's last holder wrote has to be seen.
-        answer = await self.answer(db)
-        if answer is None:
-            answer = await work()
-            await self._keep(db, answer)
-        return answer
-
-    async def _keep(self, db: Handle, answer: Response) -> None:
+        kept = await self.answer(db)
+        if kept is not None:
+            return kept
+        answer = await work()
         workspace_id = self.member.workspace_id
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         head = json.dumps([answer.status_code, headers]).encode()
@@ -129,3 +126,4 @@ class Asked:
             answer=self.vault.encrypt(PURPOSE, written, workspace_id, self.id.hex()),
             expires_at=await db.now() + KEPT_FOR,
         )
+        return answer

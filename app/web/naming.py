@@ -32,34 +32,29 @@ def tag_of(endpoint: Endpoint) -> str:
 
 
 def words_of(endpoint: Endpoint) -> list[str]:
-    """The operation in words: a verb, and its object from the path."""
+    """The operation in words: a verb, and its object from the path. The folders above a resource
+    are silent; a resource that has an id is told with its own."""
     handler = endpoint.handler.__name__.rstrip("_").split("_")
     verb = VERBS.get(handler[0])
     if verb is None and len(handler) > 1:
         return handler
-    nouns = _nouns(endpoint.path, handler[0])
+    parts = [SPELLED.get(part, part) for part in endpoint.path.split("/")]
+    parts = [part for part in parts if part and part not in (handler[0], *SILENT)]
+    nouns: list[str] = []
+    for place, part in enumerate(parts):
+        below = parts[place + 1 :]
+        if part.startswith("{"):
+            continue
+        if all(one.startswith("{") for one in below):
+            nouns += part.partition(".")[0].split("-")
+        elif below[0].startswith("{") or part in PREFIXED:
+            nouns += singular(part.replace("-", " ")).split(" ")
     if verb == "list" or (nouns and nouns[-1] in UNCOUNTED):
         return [verb or handler[0], *nouns]
     return [verb or handler[0], *nouns[:-1], *(singular(noun) for noun in nouns[-1:])]
 
 
 UNCOUNTED = ("activity", "analytics", "stats", "invariants", "preferences")
-
-
-def _nouns(path: str, verb: str) -> list[str]:
-    """The folders above a resource are silent; a resource that has an id is told with its own."""
-    parts = [SPELLED.get(part, part) for part in path.split("/")]
-    parts = [part for part in parts if part and part not in (verb, *SILENT)]
-    nouns: list[str] = []
-    for place, part in enumerate(parts):
-        if part.startswith("{"):
-            continue
-        below, last = parts[place + 1 :], not any(one[0] != "{" for one in parts[place + 1 :])
-        if last:
-            nouns += part.partition(".")[0].split("-")
-        elif below[0].startswith("{") or part in PREFIXED:
-            nouns.append(singular(part.replace("-", " ")))
-    return [word for noun in nouns for word in noun.split(" ")]
 
 
 def singular(noun: str) -> str:

@@ -162,7 +162,9 @@ def document(
 ) -> Schema:
     """`events` are the models of what is posted to a workspace's own endpoints, by type."""
     taken = {one.takes for one in endpoints if isinstance(one.takes, type)}
-    schemas = Schemas({*_models(endpoints), *events.values()}, examples, taken)
+    contents = [one for endpoint in endpoints for one in (endpoint.takes, *endpoint.gives.values())]
+    models = {one for one in contents if isinstance(one, type)}
+    schemas = Schemas({*models, *events.values()}, examples, taken)
     writer = _Writer(schemas, {(one.method, one.path): one for one in endpoints})
     paths: defaultdict[str, Schema] = defaultdict(dict)
     for endpoint in endpoints:
@@ -197,13 +199,6 @@ def document(
             },
         },
     }
-
-
-def _models(endpoints: Sequence[Endpoint]) -> Iterator[type[BaseModel]]:
-    for endpoint in endpoints:
-        for content in (endpoint.takes, *endpoint.gives.values()):
-            if isinstance(content, type):
-                yield content
 
 
 # --- one operation --------------------------------------------------------------------------------
@@ -362,13 +357,7 @@ class _Writer:
             schema = self._schemas.of(content)
             media = {"schema": schema, "example": self._schemas.example(schema)}
             answer["content"] = {"application/json": media}
-        if status == 201 and (links := self._links(endpoint)):
-            answer["links"] = links
-        return answer
-
-    def _links(self, endpoint: Endpoint) -> Schema:
-        """From what was made to what can be done with it."""
-        return {
+        links = {  # from what was made to what can be done with it
             operation_id(one): {
                 "operationId": operation_id(one),
                 "parameters": {"id": "$response.body#/id"},
@@ -376,11 +365,25 @@ class _Writer:
             for (_, path), one in self._table.items()
             if path.startswith(f"{endpoint.path}/{{id}}") and path.count("{") == 1
         }
+        if status == 201 and links:
+            answer["links"] = links
+        return answer
 
     def _refusal(self, codes: Sequence[str], limits: Sequence[str]) -> Schema:
         """Much the same everywhere: written once for each set of codes, for bearers and others."""
         name = ".".join(codes if limits else [*codes, "public"])
-        self.refusals.setdefault(name, _refusal(codes, limits))
+        names = [header for code in codes for header in CODE_HEADERS.get(code, ())]
+        self.refusals[name] = {
+            "description": "; ".join(f"`{code}`: {CODES[code][1].lower()}" for code in codes),
+            "headers": _headers([*names, *limits]),
+            "content": {
+                "application/problem+json": {
+                    "schema": {"$ref": f"{PLACE}Problem"},
+                    "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
+                }
+            },
+            "x-codes": list(codes),
+        }
         return {"$ref": f"#/components/responses/{name}"}
 
     def codes(self, endpoint: Endpoint) -> list[str]:
@@ -416,21 +419,6 @@ def _limits(endpoint: Endpoint) -> Sequence[str]:
 def _headers(names: Sequence[str]) -> Schema:
     """That of every answer, and these."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in ["X-Request-Id", *names]}
-
-
-def _refusal(codes: Sequence[str], limits: Sequence[str]) -> Schema:
-    names = [name for code in codes for name in CODE_HEADERS.get(code, ())]
-    return {
-        "description": "; ".join(f"`{code}`: {CODES[code][1].lower()}" for code in codes),
-        "headers": _headers([*names, *limits]),
-        "content": {
-            "application/problem+json": {
-                "schema": {"$ref": f"{PLACE}Problem"},
-                "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
-            }
-        },
-        "x-codes": list(codes),
-    }
 
 
 def _problem(code: str) -> Schema:

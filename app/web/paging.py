@@ -113,17 +113,13 @@ def page(
 ) -> Response:
     """Answer `rows`, read with LIMIT `query.limit + 1`: one too many tells of a next page. Of a
     page that ends before, `rest` is the id below which the next one goes on."""
-    shown, next_cursor = rows[: query.limit], None
-    last = _id(shown[-1]) if len(rows) > query.limit else rest
+    shown, next_cursor, last = rows[: query.limit], None, rest
+    if len(rows) > query.limit:
+        item: Any = shown[-1]  # a row, or what is shown of it already
+        last = item["id"] if isinstance(item, Mapping) else item.id
     if last is not None:
         next_cursor = call.process.vault.sign(CURSOR, _binding(call, query) + last.encode())
     return reply.page([resource(row) for row in shown], next_cursor)
-
-
-def _id(item: Any) -> str:
-    """The id of a row, or of what is shown of it already."""
-    id: str = item["id"] if isinstance(item, Mapping) else item.id
-    return id
 
 
 def _binding(call: Call, query: Pages) -> bytes:

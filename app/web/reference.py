@@ -147,14 +147,18 @@ def _body(document: Schema, operation: Schema) -> str:
 
 def _answers(document: Schema, operation: Schema) -> str:
     """The good ones openly, the refusals behind a line: they are much the same everywhere."""
-    good, refused = [], []
+    good, refused, examples = [], [], document["components"]["examples"]
     for status, given in operation["responses"].items():
         answer = given
         if "$ref" in given:
             answer = document["components"]["responses"][given["$ref"].rpartition("/")[2]]
         types = ", ".join(_type(media["schema"]) for media in answer.get("content", {}).values())
         if "x-codes" in answer:
-            codes = "".join(_code(document, code) for code in answer["x-codes"])
+            problems = [(code, examples[code]["value"]["title"]) for code in answer["x-codes"]]
+            codes = "".join(
+                f'<dd><a href="/problems/{code}"><code>{code}</code></a> {escape(title)}</dd>'
+                for code, title in problems
+            )
             refused.append(f"<div><dt><b>{status}</b></dt>{codes}</div>")
         else:
             names = ", ".join(f"<code>{name}</code>" for name in [*answer.get("headers", ())][1:])
@@ -167,11 +171,6 @@ def _answers(document: Schema, operation: Schema) -> str:
         f"<h4>Responses</h4><dl>{''.join(good)}</dl>"
         f"<details><summary>Errors</summary><dl>{''.join(refused)}</dl></details>"
     )
-
-
-def _code(document: Schema, code: str) -> str:
-    title = document["components"]["examples"][code]["value"]["title"]
-    return f'<dd><a href="/problems/{code}"><code>{code}</code></a> {escape(title)}</dd>'
 
 
 # --- examples -------------------------------------------------------------------------------------
@@ -239,12 +238,27 @@ def _fields(schema: Schema) -> str:
 
 
 def _item(name: str, schema: Schema, description: str | None, required: bool) -> str:
+    found = [words.format(schema[key]) for key, words in BOUNDS.items() if key in schema]
+    default = schema.get("default", schema.get(DEFAULT))
+    if default not in (None, {}, []) and not isinstance(default, dict):
+        found.append(f"default {default}")
+    bounds = "".join(f", {escape(one)}" for one in found)
     needed = "<em>required</em>" if required else ""
     described = f"<dd>{_inline(description)}</dd>" if description else ""
     return (
-        f"<div><dt><b>{escape(name)}</b><span>{_type(schema)}{_bounds(schema)}</span>{needed}</dt>"
+        f"<div><dt><b>{escape(name)}</b><span>{_type(schema)}{bounds}</span>{needed}</dt>"
         f"{described}</div>"
     )
+
+
+BOUNDS: Mapping[str, str] = {
+    "minimum": "from {}",
+    "maximum": "to {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {}",
+    "maxItems": "at most {}",
+}
 
 
 def _type(schema: Schema) -> str:
@@ -273,22 +287,6 @@ def _type(schema: Schema) -> str:
 
 
 WORDS: Mapping[str, str] = {"string": "text", "integer": "whole number", "boolean": "true or false"}
-
-
-def _bounds(schema: Schema) -> str:
-    bounds = {
-        "minimum": "from {}",
-        "maximum": "to {}",
-        "minLength": "at least {} characters",
-        "maxLength": "at most {} characters",
-        "minItems": "at least {}",
-        "maxItems": "at most {}",
-    }
-    found = [words.format(schema[key]) for key, words in bounds.items() if key in schema]
-    default = schema.get("default", schema.get(DEFAULT))
-    if default not in (None, {}, []) and not isinstance(default, dict):
-        found.append(f"default {default}")
-    return "".join(f", {escape(one)}" for one in found)
 
 
 # --- words ----------------------------------------------------------------------------------------

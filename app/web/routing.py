@@ -33,7 +33,6 @@ from app.web.endpoints import (
     Bare,
     Endpoint,
     Handler,
-    Transaction,
     bare_post,
     delete,
     get,
@@ -139,17 +138,14 @@ class _Path:
             bare = cast(Bare, endpoint.handler)
             await bare(self._process, self._throttle, scope, receive, send)
             return
-        response = await self._answer(Request(scope, receive))
-        await response(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
-        endpoint = self._endpoints.get(request.method)
-        if request.method == "OPTIONS":
-            return Response(status_code=204, headers=self._allow)
+        if scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=self._allow)(scope, receive, send)
+            return
         if endpoint is None:
             raise Problem(
                 "method_not_allowed", f"Use {self._allow['Allow']} here.", headers=self._allow
             )
+        request = Request(scope, receive)
         call = Call(
             self._process, self._throttle, request, endpoint.takes, endpoint.can, endpoint.plan
         )
@@ -157,8 +153,8 @@ class _Path:
         if request.method in SAFE:
             if endpoint.is_tagged:
                 conditions.tagged(response)
-            return conditions.unchanged(request.headers, response)
-        return response
+            response = conditions.unchanged(request.headers, response)
+        await response(scope, receive, send)
 
     async def _permit(self, endpoint: Endpoint, call: Call) -> None:
         """Judge the head by who sends it, and what its body may take."""
@@ -195,7 +191,7 @@ class _Path:
                 call.request.scope, call.body, key, vault=call.process.vault, member=call.member
             )
         try:
-            response = await call.process.compute.within(lambda: self._connected(endpoint, call))
+            response = await call.process.compute.within(lambda: self._answer(endpoint, call))
         except Duplicate:
             raise Problem(
                 "conflict",
@@ -207,24 +203,26 @@ class _Path:
             raise
         return response if endpoint.awaits is None else await endpoint.awaits(call, response)
 
-    async def _connected(self, endpoint: Endpoint, call: Call) -> Response:
-        async with self._connection(endpoint.tx) as call.connection:
-            return await self._answered(endpoint, call)
-
-    async def _answered(self, endpoint: Endpoint, call: Call) -> Response:
+    async def _answer(self, endpoint: Endpoint, call: Call) -> Response:
         """The answer of the same request with the same Idempotency-Key, or the handler's."""
-        asked = call.asked
-        if asked is not None and endpoint.tx == "write":
-            return await asked.once(call.db, lambda: self._handle(endpoint, call))
-        if asked is not None and endpoint.concludes:
-            async with self._process.database.read() as db:
-                answer = await asked.answer(db)
-            if answer is not None:
-                return answer
-        response = await self._handle(endpoint, call)
-        if endpoint.concludes and not call.has_concluded:
-            raise LookupError(f"{endpoint} says that it concludes, and does not call conclude()")
-        return response
+        asked, database = call.asked, self._process.database
+        connection: AbstractAsyncContextManager[Handle | None] = nullcontext()
+        if endpoint.tx is not None:
+            connection = database.write() if endpoint.tx == "write" else database.read()
+        async with connection as call.connection:
+            if asked is not None and endpoint.tx == "write":
+                return await asked.once(call.db, lambda: self._handle(endpoint, call))
+            if asked is not None and endpoint.concludes:
+                async with database.read() as db:
+                    answer = await asked.answer(db)
+                if answer is not None:
+                    return answer
+            response = await self._handle(endpoint, call)
+            if endpoint.concludes and not call.has_concluded:
+                raise LookupError(
+                    f"{endpoint} says that it concludes, and does not call conclude()"
+                )
+            return response
 
     async def _handle(self, endpoint: Endpoint, call: Call) -> Response:
         judges = endpoint.judges_tag(self._endpoints.get("GET"))
@@ -249,8 +247,3 @@ class _Path:
             return await show(call)
         async with self._process.database.read() as call.connection:
             return await show(call)
-
-    def _connection(self, tx: Transaction) -> AbstractAsyncContextManager[Handle | None]:
-        if tx is None:
-            return nullcontext()
-        return self._process.database.write() if tx == "write" else self._process.database.read()

@@ -306,19 +306,16 @@ class _Shared:
             self._silent = False
             self._outage.worked()
             return
-        for one, found in zip(batch, await self._take(batch), strict=True):
-            wait, left, renews = found
-            _resolve(one, Tally(float(wait), int(left), float(renews)))
-
-    async def _take(self, batch: Sequence[_Hit]) -> list[Found]:
-        """One round trip for all of them; a second one when Redis does not know the script."""
+        # One round trip for all of them; a second one when Redis does not know the script.
         given = [one.name for one in batch]
         for one in batch:
             given += (str(one.rule.amount), str(one.rule.seconds))
         try:
-            return await self._answered(self._redis.evalsha(TAKE_SHA, len(batch), *given))
+            tallies = await self._answered(self._redis.evalsha(TAKE_SHA, len(batch), *given))
         except NoScriptError:
-            return await self._answered(self._redis.eval(TAKE, len(batch), *given))
+            tallies = await self._answered(self._redis.eval(TAKE, len(batch), *given))
+        for one, (wait, left, renews) in zip(batch, tallies, strict=True):
+            _resolve(one, Tally(float(wait), int(left), float(renews)))
 
     async def _answered(self, asked: Awaitable[str] | str) -> list[Found]:
         """The scripts' result: what redis-py declares is true of other scripts."""
@@ -372,7 +369,9 @@ class _Local:
             hits.popleft()
         hits.append(now)
         windows.move_to_end(key)
-        _forget(windows, now - rule.seconds)
+        # The keys that have been quiet since stand first, and this one stands last.
+        while windows[quietest := next(iter(windows))][-1] < now - rule.seconds:
+            del windows[quietest]
         return Tally(0, rule.amount - len(hits), hits[0] + rule.seconds - now)
 
     def forgive(self, rule: Rule, key: str) -> None:
@@ -382,12 +381,3 @@ class _Local:
         hits.pop()
         if not hits:
             del self._hits[rule][key]
-
-
-def _forget(windows: OrderedDict[str, deque[float]], before: float) -> None:
-    """Drop the keys that have been quiet since; the quietest stands first."""
-    while windows:
-        quietest = next(iter(windows))
-        if windows[quietest][-1] >= before:
-            return
-        del windows[quietest]
