@@ -167,8 +167,13 @@ class Compute:
         try:
             return effort.attempt(HERE_SECONDS, lambda: job.work(*job.given))
         except effort.Exceeded:
-            took = monotonic() - began
-            self._waste(job.workspace_id, min(max(HERE_SECONDS, took), 4 * HERE_SECONDS))
+            now = monotonic()
+            more = min(max(HERE_SECONDS, now - began), 4 * HERE_SECONDS)
+            wasted = max(0.0, seconds - WASTE_REFILL * (now - at)) + more
+            self._wasted[job.workspace_id] = (wasted, now)
+            self._wasted.move_to_end(job.workspace_id)
+            if len(self._wasted) > MOST_MARKED:
+                self._wasted.popitem(last=False)
             raise Heavy(job) from None
 
     def is_heavy(self, workspace_id: str) -> bool:
@@ -191,13 +196,6 @@ class Compute:
         if len(self._heavy_until) >= MOST_MARKED:
             self._heavy_until = {id: at for id, at in self._heavy_until.items() if at > now}
         self._heavy_until[workspace_id] = now + HEAVY_SECONDS
-
-    def _waste(self, workspace_id: str, more: float) -> None:
-        seconds, at = self._wasted.pop(workspace_id, (0.0, 0.0))
-        now = monotonic()
-        self._wasted[workspace_id] = (max(0.0, seconds - WASTE_REFILL * (now - at)) + more, now)
-        if len(self._wasted) > MOST_MARKED:
-            self._wasted.popitem(last=False)
 
     # --- beside it --------------------------------------------------------------------------------
 
@@ -349,24 +347,22 @@ class Compute:
         """Until the process has had nothing to do for a while."""
         try:
             while self._queues:
-                await self._do(self._next())
+                waiting = self._next()
+                try:
+                    answer = await self._ask_child(waiting)
+                except Problem as problem:
+                    await self._end_child()
+                    _settle(waiting, problem)
+                except BaseException:
+                    await self._end_child()
+                    _settle(waiting, Busy("The process ends."))
+                    raise
+                else:
+                    _settle(waiting, answer)
         finally:
             self._serving = None
             if self._child is not None and not self._closed:
                 self._child.end_after(IDLE_SECONDS)
-
-    async def _do(self, waiting: _Waiting) -> None:
-        try:
-            answer = await self._ask_child(waiting)
-        except Problem as problem:
-            await self._end_child()
-            _settle(waiting, problem)
-        except BaseException:
-            await self._end_child()
-            _settle(waiting, Busy("The process ends."))
-            raise
-        else:
-            _settle(waiting, answer)
 
     async def _ask_child(self, waiting: _Waiting) -> bytes:
         """A child that is gone may have been ended by others, such as a system out of memory: then

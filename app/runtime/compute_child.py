@@ -21,7 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from struct import Struct
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
 from app.machine import document, effort
 from app.machine.document import LiteralFloat, LiteralInt
@@ -47,19 +47,14 @@ def main() -> None:
     signal.signal(signal.SIGPROF, _end_job)
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints, prints beside the answers
-    while (request := _read(source)) is not None:
+    while len(head := source.read(LENGTH.size)) == LENGTH.size:
+        [length] = LENGTH.unpack(head)
+        request = source.read(length)
+        if len(request) < length:
+            return
         answer = _answer(request)
         sink.write(LENGTH.pack(len(answer)) + answer)
         sink.flush()
-
-
-def _read(source: BinaryIO) -> bytes | None:
-    head = source.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    [length] = LENGTH.unpack(head)
-    request = source.read(length)
-    return request if len(request) == length else None
 
 
 def _end_job(_number: int, _frame: FrameType | None) -> None:
@@ -111,24 +106,21 @@ def _pickled(value: object) -> bytes:
 
 
 def _answer(request: bytes) -> bytes:
+    work: Callable[..., Any]
     try:
-        answer = _pickled(("returned", _done(request)))
+        work, given, seconds = pickle.loads(request)  # noqa: S301 - the parent's own
+        with effort.limited(seconds):
+            signal.setitimer(signal.ITIMER_PROF, seconds + GRACE_SECONDS)
+            try:
+                value = work(*given)
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+        answer = _pickled(("returned", value))
         if len(answer) > MOST_ANSWER:
             raise MemoryError
         return answer
     except (Exception, TooLong) as error:  # noqa: BLE001 - raised again in the parent
         return _failure(error)
-
-
-def _done(request: bytes) -> object:
-    work: Callable[..., Any]
-    work, given, seconds = pickle.loads(request)  # noqa: S301 - the parent's own
-    with effort.limited(seconds):
-        signal.setitimer(signal.ITIMER_PROF, seconds + GRACE_SECONDS)
-        try:
-            return work(*given)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _failure(error: BaseException) -> bytes:

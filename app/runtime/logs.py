@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TextIO, TypeAlias
 
 import orjson
@@ -181,7 +182,13 @@ class _Renderer:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         known = [secret for secret in secrets if len(secret) >= 6]
-        self._mask = _masking(known)
+        # One regular expression for what is known to be secret and for what looks like it.
+        pattern = re.compile("|".join([*map(re.escape, known), *PATTERNS]))
+
+        def masked(match: re.Match[str]) -> str:
+            return (match[match.lastindex] if match.lastindex else "") + MASK
+
+        self._mask: Mask = partial(pattern.sub, masked)
         self._hints = (*HINTS, *(_dumps(secret)[1:-1].lower() for secret in known))
 
     def line(self, record: EventDict) -> str:
@@ -218,16 +225,6 @@ class _Renderer:
             if hint in lowered:
                 return False
         return TOKEN_IN_PATH.search(lowered) is None
-
-
-def _masking(known: Iterable[str]) -> Mask:
-    """One regular expression for what is known to be secret and for what looks like it."""
-    pattern = re.compile("|".join([*map(re.escape, known), *PATTERNS]))
-
-    def masked(match: re.Match[str]) -> str:
-        return (match[match.lastindex] if match.lastindex else "") + MASK
-
-    return lambda text: pattern.sub(masked, text)
 
 
 def _plain(value: Any, mask: Mask, name: str = "", depth: int = DEPTH) -> Any:

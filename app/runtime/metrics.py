@@ -175,26 +175,19 @@ def _families(figures: Figures) -> Iterator[Metric]:
                 counter.add_metric([given[label] for label in family.labels], value)
             yield counter
         elif family.kind == "histogram":
-            yield _histogram(name, family, by_name[f"{name}_bucket"], by_name[f"{name}_sum"])
-
-
-def _histogram(
-    name: str,
-    family: Family,
-    buckets: Sequence[tuple[dict[str, str], float]],
-    sums: Sequence[tuple[dict[str, str], float]],
-) -> Metric:
-    histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
-    for labels, total in sums:
-        counted = {
-            bucket["le"]: value for bucket, value in buckets if labels.items() <= bucket.items()
-        }
-        running, shown = 0.0, []
-        for bound in (*map(str, SECONDS), INFINITE):
-            running += counted.get(bound, 0.0)
-            shown.append((bound, running))
-        histogram.add_metric([labels[label] for label in family.labels], shown, total)
-    return histogram
+            histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
+            for given, total in by_name[f"{name}_sum"]:
+                counted = {
+                    bucket["le"]: value
+                    for bucket, value in by_name[f"{name}_bucket"]
+                    if given.items() <= bucket.items()
+                }
+                running, shown = 0.0, []
+                for bound in (*map(str, SECONDS), INFINITE):
+                    running += counted.get(bound, 0.0)
+                    shown.append((bound, running))
+                histogram.add_metric([given[label] for label in family.labels], shown, total)
+            yield histogram
 
 
 def _gauges(gauges: Iterable[tuple[str, Mapping[str, str], float]]) -> Iterator[Metric]:

@@ -106,9 +106,18 @@ class _Supervisor:
         while self._stopping_since is None or self._started_at:
             self._spawn()
             select.select([self._signal_read], [], [], 0.5)
-            self._read_signals()
-            self._reap()
-            self._kill_late()
+            numbers = b""
+            with suppress(BlockingIOError):
+                numbers = os.read(self._signal_read, 4_096)
+            if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+                self._stop()
+            for process_id in list(self._started_at):
+                found, status = os.waitpid(process_id, os.WNOHANG)
+                if found:
+                    ran_seconds = time.monotonic() - self._started_at.pop(process_id)
+                    self._on_exit(process_id, os.waitstatus_to_exitcode(status), ran_seconds)
+            if self._stopping_since and time.monotonic() - self._stopping_since > EXIT_SECONDS:
+                self._signal_all(signal.SIGKILL)  # children that their own timers could not end
         return self._exit_code
 
     def _spawn(self) -> None:
@@ -144,14 +153,6 @@ class _Supervisor:
             sys.stderr.flush()
             os._exit(code)  # never back into the parent's frames
 
-    def _read_signals(self) -> None:
-        try:
-            numbers = os.read(self._signal_read, 4_096)
-        except BlockingIOError:
-            return
-        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
-            self._stop()
-
     def _stop(self) -> None:
         """Pass the signal on; the children know a first from a second."""
         if self._stopping_since is None:
@@ -163,13 +164,6 @@ class _Supervisor:
         for process_id in self._started_at:
             with suppress(ProcessLookupError):
                 os.kill(process_id, number)
-
-    def _reap(self) -> None:
-        for process_id in list(self._started_at):
-            found, status = os.waitpid(process_id, os.WNOHANG)
-            if found:
-                ran_seconds = time.monotonic() - self._started_at.pop(process_id)
-                self._on_exit(process_id, os.waitstatus_to_exitcode(status), ran_seconds)
 
     def _on_exit(self, process_id: int, code: int, ran_seconds: float) -> None:
         if self._stopping_since is not None:
@@ -185,8 +179,3 @@ class _Supervisor:
         pause = min(0.1 * 2**self._early_exits, LONGEST_PAUSE) if self._early_exits > 1 else 0.0
         self._next_start_at = time.monotonic() + pause
         log.error("web process died", pid=process_id, exit_code=code, replaced_in_seconds=pause)
-
-    def _kill_late(self) -> None:
-        """A child that its own timer could not end."""
-        if self._stopping_since and time.monotonic() - self._stopping_since > EXIT_SECONDS:
-            self._signal_all(signal.SIGKILL)
