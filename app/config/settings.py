@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from app.config import casts
 from app.config.variables import VARIABLES, is_production
@@ -130,8 +130,11 @@ class Settings:
             match getattr(self, name):
                 case None:
                     pass
-                case str() as url if name.endswith("_url"):
-                    found += sorted(_passwords(urlsplit(url)))
+                case str() as text if name.endswith("_url"):
+                    url = urlsplit(text)
+                    queried = [word for key, word in parse_qsl(url.query) if "pass" in key.lower()]
+                    words = filter(None, [url.password, *queried])
+                    found += sorted({form for word in words for form in (word, unquote(word))})
                 case str() as word:
                     found.append(word)
                 case keys:
@@ -240,12 +243,6 @@ def _lowered(values: Mapping[str, Any]) -> dict[str, Any]:
     cause = "DATABASE_URL is SQLite" if sqlite else "REDIS_URL is not set"
     note = f"WEB_CONCURRENCY was lowered from {asked} to 1 because {cause}."
     return {**values, "web_concurrency": 1, "notes": (note,)}
-
-
-def _passwords(url: SplitResult) -> set[str]:
-    spelled = [url.password or ""]
-    spelled += [value for name, value in parse_qsl(url.query) if "pass" in name.lower()]
-    return {form for word in spelled if word for form in (word, unquote(word))}
 
 
 def place_of_key(database_url: str) -> Path:

@@ -35,7 +35,13 @@ class Vault:
         self._entries = [entry.encode() for entry in secret_keys]
         self._data_key: bytes | None = None
         self._subkeys: dict[str, bytes] = {}
-        self.jwt_keys = KeySet([_jwt_key(entry) for entry in self._entries])
+        derived = [_derive(entry, "jwt") for entry in self._entries]
+        self.jwt_keys = KeySet(
+            [
+                OctKey.import_key(key, {"kid": _key_id(key).hex(), "use": "sig", "alg": "HS256"})
+                for key in derived
+            ]
+        )
         if wrapped is not None:
             self.open(wrapped)
 
@@ -118,11 +124,6 @@ class Vault:
 
 def _derive(secret: bytes, purpose: str) -> bytes:
     return HKDF(SHA256(), KEY_BYTES, salt=None, info=f"tidings {purpose}".encode()).derive(secret)
-
-
-def _jwt_key(entry: bytes) -> OctKey:
-    key = _derive(entry, "jwt")
-    return OctKey.import_key(key, {"kid": _key_id(key).hex(), "use": "sig", "alg": "HS256"})
 
 
 def _key_id(key: bytes) -> bytes:
