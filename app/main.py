@@ -117,16 +117,12 @@ async def open_process(
         database_of(settings, wait_seconds) as database,
         build_process(database, settings, wait_seconds, metrics) as process,
     ):
-        _spare_the_collector()
+        # What start-up made is not collected, and the oldest generation less often: a full
+        # collection stopped a process for a tenth of a second, in the midst of requests.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 50)
         yield process
-
-
-def _spare_the_collector() -> None:
-    """Exclude what start-up made from garbage collection, and collect the oldest generation less
-    often: a full collection stopped a process for a tenth of a second, in the midst of requests."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
 
 
 async def _vault(database: Database, settings: Settings) -> Vault:

@@ -47,20 +47,18 @@ def _plays(file: Path, *, write: bool) -> bool:
         print(f"tidings: {file}: {sentences}", file=sys.stderr)
         return False
     difference = "" if write else cases.difference(case.expected, came)
-    print(f"{file}: {_verdict(case, difference)}")
-    if difference:
-        for finding in cases.found_in(case):
-            print(f"{finding.severity} at {finding.pointer}: {finding.message}")
-        print(difference)
-    return not difference
-
-
-def _verdict(case: cases.Case, difference: str) -> str:
     if not difference:
-        return case.name
+        print(f"{file}: {case.name}")
+        return True
     if case.expected is None:
-        return "nothing is expected yet; --write records the result, which is:"
-    return "differs from the expected trace:"
+        verdict = "nothing is expected yet; --write records the result, which is:"
+    else:
+        verdict = "differs from the expected trace:"
+    print(f"{file}: {verdict}")
+    for finding in cases.found_in(case):
+        print(f"{finding.severity} at {finding.pointer}: {finding.message}")
+    print(difference)
+    return False
 
 
 def serve_assistants(_settings: Settings, arguments: argparse.Namespace) -> int:

@@ -371,7 +371,11 @@ def push(
             if first["before"] and mine & first["before"]["templates"].keys():
                 would = _tried(server, file, files, activate=activate)
                 _refuse_changed(first, would, mine)
-            answer = _brought(server, file, would, activate=activate)
+            answer = would
+            if would["action"] != "unchanged":
+                tag = would["etagBefore"]
+                held = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
+                answer = server.bring(file.body_of("update", activate=activate), held)
         mine |= _changed_templates(would)
         yield _pushed(server, file, answer, activate=activate)
         actions.append(would["action"])
@@ -395,30 +399,17 @@ def _stopping(file: File, done: int) -> Iterator[None]:
 
 def _refuse_changed(first: Mapping[str, Any], again: Mapping[str, Any], mine: set[str]) -> None:
     """Raises Changed, unless the two dry runs differ in nothing but what this push changed."""
-    before, since = (_without(one["before"], mine) for one in (first, again))
-    if before != since or mine & _changed_templates(again):
+    others = []
+    for one in (first, again):
+        before = one["before"] or {}
+        templates = before.get("templates", {}).items()
+        others.append({**before, "templates": {k: v for k, v in templates if k not in mine}})
+    if others[0] != others[1] or mine & _changed_templates(again):
         raise Changed
-
-
-def _without(before: Mapping[str, Any] | None, keys: set[str]) -> Mapping[str, Any]:
-    templates = before["templates"] if before else {}
-    kept = {key: one for key, one in templates.items() if key not in keys}
-    return {**(before or {}), "templates": kept}
 
 
 def _changed_templates(answer: Mapping[str, Any]) -> set[str]:
     return {one["key"] for one in answer["templates"] if one["action"] != "unchanged"}
-
-
-def _brought(
-    server: Server, file: File, would: Mapping[str, Any], *, activate: bool
-) -> Mapping[str, Any]:
-    """The answer, which is that of the dry run where there is nothing to change."""
-    if would["action"] == "unchanged":
-        return would
-    tag = would["etagBefore"]
-    held = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
-    return server.bring(file.body_of("update", activate=activate), held)
 
 
 def _pushed(server: Server, file: File, answer: Mapping[str, Any], *, activate: bool) -> Pushed:

@@ -13,7 +13,7 @@ from app.accounts import sign_in_links
 from app.audience import addresses
 from app.audit.trail import Where
 from app.config.settings import LOOPBACK, Settings
-from app.database.db import Handle, new_id
+from app.database.db import new_id
 from app.definitions import activation
 from app.definitions.activation import Draft
 from app.identity import keyring
@@ -77,10 +77,21 @@ async def seed(process: Process) -> Demo | None:
     if user is None:
         await _make(process, api_key, signing_secret)
     async with process.database.read() as db:
-        token = await _token(db)
-    if token is None:
+        user = await users.by_email(db, email_key=OWNER.key)
+        workspace = user and await memberships.workspace(db, user_id=user.id, workspace_id=None)
+        if not workspace:
+            return None
+        rows = await definitions.page(
+            db,
+            workspace_id=workspace.id,
+            shape="steps",
+            filters={"state": "ACTIVE", "name": NAME},
+            before=None,
+            limit=1,
+        )
+    if not rows or rows[0].token is None:
         return None
-    url = f"{process.settings.base_url}/v1/webhooks/in/{token}"
+    url = f"{process.settings.base_url}/v1/webhooks/in/{rows[0].token}"
     return Demo(url, signing_secret, api_key)
 
 
@@ -180,22 +191,6 @@ async def _make(process: Process, api_key: str, signing_secret: str) -> None:
             "steps",
             Draft(NAME, "ACTIVE", TRIGGER, steps, signing_secret),
         )
-
-
-async def _token(db: Handle) -> str | None:
-    user = await users.by_email(db, email_key=OWNER.key)
-    workspace = user and await memberships.workspace(db, user_id=user.id, workspace_id=None)
-    if not workspace:
-        return None
-    rows = await definitions.page(
-        db,
-        workspace_id=workspace.id,
-        shape="steps",
-        filters={"state": "ACTIVE", "name": NAME},
-        before=None,
-        limit=1,
-    )
-    return rows[0].token if rows else None
 
 
 def _drawn(process: Process, purpose: str, length: int) -> str:

@@ -215,7 +215,14 @@ class Tools:
             raise Refused(f"Tidings cannot be reached: {type(error).__name__}.") from None
         if response.is_success:
             return response
-        raise Refused(_sentences(response))
+        try:
+            problem = document.parse(response.content)
+        except document.MalformedJson:
+            problem = None
+        if not isinstance(problem, dict) or "code" not in problem:
+            raise Refused(f"The answer was {response.status_code}, and not from Tidings.")
+        shown = {name: problem[name] for name in SHOWN if problem.get(name)}
+        raise Refused(document.dumps(shown).decode())
 
     @property
     def reading(self) -> tuple[Callable[..., Awaitable[Answer]], ...]:
@@ -252,18 +259,6 @@ def _refuse_state(definition: Mapping[str, Json]) -> None:
     """Raises Refused."""
     if definition.get("state", "DRAFT") != "DRAFT":
         raise Refused("Only a person activates, pauses or archives; leave out the state.")
-
-
-def _sentences(response: httpx2.Response) -> str:
-    """The problem as it is answered: its code, its detail, and where it is."""
-    try:
-        problem = document.parse(response.content)
-    except document.MalformedJson:
-        problem = None
-    if not isinstance(problem, dict) or "code" not in problem:
-        return f"The answer was {response.status_code}, and not from Tidings."
-    shown = {name: problem[name] for name in SHOWN if problem.get(name)}
-    return document.dumps(shown).decode()
 
 
 SHOWN = ("status", "code", "detail", "errors", "findings", "cases")

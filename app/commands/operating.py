@@ -119,18 +119,16 @@ def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
                 return whole
             id = page[0].id
             found = await chain.verify(process, id)
-            print(f"{id}  {_trail(found)}", flush=True)
+            if found.fault is None:
+                head = f"head {found.head.sequence} {found.head.hash.hex()}"
+                line = f"whole: {found.entries} entries, {found.unchained} not chained yet, {head}"
+            else:
+                at = " ".join(str(part) for part in (found.fault.sequence, found.fault.id) if part)
+                line = f"NOT WHOLE{at and ' at entry '}{at}: {found.fault.message}"
+            print(f"{id}  {line}", flush=True)
             whole = whole and found.fault is None
 
     return 0 if _in_process(settings, verify) else 1
-
-
-def _trail(found: chain.Verdict) -> str:
-    if found.fault is None:
-        head = f"head {found.head.sequence} {found.head.hash.hex()}"
-        return f"whole: {found.entries} entries, {found.unchained} not chained yet, {head}"
-    at = " ".join(str(part) for part in (found.fault.sequence, found.fault.id) if part)
-    return f"NOT WHOLE{at and ' at entry '}{at}: {found.fault.message}"
 
 
 def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
@@ -149,7 +147,12 @@ def set_limit(settings: Settings, arguments: argparse.Namespace) -> int:
     first seven days of a workspace that does not pay, shared by all such workspaces of an owner,
     and afterwards no limit.
     """
-    id, limit = arguments.workspace, _limit(arguments.limit)
+    id = arguments.workspace
+    limit: int | None = None
+    if arguments.limit != "none":
+        if not re.fullmatch(r"[0-9]{1,9}", arguments.limit):
+            raise NotReady("The limit must be a whole number below 1,000,000,000, or none.")
+        limit = int(arguments.limit)
 
     async def change(process: Process) -> bool:
         async with process.database.write() as db:
@@ -164,14 +167,6 @@ def set_limit(settings: Settings, arguments: argparse.Namespace) -> int:
         raise NotReady(f"There is no workspace {id}; GET /admin/workspaces lists them.")
     print(f"{id} has the default limit." if limit is None else f"{id}: {limit} messages a day.")
     return 0
-
-
-def _limit(text: str) -> int | None:
-    if text == "none":
-        return None
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise NotReady("The limit must be a whole number below 1,000,000,000, or none.")
-    return int(text)
 
 
 def release_domain(settings: Settings, arguments: argparse.Namespace) -> int:
