@@ -88,10 +88,18 @@ async def index(call: Call) -> Response:
     events = await contact_events.by_ids(call.db, workspace_id=workspace_id, ids=of["event"])
     runs = await activity.runs(call.db, workspace_id=workspace_id, ids=of["run"])
     consents = await activity.consents(call.db, workspace_id=workspace_id, ids=of["consent"])
+    tries: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    ids = of["message"]
+    for one in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):
+        tries[one.message_id].append(MessageTry.of(one))
+    sent = await activity.messages(call.db, workspace_id=workspace_id, ids=ids)
     items = {
         **{row.id: ContactEventSummary.of(row) for row in events},
         **{row.id: summary(row) for row in runs},
-        **await _messages(call, of["message"]),
+        **{
+            row.id: {**message_summary(readable(call, row)), "attempts": tries[row.id]}
+            for row in sent
+        },
         **{row.id: Consent.of(row, change=row.kind, created_at=row.at) for row in consents},
     }
     # What retention has removed since the ids were read is no longer there.
@@ -103,18 +111,6 @@ async def index(call: Call) -> Response:
 def _item(shown: Mapping[str, Any]) -> dict[str, Any]:
     kind = shown["type"]
     return {**shown, "createdAt": shown[kind]["at" if kind == "event" else "createdAt"]}
-
-
-async def _messages(call: Call, ids: list[str]) -> dict[str, dict[str, Any]]:
-    workspace_id = call.member.workspace_id
-    attempts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):
-        attempts[row.message_id].append(MessageTry.of(row))
-    rows = await activity.messages(call.db, workspace_id=workspace_id, ids=ids)
-    return {
-        row.id: {**message_summary(readable(call, row)), "attempts": attempts[row.id]}
-        for row in rows
-    }
 
 
 routes = [

@@ -168,6 +168,21 @@ async def index(call: Call) -> Response:
     items = []
     for name in CHANNELS:
         channel = await providers.of(call.process, call.db, workspace_id, name)
+        choices = [
+            {
+                "name": provider,
+                "fields": [
+                    {
+                        "name": credential,
+                        "label": field.label,
+                        "needed": field.is_needed,
+                        "secret": field.has_secret,
+                    }
+                    for credential, field in kind.fields.items()
+                ],
+            }
+            for provider, kind in of_channel(name).items()
+        ]
         items.append(
             {
                 "channel": name,
@@ -175,25 +190,10 @@ async def index(call: Call) -> Response:
                 "ownSettings": name in own,
                 "honoursKey": bool(channel and channel.capabilities.idempotency_key_ttl_seconds),
                 "reports": bool(channel and channel.capabilities.callbacks),
-                "providers": [_choice(*one) for one in of_channel(name).items()],
+                "providers": choices,
             }
         )
     return reply.page(items, None)
-
-
-def _choice(name: str, kind: ProviderKind) -> dict[str, Any]:
-    return {
-        "name": name,
-        "fields": [
-            {
-                "name": credential,
-                "label": field.label,
-                "needed": field.is_needed,
-                "secret": field.has_secret,
-            }
-            for credential, field in kind.fields.items()
-        ],
-    }
 
 
 async def show(call: Call) -> Response:

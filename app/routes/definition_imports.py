@@ -227,7 +227,15 @@ class _Importing:
             if self.wanted.activate and changed.state == "DRAFT":
                 action, changed, found = await self._activated(action, changed, found, draft)
         except Problem as problem:
-            raise self._pointed(problem) from None
+            # Its pointers are into the body of the request.
+            problem.errors = tuple(
+                FieldError(self._within(error.pointer), error.message) for error in problem.errors
+            )
+            wrong: Any = problem.extra.get("findings")
+            if wrong:
+                pointed = [{**one, "pointer": self._within(one["pointer"])} for one in wrong]
+                problem.extra = {**problem.extra, "findings": pointed}
+            raise problem from None
         if action != "unchanged":
             verb = "updated" if self.row else "created"
             before = self._noted(self.row, self.filed) if self.row else None
@@ -295,7 +303,15 @@ class _Importing:
             return "created", made, await self._checked(made)
         await self._keep_file(row.id)
         await self._keep_cases(row.id)
-        if self._is_same(row, draft):
+        stored = document.parse(row.body.encode())
+        body, wrong = credentials.sealed(process.vault, workspace_id, row.id, draft.body, stored)
+        if (
+            not wrong
+            and draft.signing_secret is None  # one is a change: nobody can read what is kept
+            and (row.name, row.trigger_config) == (draft.name, draft.trigger)
+            and row.cases_gate == draft.cases_gate
+            and row.body == document.dumps(body).decode()
+        ):
             is_same = self.filed and (self.filed.beside or "{}") == self._file().beside
             return "unchanged" if is_same else "updated", row, await self._checked(row)
         changed, found = await activation.change(
@@ -308,19 +324,6 @@ class _Importing:
         workspace_id = call.member.workspace_id
         return await activation.look_at(
             call.process, call.db, workspace_id, row, run_cases=proofs.run
-        )
-
-    def _is_same(self, row: Definition, draft: Draft) -> bool:
-        """A secret that is given is a change: nobody can read the one that is kept."""
-        vault, workspace_id = self.call.process.vault, self.call.member.workspace_id
-        stored = document.parse(row.body.encode())
-        body, wrong = credentials.sealed(vault, workspace_id, row.id, draft.body, stored)
-        return (
-            not wrong
-            and draft.signing_secret is None
-            and (row.name, row.trigger_config) == (draft.name, draft.trigger)
-            and row.cases_gate == draft.cases_gate
-            and row.body == document.dumps(body).decode()
         )
 
     async def _activated(
@@ -386,35 +389,21 @@ class _Importing:
 
     # --- pointers ---
 
-    def _pointed(self, problem: Problem) -> Problem:
-        """The same, its pointers into the body of the request."""
-        problem.errors = tuple(
-            FieldError(self._within(error.pointer), error.message) for error in problem.errors
-        )
-        found: Any = problem.extra.get("findings")
-        if found:
-            pointed = [{**one, "pointer": self._within(one["pointer"])} for one in found]
-            problem.extra = {**problem.extra, "findings": pointed}
-        return problem
-
     def _within(self, pointer: str) -> str:
         """From a pointer into the definition as it is stored, or into the file already."""
         _, member, *rest = [*pointer.split("/"), ""]
         if member == "cases":
-            return self._case(rest[0]) or pointer
+            names = [document.pointer(case["name"]) for case in self.file.get("cases") or ()]
+            if f"/{rest[0]}" in names:
+                return f"/file/cases/{names.index(f'/{rest[0]}')}"
+            # Another one is kept, and the file does not have it.
+            return "/file/expected" if rest[0] == proofs.EXPECTED else pointer
         if member in ("name", "casesGate"):
             return f"/file{pointer}"
         if member == "file":
             return pointer
         at = trigger_node.place(self.file["definition"])
         return f"{WHERE}{trigger_node.pointed(pointer, at)}"
-
-    def _case(self, name: str) -> str | None:
-        """None for one that is kept, and that the file does not have."""
-        names = [document.pointer(case["name"]) for case in self.file.get("cases") or ()]
-        if f"/{name}" in names:
-            return f"/file/cases/{names.index(f'/{name}')}"
-        return "/file/expected" if name == proofs.EXPECTED else None
 
 
 @contextmanager

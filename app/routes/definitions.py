@@ -197,7 +197,17 @@ class DefinitionKind:
         stored = None if row is None else self.writable(row)
         body, changed, different = object_in(call.body), None, list[FieldError]()
         if row is not None and stored is not None and body is not None:
-            changed, different = self._as_written(call, row, stored, body)
+            # Without what only a GET says, if that is as a GET would say it.
+            changes = dict(body)
+            shown = document.parse(document.dumps(self.resource(call, row)))
+            for name in READ_ONLY:
+                if name in changes and changes[name] == shown[name]:
+                    del changes[name]
+            for name, kind in MOVING.items():  # while nobody changes the definition
+                if isinstance(changes.get(name), kind):
+                    del changes[name]
+            patched, different = trigger_node.patched(changes, {"graph": None, **stored}, shown)
+            changed = document.dumps(patched)
         elif body is not None:
             with suppress(ValueError):  # which the model says again
                 changed = document.dumps(trigger_node.moved(body))
@@ -228,26 +238,6 @@ class DefinitionKind:
             wrong=wrong,
             whole=not any(f"{one}/".startswith(f"/{self.shape}/") for one in gone),
         )
-
-    def _as_written(
-        self,
-        call: Call,
-        row: Definition,
-        stored: Mapping[str, Any],
-        body: Mapping[str, Any],
-    ) -> tuple[bytes, list[FieldError]]:
-        """The patch without what only a GET says, if that is as a GET would say it, and with the
-        trigger in its place."""
-        changes = dict(body)
-        shown = document.parse(document.dumps(self.resource(call, row)))
-        for name in READ_ONLY:
-            if name in changes and changes[name] == shown[name]:
-                del changes[name]
-        for name, kind in MOVING.items():  # while nobody changes the definition
-            if isinstance(changes.get(name), kind):
-                del changes[name]
-        changed, different = trigger_node.patched(changes, {"graph": None, **stored}, shown)
-        return document.dumps(changed), different
 
     def writable(self, row: Definition) -> dict[str, Any]:
         return {

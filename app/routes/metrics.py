@@ -15,10 +15,19 @@ from app.runtime import metrics
 from app.store import circuit_breakers, counters, health, jobs
 from app.web.routing import PUBLIC, Call, get
 
+BEARER = {"WWW-Authenticate": "Bearer"}
+
 
 async def show(call: Call) -> Response:
     """Needs METRICS_TOKEN as the bearer: always in production, elsewhere if it is set."""
-    _require_token(call)
+    settings, token = call.process.settings, call.process.settings.metrics_token
+    given = call.request.headers.get("authorization", "").encode()
+    if token is None and settings.production:
+        sentence = "The operator must set METRICS_TOKEN: in production nobody reads this without."
+        raise Problem("unauthenticated", sentence, headers=BEARER)
+    if token is not None and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        sentence = "Send `Authorization: Bearer` with the METRICS_TOKEN of this installation."
+        raise Problem("unauthenticated", sentence, headers=BEARER)
     shown = await call.process.exposition.get(partial(_exposition, call.process))
     return Response(shown, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -43,20 +52,6 @@ async def _exposition(process: Process) -> bytes:
         yield from process.metrics.gauges()
 
     return metrics.exposition(figures, gauges())
-
-
-def _require_token(call: Call) -> None:
-    settings, token = call.process.settings, call.process.settings.metrics_token
-    given = call.request.headers.get("authorization", "")
-    if token is None and not settings.production:
-        return
-    if token is None:
-        sentence = "The operator must set METRICS_TOKEN: in production nobody reads this without."
-    elif hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-        return
-    else:
-        sentence = "Send `Authorization: Bearer` with the METRICS_TOKEN of this installation."
-    raise Problem("unauthenticated", sentence, headers={"WWW-Authenticate": "Bearer"})
 
 
 routes = [

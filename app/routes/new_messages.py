@@ -85,7 +85,14 @@ async def create(call: Call) -> Response:
     )
     noted = _noted(new.channel, new.template_id, category)
     await call.note("message.created", made.message_id, after=noted)
-    findings = await _findings(call, new, category)
+    effective, pointer = category, "/content"
+    if new.template_id is not None:
+        whose = call.member.workspace_id
+        template = await templates.by_id(call.db, workspace_id=whose, id=new.template_id)
+        effective, pointer = template.category if template else category, "/templateId"
+    findings = await without_address(
+        call.db, call.member.workspace_id, new.channel, effective, pointer
+    )
     return queued(made.message_id, made.attempt_id, **({"findings": findings} if findings else {}))
 
 
@@ -120,15 +127,6 @@ async def test_email(call: Call) -> Response:
     return queued(made.message_id, made.attempt_id)
 
 
-async def _findings(call: Call, new: NewMessage, category: str) -> list[dict[str, str]]:
-    db, id, workspace_id = call.db, new.template_id, call.member.workspace_id
-    if id is None:
-        return await without_address(db, workspace_id, new.channel, category, "/content")
-    template = await templates.by_id(db, workspace_id=workspace_id, id=id)
-    effective = template.category if template else category
-    return await without_address(db, workspace_id, new.channel, effective, "/templateId")
-
-
 def _noted(channel: str, template_id: str | None, category: str) -> dict[str, str | None]:
     """The message as the audit trail keeps it. Not to whom: an entry outlives the contact."""
     return {"channel": channel, "templateId": template_id, "category": category}
@@ -139,7 +137,16 @@ def _noted(channel: str, template_id: str | None, category: str) -> dict[str, st
 
 async def _check_new(call: Call, new: NewMessage) -> str | None:
     """Raises Problem `invalid` with everything that is wrong; else `to` in its clean form."""
-    to, wrong_to = await _clean_to(call, new)
+    to: str | None = None
+    wrong_to: str | None = None
+    if new.to is not None:
+        country = await country_of(call.db, call.member.workspace_id)
+        try:
+            to = subscriptions.clean(new.channel, new.to, country)
+        except addresses.BadAddress as error:
+            wrong_to = str(error)
+    elif not new.contact_id:
+        wrong_to = "Say to whom: a contactId, or to."
     is_far = new.send_at is not None and new.send_at > await call.db.now() + FARTHEST
     found = [
         ("/to", wrong_to),
@@ -160,17 +167,6 @@ async def _check_new(call: Call, new: NewMessage) -> str | None:
             found.append(("/content/topicId", topic))
     _refuse("The message cannot be sent like this; see errors.", found)
     return to
-
-
-async def _clean_to(call: Call, new: NewMessage) -> tuple[str | None, str | None]:
-    """And what is wrong with it."""
-    if new.to is None:
-        return None, None if new.contact_id else "Say to whom: a contactId, or to."
-    country = await country_of(call.db, call.member.workspace_id)
-    try:
-        return subscriptions.clean(new.channel, new.to, country), None
-    except addresses.BadAddress as error:
-        return None, str(error)
 
 
 def _refuse(detail: str, found: Sequence[tuple[str, str | None]]) -> None:

@@ -82,26 +82,28 @@ async def choose(call: Call) -> Response:
     link = preferences.read_link(call.process, call.path("token"))
     if link is None:
         return nowhere()
-    form = _said(await call.receive_body())
+    sent = (await call.receive_body()).decode("utf-8", "replace")
+    try:
+        given = parse_qs(sent, max_num_fields=10)
+    except ValueError:  # more than any form of ours: no less a wish to hear no more
+        given = {}
+    # By a browser's form; a mail program's one click says nothing that we need.
+    form = {name: values[-1] for name, values in given.items()}
     if "subscribe" in form:
         async with call.process.database.write() as db:
             is_back = await preferences.opt_in(call.process, db, link, form["subscribe"])
         return await _page(call, link, SUBSCRIBED if is_back else BARRED)
     if "join" in form:
-        return await _join(call, link, form["join"])
+        state = None
+        async with call.process.database.write() as db:
+            # The page offers topics on channels that get messages; of others nothing changes.
+            choice = _named(form["join"], await _topics(call, db, link))
+            if choice is not None:
+                state = await double_opt_in.join(call.process, db, link, choice)
+        return await _page(call, link, JOINED.get(state, BARRED))
     out = await _opt_out(call, link, form)
     on_its_way = await consent.all_quiet(call.process, out)
     return await _page(call, link, LEFT if on_its_way else UNSUBSCRIBED)
-
-
-async def _join(call: Call, link: Link, named: str) -> Response:
-    """The page offers topics on channels that get messages; of anything else nothing changes."""
-    state = None
-    async with call.process.database.write() as db:
-        choice = _named(named, await _topics(call, db, link))
-        if choice is not None:
-            state = await double_opt_in.join(call.process, db, link, choice)
-    return await _page(call, link, JOINED.get(state, BARRED))
 
 
 async def _opt_out(
@@ -139,15 +141,6 @@ async def _topics(call: Call, db: Handle, link: Link) -> list[TopicChoice]:
 
 def _named(named: str, offered: Sequence[TopicChoice]) -> TopicChoice | None:
     return next((one for one in offered if f"{one.topic.id}.{one.channel}" == named), None)
-
-
-def _said(body: bytes) -> dict[str, str]:
-    """By a browser's form; a mail program's one click says nothing that we need."""
-    try:
-        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
-    except ValueError:  # more than any form of ours: no less a wish to hear no more
-        return {}
-    return {name: values[-1] for name, values in given.items()}
 
 
 async def _page(call: Call, link: Link, *first: str) -> Response:

@@ -235,10 +235,16 @@ async def _resource(call: Call) -> dict[str, Any]:
     sends = any(step.kind == "send_message" for step in steps)
     asked_for = await messages.of_run(call.db, **of) if sends else []
     sent = {(one.node_id, one.visit): one for one in asked_for}
+    shown = []
+    for step in steps:
+        one = sent.get((step.node_id, step.visit))
+        message = None if one is None else Sent.of(one, reason=reason(one))
+        output = None if step.output is None else document.as_written(step.output)
+        shown.append(RunStep.of(step, reason=reason(step), output=output, message=message))
     return {
         **summary(row),
         "trigger": document.parse(row.body),
-        "steps": [_step(step, sent.get((step.node_id, step.visit))) for step in steps],
+        "steps": shown,
         "stepsOmitted": steps[0].position - 1 if steps else 0,
         "outputsOmitted": sum(step.output is None and step.output_bytes > 0 for step in steps),
     }
@@ -250,12 +256,6 @@ def summary(row: runs.Run) -> dict[str, Any]:
     other = OWNER["steps" if row.shape == "graph" else "graph"]
     del shown[other]
     return {**shown, OWNER[row.shape]: row.definition_id}
-
-
-def _step(row: run_steps.RunStep, sent: messages.StepMessage | None) -> dict[str, Any]:
-    message = None if sent is None else Sent.of(sent, reason=reason(sent))
-    output = None if row.output is None else document.as_written(row.output)
-    return RunStep.of(row, reason=reason(row), output=output, message=message)
 
 
 class Reasoned(Protocol):

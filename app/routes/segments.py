@@ -252,7 +252,17 @@ async def members(call: Call) -> Response:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
         segment = _found(call, existing)
         if segment.state == "filled":
-            return await _kept_members(call, db, query, segment)
+            rows = await segment_members.page(
+                db,
+                workspace_id=workspace_id,
+                segment_id=segment.id,
+                filters=query.filters(),
+                before=paging.position(call, query),
+                limit=query.limit + 1,
+            )
+            ids = [row.id for row in rows]
+            tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
+            return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row.id]))
     readable = segments.known(segments.stored(segment.filter), existing)
     found = await segments.page(
         call.process.database,
@@ -269,21 +279,6 @@ async def members(call: Call) -> Response:
         lambda row: shapes.resource(row, found.tags[row.id]),
         rest=found.rest,
     )
-
-
-async def _kept_members(call: Call, db: Handle, query: Changing, segment: Segment) -> Response:
-    workspace_id = call.member.workspace_id
-    rows = await segment_members.page(
-        db,
-        workspace_id=workspace_id,
-        segment_id=segment.id,
-        filters=query.filters(),
-        before=paging.position(call, query),
-        limit=query.limit + 1,
-    )
-    ids = [row.id for row in rows]
-    tags = await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-    return paging.page(call, query, rows, lambda row: shapes.resource(row, tags[row.id]))
 
 
 async def preview(call: Call) -> Response:

@@ -211,7 +211,14 @@ async def refresh(call: Call) -> Response:
     is nothing to refresh: 204."""
     await call.receive_body()
     try:
-        token, in_cookie = _refresh_token(call)
+        given = call.read(Refresh)
+        in_cookie = session_cookie.wanted(call, given.session)
+        if in_cookie == (given.refresh_token is not None):
+            detail = 'Send either refreshToken, or "session": "cookie".'
+            raise Problem("invalid", detail, errors=[FieldError("/refreshToken", detail)])
+        token = given.refresh_token
+        if token is None:
+            token = session_cookie.read(call)
     except Problem:
         await call.throttle.check(AUTH, call.client)
         raise
@@ -224,18 +231,6 @@ async def refresh(call: Call) -> Response:
     await call.throttle.check(*bucket)
     signed = await signing_in.refresh(call.process, call.where, token, in_cookie=in_cookie)
     return session_cookie.kept(call, reply.ok(sign_in_resource(signed)), signed)
-
-
-def _refresh_token(call: Call) -> tuple[str, bool]:
-    """And whether it came in the cookie. Raises Problem `invalid`, `forbidden`."""
-    given = call.read(Refresh)
-    in_cookie = session_cookie.wanted(call, given.session)
-    if in_cookie == (given.refresh_token is not None):
-        detail = 'Send either refreshToken, or "session": "cookie".'
-        raise Problem("invalid", detail, errors=[FieldError("/refreshToken", detail)])
-    if given.refresh_token is None:
-        return session_cookie.read(call), True
-    return given.refresh_token, False
 
 
 async def switch_workspace(call: Call) -> Response:

@@ -251,31 +251,24 @@ async def _looked_at(call: Call, db: Handle, row: definitions.Definition, given:
     workspace_id = call.member.workspace_id
     subject = findings.subject_of(call.process, workspace_id, row)
     found = [*subject.compiled.findings, *await findings.find(call.process, db, subject)]
-    filled = await _filled(db, given, subject)
-    setting = await proofs.setting(call.process, db, subject)
-    return _Looked(subject, found, filled, setting)
-
-
-async def _filled(db: Handle, given: Asked, subject: Subject) -> Given:
-    """With a time to start at and, unless the trigger makes one, a contact."""
     start_at = given.start_at or await db.now()
-    row = await _contact(db, given, subject)
-    if row is None:
-        return given.model_copy(update={"start_at": start_at})
-    tags = await contacts.tags(db, workspace_id=subject.workspace_id, contact_id=row.id)
-    contact = {
-        "id": row.id,
-        **shapes.writable(row, tags),
-        "topics": row.topics,
-        "createdAt": document.text(row.created_at),
-        "updatedAt": document.text(row.updated_at),
-    }
-    known: dict[str, Any] = {"start_at": start_at, "contact": contact}
-    if "entered" not in given.model_fields_set:
-        known["entered"] = await _entered(db, subject, row.id, start_at)
-    if "received" not in given.model_fields_set:
-        known["received"] = await _received(db, subject.workspace_id, row.id, start_at)
-    return given.model_copy(update=known)
+    known: dict[str, Any] = {"start_at": start_at}
+    contact = await _contact(db, given, subject)
+    if contact is not None:  # else the trigger makes one
+        tags = await contacts.tags(db, workspace_id=workspace_id, contact_id=contact.id)
+        known["contact"] = {
+            "id": contact.id,
+            **shapes.writable(contact, tags),
+            "topics": contact.topics,
+            "createdAt": document.text(contact.created_at),
+            "updatedAt": document.text(contact.updated_at),
+        }
+        if "entered" not in given.model_fields_set:
+            known["entered"] = await _entered(db, subject, contact.id, start_at)
+        if "received" not in given.model_fields_set:
+            known["received"] = await _received(db, workspace_id, contact.id, start_at)
+    setting = await proofs.setting(call.process, db, subject)
+    return _Looked(subject, found, given.model_copy(update=known), setting)
 
 
 async def _entered(

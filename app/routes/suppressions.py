@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from pydantic import Field
 from starlette.responses import Response
@@ -61,11 +60,25 @@ class Filters(Paging):
 
 
 async def index(call: Call) -> Response:
-    query = call.query(Filters)
+    query, workspace_id = call.query(Filters), call.member.workspace_id
+    filters = query.filters()
+    address = filters.pop("address", None)
+    if address is not None:
+        country, found = await country_of(call.db, workspace_id), []
+        for channel in subscriptions.COLUMN:  # on each on which it can be an address
+            try:
+                key = subscriptions.key(channel, subscriptions.clean(channel, address, country))
+            except addresses.BadAddress:
+                continue
+            found.append(subscriptions.hashed(call.process.vault, workspace_id, channel, key))
+        if not found:
+            errors = [FieldError("?address", "Must be an email address or a phone number.")]
+            raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
+        filters["address_hashes"] = found
     rows = await suppressions.page(
         call.db,
-        workspace_id=call.member.workspace_id,
-        filters=await _filters(call, query.filters()),
+        workspace_id=workspace_id,
+        filters=filters,
         before=paging.position(call, query),
         limit=query.limit + 1,
     )
@@ -144,25 +157,6 @@ async def _found(call: Call) -> suppressions.Suppression:
     if row is None:
         raise Problem("not_found", "There is no such suppression.")
     return row
-
-
-async def _filters(call: Call, given: dict[str, Any]) -> dict[str, Any]:
-    """An address is looked for on every channel on which it can be one."""
-    address = given.pop("address", None)
-    if address is None:
-        return given
-    country, found = await country_of(call.db, call.member.workspace_id), []
-    for channel in subscriptions.COLUMN:
-        try:
-            key = subscriptions.key(channel, subscriptions.clean(channel, address, country))
-        except addresses.BadAddress:
-            continue
-        vault, workspace_id = call.process.vault, call.member.workspace_id
-        found.append(subscriptions.hashed(vault, workspace_id, channel, key))
-    if not found:
-        errors = [FieldError("?address", "Must be an email address or a phone number.")]
-        raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
-    return {**given, "address_hashes": found}
 
 
 routes = [

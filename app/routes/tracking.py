@@ -113,13 +113,16 @@ async def track_many(call: Call) -> Response:
     recorded = [one for one in outcomes if isinstance(one, Recorded)]
     if count := sum(not one.replayed for one in recorded):
         await call.note("contact.events", call.request_id, {}, {"events": count})
-    return reply.ok(
-        {
-            "recorded": len(recorded),
-            "refused": len(outcomes) - len(recorded),
-            "outcomes": [_outcome(one) for one in outcomes],
-        }
-    )
+    shown: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Recorded):
+            shown.append({"status": 202, "event": _shown(outcome), "problem": None})
+            continue
+        errors = [{"pointer": one.pointer, "message": one.message} for one in outcome.errors]
+        refusal = {"code": outcome.code, "detail": outcome.detail, "errors": errors}
+        shown.append({"status": outcome.status, "event": None, "problem": refusal})
+    refused = len(outcomes) - len(recorded)
+    return reply.ok({"recorded": len(recorded), "refused": refused, "outcomes": shown})
 
 
 def _reported(
@@ -166,14 +169,6 @@ async def _recorded(
 
 def _shown(recorded: Recorded) -> dict[str, Any]:
     return {**answer_of(recorded), "replayed": recorded.replayed}
-
-
-def _outcome(outcome: Outcome) -> dict[str, Any]:
-    if isinstance(outcome, Recorded):
-        return {"status": 202, "event": _shown(outcome), "problem": None}
-    errors = [{"pointer": one.pointer, "message": one.message} for one in outcome.errors]
-    problem = {"code": outcome.code, "detail": outcome.detail, "errors": errors}
-    return {"status": outcome.status, "event": None, "problem": problem}
 
 
 routes = [

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from app.intake import acceptance, webhooks
+from app.intake import webhooks
 from app.intake.webhook_requests import Head
 from app.process import Process
 from app.routes.ids import ContactId, RunId
@@ -63,10 +63,6 @@ async def receive(
         signatures=head.values(b"x-service-signature"),
         head=head,
     )
-    await _answer(accepted, send)
-
-
-async def _answer(accepted: acceptance.Accepted, send: Send) -> None:
     content = orjson.dumps({"runId": accepted.run_id, "contactId": accepted.contact_id})
     headers = [
         (b"content-length", b"%d" % len(content)),
