@@ -84,19 +84,18 @@ def name_of(node: ast.AST) -> str | None:
     return None
 
 
-def called_once(code: Mapping[str, Sequence[ast.AST]]) -> tuple[int, int, int]:
-    """Private functions, those of them that their module names once, and those of these that it
-    does not call there but hands on: into a table, or to what calls them."""
-    total = once = handed_on = 0
+def called_once(code: Mapping[str, Sequence[ast.AST]]) -> tuple[int, int]:
+    """Private functions, and those of them that their module names once, to call them there: not
+    those that it hands on, into a table or to what calls them."""
+    total = once = 0
     for nodes in code.values():
         named = Counter(map(name_of, nodes))
         called = {name_of(node.func) for node in nodes if isinstance(node, ast.Call)}
         for node in nodes:
             if isinstance(node, FUNCTION) and re.match(r"_[a-z]", node.name):
                 total += 1
-                once += named[node.name] == 1
-                handed_on += named[node.name] == 1 and node.name not in called
-    return total, once, handed_on
+                once += named[node.name] == 1 and node.name in called
+    return total, once
 
 
 def is_row(node: ast.AST) -> bool:
@@ -121,10 +120,9 @@ def figures(root: Path) -> Iterator[tuple[str, object]]:
     yield "lines of the contract", len(lines)
     yield "names in it", sum(map(len, lines))
     yield "imports that point up", upward(root, code)
-    total, once, handed_on = called_once(code)
+    total, once = called_once(code)
     yield "private functions", total
-    yield "of these named once", once
-    yield "… and not called there", handed_on
+    yield "of these called once", once
     yield 'row["…"]', sum(map(is_row, nodes))
     yield "banned identifiers", len(banned(root))
     yield "decisions in docs", len([*(root / "docs/decisions").glob("*.md")])
