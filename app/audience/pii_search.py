@@ -68,9 +68,10 @@ class Identifiers:
         if b"\\" not in raw:
             return False
         try:
-            return self._are_in_text(orjson.dumps(orjson.loads(raw)))
+            plain = orjson.dumps(orjson.loads(raw))
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             return False
+        return self._are_in_text(plain)
 
     def _are_in_text(self, raw: bytes) -> bool:
         lowered = raw.lower()

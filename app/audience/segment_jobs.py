@@ -82,12 +82,16 @@ async def work(process: Process, job: Job) -> None:
                 is_quick = time.monotonic() - chunk_began < QUICK_SECONDS
                 most = min(CHUNK, 2 * most) if is_quick else max(1, most // 2)
             if goes_on:
-                # Let others have the slot: a large fill takes minutes.
-                async with process.database.write() as db:
-                    await _hold(db, job)
-                    whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
-                    await jobs.rest(db, "segment", **whose, wake_at=await db.now())
-                    process.queue.due(db, "segment", job.workspace_id, job.id)
+                await _give_turn(process, job)
+
+
+async def _give_turn(process: Process, job: Job) -> None:
+    """Let others have the slot: a large fill takes minutes."""
+    async with process.database.write() as db:
+        await _hold(db, job)
+        whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+        await jobs.rest(db, "segment", **whose, wake_at=await db.now())
+        process.queue.due(db, "segment", job.workspace_id, job.id)
 
 
 async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = False) -> bool:

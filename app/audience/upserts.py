@@ -108,11 +108,7 @@ async def upsert(
     else:
         await _write(db, workspace, touched)
         await subscriptions.keep(db, workspace.id, opting, FILE)
-        new_answers = [
-            (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
-            for one in touched
-        ]
-        await topics.record(db, workspace.id, new_answers, given or FILE)
+        await topics.record(db, workspace.id, _answered(touched), given or FILE)
         await _tell(db, workspace, touched, starts=starts)
     return outcomes
 
@@ -184,6 +180,13 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
     for one, channel, address_hash in hidden:
         if not subscriptions.SAID.isdisjoint(reasons[address_hash]):
             one.opted_out.add(channel)
+
+
+def _answered(touched: Sequence[_Contact]) -> list[tuple[str, list[Answer]]]:
+    return [
+        (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
+        for one in touched
+    ]
 
 
 class _Batch:
@@ -282,16 +285,19 @@ def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         for column in COLUMNS.get(name, ()):
             joined[column] = entry.checked.columns[column]
     if "metadata" in entry.values:
-        # Null removes (RFC 7396). What reads the same is the same: a sheet knows text alone.
-        held, given = columns["metadata"], entry.values["metadata"]
-        joined["metadata"] = kept = {
-            name: value
-            for name, value in held.items()
-            if given is not None and given.get(name, value) is not None
-        }
-        for name, value in entry.checked.columns["metadata"].items():
-            if name not in held or document.text(held[name]) != entry.checked.fields[name]:
-                kept[name] = value
+        joined["metadata"] = _metadata(columns["metadata"], entry)
+    return joined
+
+
+def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
+    """Null removes (RFC 7396). What reads the same is the same: a sheet knows text alone."""
+    given = entry.values["metadata"]
+    if given is None:
+        return {}
+    joined = {name: value for name, value in held.items() if given.get(name, value) is not None}
+    for name, value in entry.checked.columns["metadata"].items():
+        if name not in held or document.text(held[name]) != entry.checked.fields[name]:
+            joined[name] = value
     return joined
 
 

@@ -401,9 +401,10 @@ def _refuse_changed(first: Mapping[str, Any], again: Mapping[str, Any], mine: se
     """Raises Changed, unless the two dry runs differ in nothing but what this push changed."""
     others = []
     for one in (first, again):
-        before = one["before"] or {}
-        templates = before.get("templates", {}).items()
-        others.append({**before, "templates": {k: v for k, v in templates if k not in mine}})
+        before = one["before"]
+        templates = before["templates"] if before else {}
+        kept = {key: template for key, template in templates.items() if key not in mine}
+        others.append({**(before or {}), "templates": kept})
     if others[0] != others[1] or mine & _changed_templates(again):
         raise Changed
 

@@ -12,6 +12,7 @@ from app.machine import document
 from app.machine.program import Json
 from app.process import Process
 from app.store import activity, contacts, searches, topics
+from app.store.activity import ConsentEvent
 
 PAGE = 500
 METADATA_COLUMNS = 500
@@ -50,18 +51,7 @@ async def as_csv(
     ]
     yield sheets.csv_text([header])
     async for page in _pages(process, workspace_id, filters, recheck):
-        rows = []
-        for contact in page:
-            values = [
-                *(contact[name] for name in BEFORE),
-                sheets.list_text(contact["tags"]),
-                *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
-                *(contact["topics"].get(id, {}).get(channel) for id, channel in asked),
-                *(contact["metadata"].get(name) for name in names),
-                *(contact[name] for name in AFTER),
-            ]
-            rows.append([document.text(value) for value in values])
-        yield sheets.csv_text(rows)
+        yield sheets.csv_text([_cells(contact, names, asked) for contact in page])
 
 
 async def as_json_lines(
@@ -72,22 +62,24 @@ async def as_json_lines(
         ids = [contact["id"] for contact in page]
         async with process.database.read() as db:
             consents = await activity.consents_of(db, workspace_id=workspace_id, contact_ids=ids)
-        lines = []
-        for contact in page:
-            known = [
-                {
-                    "channel": one.channel,
-                    "topicId": one.topic_id,
-                    "change": one.kind,
-                    "reason": one.reason,
-                    "source": one.source,
-                    "evidence": one.evidence,
-                    "at": one.at,
-                }
-                for one in consents[contact["id"]]
+        yield sheets.json_lines(
+            [
+                {**contact, "consents": [_consent(one) for one in consents[contact["id"]]]}
+                for contact in page
             ]
-            lines.append({**contact, "consents": known})
-        yield sheets.json_lines(lines)
+        )
+
+
+def _consent(one: ConsentEvent) -> dict[str, Json]:
+    return {
+        "channel": one.channel,
+        "topicId": one.topic_id,
+        "change": one.kind,
+        "reason": one.reason,
+        "source": one.source,
+        "evidence": one.evidence,
+        "at": one.at,
+    }
 
 
 class TooManyColumns(Exception):
@@ -111,3 +103,16 @@ async def _pages(
         before = ids[-1] if len(rows) == PAGE else rest
         if before is None:
             return
+
+
+def _cells(contact: Resource, names: Sequence[str], asked: Sequence[tuple[str, str]]) -> list[str]:
+    metadata = contact["metadata"]
+    values = [
+        *(contact[name] for name in BEFORE),
+        sheets.list_text(contact["tags"]),
+        *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
+        *(contact["topics"].get(id, {}).get(channel) for id, channel in asked),
+        *(metadata.get(name) for name in names),
+        *(contact[name] for name in AFTER),
+    ]
+    return [document.text(value) for value in values]

@@ -13,6 +13,7 @@ from app.errors import Problem
 from app.identity import roles
 from app.process import Process
 from app.store import api_keys
+from app.store.api_keys import KeyBearer
 from app.store.sessions import Bearer
 from app.vault import tokens
 from app.vault.vault import digest
@@ -66,11 +67,7 @@ async def bearer(process: Process, key: str) -> Bearer | None:
         row = await api_keys.bearer(db, hash=digest(key))
     if row is None:
         return None
-    used = row.last_used_at
-    if used is None or datetime.now(UTC) - used >= TOUCH_EVERY:
-        with suppress(TimeoutError, Problem):  # a busy database must not hold up the call
-            async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
-                await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
+    await _touch(process, row)
     return Bearer(
         via_id=row.via_id,
         workspace_id=row.workspace_id,
@@ -82,6 +79,16 @@ async def bearer(process: Process, key: str) -> Bearer | None:
         suspended=row.suspended,
         plan=row.plan,
     )
+
+
+async def _touch(process: Process, row: KeyBearer) -> None:
+    """Note the use, at most once a minute; a database too busy for it must not hold up the call."""
+    used = row.last_used_at
+    if used is not None and datetime.now(UTC) - used < TOUCH_EVERY:
+        return
+    with suppress(TimeoutError, Problem):
+        async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
+            await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
 
 
 def _checksum(random: str) -> str:

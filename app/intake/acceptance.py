@@ -282,12 +282,7 @@ class _Batch:
         await self._create()
         await self._keep_receipts()
         await self._start()
-        first = {(event.workspace.id, event.receipt): event for event in self.fresh}
-        for event in self.copies:
-            original = first[event.workspace.id, event.receipt]
-            self.answers[event.run_id] = Accepted(
-                original.run_id, self._contact(original), replayed=True
-            )
+        self._answer_copies()
         await records.insert_many(self.db, list(self._records()))
 
     def _open(self) -> list[InboundEvent]:
@@ -362,14 +357,7 @@ class _Batch:
             if who not in self.contacts and who not in missing:
                 given = event.defaults or self._defaults(event)
                 if isinstance(given, Heavy):
-                    # It comes again with its defaults, as its copies do; no other waits for them.
-                    self.fresh.remove(event)
-                    self.answers[event.run_id] = given
-                    same = (event.workspace.id, event.receipt)
-                    for copy in list(self.copies):
-                        if (copy.workspace.id, copy.receipt) == same:
-                            self.copies.remove(copy)
-                            self.answers[copy.run_id] = given
+                    self._put_off(event, given)
                     continue
                 missing[who] = Missing(event.workspace, lookup, given.values, given.tags)
                 if given.failed:
@@ -385,6 +373,17 @@ class _Batch:
             return self.compute.attempt(_defaults_job(event), large=len(event.request.body) > LARGE)
         except Heavy as heavy:
             return heavy
+
+    def _put_off(self, event: InboundEvent, heavy: Heavy) -> None:
+        """The event, and its copies, come again with their defaults; no other waits for them."""
+        self.fresh.remove(event)
+        self.answers[event.run_id] = heavy
+        if event.receipt is None:
+            return
+        same = (event.workspace.id, event.receipt)
+        for copy in [one for one in self.copies if (one.workspace.id, one.receipt) == same]:
+            self.copies.remove(copy)
+            self.answers[copy.run_id] = heavy
 
     async def _keep_receipts(self) -> None:
         new = [
@@ -427,6 +426,14 @@ class _Batch:
         outdated = {event.run_id for event in left if event.run_id not in self.answers}
         if outdated:
             raise _Overtaken(outdated)
+
+    def _answer_copies(self) -> None:
+        first = {(event.workspace.id, event.receipt): event for event in self.fresh}
+        for event in self.copies:
+            original = first[event.workspace.id, event.receipt]
+            self.answers[event.run_id] = Accepted(
+                original.run_id, self._contact(original), replayed=True
+            )
 
     def _contact(self, event: InboundEvent) -> str:
         assert event.who is not None  # noqa: S101 - the others were refused

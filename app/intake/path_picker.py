@@ -168,7 +168,7 @@ def _called(what: str, path: Path) -> bool:
     return any(name in last for name in _NAMES.get(what, (what.casefold(),)))
 
 
-# --- known contacts -------------------------------------------------------------------------------
+# --- ids ------------------------------------------------------------------------------------------
 
 
 LONGEST_ID = 255

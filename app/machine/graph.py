@@ -85,7 +85,7 @@ def _node(raw: Json, known: dict[str, _Known], place: Place) -> Part | None:
     name, kind = members.get("id"), members.get("type", "")
     data = {} if raw.get("data") is None else raw["data"]
     config: dict[str, Json] = {}
-    ports: tuple[str, ...] | None = None  # which cannot be read of it
+    ports: tuple[str, ...] | None = None  # None: they cannot be read
     if kind == TRIGGER:
         config, ports = read_object(data, {}, place.at("data")), ("next",)
     elif kind in NODES:

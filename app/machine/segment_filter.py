@@ -70,7 +70,8 @@ class Did(Question):
             effort.is_exhausted()
             if event["name"] == self.event and _is_within(event["at"], self.within, now):
                 known = {"event": {"properties": scalars(event["properties"])}, "now": now}
-                counted += self.match is None or condition.evaluate(self.match, known).holds
+                if self.match is None or condition.evaluate(self.match, known).holds:
+                    counted += 1
         order = (counted > self.times) - (counted < self.times)
         holds = order in _ORDERS[self.op]
         return holds, {"event": self.event, "op": self.op, "value": self.times, "found": counted}

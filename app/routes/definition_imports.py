@@ -227,7 +227,7 @@ class _Importing:
             if self.wanted.activate and changed.state == "DRAFT":
                 action, changed, found = await self._activated(action, changed, found, draft)
         except Problem as problem:
-            # Its pointers are into the body of the request.
+            # From here on its pointers are into the body of the request.
             problem.errors = tuple(
                 FieldError(self._within(error.pointer), error.message) for error in problem.errors
             )

@@ -45,31 +45,11 @@ async def load(db: Handle, run: HeldRun) -> PendingEvents:
             at = datetime.fromisoformat(until)  # a run may be woken before
             return PendingEvents([Woken()] if at <= await db.now() else [], at)
         case {"kind": "delivery", "messageId": message_id}:
-            outcome = await messages.outcome(db, workspace_id=run.workspace_id, id=message_id)
-            if outcome is None:  # removed for its age before; nor can it be sent again
-                end = Delivered("UNKNOWN", message_id, number=MOST_ATTEMPTS, detail=REMOVED)
-                return PendingEvents([end])
-            if outcome.status not in settling.ENDED:
-                return PendingEvents([])
-            end = Delivered(
-                status=settling.ENDED[outcome.status],
-                message_id=message_id,
-                number=outcome.number,
-                code=outcome.reason_code,
-                detail=outcome.reason_detail,
-                missing=composing.missing(outcome.events),
-            )
-            return PendingEvents([end])
+            end = await _delivered(db, run.workspace_id, message_id)
+            return PendingEvents([end] if end else [])
         case {"kind": "http", "callId": call_id}:
-            # The answer leaves its call and enters the run, in one transaction.
-            call = await calls.take(db, workspace_id=run.workspace_id, id=call_id)
-            if call is None:
-                return PendingEvents([])
-            answer = document.parse(call.answer.encode()) if call.answer else {"status": None}
-            answered = Answered(
-                **answer, tries=call.tries, code=call.reason_code, detail=call.reason_detail
-            )
-            return PendingEvents([answered])
+            answer = await _answered(db, run.workspace_id, call_id)
+            return PendingEvents([answer] if answer else [])
         case {"kind": "event"}:
             return await _contact_events(db, run, awaited)
         case _:
@@ -99,3 +79,28 @@ def _event_of(signal: contact_events.Signal) -> Event:
         return Changed()
     properties = document.parse(signal.properties.encode())
     return Happened(signal.name, properties, signal.at)
+
+
+async def _delivered(db: Handle, workspace_id: str, message_id: str) -> Delivered | None:
+    outcome = await messages.outcome(db, workspace_id=workspace_id, id=message_id)
+    if outcome is None:  # removed for its age before the run was moved; nor can it be sent again
+        return Delivered("UNKNOWN", message_id, number=MOST_ATTEMPTS, detail=REMOVED)
+    if outcome.status not in settling.ENDED:
+        return None
+    return Delivered(
+        status=settling.ENDED[outcome.status],
+        message_id=message_id,
+        number=outcome.number,
+        code=outcome.reason_code,
+        detail=outcome.reason_detail,
+        missing=composing.missing(outcome.events),
+    )
+
+
+async def _answered(db: Handle, workspace_id: str, call_id: str) -> Answered | None:
+    """The answer leaves its call and enters the run, in one transaction."""
+    call = await calls.take(db, workspace_id=workspace_id, id=call_id)
+    if call is None:
+        return None
+    answer = document.parse(call.answer.encode()) if call.answer else {"status": None}
+    return Answered(**answer, tries=call.tries, code=call.reason_code, detail=call.reason_detail)

@@ -106,21 +106,25 @@ def _pickled(value: object) -> bytes:
 
 
 def _answer(request: bytes) -> bytes:
-    work: Callable[..., Any]
     try:
-        work, given, seconds = pickle.loads(request)  # noqa: S301 - the parent's own
-        with effort.limited(seconds):
-            signal.setitimer(signal.ITIMER_PROF, seconds + GRACE_SECONDS)
-            try:
-                value = work(*given)
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
-        answer = _pickled(("returned", value))
+        answer = _pickled(("returned", _done(request)))
         if len(answer) > MOST_ANSWER:
             raise MemoryError
         return answer
     except (Exception, TooLong) as error:  # noqa: BLE001 - raised again in the parent
         return _failure(error)
+
+
+def _done(request: bytes) -> object:
+    """The result of the job. What it was given is let go before that is written."""
+    work: Callable[..., Any]
+    work, given, seconds = pickle.loads(request)  # noqa: S301 - the parent's own
+    with effort.limited(seconds):
+        signal.setitimer(signal.ITIMER_PROF, seconds + GRACE_SECONDS)
+        try:
+            return work(*given)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _failure(error: BaseException) -> bytes:

@@ -357,6 +357,8 @@ class _Writer:
             schema = self._schemas.of(content)
             media = {"schema": schema, "example": self._schemas.example(schema)}
             answer["content"] = {"application/json": media}
+        if status != 201:
+            return answer
         links = {  # from what was made to what can be done with it
             operation_id(one): {
                 "operationId": operation_id(one),
@@ -365,9 +367,7 @@ class _Writer:
             for (_, path), one in self._table.items()
             if path.startswith(f"{endpoint.path}/{{id}}") and path.count("{") == 1
         }
-        if status == 201 and links:
-            answer["links"] = links
-        return answer
+        return {**answer, "links": links} if links else answer
 
     def _refusal(self, codes: Sequence[str], limits: Sequence[str]) -> Schema:
         """Much the same everywhere: written once for each set of codes, for bearers and others."""

@@ -151,7 +151,8 @@ def _port(link: Link) -> str:
 
 
 def _line(parent: Element, link: Link, route: Route) -> None:
-    """Curves that leave and arrive upright; a link to its own box swings through its label."""
+    """Curves that leave and arrive upright, and an arrowhead; a link to its own box swings through
+    its label."""
     style = "broken" if link.broken else "back" if route.back else "onward"
     group = SubElement(parent, "g", {"class": f"link {style}"})
     path = [f"M{_spots(route.points[0])}"]
