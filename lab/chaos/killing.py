@@ -64,7 +64,8 @@ def own_servers(*, durable: bool = True) -> Iterator[dict[str, str]]:
         postgres.remove()
 
 
-# A drill: where it may write, the servers, how many contacts, how often it kills, and the seed.
+# A drill: where it may write, the servers, how many contacts, after how many seconds or messages
+# it kills again, and the seed.
 Drill: TypeAlias = Callable[[Path, Mapping[str, str], int, float, int], Found]
 
 

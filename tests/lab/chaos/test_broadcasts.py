@@ -12,7 +12,7 @@ from lab.chaos.broadcasts import Evidence, Recipient
 from tests.receivers import Received
 
 CONTACTS = 2_000
-EVERY = 2.5  # seconds: two workers die before even a fast machine has sent it all
+EVERY = 300  # messages
 
 
 @pytest.mark.drill
@@ -24,7 +24,7 @@ def test_killed_workers_and_changing_consent_double_and_miss_nobody(
     assert found.faults == []
     assert found.ends.total() == CONTACTS
     assert found.ends["SENT"] > CONTACTS / 2
-    assert found.kills > 1
+    assert found.kills > 2
     assert found.changes > 5
 
 
