@@ -10,6 +10,7 @@ from pathlib import Path
 from app.machine.reasons import Reason
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.runs.explanations import Explanation
+from app.store.broadcast_recipients import OF_MESSAGES
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "console/src"
@@ -85,6 +86,27 @@ def test_the_console_says_of_each_reason_what_to_do_about_it() -> None:
     advice = words.partition("export const ADVICE")[2].partition("\n}")[0]
     advised = re.findall(r"^  (\w+): (?:'[^']{10,}'|LOOK),$", advice, re.MULTILINE)
     assert sorted(advised) == sorted(Reason)
+
+
+# What the message of a broadcast does not end with, nor waits for as its recipient alone.
+OF_NO_RECIPIENT = {
+    Reason.SUPPRESSED_ANSWERED,  # of letters that ask for consent
+    Reason.SENDING_PAUSED,
+    Reason.BROADCAST_PAUSED,
+    Reason.BROADCAST_CANCELLED,  # a recipient's is "cancelled"
+    Reason.SCHEDULED,
+    Reason.ARRIVED_BEFORE,  # of an attempt
+}
+
+
+def test_the_recipients_of_a_broadcast_are_narrowed_by_every_reason_that_they_can_have() -> None:
+    source = (SOURCES / "audience/recipients.tsx").read_text("utf-8")
+    table = source.partition("const WHY")[2].partition("\n}")[0]
+    offered = re.findall(r"\b(\w+): '[^']+',", table)
+    reasons = list(Reason)
+    of_messages = {*reasons[: reasons.index(Reason.HTTP_STATUS)], Reason.POISONED} - OF_NO_RECIPIENT
+    given = {OF_MESSAGES.get(code, code) for code in of_messages} | set(OF_MESSAGES.values())
+    assert sorted(offered) == sorted({*given, "cancelled"})
 
 
 def test_the_pages_beside_the_console_have_its_colours() -> None:
