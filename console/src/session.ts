@@ -172,9 +172,12 @@ async function remembered(url: string, response: Response, before: { tag: string
   return new Response(text, { headers: response.headers })
 }
 
-/** Asks the API. When the session is over, waits until somebody has signed in again, then repeats. */
+const LONGEST_HELD_MS = 10_000 // that a reading waits in all before its refusal is shown, which says how long it would be
+
+/** Asks the API. When the session is over, waits until somebody has signed in again, then repeats; so does what is read too often, once it may be read again. */
 export async function ask(request: Request): Promise<Response> {
   const act = await actOf(request)
+  let patience = request.method === 'GET' ? LONGEST_HELD_MS : 0
   const key = unanswered.get(act) ?? crypto.randomUUID()
   unanswered.delete(act)
   for (;;) {
@@ -196,6 +199,12 @@ export async function ask(request: Request): Promise<Response> {
     }
     // An error of the service, or of what stands before it, leaves open what was done; and so does a first try that is still running.
     if (response.status >= 500 || (response.status === 409 && answer.includes('"idempotency_in_progress"'))) lost(act, key)
+    if (response.status === 429 && patience > 0) {
+      const pause = Math.min((Number(response.headers.get('Retry-After')) || 1) * 1000, patience)
+      patience -= pause
+      await new Promise(resolve => setTimeout(resolve, pause))
+      continue
+    }
     if (response.status !== 401) return response
     if (used === token && !(await resume())) {
       token = ''

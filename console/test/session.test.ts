@@ -58,6 +58,35 @@ test('what has not changed is shown as it was read', async () => {
   deepEqual(asked.map(each => each.headers.get('If-None-Match')), [null, '"1"'])
 })
 
+const TOO_MANY = (seconds: string) => () => Response.json({ code: 'rate_limited', detail: `Try again in ${seconds} s.` }, { status: 429, headers: { 'Retry-After': seconds } })
+
+/** How long is waited for, which is over at once. */
+function waits(): number[] {
+  const pauses: number[] = []
+  globalThis.setTimeout = ((then: () => void, pause: number) => { pauses.push(pause); queueMicrotask(then) }) as typeof setTimeout
+  return pauses
+}
+
+test('what is read too often is read again as soon as it may be', async () => {
+  const pauses = waits(), asked = answering(TOO_MANY('3'), TOO_MANY('2'), () => Response.json({ data: [] }))
+  equal((await ask(new Request('https://tidings.example/messages'))).status, 200)
+  deepEqual([pauses, asked.length], [[3000, 2000], 3])
+})
+
+test('what cannot be read for long is refused, with how long', async () => {
+  const pauses = waits(), asked = answering(TOO_MANY('40'), TOO_MANY('30'))
+  const answer = await ask(new Request('https://tidings.example/messages'))
+  deepEqual([answer.status, (await answer.json()).detail], [429, 'Try again in 30 s.'])
+  deepEqual([pauses, asked.length], [[10_000], 2])
+})
+
+test('an act that comes too often is refused at once, and is done by whoever presses again', async () => {
+  const pauses = waits(), press = act(), asked = answering(TOO_MANY('3'), MADE)
+  equal((await press()).status, 429)
+  equal((await press()).status, 201)
+  deepEqual([pauses, asked.length], [[], 2])
+})
+
 test('a token that has run out is renewed by the cookie, and what was asked is asked again', async () => {
   const bearers: (string | null)[] = []
   globalThis.fetch = async (input, init) => {
