@@ -16,6 +16,7 @@ from app.errors import Unavailable
 from app.main import FOR_EVER, NotReady, cause_of, database_of, open_process, web
 from app.process import SCHEMA
 from app.runtime import processes, tasks
+from app.runtime.peers import Peers
 from app.web import server
 from workers.main import work
 
@@ -52,13 +53,15 @@ def serve(settings: Settings, _arguments: argparse.Namespace) -> int:
     _refuse_alone("web", settings)
     log.info(settings.connections_sentence)
 
-    async def main(listener: socket.socket, stop: asyncio.Event) -> None:
+    async def main(listener: socket.socket, stop: asyncio.Event, peers: Peers) -> None:
         gate, served = StartupGate(settings), asyncio.Event()
         opening = asyncio.create_task(gate.open(settings, served))
         opening.add_done_callback(lambda _: stop.set())
         await gate.wait_until_ready(stop)
         if not stop.is_set():
-            await server.serve(gate, settings, stop, listener=listener, metrics=gate.metrics)
+            await server.serve(
+                gate, settings, stop, listener=listener, metrics=gate.metrics, peers=peers
+            )
         served.set()
         if not gate.ready.is_set():
             await tasks.end(opening)

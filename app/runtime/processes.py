@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from types import FrameType
 from typing import NoReturn, TypeAlias
 
@@ -23,6 +22,8 @@ import structlog
 import uvloop
 
 from app.config.settings import ConfigError
+from app.runtime import peers
+from app.runtime.peers import Peers
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +35,7 @@ LONGEST_PAUSE = 5.0
 MOST_EARLY_EXITS = 6  # in a row; then no more are started
 
 Main: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
-WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event], Awaitable[None]]
+WebMain: TypeAlias = Callable[[socket.socket, asyncio.Event, Peers], Awaitable[None]]
 
 
 def run(main: Main, *, lifeline: int | None = None) -> int:
@@ -76,7 +77,7 @@ def launch(main: WebMain, listener: socket.socket, processes: int) -> int:
     """Run `main` in so many processes with one listening socket; the exit code."""
     if processes > 1:
         return _Supervisor(processes, listener, main).run()
-    return run(partial(main, listener))
+    return run(lambda stop: main(listener, stop, Peers()))
 
 
 class _Supervisor:
@@ -88,6 +89,8 @@ class _Supervisor:
         self._listener = listener
         self._main = main
         self._started_at: dict[int, float] = {}  # by process id
+        self._free = peers.shared(size)
+        self._peers: dict[int, Peers] = {}  # by process id
         self._early_exits = 0  # in a row
         self._next_start_at = 0.0
         self._stopping_since: float | None = None
@@ -115,6 +118,8 @@ class _Supervisor:
                 found, status = os.waitpid(process_id, os.WNOHANG)
                 if found:
                     ran_seconds = time.monotonic() - self._started_at.pop(process_id)
+                    self._free.append(self._peers.pop(process_id))
+                    self._free[-1].leave()
                     self._on_exit(process_id, os.waitstatus_to_exitcode(status), ran_seconds)
             if self._stopping_since and time.monotonic() - self._stopping_since > EXIT_SECONDS:
                 self._signal_all(signal.SIGKILL)  # children that their own timers could not end
@@ -127,13 +132,15 @@ class _Supervisor:
             and time.monotonic() >= self._next_start_at
         ):
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child hears for itself
+            own = self._free.pop()
             process_id = os.fork()
             if process_id == 0:
-                self._run_child()
+                self._run_child(own)
+            self._peers[process_id] = own
             self._started_at[process_id] = time.monotonic()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def _run_child(self) -> NoReturn:
+    def _run_child(self, own: Peers) -> NoReturn:
         """All that a child does, from its fork to its exit."""
         code = 1
         try:
@@ -143,7 +150,10 @@ class _Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             for end in (self._parent_alive_write, self._signal_read, self._signal_write):
                 os.close(end)
-            code = run(partial(self._main, self._listener), lifeline=self._parent_alive_read)
+            code = run(
+                lambda stop: self._main(self._listener, stop, own),
+                lifeline=self._parent_alive_read,
+            )
         except ConfigError as error:
             log.error("web process cannot start", cause=str(error))
         except BaseException:

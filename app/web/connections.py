@@ -16,6 +16,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from app.config.settings import Settings
 from app.runtime.metrics import Metrics
+from app.runtime.peers import Peers
 
 Phase: TypeAlias = Literal["head", "idle", "body", "work", "write", "close"]
 Cause: TypeAlias = Literal["client", "answer", "timeout", "capacity", "share", "refused", "stop"]
@@ -50,10 +51,12 @@ def most_connections(settings: Settings, descriptors: int) -> int:
 
 
 class Connections:
-    def __init__(self, most: int, most_of_one: int, metrics: Metrics) -> None:
+    def __init__(self, most: int, most_of_one: int, metrics: Metrics, peers: Peers) -> None:
         self.most = most
         self._most_of_one = most_of_one
         self._metrics = metrics
+        self._peers = peers
+        peers.count(0)
         self._since: dict[Phase, dict[Member, float]] = {phase: {} for phase in PHASES}
         self._of_source: Counter[str] = Counter()
         self._open = 0
@@ -76,8 +79,13 @@ class Connections:
             return self._refuse()
         self._of_source[source] += 1
         self._open += 1
+        self._peers.count(self._open)
         self._since[new.phase][new] = self._clock()
         return True
+
+    def are_ahead(self) -> bool:
+        """Whether another process should take the next one."""
+        return self._peers.is_ahead()
 
     def make_room(self) -> bool:
         """Close the connection that has waited longest for its client, if there is one."""
@@ -93,6 +101,7 @@ class Connections:
         if self._since[one.phase].pop(one, None) is None:
             return
         self._open -= 1
+        self._peers.count(self._open)
         self._of_source[one.source] -= 1
         if not self._of_source[one.source]:
             del self._of_source[one.source]
@@ -112,6 +121,8 @@ class Connections:
 
     def stop(self) -> None:
         """Nobody is waited for any more, but for those who have just come."""
+        self._peers.leave()
+        self._peers = Peers()
         now, self._limits["idle"] = self._clock(), 0.0
         self._limits["head"] = FIRST_REQUEST_SECONDS
         self._since["head"] = dict.fromkeys(self._since["head"], now)

@@ -27,6 +27,7 @@ from app.net.networks import subscriber
 from app.runtime import descriptors, tasks
 from app.runtime.metrics import Metrics
 from app.runtime.outages import Outage
+from app.runtime.peers import Peers
 from app.web.connection import Connection, Service
 from app.web.connections import SHARES, Connections, most_connections
 
@@ -42,6 +43,8 @@ STUCK_MS = 30_000  # for a client that stopped reading its response
 SEND_BYTES = 128 * 1024  # that the kernel keeps for a client, which else grows to megabytes
 BACKLOG = 2_048
 ACCEPTED_AT_ONCE = 64  # then those who have asked get their turn; far fewer than RESERVED
+YIELDED_SECONDS = 0.002  # to a process with fewer connections; then it is busy, and they are taken
+TAKEN_FROM_BUSY = 8  # at a time
 TURNED_AWAY_SECONDS = 1.0  # for a client that is refused to take the answer
 TURNED_AWAY_BYTES = 64 * 1024  # of what it sends meanwhile
 MOST_TURNED_AWAY = 64  # at a time; more are reset
@@ -59,6 +62,7 @@ async def serve(
     *,
     listener: socket.socket | None = None,
     metrics: Metrics | None = None,
+    peers: Peers | None = None,
 ) -> None:
     """Serve until `stop` is set, then close the socket, finish what is in flight and return.
 
@@ -74,7 +78,7 @@ async def serve(
     if living.done():
         living.result()
     context = WorkerContext(None)
-    connections = _connections(settings, metrics or Metrics())
+    connections = _connections(settings, metrics or Metrics(), peers or Peers())
 
     sweeping = asyncio.create_task(connections.sweep_for_ever())
     acceptor = _Acceptor(listener, Service(app, config, context, state, connections))
@@ -90,10 +94,11 @@ async def serve(
         await tasks.end(living, sweeping, *acceptor.refusing)
 
 
-def _connections(settings: Settings, metrics: Metrics) -> Connections:
+def _connections(settings: Settings, metrics: Metrics, peers: Peers) -> Connections:
     """Behind proxies all connections come from these few addresses."""
     most = most_connections(settings, descriptors.raise_limit())
-    return Connections(most, most if settings.trusted_hops else -(-most // SHARES), metrics)
+    most_of_one = most if settings.trusted_hops else -(-most // SHARES)
+    return Connections(most, most_of_one, metrics, peers)
 
 
 class _Acceptor:
@@ -112,7 +117,7 @@ class _Acceptor:
 
     def open(self) -> None:
         if self._listener.fileno() >= 0:
-            self._loop.add_reader(self._listener.fileno(), self._accept, ACCEPTED_AT_ONCE)
+            self._loop.add_reader(self._listener.fileno(), self._accept_share)
 
     def close(self) -> None:
         """Accept what is left, then close: the kernel resets what is in a closed backlog."""
@@ -120,28 +125,52 @@ class _Acceptor:
         self._accept(BACKLOG)
         self._listener.close()
 
+    def _accept_share(self) -> None:
+        """Accept until a process with fewer connections has its turn."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            if self._connections.are_ahead():
+                self._rest(YIELDED_SECONDS, TAKEN_FROM_BUSY)
+                return
+            if not self._accept_one():
+                return
+
     def _accept(self, most: int) -> None:
         for _ in range(most):
-            try:
-                sock, address = self._listener.accept()
-            except BlockingIOError:
-                return  # the backlog is empty
-            except OSError as error:
-                if error.errno in CONNECTION_ERRORS:
-                    continue
-                self._shortage.failed(error)  # no descriptors, say
-                self._connections.make_room()
-                self._loop.remove_reader(self._listener.fileno())
-                self._loop.call_later(ACCEPT_RETRY_SECONDS, self.open)  # the backlog keeps them
+            if not self._accept_one():
                 return
-            self._shortage.worked()
-            connection = Connection(self._service, subscriber(address[0]))
-            if not self._connections.admit(connection):
-                self._turn_away(sock)
-                continue
-            task = asyncio.create_task(self._serve(connection, sock))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+
+    def _accept_one(self) -> bool:
+        """Whether there may be more that can be accepted now."""
+        try:
+            sock, address = self._listener.accept()
+        except BlockingIOError:
+            return False  # the backlog is empty
+        except OSError as error:
+            if error.errno in CONNECTION_ERRORS:
+                return True
+            self._shortage.failed(error)  # no descriptors, say
+            self._connections.make_room()
+            self._rest(ACCEPT_RETRY_SECONDS)
+            return False
+        self._shortage.worked()
+        connection = Connection(self._service, subscriber(address[0]))
+        if not self._connections.admit(connection):
+            self._turn_away(sock)
+            return True
+        task = asyncio.create_task(self._serve(connection, sock))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return True
+
+    def _rest(self, seconds: float, then: int = 0) -> None:
+        """Leave the backlog alone for so long, then accept so many of what is still there."""
+        self._loop.remove_reader(self._listener.fileno())
+        self._loop.call_later(seconds, self._go_on, then)
+
+    def _go_on(self, accept: int) -> None:
+        if self._listener.fileno() >= 0:
+            self.open()
+            self._accept(accept)
 
     def _turn_away(self, sock: socket.socket) -> None:
         sock.setblocking(False)

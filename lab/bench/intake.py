@@ -65,7 +65,9 @@ def serve_bare() -> int:
     settings = Settings.from_environ(dict(os.environ))
     app = Starlette(routes=[Route("/", bare, methods=["POST"]), Route("/readyz", ready)])
     return processes.launch(
-        lambda listener, stop: server.serve(app, settings, stop, listener=listener),
+        lambda listener, stop, peers: server.serve(
+            app, settings, stop, listener=listener, peers=peers
+        ),
         server.bound(settings.host, settings.port),
         settings.web_concurrency,
     )

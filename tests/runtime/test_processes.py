@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -190,6 +191,20 @@ async def get_stuck(program: Program) -> None:
         program.signal(signal.SIGTERM)
         async with asyncio.timeout(TEN_SECONDS):
             assert await program.ends() != 0
+
+
+async def test_connections_that_stay_open_are_shared_evenly(start: Start) -> None:
+    program = await start(2)
+    for _ in range(2):
+        await program.hears("serving")
+    async with AsyncExitStack() as stack:
+        served: Counter[bytes] = Counter()
+        for _ in range(40):
+            connection = await stack.enter_async_context(program.served.connection())
+            await connection.send(head("GET", "/pid"))
+            served[(await connection.answer()).body] += 1
+    assert len(served) == 2
+    assert min(served.values()) > 5, served  # one that is busy is not waited for
 
 
 async def test_a_killed_process_is_replaced(start: Start) -> None:

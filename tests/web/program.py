@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from app.config.settings import Settings
 from app.runtime import logs, processes
+from app.runtime.peers import Peers
 from app.web import server
 from app.web.edge import Edge
 from app.web.routing import router
@@ -68,8 +69,11 @@ ROUTES = [
 ]
 
 
-async def main(settings: Settings, listener: socket.socket, stop: asyncio.Event) -> None:
-    await server.serve(Edge(router(ROUTES, lifespan), settings), settings, stop, listener=listener)
+async def main(
+    settings: Settings, listener: socket.socket, stop: asyncio.Event, peers: Peers
+) -> None:
+    app = Edge(router(ROUTES, lifespan), settings)
+    await server.serve(app, settings, stop, listener=listener, peers=peers)
 
 
 def begin() -> int:

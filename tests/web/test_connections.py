@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.runtime.metrics import Metrics
+from app.runtime.peers import Peers
 from app.web import connections, edge, server
 from app.web.connections import Cause, Connections, Member, Phase, most_connections
 from app.web.edge import Edge
@@ -268,7 +269,7 @@ class Someone:
 
 async def test_connections_are_counted_by_what_they_wait_for() -> None:
     metrics = Metrics()
-    open_ones = Connections(10, 5, metrics)
+    open_ones = Connections(10, 5, metrics, Peers())
     one: Member = Someone()
     assert open_ones.admit(one)
     open_ones.enter(one, "work")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from contextlib import suppress
+from collections import Counter
+from contextlib import AsyncExitStack, ExitStack, suppress
 
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.config.settings import ConfigError
+from app.runtime import peers
 from app.web import connections, server
 from app.web.edge import Edge
 from app.web.routing import router
@@ -47,6 +49,47 @@ async def test_who_has_just_connected_when_it_ends_is_answered() -> None:
     await ending
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address).close()
+
+
+async def test_processes_on_one_socket_have_as_many_connections_as_each_other() -> None:
+    """Here both are served by one loop, whose first reader would take them all."""
+    listener, stop = server.listen("127.0.0.1", 0), asyncio.Event()
+    address, held, answers = listener.getsockname(), ExitStack(), Counter[bytes]()
+    others = [socket.create_connection(address) for _ in range(20)]
+    serving = [
+        asyncio.create_task(server.serve(saying(name), settings(), stop, listener=one, peers=own))
+        for name, one, own in zip(
+            (b"first", b"second"), (listener, listener.dup()), peers.shared(2), strict=True
+        )
+    ]
+    with held:
+        for one in others:
+            held.enter_context(one).setblocking(False)
+            await asyncio.get_running_loop().sock_sendall(one, head("GET", "/"))
+            answer = await asyncio.get_running_loop().sock_recv(one, 1_000)
+            answers[answer.partition(b"\r\n\r\n")[2]] += 1
+    stop.set()
+    await asyncio.gather(*serving)
+    assert answers == {b"first": 10, b"second": 10}
+
+
+def saying(name: bytes) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(name)(scope, receive, send)
+
+    return app
+
+
+@pytest.mark.parametrize("connections_of_the_other", [0, peers.GONE])
+async def test_a_connection_that_nobody_else_takes_is_taken(connections_of_the_other: int) -> None:
+    ours, other = peers.shared(2)
+    other.count(connections_of_the_other)
+    async with serving(saying(b"hello"), peers=ours) as served, AsyncExitStack() as held:
+        for _ in range(5):
+            one = await held.enter_async_context(served.connection())
+            await one.send(head("GET", "/"))
+            assert (await one.answer()).body == b"hello"
+    assert not other.is_ahead()  # one that has ended is waited for by nobody
 
 
 async def test_a_head_is_sent_with_its_body_or_at_once_when_that_comes_later() -> None:

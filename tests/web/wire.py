@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from app.config.settings import Settings
 from app.net.tls import system_trust
+from app.runtime.peers import Peers
 from app.web import server
 
 SECRET_KEY = "a secret key for the tests and nothing else"
@@ -84,11 +85,14 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, *, stuck_ms: int = server.STUCK_MS) -> AsyncIterator[Served]:
+async def serving(
+    app: ASGIApp, *, stuck_ms: int = server.STUCK_MS, peers: Peers | None = None
+) -> AsyncIterator[Served]:
     stop = asyncio.Event()
     listener = server.listen("127.0.0.1", 0, stuck_ms=stuck_ms)
     port = listener.getsockname()[1]
-    task = asyncio.create_task(server.serve(app, settings(), stop, listener=listener))
+    serve = server.serve(app, settings(), stop, listener=listener, peers=peers)
+    task = asyncio.create_task(serve)
     try:
         yield Served(port)
     finally:

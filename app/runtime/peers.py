@@ -1,0 +1,42 @@
+"""The processes that share a listening socket, and how many connections each of them has.
+
+The kernel wakes all of them for each connection, and the one that it wakes first takes it: of two
+processes that wait, time and again the same one. So one that has more than another leaves the next
+connection to that for a moment (Envoy calls this exact balance).
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass, field
+
+GONE = 2**63  # connections of one that takes none: nobody waits for it
+AHEAD_BY = 1
+
+
+def shared(processes: int) -> list[Peers]:
+    """For each of so many processes that are to be forked its own."""
+    counts = memoryview(mmap.mmap(-1, 8 * processes)).cast("Q")
+    for number in range(processes):
+        counts[number] = GONE
+    return [Peers(counts, number) for number in range(processes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """One of the processes among the others; by default it is alone."""
+
+    _counts: memoryview = field(default_factory=lambda: memoryview(bytearray(8)).cast("Q"))
+    _number: int = 0
+
+    def count(self, connections: int) -> None:
+        """It has so many now."""
+        self._counts[self._number] = connections
+
+    def leave(self) -> None:
+        """It takes no more."""
+        self._counts[self._number] = GONE
+
+    def is_ahead(self) -> bool:
+        """Whether another one should take the next."""
+        return self._counts[self._number] > min(self._counts) + AHEAD_BY
