@@ -4,7 +4,7 @@ all."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
@@ -28,6 +28,8 @@ class Proxy:
         self.port = 0
         self.hits = 0
         self.cut: list[bytes] = []  # what carried the pattern when a connection was cut for it
+        # Looks at what a cut has let happen, before either side loses the connection.
+        self.witness: Callable[[], Awaitable[None]] | None = None
 
     def cut_before(self, pattern: bytes) -> None:
         """What contains the pattern never arrives; both sides lose the connection."""
@@ -128,6 +130,7 @@ class Proxy:
                 if fault in ("cut_before", "cut_after"):
                     self.cut.append(data)
                 if fault == "cut_before":
+                    await self._look()
                     return
                 if fault in ("cut_after", "hold"):
                     (held if fault == "hold" else muted).set()
@@ -148,6 +151,7 @@ class Proxy:
         while data := await reader.read(65536):
             await self._pass_time()
             if muted.is_set():
+                await self._look()
                 return
             if held.is_set():
                 await self._healed.wait()
@@ -155,6 +159,10 @@ class Proxy:
             if self._fault != "swallow":
                 writer.write(data)
                 await writer.drain()
+
+    async def _look(self) -> None:
+        if self.witness is not None:
+            await self.witness()
 
     async def _pass_time(self) -> None:
         if self._latency:

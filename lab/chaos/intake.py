@@ -1,8 +1,9 @@
 """Commits cut off from the intake, right before and right after: each answer must be true.
 
-python -m lab.chaos.intake [cuts]: so many of each; twenty senders at once for every cut, half of
-them repeating each other. Contacts that are to be created take a COMMIT; for those that exist, the
-statement that accepts the events is cut. Prints what became of them.
+python -m lab.chaos.intake [cuts]: so many of each; twenty senders at once for every cut, with an
+Idempotency-Key that some of them share, without one, or half of them with it. Contacts that are to
+be created take a COMMIT; for those that exist, the statement that accepts the events is cut. Each
+time the database is asked whether it had happened. Prints what became of them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
+import asyncpg
 import orjson
 
 from app.config.settings import Settings
 from app.errors import CommitUnknown, Unavailable
 from app.intake import webhooks
 from app.intake.acceptance import Accepted
+from app.intake.webhook_requests import Head
 from app.main import open_process
 from app.process import Process
 from tests import servers
-from tests.cast import WEBHOOK, hook, workspace
+from tests.cast import hook, workspace
 from tests.conftest import SCHEMA
 from tests.proxy import Proxy, proxy_before
 
@@ -34,7 +38,16 @@ CUTS = 200
 SENDERS = 20
 Where = Literal["cut_before", "cut_after"]
 Which = Literal["COMMIT", "statement"]
-PATTERNS: dict[Which, bytes] = {"COMMIT": b"COMMIT", "statement": b"run_"}  # an id that is bound
+Keys = Literal["with receipts", "without", "some with"]
+
+# What is cut carries this, and nothing before it: the beginning of every request's id is among the
+# values of the accepting statement, and not in its text, which a new connection prepares first.
+PATTERNS: dict[Which, bytes] = {"COMMIT": b"COMMIT", "statement": b"req_0"}
+KEYS: Mapping[Keys, Callable[[int], str | None]] = {  # of the nth sender
+    "with receipts": lambda n: f"key {n % 12}",
+    "without": lambda _: None,
+    "some with": lambda n: f"key {n % 4}" if n % 2 else None,
+}
 
 
 @asynccontextmanager
@@ -61,37 +74,61 @@ def servers_port(url: str) -> int:
 
 
 async def cut_commits(
-    process: Process, proxy: Proxy, acme: str, where: Where, cuts: int, which: Which = "COMMIT"
+    process: Process,
+    proxy: Proxy,
+    database_url: str,
+    acme: str,
+    where: Where,
+    cuts: int,
+    which: Which = "COMMIT",
+    keys: Keys = "some with",
 ) -> Counter[str]:
-    """Raises AssertionError when an answer and the database disagree."""
+    """Raises AssertionError when an answer and the database disagree, or a cut was not where it
+    should have been. `database_url` leads past the proxy."""
     became: Counter[str] = Counter()
     if which == "statement":
         token = await hook(process, acme)
-        known = [send(process, token, which, n) for n in range(SENDERS)]
+        known = [send(process, token, which, n, None) for n in range(SENDERS)]
         await judge(process, await asyncio.gather(*known), Counter())
-    for cut in range(cuts):
-        plain = await hook(process, acme)
-        deduped = await hook(process, acme, trigger={**WEBHOOK, "dedupePath": "order"})
-        became["cuts"] -= proxy.hits
-        getattr(proxy, where)(PATTERNS[which])
-        name = f"{where}-{cut}" if which == "COMMIT" else which
-        senders = [
-            asyncio.create_task(send(process, deduped if n % 2 else plain, name, n))
-            for n in range(SENDERS)
-        ]
-        hits = proxy.hits
-        while proxy.hits == hits and not all(sender.done() for sender in senders):
-            await asyncio.sleep(0.0005)
-        proxy.heal()
-        became["cuts"] += proxy.hits
-        await judge(process, await asyncio.gather(*senders), became)
+    there: list[int] = []  # runs, when a connection was cut
+    direct = await asyncpg.connect(database_url)
+
+    async def look() -> None:
+        there.append(await direct.fetchval("SELECT count(*) FROM runs"))
+
+    proxy.witness = look
+    try:
+        for cut in range(cuts):
+            tokens = [await hook(process, acme) for _ in range(2)]
+            hits = proxy.hits
+            there.clear()
+            getattr(proxy, where)(PATTERNS[which])
+            name = f"{where}-{keys}-{cut}".replace(" ", "-") if which == "COMMIT" else which
+            senders = [
+                asyncio.create_task(send(process, tokens[n % 2], name, n, KEYS[keys](n)))
+                for n in range(SENDERS)
+            ]
+            while proxy.hits == hits and not all(sender.done() for sender in senders):
+                await asyncio.sleep(0.0005)
+            proxy.heal()
+            became["cuts"] += proxy.hits - hits
+            answers = await asyncio.gather(*senders)
+            assert there, "nothing was cut"
+            assert bool(there[0]) == (where == "cut_after"), (
+                f"{where}: {there[0]} runs were there when the {which} was cut"
+            )
+            await judge(process, answers, became)
+    finally:
+        proxy.witness = None
+        await direct.close()
     return became
 
 
-async def send(process: Process, token: str, name: str, n: int) -> Accepted | str:
-    body = orjson.dumps({"email": f"{name}-{n % 7}@example.com", "order": n % 4})
+async def send(process: Process, token: str, name: str, n: int, key: str | None) -> Accepted | str:
+    body = orjson.dumps({"email": f"{name}-{n % 7}@example.com"})
+    head = Head([] if key is None else [(b"idempotency-key", key.encode())])
     try:
-        return await webhooks.receive(process, token=token, body=body)
+        return await webhooks.receive(process, token=token, body=body, head=head)
     except CommitUnknown:
         return "unknown"
     except Unavailable:
@@ -138,10 +175,11 @@ async def main(cuts: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with cut_off(database_url, redis.url, Path(directory)) as (process, proxy):
             acme = await workspace(process, "Acme")
-            for which in PATTERNS:
-                for where in ("cut_before", "cut_after"):
-                    became = await cut_commits(process, proxy, acme, where, cuts, which)
-                    print(which, where, dict(became), flush=True)
+            for which, where, keys in product(PATTERNS, get_args(Where), KEYS):
+                became = await cut_commits(
+                    process, proxy, database_url, acme, where, cuts, which, keys
+                )
+                print(f"{which} {where}, {keys}: {dict(became)}", flush=True)
     redis.remove()
     postgres.remove()
 
