@@ -290,6 +290,49 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
         found=r"is still QUEUED|has no job|a row had no job",
         needs="none: what is due is in no table, and its hint finds nothing",
     ),
+    "m12e": Mutant(
+        "a repeat is answered by what is remembered",
+        "app.intake.webhooks:receive",
+        """    if event is not None:
+""",
+        """    if event is not None and event.receipt in ANSWERED:
+        return replace(ANSWERED[event.receipt], replayed=True)
+    if event is not None:
+""",
+        also=(
+            (
+                "app.intake.webhooks:receive",
+                """        if accepted is not None:
+            return accepted
+""",
+                """        if accepted is not None:
+            ANSWERED[event.receipt or b""] = accepted
+            return accepted
+""",
+            ),
+            (
+                "app.intake.webhooks:_judged_by_memory",
+                "    return event if acceptance.is_known(process, event) else None\n",
+                """    return event if acceptance.is_known(process, event) else None
+
+
+ANSWERED: dict[bytes, Accepted] = {}
+""",
+            ),
+        ),
+        found=r"test_a_repeat_is_never_answered_by_what_was_remembered",
+        needs="none: a webhook is closed, or a receipt ends, between an event and its repeat. The"
+        " campaign's senders repeat what nothing has changed for",
+        by=(
+            "-m",
+            "pytest",
+            "-q",
+            "-n0",
+            "tests/intake/test_acceptance.py",
+            "-k",
+            "repeat_is_never",
+        ),
+    ),
     "m13": Mutant(
         "a signature is compared with ==",
         "app.intake.webhooks:Secret.signs",
