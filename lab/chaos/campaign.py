@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from lab.chaos import evidence, hearing, oracle, probes
 from lab.chaos.evidence import RUN_HEADER, Struck
 from lab.chaos.faults import FAULTS, ROUND
+from lab.chaos.forgetful import FORGOTTEN, Forgetful
 from lab.chaos.probes import Probed
 from lab.chaos.senders import Senders
 from lab.chaos.stage import THREE_WORKERS, WORKERS, Stage, owned, set_up
@@ -184,15 +185,17 @@ async def campaign(plan: Plan, directory: Path) -> tuple[list[str], dict[str, ob
         found = oracle.findings(known)
         evidence.keep(known, directory / "evidence")
         cut = {name: stage.proxies[f"{name} → Redis"].hits for name in ("web", "worker")}
-        known.figures["hints"] = f"{plan.hints}; cut off: {cut}"
+        forgotten = len(evidence.logged(stage, (FORGOTTEN,)))
+        known.figures["hints"] = f"{plan.hints}; cut off: {cut}, forgotten by workers: {forgotten}"
         known.figures["settled after"] = f"{settled:.1f} s"
         return found, known.figures
 
 
 async def hinder(stage: Stage, hints: Hints) -> None:
-    """Until the campaign settles, every hint is cut off with its connection, those that workers
-    give themselves too; or no Redis can be reached at all."""
+    """Until the campaign settles, every hint is cut off with its connection, and workers forget
+    those that they give themselves; or no Redis can be reached at all."""
     if hints == "lost":
+        assert isinstance(stage.deployment, Forgetful)
         for command in ("web", "worker"):
             stage.proxies[f"{command} → Redis"].cut_before(b"EXEC")
     elif hints == "no Redis":
@@ -315,7 +318,7 @@ def asked(words: Sequence[str]) -> Plan:
     parser.add_argument("--gap", type=float, help="seconds between faults")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--workers", type=int, choices=(2, 3))
-    parser.add_argument("--hints", choices=get_args(Hints), help="what becomes of them in Redis")
+    parser.add_argument("--hints", choices=get_args(Hints), help="what becomes of them")
     parser.add_argument("--settle", type=float, help="seconds without progress")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one, or these")
     given = vars(parser.parse_args(words))
@@ -330,7 +333,7 @@ def asked(words: Sequence[str]) -> Plan:
         kinds=tuple(wanted["fault"]),
         settle_seconds=wanted["settle"],
         after_seconds=wanted["events"] / wanted["rate"] + MORE_SECONDS,
-        deployed=Started,
+        deployed=Forgetful if wanted["hints"] == "lost" else Started,
         workers=THREE_WORKERS[: wanted["workers"]],
         hints=wanted["hints"],
     )

@@ -159,8 +159,8 @@ async def gathered(
             changes=stage.changes,
             audited={row["request_id"] for row in await rows("SELECT request_id FROM audit_logs")},
             trails=await stage.broken_trails(),
-            astray=[row["told"] for row in await rows(ASTRAY)] + _logged(stage, SWEPT),
-            tracebacks=_logged(stage, ("Traceback",)),
+            astray=[row["told"] for row in await rows(ASTRAY)] + logged(stage, SWEPT),
+            tracebacks=logged(stage, ("Traceback",)),
         )
 
 
@@ -168,7 +168,7 @@ async def gathered(
 SWEPT = ("a row had no job", "a job had no row")
 
 
-def _logged(stage: Stage, signs: Sequence[str]) -> list[str]:
+def logged(stage: Stage, signs: Sequence[str]) -> list[str]:
     """The log lines of all processes with one of these."""
     return [
         f"{start.log.name}: {line}"
