@@ -29,13 +29,13 @@ BENCHES: dict[str, tuple[str, str]] = {
     "sends": ("lab.bench.sends 1500", "lab.bench.sends 150"),
     "imports": ("lab.bench.imports 1000000", "lab.bench.imports 5000"),
     "kills": (
-        "lab.chaos.campaign --events 3900 --rate 15 --faults 10 --gap 24 --seed 1",
-        "lab.chaos.campaign --events 300 --rate 15 --faults 6 --gap 2 --lease 5 --seed 1",
+        "lab.chaos.campaign --promise 4 --hints sent --seed 1",
+        "lab.chaos.campaign --promise 4 --hints sent --seed 1"
+        " --events 300 --faults 6 --gap 2 --lease 5",
     ),
     "scale": ("lab.bench.scale", "lab.bench.scale 1000 4000 40"),
 }
 HEAD = "# What `make -C lab bench` measured last"
-KILLS = ("kill -9 a web process", "kill -9 a worker", "kill -9 everything")
 
 
 def run(name: str, words: Sequence[str], ledger: Path) -> bool:
@@ -62,8 +62,6 @@ def main() -> int:
     failed = []
     for name in [] if asked.redraw else asked.only:
         words = BENCHES[name][asked.quick].split()
-        if name == "kills":
-            words += [f"--fault={fault}" for fault in KILLS]
         if not run(name, words, ledger):
             failed.append(name)
     noted = list(figures.read(ledger))

@@ -8,6 +8,7 @@ in it too, would be lost as well.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from app.store.jobs import KINDS
 from lab.chaos.hearing import Heard
 from lab.chaos.probes import Probed
 from lab.chaos.senders import Sent
-from lab.chaos.stage import Death, Stage
+from lab.chaos.stage import Death, Interrupted, Stage
 from tests.listener import Asked
 from tests.receivers import Received
 
@@ -71,6 +72,7 @@ class Evidence:
     planned: int
     faults: Sequence[Struck]
     deaths: Sequence[Death]
+    interrupted: Sequence[Interrupted]
     booting: Mapping[int, Sequence[tuple[float, float]]]  # from a start until it is ready, by port
     ports: Mapping[str, int]  # of the web processes
     probed: Probed
@@ -122,6 +124,7 @@ async def gathered(
             planned=planned,
             faults=faults,
             deaths=stage.deaths,
+            interrupted=await asyncio.gather(*stage.bereft),
             booting={
                 port: [(one.at, one.ready_at) for one in stage.starts if one.name == name]
                 for name, port in stage.ports.items()
@@ -196,6 +199,7 @@ KEPT = (
     "ledger",
     "faults",
     "deaths",
+    "interrupted",
     "calls",
     "runs",
     "steps",

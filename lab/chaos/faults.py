@@ -12,7 +12,7 @@ from typing import TypeAlias
 import asyncpg
 import redis.asyncio
 
-from lab.chaos.stage import WEBS, WORKERS, Stage
+from lab.chaos.stage import WEBS, WORKERS, Interrupted, Stage
 from tests.clocks import LIBRARY, SEEN_SECONDS, Clock
 
 Fault: TypeAlias = Callable[[Stage], Awaitable[int]]  # how often it struck
@@ -33,7 +33,9 @@ async def kill_web(stage: Stage) -> int:
 
 
 async def kill_worker(stage: Stage) -> int:
-    return await kill(stage, stage.workers)
+    await kill(stage, stage.workers)
+    stage.bereft.append(asyncio.create_task(interrupted(stage)))
+    return 1
 
 
 async def kill(stage: Stage, names: tuple[str, ...]) -> int:
@@ -49,33 +51,63 @@ async def kill_everything(stage: Stage) -> int:
         await stage.back(name)
     for name in (*WEBS, *WORKERS):
         stage.kill(name)
+    stage.bereft.append(asyncio.create_task(interrupted(stage)))
     return 1
+
+
+async def interrupted(stage: Stage) -> Interrupted:
+    """Find out what whoever was killed just now had in hand; of nothing is known, when the database
+    was away by then."""
+    at = time.time()
+    try:
+        async with stage.database() as db:
+            held = await left_alone(stage, db)
+            runs = await db.fetch(RUNS_OF, list(held))
+    except AWAY:
+        return Interrupted(at, ())
+    return Interrupted(at, [row["id"] for row in runs])
+
+
+async def left_alone(stage: Stage, db: asyncpg.Connection[asyncpg.Record]) -> set[str]:
+    """Rows that are claimed now, and that nobody has renewed or finished half a lease later: they
+    are in the hands of a worker that is dead or paused, for the others renew every sixth."""
+    before = {tuple(row) for row in await db.fetch(IN_HAND)}
+    await asyncio.sleep(lease_of(stage) / 2)
+    return {row[0] for row in before & {tuple(row) for row in await db.fetch(IN_HAND)}}
+
+
+def lease_of(stage: Stage) -> float:
+    return float(stage.deployment.environ["LEASE_SECONDS"])
+
+
+AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+IN_HAND = """
+    SELECT id, lease_token, wake_at FROM jobs
+    WHERE kind <> 'event_attempt' AND lease_token <> 0 AND wake_at > now()
+    """
+RUNS_OF = """
+    SELECT id FROM runs WHERE id = ANY($1)
+    UNION SELECT run_id FROM messages WHERE id = ANY($1) AND run_id IS NOT NULL
+    UNION SELECT run_id FROM calls WHERE id = ANY($1)
+    """
 
 
 async def freeze(stage: Stage) -> int:
     """A worker that is paused for three leases, and goes on as if nothing had been. It strikes
-    when the worker had work in hand: rows that were claimed when it was paused, and that nobody
-    has renewed or finished half a lease later are its own, for the other renews every sixth."""
+    when the worker had work in hand."""
     name = stage.chance.choice(WORKERS)
     await stage.back(name)
-    lease = float(stage.deployment.environ["LEASE_SECONDS"])
     process = stage.parts[name].process
     async with stage.database() as db:
         process.send_signal(signal.SIGSTOP)
         try:
-            before = {tuple(row) for row in await db.fetch(IN_HAND)}
-            await asyncio.sleep(lease / 2)
-            held = before & {tuple(row) for row in await db.fetch(IN_HAND)}
-            await asyncio.sleep(2.5 * lease)
+            held = await left_alone(stage, db)
+            await asyncio.sleep(2.5 * lease_of(stage))
         finally:
             process.send_signal(signal.SIGCONT)
     return len(held)
 
 
-IN_HAND = """
-    SELECT id, lease_token, wake_at FROM jobs
-    WHERE kind <> 'event_attempt' AND lease_token <> 0 AND wake_at > now()
-    """
 ALONE_LEASES = 0.4  # for which the other worker may be paused and loses nothing
 UNHEARD = {  # claimed, and nothing done about it yet
     table: f"""
@@ -104,7 +136,7 @@ async def pause_with_a_claim(
     are held back, and it is alone, until there is a claim without progress, which then is its own.
     The claimed ids; none when it made no claim in time, and then it is not paused."""
     other = next(one for one in WORKERS if one != name)
-    lease = float(stage.deployment.environ["LEASE_SECONDS"])
+    lease = lease_of(stage)
     between = stage.proxies["worker → PostgreSQL"]
     claimed: list[str] = []
     try:
@@ -135,7 +167,7 @@ def freeze_with_a_claim(table: str) -> Fault:
         for name in WORKERS:
             await stage.back(name)
         name = stage.chance.choice(WORKERS)
-        lease = float(stage.deployment.environ["LEASE_SECONDS"])
+        lease = lease_of(stage)
         async with stage.database() as db:
             try:
                 claimed = await pause_with_a_claim(stage, db, name, table)

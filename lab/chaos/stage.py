@@ -12,7 +12,7 @@ import math
 import random
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -66,6 +66,14 @@ class Start:
         return math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The runs that were in the hands of whom we killed then."""
+
+    at: float
+    runs: Sequence[str]
+
+
 @dataclass(slots=True)
 class Stage:
     deployment: Deployment
@@ -86,6 +94,7 @@ class Stage:
     timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)  # that start these again
     deaths: list[Death] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
+    bereft: list[asyncio.Task[Interrupted]] = field(default_factory=list)  # one for each such kill
     clocks: dict[str, Clock] = field(
         default_factory=dict
     )  # by which these go from their next start
@@ -198,6 +207,7 @@ async def set_up(
     lease_seconds: int,
     deployed: type[Deployment] = Deployment,
     workers: tuple[str, ...] = WORKERS,
+    queueing_seconds: float = QUEUEING_SECONDS,
 ) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         postgres = servers.postgres_server(durable=True)
@@ -211,7 +221,7 @@ async def set_up(
         assert isinstance(redis, servers.RedisServer), "this needs a Redis that may be killed"
         database.start()
         redis.start()
-        mail = stack.enter_context(MailServer(directory, pause=QUEUEING_SECONDS, hold=HOLD_SECONDS))
+        mail = stack.enter_context(MailServer(directory, pause=queueing_seconds, hold=HOLD_SECONDS))
         listener = await stack.enter_async_context(Listener(says({"paid": True})))
         subscriber = Subscriber()
         hearing = await stack.enter_async_context(Listener(subscriber.respond))
@@ -263,6 +273,8 @@ async def set_up(
             yield stage
         finally:
             alive.cancel()
+            for task in stage.bereft:
+                task.cancel()
             for timer in stage.timers.values():
                 timer.cancel()  # else it starts a process that nobody ends
             with suppress(asyncio.CancelledError):

@@ -19,7 +19,7 @@ from lab.chaos.evidence import Called, Evidence, Struck, cut_calls, keep
 from lab.chaos.hearing import ABOUT, Heard
 from lab.chaos.probes import Probed
 from lab.chaos.senders import AWAY, CUT, LATE, LEFT, Sent, Try
-from lab.chaos.stage import Death
+from lab.chaos.stage import Death, Interrupted
 from tests.receivers import Received
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
@@ -92,6 +92,7 @@ def clean() -> Evidence:
             Death(NOON + 49, "web 1", -9, as_struck=True),
             Death(NOON + 49, "web 2", -9, as_struck=True),
         ],
+        interrupted=[],
         booting={8001: [(NOON - 60, NOON - 58)], 8002: [(NOON + 60, NOON + 62)]},
         ports=PORTS,
         probed=Probed(
@@ -672,6 +673,18 @@ def test_beside_each_zero_stands_what_it_says() -> None:
     of_run("plain", status="RUNNING", finished_at=None)(evidence)
     oracle.findings(evidence)
     assert evidence.figures["every run ended"] == "not: 1 of 6"
+
+
+def test_only_what_the_killed_had_in_hand_was_interrupted() -> None:
+    evidence = clean()
+    oracle.findings(evidence)
+    assert "interrupted by a kill" not in evidence.figures
+    evidence.interrupted = [Interrupted(NOON - 5, ["run_plain", "run_of_a_probe"])]
+    of_run("plain", finished_at=at(9))(evidence)
+    oracle.findings(evidence)
+    assert evidence.figures["interrupted by a kill"] == (
+        "1 runs, ended p50 14.0 s, p99 14.0 s, last 14.0 s later"
+    )
 
 
 def test_a_503_that_takes_longer_than_promised_is_counted() -> None:
