@@ -38,6 +38,7 @@ from app.store.templates import Template
 
 SPELL_SECONDS = 2.0  # of one claim, whose worker then looks for others
 BEAT = timedelta(milliseconds=500)  # while messages are under way
+PATIENT_BEAT = timedelta(seconds=10)  # while all that are left wait for their recipients, for days
 FILLED_IN = timedelta(seconds=1)  # until it is looked again whether a frozen segment is filled
 WINDOW = 1_000  # messages under way
 WAITING = 20_000  # messages that wait for their recipients; more of them count as under way
@@ -156,8 +157,11 @@ async def _make(
         return False
     wake_at = now + BEAT
     has_room = len(due) == wanted
-    if not queued.messages and not made and has_room and pending_at is not None:
-        wake_at = max(pending_at, pace.next_at if pace.messages == 0 else now)
+    if not in_flight and not made and has_room:
+        wake_at = now + PATIENT_BEAT
+        if pending_at is not None:
+            turn = max(pending_at, pace.next_at if pace.messages == 0 else now)
+            wake_at = min(turn, wake_at) if queued.messages else turn
     await _rest(process, db, job, wake_at)
     return False
 

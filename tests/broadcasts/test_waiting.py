@@ -71,6 +71,32 @@ async def test_no_more_than_some_messages_wait_for_their_recipients(
     assert (progress["queued"], progress["pending"]) == (5, 3)
 
 
+async def test_while_all_that_are_left_wait_for_their_recipients_it_is_seldom_looked_at(
+    cast: Cast, process: Process
+) -> None:
+    """That may last for days, and each look counts them."""
+
+    async def answer(message: Message) -> Receipt:
+        raise FULL
+
+    through, _ = with_provider(process, answer)
+    await people(cast, 2)
+    await begun(cast, through)
+    await stepped(through, 1)
+    assert await rest(through) <= sending.BEAT
+    await settle(through)
+    await stepped(through, 1)
+    assert sending.BEAT * 10 < await rest(through) <= sending.PATIENT_BEAT
+
+
+async def rest(process: Process) -> timedelta:
+    """Of the one broadcast's job, until it is due."""
+    async with process.database.read() as db:
+        [wake_at] = await db.fetch_values("SELECT wake_at FROM jobs WHERE kind = 'broadcast'")
+        due: datetime = wake_at
+        return due - await db.now()
+
+
 async def test_messages_that_the_night_overtook_keep_nobody_else_from_being_sent_to(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
