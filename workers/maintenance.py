@@ -148,22 +148,25 @@ class JobSweep:
         self._jobs: Key | None = None
 
     async def run(self, process: Process) -> None:
+        database = process.database
         for kind in jobs.KINDS:
-            async with process.database.write() as db:
+            async with database.read() as db:
                 found, self._rows[kind] = await job_sweep.missing(
                     db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
                 )
-                for workspace_id, id in found:
-                    log.error("a row had no job", extra={"kind": kind, "row_id": id})
+            for workspace_id, id in found:
+                log.error("a row had no job", extra={"kind": kind, "row_id": id})
+                async with database.write() as db:  # each on its own node
                     await jobs.wake(db, kind, workspace_id=workspace_id, ids=[id])
             await asyncio.sleep(PAUSE_SECONDS)
-        async with process.database.write() as db:
+        async with database.read() as db:
             late = await db.now() - STRAY_AFTER
             strays, self._jobs = await job_sweep.strays(
                 db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
             )
-            for kind, workspace_id, id in strays:
-                log.error("a job had no row", extra={"kind": kind, "row_id": id})
+        for kind, workspace_id, id in strays:
+            log.error("a job had no row", extra={"kind": kind, "row_id": id})
+            async with database.write() as db:
                 await job_sweep.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
         await _wake_late(process)
 

@@ -21,7 +21,7 @@ from app.jobs.queue import Pair
 from app.process import Process
 from app.runtime import tasks
 from app.runtime.backoff import jittered
-from app.runtime.batching import coalesce
+from app.runtime.batching import batched, coalesce
 from app.store import jobs
 from app.store.claims import FairShare
 from app.store.jobs import Job
@@ -199,9 +199,18 @@ class WorkerPool:
     async def _give_back(
         self, claimed: Sequence[Job], pause_seconds: float = 0, *, is_begun: bool = True
     ) -> None:
+        process, given = self._process, [(job, pause_seconds, is_begun) for job in claimed]
         try:
-            async with self._process.database.write() as db:
-                for job in claimed:
-                    await jobs.release(db, job, pause_seconds=pause_seconds, is_begun=is_begun)
+            await asyncio.gather(*(process.batches.run(_release, process, one) for one in given))
         except Unavailable as problem:
             log.warning("rows not released; their leases expire", extra={"error": problem.detail})
+
+
+@batched(whose=lambda one: one[0].workspace_id)
+async def _release(process: Process, given: Sequence[tuple[Job, float, bool]]) -> Sequence[None]:
+    """Release each after its pause, begun or not, in the order in which others lock jobs."""
+    ordered = sorted(given, key=lambda one: (one[0].workspace_id, one[0].kind, one[0].id))
+    async with process.database.write() as db:
+        for job, pause_seconds, is_begun in ordered:
+            await jobs.release(db, job, pause_seconds=pause_seconds, is_begun=is_begun)
+    return [None] * len(given)

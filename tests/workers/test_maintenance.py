@@ -18,7 +18,7 @@ from app.intake import webhooks
 from app.messages import create
 from app.process import Process
 from app.runtime import tasks
-from app.store import idempotency, jobs, segment_members, webhook_requests, workspaces
+from app.store import idempotency, job_sweep, jobs, segment_members, webhook_requests, workspaces
 from tests.attacks.test_payments import opened
 from tests.cast import Cast, hook, settle, workspace
 from tests.routes.test_billing import notify, paid
@@ -175,13 +175,19 @@ async def test_on_a_sharded_database_a_sweep_writes_in_one_workspace_at_a_time(
     for one in (acme, rival):
         token = await hook(process, one)
         await webhooks.receive(process, token=token, body=b'{"email": "ada@example.com"}')
+    async with process.database.write() as db:
+        await db.execute("DELETE FROM jobs WHERE kind = 'run'")
+        later = await db.now() + timedelta(hours=1)
+        for one in (acme, rival):  # of no message that there is
+            await jobs.add_later(db, "message", workspace_id=one, id="msg_1", wake_at=later)
     monkeypatch.setattr(Database, "is_sharded", True)
     monkeypatch.setattr(webhook_requests, "delete_old", noted(webhook_requests.delete_old))
+    monkeypatch.setattr(job_sweep, "delete_stray", noted(job_sweep.delete_stray))
     monkeypatch.setattr(jobs, "wake", noted(jobs.wake))
     monkeypatch.setattr(segment_members, "late", late)
     await maintenance.sweep_requests(process)
     await maintenance.JobSweep().run(process)
-    assert sorted(whose.values()) == sorted([[one] for one in (acme, rival)] * 2)
+    assert sorted(whose.values()) == sorted([[one] for one in (acme, rival)] * 4)
 
 
 @asynccontextmanager

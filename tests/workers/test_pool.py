@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import structlog
 
+from app.database.db import Handle
 from app.errors import Unavailable
 from app.intake import webhooks
 from app.jobs.queue import Pair
 from app.process import Process
 from app.runs import runner
-from app.store import runs
+from app.runtime.batching import Batches
+from app.store import jobs, runs
 from app.store.claims import FairShare
 from app.store.jobs import Job
 from tests.cast import hook
@@ -419,6 +423,52 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(
     assert run is not None
     assert run.status == "QUEUED"
     assert await claims_of(process) == [1]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("is_sharded", [False, True])
+async def test_what_is_given_back_at_once_shares_a_transaction_where_that_is_of_one_node(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, is_sharded: bool, is_begun: bool
+) -> None:
+    """On a sharded database each workspace's is its own: one node that is down keeps no other's."""
+    whose: defaultdict[Handle, list[str]] = defaultdict(list)
+    release = jobs.release
+
+    async def noted(db: Handle, job: Job, **how: Any) -> None:
+        whose[db].append(job.workspace_id)
+        await release(db, job, **how)
+
+    monkeypatch.setattr(jobs, "release", noted)
+    rival = await founded(process, "Rival")
+    for one in (acme, rival):
+        await started(process, one)
+    claimed, go_on, stalled = asyncio.Event(), asyncio.Event(), Work()
+
+    async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+        rows = await process.claim("run", hinted, limit, fair_share)
+        claimed.set()
+        await go_on.wait()
+        return rows
+
+    async def act(_process: Process, claimed: Job) -> None:
+        stalled.begun.append(claimed.id)
+        await stalled.tell()
+        await asyncio.Event().wait()
+
+    sharded = replace(process, batches=Batches(apart=is_sharded))
+    busy = pool(sharded, Work(), claim=claim, act=act)
+    busy.hint()
+    await claimed.wait()
+    if is_begun:
+        go_on.set()
+        await stalled.until(lambda: len(stalled.begun) == 2)
+    closing = asyncio.create_task(busy.close(0.01 if is_begun else SECONDS))
+    await asyncio.sleep(0)
+    go_on.set()
+    await closing
+    apart = [[one] for one in sorted([acme, rival])]
+    assert sorted(whose.values()) == (apart if is_sharded else [apart[0] + apart[1]])
+    assert await claims_of(process) == [1, 1]
 
 
 # --- what is logged -------------------------------------------------------------------------------
