@@ -87,4 +87,4 @@ class Process:
 
     def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
         """The claim, renewed for as long as the block takes."""
-        return leases.lease(self.database, job, self.settings.lease_seconds)
+        return leases.lease(self.database, self.batches, job, self.settings.lease_seconds)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+from app.database import pipelining
 from app.database.db import Database
 from app.errors import CommitUnknown, Unavailable
 from app.runtime import tasks
 from app.runtime.backoff import jittered
+from app.runtime.batching import Batches, batched
 from app.store import jobs
 from app.store.jobs import Job
 
@@ -25,10 +28,12 @@ LONGEST_PAUSE_SECONDS = 2.0  # whoever comes late finds its lease taken by anoth
 
 
 @asynccontextmanager
-async def lease(database: Database, job: Job, seconds: float) -> AsyncIterator[Lease]:
+async def lease(
+    database: Database, batches: Batches, job: Job, seconds: float
+) -> AsyncIterator[Lease]:
     """A claim that is renewed for as long as the block takes, which may stand in a line. Should it
     be lost all the same, its token says so to whatever writes."""
-    held = Lease(database, job, seconds)
+    held = Lease(database, batches, job, seconds)
     keeping = asyncio.create_task(held.keep())
     try:
         yield held
@@ -39,8 +44,9 @@ async def lease(database: Database, job: Job, seconds: float) -> AsyncIterator[L
 class Lease:
     """Our hold on a job, by this process' own clock: a part of what the database says."""
 
-    def __init__(self, database: Database, job: Job, seconds: float) -> None:
+    def __init__(self, database: Database, batches: Batches, job: Job, seconds: float) -> None:
         self._database = database
+        self._batches = batches
         self._job = job
         self._seconds = seconds
         self._renewed_at = time.monotonic()
@@ -52,16 +58,25 @@ class Lease:
         return not self._lost and time.monotonic() - self._renewed_at < self._seconds * 2 / 3
 
     async def keep(self) -> None:
+        """Renew it together with the process' others: all at the same moments of the clock."""
+        beat = self._seconds / 6
         while True:
-            await asyncio.sleep(self._seconds / 6)
+            # At least half a beat, for a timer may end a little early.
+            await asyncio.sleep(beat / 2 + (beat / 2 - time.monotonic()) % beat)
             asked_at = time.monotonic()
             try:
-                async with self._database.write() as db:
-                    renewed = await jobs.renew(db, self._job, lease_seconds=self._seconds)
+                renewed = await self._renew()
             except Unavailable:
                 log.warning("lease not renewed", extra={"row_id": self._job.id})
             else:
                 self._renewed_at, self._lost = asked_at, not renewed
+
+    async def _renew(self) -> bool:
+        """False when it is lost: what somebody has locked is waited for alone."""
+        if await self._batches.run(renew_some, self._database, (self._job, self._seconds)):
+            return True
+        async with self._database.write() as db:
+            return await jobs.renew(db, self._job, lease_seconds=self._seconds)
 
     async def until_known(self, ask: Callable[[], Awaitable[Result]]) -> Result:
         """The answer of `ask`, which is asked again while the answer of its COMMIT was lost and the
@@ -93,6 +108,14 @@ class Lease:
             # The process ends: what became of the work is still worth writing down.
             await tasks.end(task)
         return None if task.cancelled() else task.result()
+
+
+@batched(max_items=1_000, whose=lambda one: one[0].workspace_id)
+async def renew_some(database: Database, held: Sequence[tuple[Job, float]]) -> Sequence[bool]:
+    """Whether each was renewed, for so many seconds."""
+    renewals = [partial(jobs.renew_free, job=job, lease_seconds=seconds) for job, seconds in held]
+    async with database.write(follow_indexes=True) as db:
+        return await pipelining.run_all(db, renewals)
 
 
 async def until_recorded(record: Callable[[], Awaitable[None]], row_id: str) -> None:

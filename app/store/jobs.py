@@ -298,6 +298,32 @@ async def renew(
     return renewed is not None
 
 
+async def renew_free(db: Handle, job: Job, *, lease_seconds: float) -> bool:
+    """Likewise, but False too when a transaction has it locked: whoever renews many would keep the
+    others locked while it waits for that."""
+    key = {"workspace_id": job.workspace_id, "kind": job.kind, "id": job.id}
+    is_free = await db.fetch_value(
+        """
+        SELECT id FROM jobs
+        WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+          AND lease_token = :lease_token
+        FOR UPDATE SKIP LOCKED
+        """,
+        lease_token=job.lease_token,
+        **key,
+    )
+    if is_free:
+        await db.change_held(
+            """
+            UPDATE jobs SET wake_at = :until
+            WHERE workspace_id = :workspace_id AND kind = :kind AND id = :id
+            """,
+            until=await db.now() + timedelta(seconds=lease_seconds),
+            **key,
+        )
+    return is_free is not None
+
+
 async def release(db: Handle, job: Job, *, pause_seconds: float = 0, is_begun: bool = True) -> None:
     """Give a claim back untouched: due after the pause, and not counted against the row. Nothing is
     written under it any more, not by a batch either in which its worker still stands in line.

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
+from app.database.db import Database
 from app.errors import CommitUnknown, Unavailable
 from app.jobs import leases
 from app.jobs.leases import Lease
 from app.process import Process
 from app.runs import runner
+from app.runtime.batching import Batches
 from app.store import jobs
+from app.store.jobs import Job
 from tests.messages.test_delivery import start
 from tests.runs.test_runner import read, started
+from tests.store.test_jobs import due, workspace
 
 
 async def due_at(process: Process) -> datetime:
@@ -75,6 +81,90 @@ async def test_a_run_that_stands_in_line_between_two_steps_is_given_back(
     assert (await read(process, acme, run_id)).status == "COMPLETED"
 
 
+# --- renewed together -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+async def test_all_leases_of_a_process_are_renewed_at_once_by_one_node_s_transaction(
+    process: Process, monkeypatch: pytest.MonkeyPatch, is_sharded: bool
+) -> None:
+    """Many stand before a slow server: each by itself would commit several times a second."""
+    batches: list[list[str]] = []
+    renew = leases.renew_some
+
+    async def noted(
+        database: Database, held: Sequence[tuple[Job, float]]
+    ) -> Sequence[bool | Exception]:
+        batches.append(sorted(job.workspace_id for job, _ in held))
+        return await renew.work(database, held)
+
+    monkeypatch.setattr(leases, "renew_some", replace(renew, work=noted))
+    sharded = replace(
+        process,
+        settings=replace(process.settings, lease_seconds=3),
+        batches=Batches(apart=is_sharded),
+    )
+    whose = sorted([await workspace(process.database) for _ in range(2)])
+    for one in whose:
+        await due(process.database, one, 20)
+    claimed = await sharded.claim("message", [], 40)
+    async with AsyncExitStack() as working:
+        for job in claimed:  # one comes after the other
+            await asyncio.sleep(0.01)
+            await working.enter_async_context(sharded.lease(job))
+        batches.clear()
+        async with asyncio.timeout(10):
+            while sum(map(len, batches)) < 40:
+                await asyncio.sleep(0.01)
+        assert len(batches) < 10
+        assert all(len(set(batch)) == 1 for batch in batches) is is_sharded
+
+
+async def test_of_leases_that_are_renewed_together_a_lost_one_is_told(process: Process) -> None:
+    quick = replace(process, settings=replace(process.settings, lease_seconds=3))
+    acme = await workspace(process.database)
+    await due(process.database, acme, 2)
+    stale, kept = await quick.claim("message", [], 2)
+    async with process.database.write() as db:
+        await db.execute("UPDATE jobs SET lease_token = 7 WHERE id = :id", id=stale.id)
+    async with quick.lease(stale) as lost, quick.lease(kept) as held:
+        async with asyncio.timeout(1.8):  # the time for which it would be believed is 2 s
+            while lost.is_held:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(2)
+        assert held.is_held
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_job_that_somebody_has_locked_keeps_no_other_lease_from_being_renewed(
+    process: Process,
+) -> None:
+    quick = replace(process, settings=replace(process.settings, lease_seconds=3))
+    acme = await workspace(process.database)
+    await due(process.database, acme, 2)
+    locked, free = await quick.claim("message", [], 2)
+
+    async def until(job: Job) -> datetime:
+        async with process.database.read() as db:
+            at: datetime = await db.fetch_value(
+                "SELECT wake_at FROM jobs WHERE id = :id", id=job.id
+            )
+            return at
+
+    claimed_until = await until(free)
+    async with quick.lease(locked) as late, quick.lease(free):
+        async with process.database.write() as db:
+            assert await jobs.lock(db, [locked]) == {locked}
+            async with asyncio.timeout(2):
+                while await until(free) == claimed_until:
+                    await asyncio.sleep(0.02)
+            assert await until(locked) == claimed_until
+        async with asyncio.timeout(2):
+            while await until(locked) == claimed_until:
+                await asyncio.sleep(0.02)
+        assert late.is_held
+
+
 LOST = CommitUnknown("The answer was lost.")
 AWAY = Unavailable("The database is away.")
 
@@ -92,7 +182,9 @@ async def test_what_a_lost_commit_did_is_asked_until_it_is_known(
         return "known"
 
     assert (
-        await Lease(process.database, claimed, process.settings.lease_seconds).until_known(ask)
+        await Lease(
+            process.database, process.batches, claimed, process.settings.lease_seconds
+        ).until_known(ask)
         == "known"
     )
 
@@ -113,7 +205,7 @@ async def test_it_is_asked_no_longer_than_the_lease_is_held(
         raise next(answers)
 
     with pytest.raises(Unavailable) as refusal:
-        await Lease(process.database, claimed, lease_seconds).until_known(ask)
+        await Lease(process.database, process.batches, claimed, lease_seconds).until_known(ask)
     assert refusal.value is raised
 
 
