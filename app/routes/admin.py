@@ -31,7 +31,7 @@ from app.store.jobs import Kind
 from app.web import paging, reply
 from app.web.body import Shape, Writable
 from app.web.paging import Paging
-from app.web.reply import Page
+from app.web.reply import JsonResponse, Page
 from app.web.routing import ADMIN, Call, get, patch, post
 
 LATE = timedelta(minutes=5)  # nobody is going to do it any more
@@ -303,8 +303,8 @@ async def suspend(call: Call) -> Response:
     return await _set(call, "suspended", suspended=True)
 
 
-async def _obeyed(call: Call, answer: Response) -> Response:
-    if reply.payload(answer).get("suspended"):
+async def _obeyed(call: Call, answer: JsonResponse) -> Response:
+    if answer.shown.get("suspended"):
         await parking.obeyed(call.process, call.path("id"))
     return answer
 

@@ -32,7 +32,7 @@ from app.store.suppressions import Reason as BarringReason
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
 from app.web.paging import Paging
-from app.web.reply import Page, Revised
+from app.web.reply import JsonResponse, Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
 # What app/audience/profile.py takes, for the document alone: it judges every way in, with all
@@ -283,11 +283,11 @@ async def remove_tag(call: Call) -> Response:
 CONSENT = frozenset({"subscriptions", "email", "phone", "match"})
 
 
-async def quiet(call: Call, answer: Response) -> Response:
+async def quiet(call: Call, answer: JsonResponse) -> Response:
     """Wait for sends: what unsubscribes somebody, or an address of theirs, is not answered while
     something is on its way to them; be they so before, for nobody may have heard of it. By what is
     answered: the contact may have another address by now."""
-    shown = reply.payload(answer)
+    shown = answer.shown
     # The body was taken, so it is an object.
     if "subscriptions" in shown and not CONSENT.isdisjoint(document.parse(call.body)):
         out = consent.withdrawn(call.process, call.member.workspace_id, shown)

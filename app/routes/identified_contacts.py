@@ -30,8 +30,8 @@ from app.routes.contacts import (
 from app.routes.matching import Match
 from app.routes.topic_answers import Evidence
 from app.store import topics as store
-from app.web import reply
 from app.web.body import Name, Shape
+from app.web.reply import JsonResponse
 from app.web.routing import Call, put
 
 
@@ -136,10 +136,10 @@ async def _identified(
     return await answer_created(call, row, resource)
 
 
-async def _quiet(call: Call, answer: Response) -> Response:
+async def _quiet(call: Call, answer: JsonResponse) -> Response:
     """Nothing is on its way any more to whom the body unsubscribes."""
-    answer, shown = await quiet(call, answer), reply.payload(answer)
-    if "topics" in shown:
+    await quiet(call, answer)
+    if "topics" in answer.shown:
         answered = document.parse(call.body).get("topics") or {}
         out = [
             (topic_id, channel)
@@ -147,7 +147,7 @@ async def _quiet(call: Call, answer: Response) -> Response:
             for channel, state in states.items()
             if state == "unsubscribed"
         ]
-        await topic_answers.quieten(call, shown, out)
+        await topic_answers.quieten(call, answer.shown, out)
     return answer
 
 

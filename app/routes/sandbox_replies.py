@@ -14,6 +14,7 @@ from app.errors import FieldError, Problem
 from app.store import workspaces
 from app.web import reply
 from app.web.body import Shape
+from app.web.reply import JsonResponse
 from app.web.routing import Call, post
 
 LONGEST = 1_600  # characters, as of a text message in parts
@@ -53,9 +54,9 @@ async def create(call: Call) -> Response:
     return reply.ok({"meaning": meaning.meaning, "answer": meaning.reply})
 
 
-async def _quiet(call: Call, answer: Response) -> Response:
+async def _quiet(call: Call, answer: JsonResponse) -> Response:
     """Nothing more is on its way to who opted out, when a STOP is answered, or answered again."""
-    if reply.payload(answer).get("meaning") != "stop":
+    if answer.shown.get("meaning") != "stop":
         return answer
     new, workspace_id = call.read(NewReply), call.member.workspace_id
     async with call.process.database.read() as db:

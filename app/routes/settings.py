@@ -24,7 +24,7 @@ from app.store import api_keys, channel_settings, workspaces
 from app.web import paging, reply
 from app.web.body import Moment, Name, Shape, Writable
 from app.web.paging import Paging
-from app.web.reply import Page, Revised
+from app.web.reply import JsonResponse, Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
 # --- shapes -------------------------------------------------------------------------------------
@@ -214,9 +214,9 @@ async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWork
         raise Problem("invalid", "The workspace cannot be changed so; see errors.", errors=errors)
 
 
-async def _obeyed(call: Call, answer: Response) -> Response:
+async def _obeyed(call: Call, answer: JsonResponse) -> Response:
     """A pause that was known before, too: that it was answered then is not known."""
-    if reply.payload(answer).get("sendingPaused"):
+    if answer.shown.get("sendingPaused"):
         await parking.obeyed(call.process, call.member.workspace_id)
     return answer
 

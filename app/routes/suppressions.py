@@ -18,7 +18,7 @@ from app.store.suppressions import Reason
 from app.web import paging, reply
 from app.web.body import Shape
 from app.web.paging import Paging
-from app.web.reply import Page
+from app.web.reply import JsonResponse, Page
 from app.web.routing import Call, delete, get, post
 
 
@@ -117,12 +117,11 @@ async def create(call: Call) -> Response:
     return reply.created(f"/suppressions/{row.id}", Suppression.of(row))
 
 
-async def _quiet(call: Call, answer: Response) -> Response:
+async def _quiet(call: Call, answer: JsonResponse) -> Response:
     """Nothing but what the record names will arrive after any answer that leads to the record: the
     first one, a copy, and that it is there already. What was written down of the first one was so
     before the wait."""
-    answered = reply.payload(answer)
-    id = answered.get("id") or answered.get("existingId")
+    id = answer.shown.get("id") or answer.shown.get("existingId")
     row = await _row(call, id) if id else None
     if row is None:  # refused, or off the list again
         return answer

@@ -23,8 +23,8 @@ from app.routes.contacts import ContactInFull, answer_changed, locked, own_works
 from app.store import topics as store
 from app.store.contacts import Contact
 from app.store.topics import Topic
-from app.web import reply
 from app.web.body import Name, Shape
+from app.web.reply import JsonResponse
 from app.web.routing import Call, put
 
 LONGEST_EVIDENCE = 2_000
@@ -77,14 +77,13 @@ def refused(errors: list[FieldError]) -> Problem:
     return Problem("invalid", "The answer cannot be recorded; see errors.", errors=errors)
 
 
-async def quiet(call: Call, answered: Response) -> Response:
+async def quiet(call: Call, answered: JsonResponse) -> Response:
     """Record an answer. Who is unsubscribed, be it since before, gets nothing after it."""
-    shown = reply.payload(answered)
-    if "topics" not in shown:  # refused; its body may be no JSON
+    if "topics" not in answered.shown:  # refused; its body may be no JSON
         return answered
     asked = document.parse(call.body)
     if asked["state"] == "unsubscribed":
-        await quieten(call, shown, [(call.path("topicId"), asked["channel"])])
+        await quieten(call, answered.shown, [(call.path("topicId"), asked["channel"])])
     return answered
 
 

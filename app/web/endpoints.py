@@ -17,12 +17,12 @@ from app.process import Process
 from app.web import body
 from app.web.auth import PUBLIC
 from app.web.call import Call, Content
-from app.web.reply import Page, Revised
+from app.web.reply import JsonResponse, Page, Revised
 from app.web.throttle import Throttle
 
 Transaction: TypeAlias = Literal["read", "write"] | None
 Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
-Awaits: TypeAlias = Callable[[Call, Response], Awaitable[Response]]
+Awaits: TypeAlias = Callable[[Call, JsonResponse], Awaitable[Response]]
 # One that speaks ASGI itself, where every microsecond counts.
 Bare: TypeAlias = Callable[[Process, Throttle, Scope, Receive, Send], Awaitable[None]]
 
@@ -39,8 +39,8 @@ class Says(TypedDict, total=False):
     concludes  that a tx=None POST answers, in JSON, what Call.conclude does, and that a copy does
                not do again what was done before that
     matches that an act, a POST, judges If-Match against what it acts on
-    awaits  what the answer waits for once the transaction has ended, and may then say: the first
-            one, a copy of it, and a refusal, which stays as it is
+    awaits  what the answer, which is JSON, waits for once the transaction has ended, and may then
+            say: the first one, a copy of it, and a refusal, which stays as it is
     """
 
     takes: Content

@@ -22,7 +22,7 @@ from app.errors import Problem
 from app.identity.identity import Member
 from app.store import idempotency
 from app.vault.vault import Vault
-from app.web.reply import SecretResponse
+from app.web.reply import KeptResponse, SecretResponse
 
 KEPT_FOR = timedelta(hours=24)
 KEPT_HEADERS = ("content-type", "location", "etag")
@@ -92,7 +92,7 @@ class Asked:
         written = self.vault.decrypt(PURPOSE, kept.answer, member.workspace_id, self.id.hex())
         head, _, body = written.partition(b"\n")
         status, headers = json.loads(head)
-        return Response(body, status, {**headers, "Idempotency-Replayed": "true"})
+        return KeptResponse(body, status, {**headers, "Idempotency-Replayed": "true"})
 
     async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
         """The answer of `work`, or its earlier one; `db` is the transaction that it works in.

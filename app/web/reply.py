@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from starlette.responses import Response
 
@@ -27,10 +27,29 @@ class Page(Shape, Generic[Item]):
 
 
 class JsonResponse(Response):
-    media_type = "application/json"
+    media_type: str | None = "application/json"
 
     def render(self, content: Any) -> bytes:
+        self._shown = content
         return document.dumps(content)
+
+    @property
+    def shown(self) -> Any:
+        """The JSON that it tells, for whoever acts on what was decided."""
+        return self._shown
+
+
+class KeptResponse(JsonResponse):
+    """Tells in the same bytes what was answered before."""
+
+    media_type = None  # as it was
+
+    def render(self, content: bytes) -> bytes:
+        return content
+
+    @property
+    def shown(self) -> Any:
+        return document.parse(bytes(self.body))
 
 
 class SecretResponse(JsonResponse):
@@ -43,7 +62,7 @@ class ProblemResponse(JsonResponse):
 
 def ok(
     resource: Any, *, revision: int | None = None, beside: Any = None, secret: bool = False
-) -> Response:
+) -> JsonResponse:
     kind = SecretResponse if secret else JsonResponse
     return kind(resource, 200, _tagged(revision, beside))
 
@@ -60,16 +79,10 @@ def created(
     return kind(resource, 201, {"Location": location, **_tagged(revision, beside)})
 
 
-def payload(answer: Response) -> dict[str, Any]:
-    """The JSON object in it."""
-    return cast(dict[str, Any], document.parse(bytes(answer.body)))
-
-
-def amended(answer: Response, **values: Any) -> Response:
+def amended(answer: JsonResponse, **values: Any) -> Response:
     """The same answer, which now says this."""
     headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-    body = document.dumps({**payload(answer), **values})
-    return Response(body, answer.status_code, headers)
+    return JsonResponse({**answer.shown, **values}, answer.status_code, headers)
 
 
 def tag_of(resource: Any) -> str:
@@ -90,7 +103,7 @@ def page(items: Sequence[Any], next_cursor: str | None) -> Response:
     return JsonResponse({"data": items, "nextCursor": next_cursor})
 
 
-def problem(problem: Problem, request_id: str) -> Response:
+def problem(problem: Problem, request_id: str) -> JsonResponse:
     body: dict[str, Any] = {
         "type": f"/problems/{problem.code}",
         "title": problem.title,

@@ -40,6 +40,7 @@ from app.web.endpoints import (
     post,
     put,
 )
+from app.web.reply import JsonResponse
 from app.web.throttle import API, Throttle
 
 STRANGERS_BYTES = 256 * 1024  # of a body that nobody vouches for; the intake has its own limit
@@ -201,7 +202,9 @@ class _Path:
             if endpoint.awaits is not None:
                 await endpoint.awaits(call, reply.problem(refusal, call.request_id))
             raise
-        return response if endpoint.awaits is None else await endpoint.awaits(call, response)
+        if endpoint.awaits is None:
+            return response
+        return await endpoint.awaits(call, cast(JsonResponse, response))
 
     async def _answer(self, endpoint: Endpoint, call: Call) -> Response:
         """The answer of the same request with the same Idempotency-Key, or the handler's."""

@@ -41,6 +41,23 @@ def test_an_answer_is_json(
     }
 
 
+def test_what_an_answer_tells_is_what_it_was_written_from() -> None:
+    value = {"a": [1]}
+    assert reply.ok(value).shown is value
+    kept = reply.KeptResponse(b'{"a": 1}', 201, {"content-type": "application/json"})
+    assert (kept.body, kept.shown, kept.status_code) == (b'{"a": 1}', {"a": 1}, 201)
+    assert "content-type" not in reply.KeptResponse(b"", 204, {}).headers
+    refused = reply.problem(Problem("conflict", "It is there.", existingId="sup_1"), "req-1")
+    assert refused.shown["existingId"] == "sup_1"
+
+
+def test_an_answer_that_is_amended_is_otherwise_the_same() -> None:
+    first = reply.JsonResponse({"a": 1, "b": 2}, 201, {"location": "/as/1"})
+    amended = reply.amended(first, b=3)
+    assert (amended.status_code, amended.body) == (201, b'{"a":1,"b":3}')
+    assert dict(amended.headers) == {**first.headers, "content-length": "13"}
+
+
 def test_nothing_is_nothing() -> None:
     response = reply.no_content()
     assert (response.status_code, response.body) == (204, b"")
