@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from app.config.settings import Settings
@@ -15,6 +16,7 @@ from app.database.db import Database
 from app.jobs import leases
 from app.jobs.leases import Lease
 from app.jobs.queue import Pair, Queue
+from app.machine.kept import Kept
 from app.net.egress import Egress
 from app.providers.base import Channel
 from app.providers.oidc import Provider
@@ -31,6 +33,7 @@ from app.store.jobs import Job, Kind
 from app.store.shards import Shards
 from app.vault.vault import Vault
 
+TARGETS_BYTES = 16 * 1024 * 1024
 PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
 
@@ -60,6 +63,8 @@ class Process:
     progress: SharedByKey[Mapping[str, int]] = field(
         default_factory=partial(SharedByKey[Mapping[str, int]], PROGRESS_SECONDS)
     )
+    # Remembered of the webhooks that are open to events, by token: app/intake/webhooks.py.
+    targets: Kept[str, Any] = field(default_factory=partial(Kept, TARGETS_BYTES))
     shards: Shards = field(default_factory=Shards)  # what they have due, where there are any
     waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
 

@@ -29,7 +29,6 @@ from app.errors import Problem, Unavailable
 from app.intake import acceptance, lookup, webhook_requests
 from app.intake.acceptance import Accepted, InboundEvent, Outdated
 from app.intake.webhook_requests import Head, Note, WebhookRequest
-from app.machine.kept import Kept
 from app.machine.program import Json
 from app.outbound import chains
 from app.process import Process
@@ -42,8 +41,7 @@ from app.vault.vault import Vault
 
 SIGNATURE = re.compile(r"sha256=([0-9a-fA-F]{64})", re.ASCII)
 LONGEST_KEY = 255
-TARGETS_BYTES = 16 * 1024 * 1024  # remembered
-TARGET_BYTES = 2_000  # of each of them, and for each byte of its trigger:
+TARGET_BYTES = 2_000  # of each that is remembered, and for each byte of its trigger:
 TRIGGER_WEIGHT = 8
 TRIES = 5  # a definition may be changed while an event is judged by it, but hardly time and again
 
@@ -70,9 +68,6 @@ class WebhookTarget:
     trigger: Mapping[str, Json]
     secret: Secret | None
     closed_reason: str | None  # why it accepts no events, for the owner; None when it does
-
-
-_targets: Kept[str, WebhookTarget] = Kept(TARGETS_BYTES)  # those open to events, by token
 
 
 async def receive(
@@ -108,7 +103,7 @@ async def _judged_by_memory(
     process: Process, token: str, body: bytes, signatures: Sequence[str], head: Head
 ) -> InboundEvent | None:
     """The event, as it may be accepted by what is remembered; None when it has to be read."""
-    target = _targets.get(token)
+    target: WebhookTarget | None = process.targets.get(token)
     if target is None:
         return None
     request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
@@ -143,11 +138,10 @@ async def _received(
 ) -> Accepted:
     target = await process.batches.run(load_targets, process, token)
     if target is None or target.closed_reason is not None:
-        _targets.drop(token)
+        process.targets.drop(token)
     else:
-        _targets.keep(
-            token, target, TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
-        )
+        weight = TARGET_BYTES + TRIGGER_WEIGHT * len(orjson.dumps(target.trigger))
+        process.targets.keep(token, target, weight)
     if target is None:
         raise unknown_token()
     request = WebhookRequest(id, target.workspace.id, target.definition_id, head, body)
@@ -166,7 +160,8 @@ async def _received(
 async def whose(process: Process, token: str) -> str:
     """The workspace, before a long body is read. Raises Problem `not_found` for a token that nobody
     has."""
-    target = _targets.get(token) or await process.batches.run(load_targets, process, token)
+    target: WebhookTarget | None = process.targets.get(token)
+    target = target or await process.batches.run(load_targets, process, token)
     if target is None:
         raise unknown_token()
     return target.workspace.id
@@ -273,7 +268,7 @@ async def load_targets(process: Process, tokens: Sequence[str]) -> Sequence[Webh
     known = {
         token: Place(target.workspace.id, target.definition_id)
         for token in wanted
-        if (target := _targets.get(token)) is not None
+        if (target := process.targets.get(token)) is not None
     }
     async with process.database.read(acceptance.TIMEOUTS) as db:
         rows = await definitions.by_tokens(db, tokens=wanted, known=known)

@@ -19,6 +19,8 @@ from app.errors import CommitUnknown, Problem
 from app.intake import acceptance, webhooks
 from app.intake.acceptance import Accepted
 from app.intake.webhook_requests import Head, WebhookRequest
+from app.intake.webhooks import WebhookTarget
+from app.main import build_process
 from app.process import Process
 from app.store import acceptance as known_events
 from app.store import expiry
@@ -248,6 +250,18 @@ async def test_a_repeat_is_never_answered_by_what_was_remembered(
     else:
         assert isinstance(answer, Accepted)
         assert answer.run_id != first.run_id
+
+
+async def test_a_target_is_remembered_by_the_process_that_hints_at_its_runs(
+    process: Process, acme: str
+) -> None:
+    token = await hook(process, acme)
+    async with build_process(process.database, process.settings) as other:
+        for one in (process, other):
+            assert isinstance(await receive(one, token, email()), Accepted)
+            target: WebhookTarget | None = one.targets.get(token)
+            assert target is not None
+            assert target.workspace.queue is one.queue
 
 
 async def test_a_national_number_is_read_by_the_country_of_now(process: Process, acme: str) -> None:
