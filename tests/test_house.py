@@ -7,6 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import app
 from app import routes
 from app.routes import CONSOLE_ROUTES, ROUTES, SANDBOX_ROUTES
@@ -131,6 +133,26 @@ def test_on_the_way_of_a_message_each_definition_names_the_next() -> None:
         module, last = into, name
     assert unnamed == []
     assert jumps <= 3
+
+
+@pytest.mark.parametrize(
+    ("lists", "length", "sentence"),
+    [
+        (2, 20, "that is twenty from the webhook"),
+        (3, 31, "with the next list thirty-one until the message is SENT"),
+    ],
+)
+def test_the_way_of_a_message_is_as_long_as_the_architecture_says(
+    lists: int, length: int, sentence: str
+) -> None:
+    text = (ROOT / "docs/architecture.md").read_text().partition("## Walks")[2]
+    walks = re.findall(r"\*\*[^*]+\*\* *[^(`]*\(\d+\): (.+?)\.\s", text, re.DOTALL)[:lists]
+    module, way = "", set()
+    for step in re.findall(r"`([^`]+)`", " ".join(walks)):
+        module = step.partition(".")[0] if "/" in step else module
+        way.add((module, step.rpartition(".")[2]))
+    assert len(way) == length
+    assert sentence in " ".join(text.split())
 
 
 def names_from(module: str, function: str) -> set[str]:

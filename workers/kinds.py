@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from app.audience import segment_jobs
@@ -39,8 +38,7 @@ WORKERS: Mapping[Kind, Worker] = {
 
 def pool(process: Process, kind: Kind) -> WorkerPool:
     worker = WORKERS[kind]
-    claim = partial(process.claim, kind)
-    return WorkerPool(process, claim, worker.act, concurrency=worker.concurrency)
+    return WorkerPool(process, kind, worker.act, concurrency=worker.concurrency)
 
 
 def pools(process: Process) -> dict[Kind, WorkerPool]:

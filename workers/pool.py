@@ -24,11 +24,10 @@ from app.runtime.backoff import jittered
 from app.runtime.batching import batched, coalesce
 from app.store import jobs
 from app.store.claims import FairShare
-from app.store.jobs import Job
+from app.store.jobs import Job, Kind
 
 log = logging.getLogger(__name__)
 
-Claim: TypeAlias = Callable[[Sequence[Pair], int, FairShare], Awaitable[list[Job]]]
 Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
 MAX_SHARED_CLAIMS = 2  # without progress, next to other rows; a row with more of them runs alone
@@ -43,9 +42,9 @@ class WorkerPool:
     """Runs each claimed row in a task of its own, outside any arq job, so that no job timeout ends
     it."""
 
-    def __init__(self, process: Process, claim: Claim, act: Act, *, concurrency: int) -> None:
+    def __init__(self, process: Process, kind: Kind, act: Act, *, concurrency: int) -> None:
         self._process = process
-        self._claim = claim
+        self._kind = kind
         self._act = act
         self._concurrency = concurrency
         self._running: set[asyncio.Task[None]] = set()
@@ -71,9 +70,10 @@ class WorkerPool:
             and not any(self._fair_share.quota_left(whose, free) for whose, _ in named)
         ):
             self._fair_share.held_back = True  # claimed once a slot is free
-        else:
-            self._wanted = True
-            self._start_claiming()
+            return
+        self._wanted = True
+        if self._claiming is None and not self._closed:
+            self._claiming = tasks.spawn_detached(self._claim_all())
 
     def accept(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         """Hint at as many rows as there are free slots; returns the others, for another worker, or
@@ -103,10 +103,6 @@ class WorkerPool:
 
     # --- claiming ---------------------------------------------------------------------------------
 
-    def _start_claiming(self) -> None:
-        if self._wanted and self._claiming is None and not self._closed:
-            self._claiming = tasks.spawn_detached(self._claim_all())
-
     async def _claim_all(self) -> None:
         """Claims again when a hint has come during the claim. Behind a suspect there are others,
         as a rule, which their worker had claimed with it: of these only one at a time."""
@@ -120,7 +116,7 @@ class WorkerPool:
                 free = free if suspect is None else 1
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
-                claimed = await self._claim(hinted, free, self._fair_share)
+                claimed = await self._process.claim(self._kind, hinted, free, self._fair_share)
                 if self._closed:
                     return await self._give_back(claimed, is_begun=False)
                 self._wanted |= len(claimed) == free  # there may be more
@@ -173,10 +169,10 @@ class WorkerPool:
         task.add_done_callback(partial(self._freed, job.workspace_id))
 
     def _freed(self, workspace_id: str, task: asyncio.Task[None]) -> None:
-        self._wanted |= self._fair_share.held_back  # its workspace may have quota now
         self._running.discard(task)
         self._fair_share.in_progress -= Counter([workspace_id])
-        self._start_claiming()
+        if self._wanted or self._fair_share.held_back:  # its workspace may have quota now
+            self.hint()
 
     # --- one job ----------------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import structlog
@@ -21,14 +21,14 @@ from app.runs import runner
 from app.runtime.batching import Batches
 from app.store import jobs, runs
 from app.store.claims import FairShare
-from app.store.jobs import Job
+from app.store.jobs import Job, Kind
 from tests.cast import hook
 from tests.cast import workspace as founded
 from tests.conftest import Records
 from tests.runs.test_runner import later
 from tests.store.test_jobs import due, workspace
 from workers import pool as pools
-from workers.pool import RELEASE_DELAY_SECONDS, Act, Claim, WorkerPool
+from workers.pool import RELEASE_DELAY_SECONDS, Act, WorkerPool
 
 SECONDS = 10.0
 
@@ -73,10 +73,35 @@ def row(n: int, claims: int = 1) -> Job:
     return Job("run", "ws_1", f"row_{n}", 1, claims)
 
 
+Claim: TypeAlias = Callable[[Sequence[Pair], int, FairShare], Awaitable[list[Job]]]
+
+
+async def claim_nothing(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Fed(Process):
+    """Whose jobs are claimed from somewhere else."""
+
+    source: Claim = claim_nothing
+
+    async def claim(
+        self,
+        kind: Kind,  # noqa: ARG002  part of the interface
+        hinted: Sequence[Pair],
+        limit: int,
+        fair_share: FairShare | None = None,
+    ) -> list[Job]:
+        return await self.source(hinted, limit, fair_share or FairShare())
+
+
 def pool(
     process: Process, work: Work, *, claim: Claim | None = None, act: Act | None = None
 ) -> WorkerPool:
-    return WorkerPool(process, claim or work.claim, act or work.act, concurrency=4)
+    given = {one.name: getattr(process, one.name) for one in fields(Process)}
+    fed = Fed(**given, source=claim or work.claim)
+    return WorkerPool(fed, "run", act or work.act, concurrency=4)
 
 
 async def test_no_more_rows_are_claimed_than_there_are_slots(process: Process) -> None:
@@ -179,7 +204,7 @@ async def test_whose_work_stalls_leaves_hands_for_the_others(process: Process) -
         work.done.append(claimed.workspace_id)
         await work.tell()
 
-    busy = WorkerPool(process, partial(process.claim, "message"), act, concurrency=16)
+    busy = WorkerPool(process, "message", act, concurrency=16)
     busy.hint()
     await work.until(lambda: work.begun.count(acme) == 8)
     await due(database, rival, 50)
@@ -275,7 +300,7 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
         work.done.append(claimed.id)
         await work.tell()
 
-    busy = WorkerPool(brief, partial(brief.claim, "message"), act, concurrency=16)
+    busy = WorkerPool(brief, "message", act, concurrency=16)
     busy.hint()
     await work.until(lambda: len(work.done) == 8)
     await busy.close(SECONDS)

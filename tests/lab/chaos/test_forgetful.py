@@ -13,7 +13,7 @@ from app import __main__ as app
 from app.jobs.queue import Pair
 from app.process import Process
 from app.store.claims import FairShare
-from app.store.jobs import Job
+from app.store.jobs import Job, Kind
 from lab.chaos import forgetful
 from lab.chaos.campaign import asked
 from lab.chaos.forgetful import FORGOTTEN, Forgetful, forgetting
@@ -26,18 +26,21 @@ MOMENT = 0.1  # in which a hint within the process is followed ten times over
 
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_a_row_that_a_worker_makes_due_is_claimed_by_its_loop_alone(
-    process: Process, forgets: bool
+    process: Process, monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:
     claimed: list[Sequence[Pair]] = []
 
-    async def claim(hinted: Sequence[Pair], _limit: int, _share: FairShare) -> list[Job]:
+    async def claim(
+        _process: Process, _kind: Kind, hinted: Sequence[Pair], _limit: int, _share: FairShare
+    ) -> list[Job]:
         claimed.append(hinted)
         return []
 
     async def act(_process: Process, _job: Job) -> None:
         """Nothing was claimed."""
 
-    pool = WorkerPool(process, claim, act, concurrency=4)
+    monkeypatch.setattr(Process, "claim", claim)
+    pool = WorkerPool(process, "run", act, concurrency=4)
     process.queue.pools["run"] = pool
     with forgetting() if forgets else nullcontext():
         async with process.database.write() as db:
