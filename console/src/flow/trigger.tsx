@@ -1,5 +1,6 @@
 // The form of a trigger: what starts runs, for which contact, and when.
 import { useLoaded } from '../data'
+import { Later } from '../later'
 import { linesOf, valuesOf } from '../lines'
 import type { Kind } from '../names'
 import { webhookSchema } from '../paths'
@@ -8,7 +9,8 @@ import { Check, Field } from '../ui'
 import { Members, Typed, words, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
 import { put, type Doc, type Json } from './model'
-import { DateOf, Schedule } from './occasions'
+
+const timing = () => import('./occasions') // loaded once it is wanted
 
 export interface OfTrigger {
   doc: Doc; all: Kinds; findings: readonly Finding[]; edit: (doc: Doc, label?: string) => void
@@ -57,8 +59,8 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
   return <>
     <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} pointer="/trigger/source" hint={schema?.description}
       options={[...new Set([...all.triggers.keys(), source])].map(each => [each, SOURCES[each] ?? each] as const)} />
-    {source === 'date' && <DateOf {...shared} />}
-    {source === 'schedule' && <Schedule {...shared} />}
+    {source === 'date' && <Later load={timing} show={({ DateOf }) => <DateOf {...shared} />} />}
+    {source === 'schedule' && <Later load={timing} show={({ Schedule }) => <Schedule {...shared} />} />}
     <Members place={['trigger']} schema={{ properties: Object.fromEntries((OF_SOURCE[source] ?? []).filter(isHere).map(member)) }} value={trigger} set={set} of={{ all, findings }} />
     <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} />
     {source === 'inbound_webhook' && <>
