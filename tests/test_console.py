@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.machine import secrets
 from app.machine.reasons import Reason
 from app.routes import ROUTES, SANDBOX_ROUTES
 from app.runs.explanations import Explanation
@@ -53,6 +54,14 @@ def without_screen() -> set[tuple[str, str]]:
     table = page.partition("## What has no screen")[2].partition("\n## ")[0]
     found = MENTIONED.findall(table)
     return {(method, shape(path)) for methods, path in found for method in methods.split(", ")}
+
+
+def test_the_console_keeps_no_header_in_a_tab_that_the_service_seals() -> None:
+    """And hides no other: what is hidden is stored as the mask."""
+    source = (SOURCES / "flow/kept.ts").read_text("utf-8")
+    for name in ("SECRET", "HUMP"):
+        assert f"const {name} = /{getattr(secrets, name).pattern}/" in source
+    assert f"const MASK = '{secrets.MASK}'" in source
 
 
 def test_no_value_of_the_console_is_let_past_its_type() -> None:

@@ -327,6 +327,7 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     box(page, "call").click()
     assert page.get_by_label("Headers: Authorization").input_value() == "••••"
     page.get_by_label("Headers: Authorization").fill("Bearer new-and-secret")
+    page.get_by_text("kept in this tab without the credentials you typed").wait_for()
     page.get_by_role("link", name="Overview").click()
     page.locator(".note", has_text="You have unsaved changes").wait_for()
     page.get_by_role("button", name="Activate").click()
@@ -339,7 +340,9 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     assert page.get_by_label("Tag", exact=True).input_value() == "kept"
     assert "new-and-secret" not in page.evaluate("JSON.stringify(sessionStorage)")
     box(page, "call").click()
-    page.get_by_label("Headers: Authorization").fill("••••")
+    expect(page.get_by_label("Headers: Authorization")).to_have_value("••••")
+    lost = page.get_by_text("Credentials you typed were not kept")
+    lost.wait_for()
     watch.expected = "ERR_FAILED"
     page.route(f"**{url}", lambda route: route.abort())
     page.get_by_role("button", name="Save", exact=True).click()
@@ -347,6 +350,7 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     page.unroute(f"**{url}")
     saved(page)
     assert service.read(url)["steps"][1] == {"id": "add_tag", "type": "add_tag", "tag": "kept"}
+    expect(lost).to_have_count(0)
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("heading", name="Definition").wait_for()
     assert page.get_by_text("are not included").count() == 0

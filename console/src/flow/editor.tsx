@@ -73,10 +73,9 @@ const MOST = 50 // findings that are listed
 
 function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
   const key = draftKey(`flow.${id}`)
-  const [kept] = useState<Kept | null>(() => {
-    const found = parse(sessionStorage.getItem(key) ?? 'null') as Kept | null
-    return found && same(written(found.doc), written(docOf(stored.value))) ? null : found // saved, and the page left before that was noted
-  })
+  const [found] = useState(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
+  const [kept] = useState(found && same(written(found.doc), written(docOf(stored.value))) ? null : found) // saved, and the page left before that was noted
+  const [isVeiled, setVeiled] = useState(found?.isVeiled ?? false)
   const [base, setBase] = useState({ ...stored, doc: docOf(stored.value), tag: kept?.tag ?? stored.tag })
   const [conflict, setConflict] = useState<Stored | null>(null)
   const [problem, setProblem] = useState<Refusal | null>(null)
@@ -84,6 +83,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const history = useHistory(kept?.doc ?? docOf(stored.value))
   const doc = history.now
   const isChanged = !same(written(doc), written(base.doc)) || secret !== ''
+  const hasCredentials = useMemo(() => veiled(doc) !== JSON.stringify(doc), [doc]) || secret !== ''
   const check = useCheck(of, id, doc, stored.value.findings)
   const [selected, setSelected] = useState<string[]>([])
   const [panel, setPanel] = useState<'step' | 'simulate'>('step')
@@ -100,10 +100,10 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
 
   useEffect(() => {
     try {
-      if (isChanged) sessionStorage.setItem(key, veiled({ doc, tag: base.tag, base: base.doc }))
+      if (isChanged) sessionStorage.setItem(key, veiled({ doc, tag: base.tag, base: base.doc, isVeiled: hasCredentials || isVeiled }))
       else sessionStorage.removeItem(key)
     } catch { /* full: what is typed stays in the page */ }
-  }, [doc, isChanged, base])
+  }, [doc, secret, isChanged, base])
 
   useEffect(() => setProblem(null), [doc, secret]) // what is still wrong is found again
 
@@ -116,6 +116,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       setBase({ ...answer, doc: now })
       history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
       setSecret(typed => (typed === secret ? '' : typed))
+      setVeiled(false)
       setConflict(null)
       setStatus('Saved.')
     }
@@ -262,11 +263,11 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const errors = check.findings.filter(each => each.severity === 'error').length
   const here = `/flows/${of}/${id}`
   const state = base.value.state
-  return <Screen title={doc.name || 'Flow'} lead={<><Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} · <span class={isChanged ? 'odd' : ''}>{isChanged ? 'unsaved changes, kept in this tab' : 'all changes saved'}</span></>} actions={!locked && <>
+  return <Screen title={doc.name || 'Flow'} lead={<><Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} · <span class={isChanged ? 'odd' : ''}>{isChanged ? `unsaved changes, kept in this tab${hasCredentials ? ' without the credentials you typed' : ''}` : 'all changes saved'}</span></>} actions={!locked && <>
     <button type="button" disabled={!history.past.length} onClick={history.undo}>Undo</button>
     <button type="button" disabled={!history.future.length} onClick={history.redo}>Redo</button>
     {free && <button type="button" disabled={!check.positions} onClick={tidy}>Tidy up</button>}
-    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret('') }}>Discard changes</button>}
+    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret(''); setVeiled(false) }}>Discard changes</button>}
     {state === 'ACTIVE' ? <Confirm id="save" label="Save" title="Save and go live?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
       : <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
     {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
@@ -276,6 +277,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
       keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to replace theirs.') }}
       take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />} />}
+    {isVeiled && <p class="note" role="status">Credentials you typed were not kept in this tab: type them again. Otherwise the stored ones stay.</p>}
     <p class="unseen" role="status">{status}</p>
     <div class="editor">
       <div class="palette" ref={palette}>
