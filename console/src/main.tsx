@@ -6,9 +6,9 @@ import { api, got, type Schemas } from './api'
 import { asRefusal, useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
-import { at, begin, currentWorkspace, has, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
+import { at, begin, currentWorkspace, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
 import { Later, reaching } from './later'
-import { Link, Refused, Screen } from './ui'
+import { Confirm, Link, Refused, Screen } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
 import { Flow, Flows, kindOf } from './screens/flows'
@@ -122,7 +122,7 @@ function Account({ me }: { me: Schemas['Me'] }) {
       </select></label> : <p class="name">{me.workspace.name}</p>}
     <p class="soft">{me.user?.name}, {me.role}{has('sandbox') ? ' · sandbox' : ''}</p>
     <Refused problem={act.problem} />
-    <p><a href={at('/docs')}>API reference</a> <button type="button" class="plain" disabled={act.busy} onClick={() => void act.run(leave)}>Sign out</button></p>
+    <p><a href={at('/docs')}>API reference</a> <Confirm look="plain" label="Sign out" title="Sign out?" isAsked={hasDrafts} act={leave}><p>Whatever you typed or drew in this tab and did not save is lost.</p></Confirm></p>
   </div>
 }
 

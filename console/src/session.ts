@@ -48,6 +48,9 @@ const LAST = 'tidings.workspace' // where this browser was last
 const DRAFTS = 'tidings.draft.'
 /** Where a draft is kept for this tab: what is typed in one workspace is of no other. */
 export const draftKey = (name: string) => `${DRAFTS}${workspace}.${name}`
+const drafts = () => Object.keys(sessionStorage).filter(key => key.startsWith(DRAFTS))
+export const hasDrafts = () => drafts().length > 0
+export const forgetDrafts = () => drafts().forEach(key => sessionStorage.removeItem(key))
 
 function keep(signed: SignedIn) {
   if (workspace && workspace !== signed.workspace.id) {
@@ -127,7 +130,7 @@ export async function leave(): Promise<void> {
   }
   if (!answer.ok && answer.status !== 401) throw await refusal(answer)
   token = ''
-  for (const key of Object.keys(sessionStorage)) if (key.startsWith(DRAFTS)) sessionStorage.removeItem(key) // whoever comes next may be somebody else
+  forgetDrafts() // whoever comes next may be somebody else
   location.assign(at('/console/'))
 }
 

@@ -248,9 +248,10 @@ export function Form({ act, submit, label, children, extra }: Children & { act: 
   </form>
 }
 
-/** An act that says what it will do before it is done, of what `read` finds first. */
-export function Confirm({ id, label, title, children, read, act, sure = label, leave = 'Cancel', danger = false, primary = false, disabled = false }: Children & {
-  id?: string; label: string; title: string; read?: () => Promise<unknown>; act: () => Promise<unknown>; sure?: string; leave?: string; danger?: boolean; primary?: boolean; disabled?: boolean
+/** An act that says what it will do before it is done, of what `read` finds first; where nothing has to be asked, it is done at once. */
+export function Confirm({ id, label, title, children, read, act, isAsked = () => true, sure = label, leave = 'Cancel', look = '', danger = false, primary = false, disabled = false }: Children & {
+  id?: string; label: string; title: string; read?: () => Promise<unknown>; act: () => Promise<unknown>; isAsked?: () => boolean; sure?: string; leave?: string
+  look?: 'small' | 'plain' | ''; danger?: boolean; primary?: boolean; disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
@@ -259,6 +260,7 @@ export function Confirm({ id, label, title, children, read, act, sure = label, l
   const open = () => {
     acting.clear()
     setRead(!read)
+    if (!isAsked()) return done()
     dialog.current?.showModal()
     if (read) void acting.run(read).then(setRead)
   }
@@ -267,14 +269,14 @@ export function Confirm({ id, label, title, children, read, act, sure = label, l
     if (!dialog.current?.open) dialog.current?.showModal()
     toFirst(dialog.current)
   }
+  const done = () => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else refused() })
   return <>
-    <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : ''} disabled={disabled} onClick={open}>{label}</button>
+    <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : look} disabled={disabled} onClick={open}>{label}</button>
     <dialog ref={dialog} aria-label={title} onCancel={event => { if (isDoing) event.preventDefault() }}>
       <h2>{title}</h2>
       <Errors problem={acting.problem}>{children}<Rest /></Errors>
       <p class="buttons">
-        <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead}
-          onClick={() => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else refused() })}>{sure}</button>
+        <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead} onClick={done}>{sure}</button>
         <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>{leave}</button>
       </p>
     </dialog>

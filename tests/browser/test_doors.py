@@ -80,7 +80,7 @@ def test_an_account_is_made_left_and_entered_again(
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("alert").get_by_text("Too many of them.").wait_for()
     assert page.context.cookies() != []  # nobody believes to have left who has not
-    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("dialog").get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     assert page.context.cookies() == []
     entered(page, email, "not it at all")
