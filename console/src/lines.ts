@@ -1,4 +1,6 @@
 // Values by name as lines of a text, `name = value`, and back. What a line cannot hold as it is stands there as a JSON string.
+import { isNumber, parse } from './exact'
+
 type Values = Record<string, unknown>
 
 const AWKWARD = /^["\s]|\s$|[\r\n]/
@@ -7,20 +9,24 @@ const LINE = /^\s*("(?:[^"\\]|\\.)*"(?=\s*(?:=|$))|[^=]*?)\s*(?:=(.*))?$/s
 const line = (name: string, value: unknown) =>
   `${AWKWARD.test(name) || name.includes('=') ? JSON.stringify(name) : name} = ${typeof value === 'string' && !AWKWARD.test(value) ? value : JSON.stringify(value)}`
 
-function meant(text: string): string {
+const typeOf = (value: unknown) => (isNumber(value) ? 'number' : typeof value)
+
+/** The text, or what it is as JSON, if that is of this type. */
+function meant(text: string, type = 'string'): unknown {
   try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'string' ? value : text
+    const value = parse(text)
+    return ['string', type].includes(typeOf(value)) ? value : text
   } catch { return text }
 }
 
 export const linesOf = (values: Values): string => Object.entries(values).map(([name, value]) => line(name, value)).join('\n')
 
-/** What the lines say. A value that reads as it did before is what it was, such as a number. */
+/** What the lines say. A value that reads as it did before is what it was; what was a number, or true or false, stays one if it can. */
 export function valuesOf(text: string, before: Values = {}): Values {
   return Object.fromEntries(text.split('\n').filter(each => each.trim()).map(each => {
     const [, first = '', rest = ''] = LINE.exec(each) ?? []
-    const name = meant(first.trim()), value = meant(rest.trim())
-    return [name, Object.hasOwn(before, name) && line(name, value) === line(name, before[name]) ? before[name] : value]
+    const name = String(meant(first.trim())), old = Object.hasOwn(before, name) ? before[name] : ''
+    const value = meant(rest.trim(), typeOf(old))
+    return [name, line(name, value) === line(name, old) ? old : value]
   }))
 }

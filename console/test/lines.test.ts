@@ -1,3 +1,4 @@
+import './page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import { linesOf, valuesOf } from '../src/lines'
@@ -26,6 +27,12 @@ test('a name and a value in quotation marks keep signs and spaces', () => {
 
 test('what reads as it did before keeps its type, and what is typed is a text', () => {
   deepEqual(valuesOf('seats = 3\nrooms = 3', { seats: 3 }), { seats: 3, rooms: '3' })
+})
+
+test('a field that was true can be made false, and a number another one', () => {
+  const before = { vip: true, seats: 3, plan: 'true' }
+  deepEqual(valuesOf('vip = false\nseats = 4\nplan = false', before), { vip: false, seats: 4, plan: 'false' })
+  deepEqual(valuesOf('vip = maybe\nseats = true', before), { vip: 'maybe', seats: 'true' })
 })
 
 test('a name without a value is an empty text, and an empty line is nothing', () => {

@@ -442,12 +442,13 @@ def test_what_a_new_contact_no_longer_begins_with_is_gone(page: Page, service: S
     box(page, "trigger").click()
     page.get_by_label("First name").fill("")
     page.get_by_label("Tags").fill("")
-    page.get_by_label("Custom fields").fill("seats = 3\nvip = true\ncity = Ulm")
+    page.get_by_label("Custom fields").fill("seats = 3\nvip = fals")
+    page.get_by_label("Custom fields").fill("seats = 3\nvip = false\ncity = Ulm")
     saved(page)
     found = service.read(url)["trigger"]["contactDefaults"]
     assert {name: value for name, value in found.items() if value} == {
         "lastName": "B",
-        "metadata": {"seats": 3, "vip": True, "city": "Ulm"},
+        "metadata": {"seats": 3, "vip": False, "city": "Ulm"},
     }
 
 

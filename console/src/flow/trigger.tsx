@@ -1,4 +1,5 @@
 // The form of a trigger: what starts runs, for which contact, and when.
+import { useState } from 'preact/hooks'
 import { useLoaded } from '../data'
 import { Later } from '../later'
 import { linesOf, valuesOf } from '../lines'
@@ -79,13 +80,14 @@ function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | 
     set(Object.keys(next).length ? next : undefined)
   }
   const metadata = (defaults.metadata ?? {}) as Json
+  const [before] = useState(metadata) // on the way to "false" there is "fals"
   return <fieldset class="group"><legend>New contacts start with</legend>
     <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
     {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} pointer={`/trigger/contactDefaults/${name}`} />)}
     <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} pointer="/trigger/contactDefaults/tags" hint="One per line."
       read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
     <Typed label="Custom fields" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One per line: name = value" read={text => {
-      const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), metadata)
+      const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), before)
       change('metadata', Object.keys(now).length ? now : undefined)
     }} />
   </fieldset>
