@@ -1,12 +1,12 @@
 // The console: signs in, then shows the screen that the path names.
 import { render } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useErrorBoundary, useRef, useState } from 'preact/hooks'
 import './console.css'
 import { api, got, type Schemas } from './api'
 import { asRefusal, useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
-import { at, begin, currentWorkspace, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
+import { at, begin, currentWorkspace, forgetDrafts, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
 import { Later, reaching } from './later'
 import { Confirm, Link, Refused, Screen } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
@@ -107,8 +107,19 @@ function Shell() {
         <li key={to}><Link to={to} aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}>{name}</Link></li>)}</ul></nav>
       <Account me={known} />
     </aside>
-    <main id="main" ref={main} tabIndex={-1} key={path}>{matched(path, known)}</main>
+    <main id="main" ref={main} tabIndex={-1} key={path}><Safe>{matched(path, known)}</Safe></main>
   </MeContext.Provider>
+}
+
+/** Around a screen that may fail to be shown, most likely by what was typed into it. */
+function Safe({ children }: { children: preact.ComponentChildren }) {
+  const [error, again] = useErrorBoundary()
+  if (!error) return <>{children}</>
+  return <Screen title="This page cannot be shown">
+    <Refused problem={asRefusal(error)} />
+    <p class="buttons"><button type="button" onClick={again}>Try again</button> <Confirm label="Start over" title="Start over?" isAsked={hasDrafts} act={async () => { forgetDrafts(); again() }}>
+      <p>Whatever you typed or drew in this tab and did not save is lost.</p></Confirm></p>
+  </Screen>
 }
 
 function Account({ me }: { me: Schemas['Me'] }) {

@@ -75,6 +75,24 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     clean(page)
 
 
+def test_a_filter_that_the_form_cannot_show_stays_json(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"
+    opened(page, service, "/segments/new")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    text = page.get_by_label("Filter (JSON)")
+    form = page.get_by_role("button", name="Form", exact=True)
+    for filter in ('{"all": {}}', '{"not": 5}', '{"any": [""]}'):
+        text.fill(filter)
+        expect(form).to_be_disabled()
+        page.reload()
+        expect(text).to_have_value(filter)
+    text.fill('{"all": []}')
+    form.click()
+    page.get_by_role("button", name="Add condition").wait_for()
+
+
 def test_a_segment_asks_which_broadcast_a_contact_got(
     page: Page, service: Service, watch: Watch
 ) -> None:

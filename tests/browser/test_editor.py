@@ -356,6 +356,29 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     assert page.get_by_text("are not included").count() == 0
 
 
+def test_json_that_is_none_yet_is_kept_as_it_was_typed(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"
+    start = {"id": "start", "type": "start_workflow", "data": {"order": {"id": 1}}}
+    url = edited(page, service, "workflows", steps=[start, {"id": "end", "type": "exit"}])
+    box(page, "start").click()
+    data = page.get_by_label("Data (JSON)")
+    data.fill('{"order": {')
+    box(page, "end").click()
+    page.get_by_text("kept in this tab").wait_for()
+    page.reload()
+    box(page, "start").click()
+    expect(data).to_have_value('{"order": {')
+    expect(data).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("alert").wait_for()
+    assert service.read(url)["steps"][0]["data"] == {"order": {"id": 1}}
+    data.fill('{"order": {"id": 2}}')
+    saved(page)
+    assert service.read(url)["steps"][0]["data"] == {"order": {"id": 2}}
+
+
 def test_what_was_saved_is_no_draft_if_the_page_is_left_at_once(
     page: Page, service: Service
 ) -> None:

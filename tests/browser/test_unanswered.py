@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, opened, signed_in
+from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
+from tests.browser.test_acts import confirmed
 from tests.browser.test_kills import press, template
+from tests.browser.test_screens import clean
 
 
 def test_the_first_event_counts_once_though_its_answer_was_lost(
@@ -30,6 +32,19 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     press(page, "Send this event")
     page.get_by_role("heading", level=1, name="Run").wait_for()
     assert len(service.acting(bearer).read("/runs")["data"]) == 1
+
+
+def test_a_page_that_cannot_be_shown_says_so_and_is_begun_again(
+    page: Page, service: Service
+) -> None:
+    opened(page, service, "/contacts/new")
+    key = f"tidings.draft.{service.read('/settings/workspace')['id']}.contact"
+    page.evaluate("key => { sessionStorage[key] = '{' }", key)
+    loaded(page, service, "/contacts/new")
+    page.get_by_role("heading", level=1, name="This page cannot be shown").wait_for()
+    clean(page)
+    confirmed(page, "Start over")
+    page.get_by_role("heading", level=1, name="New contact").wait_for()
 
 
 def test_a_choice_that_could_not_be_read_says_so_and_is_read_again(

@@ -7,7 +7,7 @@ import { objectOf } from '../exact'
 import { called } from '../names'
 import type { Refusal } from '../session'
 import { JsonText, Link, Refused, Section, plural } from '../ui'
-import { Condition } from '../flow/conditions'
+import { Condition, isShown } from '../flow/conditions'
 import { questions } from './questions'
 
 export const BLANK = JSON.stringify({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] }, null, 2)
@@ -16,12 +16,18 @@ const AT = '/filter'
 /** Throws a Refusal that says where it stops being one. */
 export const filterOf = (text: string) => objectOf(text, AT) as Schemas['SegmentFilter']
 
-const readable = (text: string) => { try { return filterOf(text) } catch { return null } }
+/** Null for what the form cannot show. */
+function readable(text: string) {
+  try {
+    const filter = filterOf(text)
+    return isShown(filter) ? filter : null
+  } catch { return null }
+}
 
 /** `problem` is what the preview says, which goes before what the last save did. */
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
-  const [view, setView] = useState<'form' | 'json'>('form')
   const filter = readable(text)
+  const [view, setView] = useState<'form' | 'json'>(filter ? 'form' : 'json')
   return <First problem={problem}><fieldset class="group"><legend>Who is in it</legend>
     <div class="views" role="group" aria-label="Show the filter as">
       <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>Form</button>

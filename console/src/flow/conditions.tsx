@@ -1,5 +1,5 @@
 // A condition: a comparison, or a combination of conditions.
-import { parse } from '../exact'
+import { isObject, parse } from '../exact'
 import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
 import { Field } from '../ui'
@@ -10,6 +10,11 @@ const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any
 const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number in quotes if you mean it as text.' }
 
 const COMBINED = ['all', 'any', 'not']
+
+/** Whether the form can show it: anything may have been written as JSON. */
+export const isShown = (value: unknown): boolean => isObject(value)
+  && [value.all, value.any].every(inner => inner === undefined || (Array.isArray(inner) && inner.every(isShown)))
+  && [value.not, value.match].every(inner => inner == null || isShown(inner))
 
 export function ConditionField(control: Control & { label: string }) {
   const { label, value, set, place } = control

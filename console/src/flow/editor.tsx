@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { asRefusal, useLoaded } from '../data'
-import { parse } from '../exact'
+import { isObject, parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { useTemplateNames, type Kind } from '../names'
@@ -342,7 +342,7 @@ function says({ kind, members }: Card, names: Map<string, string>): string {
     case 'wait_for': return [text(first('conditions').event), of('after') || of('timeout')].filter(Boolean).join(', or ')
     case 'branch': return inside('cases', '0') || text((first('cases').when as Record<string, unknown> | undefined)?.path)
     case 'throttle': return `${of('limit')} in ${of('window')}`
-    case 'update_contact': return Object.keys(members.set ?? {}).join(', ')
+    case 'update_contact': return Object.keys(isObject(members.set) ? members.set : {}).join(', ')
     case 'http_request': return `${of('method')} ${of('url').replace(/\/\/[^/]*@/, '//').split('?')[0]}`
     case 'start_workflow': return of('workflowId') || of('automationId')
     default: return of('tag') || of('reason')

@@ -117,10 +117,10 @@ export const shown = (value: unknown) => (typeof value === 'string' ? (typed(val
 /** An object whose names its author chooses: headers, fields to set, variables, data. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
   const texts = typeof schema.additionalProperties === 'object' && schema.additionalProperties.type === 'string'
-  const stored = Object.entries((value ?? {}) as Json)
+  const stored = Object.entries(isObject(value) ? value : {})
   const [more, setMore] = useState<[string, string][]>([])
   const whole = (pairs: [string, unknown][]) => set(pairs.length ? Object.fromEntries(pairs) : undefined)
-  const isDeep = stored.some(([, one]) => isObject(one) || Array.isArray(one))
+  const isDeep = (value != null && !isObject(value)) || stored.some(([, one]) => isObject(one) || Array.isArray(one))
   if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
   return <Group label={label} schema={schema} place={place} of={of} isWhole>
     {stored.map(([name, one], index) => <div class="pairs" key={index}>
@@ -153,15 +153,15 @@ export function Typed({ text, read, ...rest }: Omit<Parameters<typeof Field>[0],
   return <div onFocusOut={() => { if (!wrong) setDraft(null) }}><Field {...rest} value={draft ?? text} wrong={wrong} set={next => { setDraft(next); setWrong(read(next) ?? '') }} /></div>
 }
 
-/** Anything else, as JSON; while it is none, it stays in the field and the definition keeps what it had. */
+/** Anything else, as JSON; while it is none, the definition has the text, of which the check says what is wrong. */
 export function JsonField({ place, schema, value, set, of, label }: Control & { label: string }) {
   const at = pointer(place)
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
-  const text = value === undefined ? '' : takesText && typeof value === 'string' ? value : JSON.stringify(value, null, 2)
+  const text = value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value, null, 2)
   return <Typed label={`${label} (JSON)`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
     const wrong = next.trim() && flaw(next)
-    if (wrong && !takesText) return wrong
-    return set(wrong ? next : next.trim() ? parse(next) : undefined)
+    set(wrong ? next : next.trim() ? parse(next) : undefined)
+    return takesText ? '' : wrong
   }} />
 }
 
