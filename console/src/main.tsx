@@ -8,7 +8,7 @@ import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
 import { at, begin, currentWorkspace, forgetDrafts, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
 import { Later, reaching } from './later'
-import { Confirm, Link, Refused, Screen } from './ui'
+import { Confirm, Link, Refused, Screen, Unread } from './ui'
 import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
 import { Flow, Flows, kindOf } from './screens/flows'
@@ -97,7 +97,7 @@ function Shell() {
   const me = useLoaded(() => got(api.GET('/auth/me')), [])
   const { path } = useLocation()
   const main = useRef<HTMLElement>(null)
-  if (me.value === null) return <main class="alone">{me.problem ? <><Refused problem={me.problem} /><button type="button" onClick={() => void me.reload()}>Try again</button></> : <p role="status">Loading…</p>}</main>
+  if (me.value === null) return <main class="alone"><Unread of={me} /></main>
   const known = { ...me.value, reload: me.reload }
   return <MeContext.Provider value={known}>
     <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to content</a>

@@ -96,12 +96,14 @@ export function Secret({ name, value, forget }: { name: string; value: string; f
 
 // --- what was read, and lists of it -----------------------------------------------------------------
 
-/** What was read; before that a line that says so, or why not. */
+/** In the place of what was not read yet: that it is being read, or why it was not. */
+export function Unread({ of: { problem, reload } }: { of: Pick<Loaded<unknown>, 'problem' | 'reload'> }) {
+  if (problem) return <><Refused problem={problem} /><button type="button" onClick={() => void reload()}>Try again</button></>
+  return <p class="soft" role="status">Loading…</p>
+}
+
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
-  if (of.value === null) {
-    if (of.problem) return <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></>
-    return <p class="soft" role="status">Loading…</p>
-  }
+  if (of.value === null) return <Unread of={of} />
   return <><Refused problem={of.problem} />{children(of.value)}</>
 }
 
@@ -110,7 +112,7 @@ export interface Column<T> { name: string; show: (row: T) => ComponentChildren; 
 export function Table<T extends object>({ of, columns, id, empty, caption }: {
   of: Listed<T>; columns: Column<T>[]; id: (row: T) => string; empty: ComponentChildren; caption: string
 }) {
-  if (of.rows === null) return of.problem ? <><Refused problem={of.problem} /><button type="button" onClick={() => void of.reload()}>Try again</button></> : <p class="soft" role="status">Loading…</p>
+  if (of.rows === null) return <Unread of={of} />
   return <>
     <Refused problem={of.problem} />
     {of.rows.length === 0 ? (of.more ? null : <div class="empty">{empty}</div>) : <table>

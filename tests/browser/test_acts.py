@@ -544,6 +544,31 @@ def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     assert len(service.read(f"/messages/{id}")["attempts"]) == 2
 
 
+def test_a_message_that_is_sent_again_from_its_run_arrives_there_by_itself(
+    page: Page, service: Service
+) -> None:
+    contact = service.made("/contacts", {"email": f"kim-{secrets.token_hex(4)}@example.com"})
+    say = {"type": "send_message", "channel": "email", "content": {"subject": "Hi", "text": "Hi"}}
+    flow = service.made("/workflows", {"name": "Says hi", "state": "ACTIVE", "steps": [say]})["id"]
+    service.made("/sandbox/faults", {"kind": "fail", "count": 1})
+    run = service.made(f"/workflows/{flow}/runs", {"contactId": contact["id"], "data": {}})["runId"]
+    service.until(lambda: service.read(f"/runs/{run}")["finishedAt"])
+    [step] = service.read(f"/runs/{run}")["steps"]
+    path = f"/messages/{step['message']['id']}"
+    opened(page, service, f"/runs/{run}")
+    status = page.locator(".card .status").first
+    expect(status).to_have_text("Failed")
+
+    def queued(route: Route) -> None:
+        """As it is at first."""
+        route.fulfill(json={**route.fetch().json(), "status": "QUEUED"})
+
+    page.route(f"**{path}", queued, times=1)
+    confirmed(page, "Send again")
+    expect(status).to_have_text("Queued")
+    expect(status).to_have_text(re.compile("Sent|Delivered"))
+
+
 def test_what_somebody_found_about_a_message_is_recorded_and_home_asks_no_more(
     page: Page, service: Service
 ) -> None:

@@ -5,12 +5,21 @@ What counts as such an act, and under which key it is done again: console/test/s
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_kills import press, template
 from tests.browser.test_screens import clean
+
+AWAY: Any = {
+    "status": 503,
+    "json": {"status": 503, "detail": "The database is away.", "code": "away"},
+    "content_type": "application/problem+json",
+}
 
 
 def test_the_first_event_counts_once_though_its_answer_was_lost(
@@ -34,6 +43,31 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     assert len(service.acting(bearer).read("/runs")["data"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "screen", "there"),
+    [
+        ("**/runs?*", "/", "tbody tr"),
+        ("**/contacts/*/activity?*", "/contacts/{contact}", ".timeline li"),
+    ],
+)
+def test_what_could_not_be_read_is_read_again(
+    page: Page,
+    service: Service,
+    watch: Watch,
+    ids: dict[str, str],
+    asked: str,
+    screen: str,
+    there: str,
+) -> None:
+    watch.expected = "503"
+    page.route(asked, lambda route: route.fulfill(**AWAY), times=1)
+    opened(page, service, screen.format(**ids))
+    page.get_by_role("alert").get_by_text("The database is away.").wait_for()
+    press(page, "Try again")
+    page.locator(there).first.wait_for()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_page_that_cannot_be_shown_says_so_and_is_begun_again(
     page: Page, service: Service
 ) -> None:
@@ -51,10 +85,8 @@ def test_a_choice_that_could_not_be_read_says_so_and_is_read_again(
     page: Page, service: Service, watch: Watch
 ) -> None:
     watch.expected = "503"
-    problem = {"title": "Away", "status": 503, "detail": "The database is away.", "code": "away"}
-    busy = {"status": 503, "json": problem, "content_type": "application/problem+json"}
     template(service)
-    page.route("**/templates?*", lambda route: route.fulfill(**busy), times=1)
+    page.route("**/templates?*", lambda route: route.fulfill(**AWAY), times=1)
     opened(page, service, "/broadcasts/new")
     page.get_by_text("The database is away.").wait_for()
     page.get_by_role("button", name="Try again: Template").click()

@@ -8,7 +8,7 @@ import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
 import { go, useLocation } from '../router'
-import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
+import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, Unread, When, plural } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Why, waiting } from './runs'
 import { WhyNot } from './why'
@@ -176,7 +176,7 @@ const MADE: Record<string, string> = { created: 'Created', updated: 'Updated', e
 function Timeline({ of, changes, flows }: { of: Listed<Happening>; changes: Listed<Change>; flows: Map<string, string> }) {
   const acts = (changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ id: each.id, createdAt: each.createdAt, show: () => changed(each) }))
   const all = merged({ ...of, rows: of.rows && of.rows.map(each => ({ id: each.id, createdAt: each.createdAt, show: () => happened(each, flows) })) }, { ...changes, rows: acts })
-  if (!all.rows) return all.problem ? <Refused problem={all.problem} /> : <p class="soft" role="status">Loading…</p>
+  if (!all.rows) return <Unread of={all} />
   if (!all.rows.length && !all.more) return <p class="empty">No activity yet: no event, run or message.</p>
   return <>
     <Refused problem={all.problem} />

@@ -7,7 +7,7 @@ import { useFlows } from '../names'
 import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
-import { Link, Refused, Screen, Section, Shown, plural } from '../ui'
+import { Link, Refused, Screen, Section, Shown, Unread, plural } from '../ui'
 import { RunTable } from './runs'
 
 export function Home() {
@@ -17,7 +17,7 @@ export function Home() {
   // In the sandbox also beside the demo's flow: its webhook asks for a signature, which no page can make.
   const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || has('sandbox'))
   return <Screen title={me.workspace.name}>
-    {all.rows === null || runs.rows === null ? <><Refused problem={all.problem ?? runs.problem} /><p class="soft" role="status">Loading…</p></> : <>
+    {all.rows === null || runs.rows === null ? <Unread of={{ problem: all.problem ?? runs.problem, reload: async () => { await Promise.all([all.reload(), runs.reload()]) } }} /> : <>
       {isNew && <First done={all.reload} />}
       <Needs isNew={isNew && !all.rows.length} />
       {!isNew && <Section title="Latest runs" actions={<Link to="/runs">All runs</Link>}>

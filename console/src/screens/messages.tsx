@@ -13,7 +13,7 @@ import { Why } from './runs'
 
 export const STATUSES = ['QUEUED', 'SENDING', 'SENT', 'DELIVERED', 'FAILED', 'BOUNCED', 'COMPLAINED', 'SUPPRESSED', 'UNKNOWN'] as const
 type State = (typeof STATUSES)[number]
-const MOVING = ['QUEUED', 'SENDING']
+const pause = ({ status }: Known) => (status === 'QUEUED' || status === 'SENDING' ? 1500 : 0)
 
 export function Messages() {
   const { query } = useLocation()
@@ -66,7 +66,7 @@ function Found({ message, arrived, done }: { message: Known; arrived: boolean; d
 }
 
 export function Message({ id }: { id: string }) {
-  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], each => (MOVING.includes(each.status) ? 1500 : 0))
+  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], each => (each.status === 'SENT' ? 4000 : pause(each))) // which may bounce yet
   const names = useContactNames([message.value?.contactId ?? null])
   return <Screen title="Message" lead={<code>{id}</code>} actions={message.value && <Acts message={message.value} done={message.reload} />}>
     <Shown of={message}>{value => <>
@@ -108,7 +108,7 @@ function Attempts({ id, status }: { id: string; status: string }) {
 
 /** The message of a step, with its attempts, on the page of its run. */
 export function MessageCard({ id, known }: { id: string; known: string }) {
-  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known])
+  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known], pause)
   return <div class="card"><Shown of={message}>{value => <>
     <p><Status value={value.status} /> {value.channel} to {value.to ?? 'an address not known yet'}: <Link to={`/messages/${id}`}>{value.content?.subject ?? 'the message'}</Link></p>
     <Why reason={value.reason ?? { detail: MEANING[value.status] ?? null }} />
