@@ -10,7 +10,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, loaded, opened
+from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
+from tests.browser.test_editor import edited
 from tests.browser.test_screens import clean
 
 CHUNK = re.compile(r"/assets/code_editor-\w+\.js")
@@ -126,7 +127,9 @@ def test_what_is_typed_is_checked_and_shown_before_it_is_saved(
     expect(page.locator("iframe")).to_have_attribute("width", "360")
 
 
-def test_what_whatsapp_approved_gets_its_variables(page: Page, service: Service) -> None:
+def test_what_whatsapp_approved_gets_its_variables(
+    page: Page, stranger: Page, service: Service
+) -> None:
     sid = "HX" + secrets.token_hex(16)
     opened(page, service, "/templates/new?channel=whatsapp")
     page.get_by_label("Name", exact=True).fill("Parcel")
@@ -151,6 +154,30 @@ def test_what_whatsapp_approved_gets_its_variables(page: Page, service: Service)
     page.get_by_role("button", name="Save").click()
     now = {"1": "{{contact.firstName}}", "when": "soon"}
     service.until(lambda: service.read(path)["content"]["variables"] == now)
+    says_what_was_approved(page, stranger, service, path, sid)
+
+
+def says_what_was_approved(
+    page: Page, viewer: Page, service: Service, path: str, sid: str
+) -> None:
+    """On the page of a message, in the simulator, and to who may only read the template."""
+    ada = {"firstName": "Ada", "phone": f"+1415555{secrets.randbelow(9000) + 1000}"}
+    met = {**ada, "email": "ada@example.com"}
+    by = {"channel": "whatsapp", "templateId": path.rpartition("/")[2]}
+    to = {"contactId": service.made("/contacts", ada)["id"]}
+    message = f"/messages/{service.made('/messages', {**by, **to})['messageId']}"
+    service.until(lambda: service.read(message)["content"])
+    opened(page, service, message)
+    for text in (sid, "Variable 1Ada", "Variable whensoon"):
+        expect(page.locator(".content .facts")).to_contain_text(text)
+    edited(page, service, "workflows", steps=[{"id": "say", "type": "send_message", **by}])
+    page.get_by_role("button", name="Simulate", exact=True).first.click()
+    page.get_by_label("What else happens (JSON)").fill(json.dumps({"contact": met}))
+    page.locator(".given .primary").click()
+    expect(page.locator(".trace .facts")).to_contain_text("Variable 1Ada")
+    signed_in(viewer, service, service.joined("viewer"))
+    opened(viewer, service, path)
+    viewer.get_by_text("Variable when").wait_for()
 
 
 def test_a_mail_with_large_pictures_in_it_is_shown(

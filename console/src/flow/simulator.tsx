@@ -10,6 +10,7 @@ import { Refusal } from '../session'
 import { useCan } from '../me'
 import { KINDS } from '../words'
 import { clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
+import { Approved } from '../screens/messages'
 import { Decision, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
 import { written, type Doc, type Json } from './model'
@@ -151,7 +152,7 @@ function Passed({ step, start, pick, isOpen }: { step: Step; start: string; pick
     {message && <div class="card">
       <p>To <b>{message.to ?? 'nobody'}</b> via {message.channel} <Status value={message.status} /></p>
       {content.subject && <p class="subject"><b>{content.subject}</b></p>}
-      {content.html ? <Mail html={content.html} isOpen={isOpen} /> : content.text && <pre tabIndex={0}>{content.text}</pre>}
+      {content.html ? <Mail html={content.html} isOpen={isOpen} /> : content.text ? <pre tabIndex={0}>{content.text}</pre> : <Approved content={content} />}
     </div>}
     {step.changes && <ul class="plain">{Object.entries(step.changes).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}
     {step.kind === 'http_request' && step.output && <Tree value={step.output} name="output" open={false} />}

@@ -92,8 +92,14 @@ export function Content({ id, content }: { id: string; content: Record<string, s
     {content.fromEmail && <p><span class="soft">From</span> {content.fromName} {content.fromEmail}</p>}
     {content.subject !== undefined && <p><span class="soft">Subject</span> <b class="subject">{content.subject}</b></p>}
     {parts.length > 1 && <div class="views" role="group" aria-label="Show as">{parts.map(name => <button key={name} type="button" aria-pressed={name === shown} onClick={() => setPart(name)}>{name === 'html' ? 'HTML' : name}</button>)}</div>}
-    {shown === 'html' ? <Preview of={{ messageId: id }} /> : <pre tabIndex={0}>{content[shown]}</pre>}
+    {shown === 'html' ? <Preview of={{ messageId: id }} /> : shown ? <pre tabIndex={0}>{content[shown]}</pre> : <Approved content={content} />}
   </div>
+}
+
+/** A message by a template that WhatsApp approved: its name, and what is put into its places. */
+export function Approved({ content: { contentSid, variables = {} } }: { content: Record<string, unknown> }) {
+  const places = typeof variables === 'string' ? JSON.parse(variables) as object : variables as object // as it is sent
+  return contentSid ? <Facts of={[['Approved template', String(contentSid)], ...Object.entries(places).map(([name, text]) => [`Variable ${name}`, String(text)] as const)]} /> : null
 }
 
 function Attempts({ id, status }: { id: string; status: string }) {

@@ -11,6 +11,7 @@ import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { Confirm, Facts, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
+import { Approved } from './messages'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
 import { Preview } from '../preview'
@@ -160,8 +161,9 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
 
 /** What it says, for who may not change it. */
 function Texts({ of }: { of: Stored }) {
-  const parts = (PARTS[of.channel] ?? []).filter(([part]) => of.content[part])
+  const parts = (PARTS[of.channel] ?? []).filter(([part]) => part !== 'contentSid' && of.content[part])
   return <div><Facts of={[['Channel', of.channel], ['Category', of.category]]} />
+    <Approved content={of.content} />
     {parts.map(([part, label]) => <Section key={part} title={label}><pre tabIndex={0}>{of.content[part] as string}</pre></Section>)}</div>
 }
 
