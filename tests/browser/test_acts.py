@@ -569,6 +569,16 @@ def test_a_message_that_is_sent_again_from_its_run_arrives_there_by_itself(
     expect(status).to_have_text(re.compile("Sent|Delivered"))
 
 
+def test_faults_are_cleared_once_that_was_confirmed(page: Page, service: Service) -> None:
+    service.made("/sandbox/faults", {"kind": "fail", "count": 1, "channel": "whatsapp"})
+    opened(page, service, "/inbox")
+    page.get_by_role("button", name="Clear all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert service.read("/sandbox/faults")["data"] != []
+    confirmed(page, "Clear all")
+    assert service.read("/sandbox/faults")["data"] == []
+
+
 def test_what_somebody_found_about_a_message_is_recorded_and_home_asks_no_more(
     page: Page, service: Service
 ) -> None:

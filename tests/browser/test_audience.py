@@ -91,6 +91,11 @@ def test_a_filter_that_the_form_cannot_show_stays_json(
     text.fill('{"all": []}')
     form.click()
     page.get_by_role("button", name="Add condition").wait_for()
+    page.get_by_role("button", name="Start over").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_text("You have unsaved changes.").wait_for()
+    confirmed(page, "Start over")
+    expect(page.get_by_text("You have unsaved changes.")).to_have_count(0)
 
 
 def test_a_segment_asks_which_broadcast_a_contact_got(

@@ -105,6 +105,9 @@ def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
     page.get_by_role("heading", name="Chosen again").wait_for()
     found = endpoint(service)
     assert (found["types"], found["description"]) == (["message.delivered"], "Chosen again")
+    for label, is_enabled in (("Disable", False), ("Enable", True)):
+        confirmed(page, label, within=own)
+        assert endpoint(service)["enabled"] is is_enabled
 
 
 def test_a_change_of_an_endpoint_takes_back_nothing_that_somebody_else_changed(

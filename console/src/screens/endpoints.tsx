@@ -55,7 +55,6 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   const [replayed, setReplayed] = useState('')
   const [since, setSince] = useState(() => local(Date.now() - 86_400_000)) // a day ago
   const path = { params: { path: { id: of.id } } }
-  const act = useAct()
   const replay = async () => {
     const body = { since: new Date(since).toISOString() }
     for (let sent = 0, more = true; more;) { // a thousand at a time
@@ -69,7 +68,8 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   return <Section title={of.description ?? of.url} actions={<span class="actions">
     <button {...toggle('attempts')}>Attempts</button>
     {may && <button {...toggle('change')}>Edit</button>}
-    {may && <button type="button" disabled={act.busy} onClick={() => void act.run(async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } })); await reload() })}>{of.enabled ? 'Disable' : 'Enable'}</button>}
+    {may && <Confirm label={of.enabled ? 'Disable' : 'Enable'} title={of.enabled ? 'Disable this endpoint?' : 'Enable this endpoint?'} act={async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } })); await reload() }}>
+      <p>{of.enabled ? 'Nothing is sent to it until you enable it again.' : 'Events from now on are sent to it.'} What it misses meanwhile is sent by <i>Replay</i> alone.</p></Confirm>}
     {may && <Confirm label="Replay" title="Replay its events?" act={replay}>
       <p>Everything that failed or was missed since then is sent again.</p>
       <Field label="Since" type="datetime-local" required value={since} set={setSince} pointer="/since" hint="In your time zone." />
@@ -80,7 +80,6 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
     <p><code>{of.url}</code> {of.enabled ? <Status value="ACTIVE" /> : <><Status value="PAUSED" /> {of.disabledReason}</>}{of.failingSince && <> failing since <When at={of.failingSince} /></>}</p>
     <p class="soft">{of.types.length ? of.types.map(type => TYPES[type as Type] ?? type).join(', ') : 'All events.'}</p>
     {replayed && <p role="status">{replayed}</p>}
-    <Refused problem={act.problem} />
     {open === 'attempts' && <Attempts id={of.id} />}
     {open === 'change' && <Change id={of.id} done={async () => { setOpen(''); await reload() }} />}
   </Section>

@@ -5,7 +5,7 @@ import { useAct, useListed } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { useLocation } from '../router'
-import { Choice, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Status, Table, When } from '../ui'
+import { Choice, Confirm, Facts, Field, Filters, Form, Link, Screen, Search, Section, Status, Table, When } from '../ui'
 import { Preview } from '../preview'
 
 type Captured = Schemas['CapturedMessage']
@@ -57,11 +57,10 @@ function Faults() {
   const list = useListed(cursor => got(api.GET('/sandbox/faults', { params: { query: { cursor, limit: 50 } } })), [], 5000)
   const [draft, setDraft] = useState({ kind: 'fail', count: '1', channel: '' })
   const act = useAct()
-  const clearing = useAct()
   if (!useCan()('messages:write')) return null
-  return <Section title="Provider faults" actions={list.rows?.length ? <button type="button" disabled={clearing.busy} onClick={() => void clearing.run(async () => { await got(api.DELETE('/sandbox/faults')); await list.reload() })}>Clear all</button> : undefined}>
+  return <Section title="Provider faults" actions={!!list.rows?.length && <Confirm label="Clear all" title="Clear all faults?" act={async () => { await got(api.DELETE('/sandbox/faults')); await list.reload() }}>
+    <p>None of them happens to the next messages any more, whoever added it.</p></Confirm>}>
     <p class="soft">What happens to the next messages, to see how your flows respond.</p>
-    <Refused problem={clearing.problem} />
     {(list.rows?.length ?? 0) > 0 && <ul class="plain">{list.rows?.map(each => <li key={each.id}><Status value="warning" /> {FAULTS.find(([kind]) => kind === each.kind)?.[1]}: {each.remaining} of {each.count} left{each.channel && `, ${each.channel}`}</li>)}</ul>}
     <Form act={act} label="Add fault" submit={async () => {
       await got(api.POST('/sandbox/faults', { body: { kind: draft.kind, count: Number(draft.count), channel: draft.channel || null } as Schemas['NewProviderFault'] }))
