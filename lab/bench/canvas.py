@@ -117,7 +117,7 @@ def measured(seconds: float) -> Dragged:
             page.get_by_role("heading", level=1, name="Demo").wait_for()
             opened(page, service, f"/flows/automations/{made['id']}/edit")
             page.locator(".react-flow__node[data-id='tag2']").wait_for()
-            page.get_by_text("The check finds nothing").wait_for()
+            page.get_by_text("No findings").wait_for()
             found = drag(page, seconds)
             browser.close()
             service.api.close()
