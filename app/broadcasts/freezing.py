@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 
 from app.audience import segments
 from app.broadcasts import audience as audiences
@@ -23,6 +23,10 @@ from app.store import broadcasts, workspaces
 from app.store.broadcast_audiences import UNSUBSCRIBED, Window
 from app.store.broadcasts import Broadcast
 from app.store.row_keys import BroadcastKey
+
+# A worker begins a moment after `sendAt`, or, after an outage, later: a local time that came
+# meanwhile is that day's still, if it came no longer ago than this.
+GRACE = timedelta(hours=1)
 
 
 async def freeze(
@@ -93,7 +97,8 @@ async def _due(
     workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
     own = None if workspace is None else workspace.timezone
     names = await stored_audiences.timezones(db, window, workspace_id=broadcast.workspace_id)
-    just_before = frozen_at - datetime.resolution  # the first such time that is not before it
+    since = max(broadcast.send_at or frozen_at, frozen_at - GRACE)
+    just_before = since - datetime.resolution  # the first such time that is not before it
     zones = {name: calendar.zone(name, own) for name in [*names, ""]}
     moments = {
         name: calendar.next_time(just_before, at, calendar.DAYS, zone)

@@ -47,6 +47,24 @@ async def test_a_local_time_is_that_of_each_contact(cast: Cast, process: Process
     assert set(statuses.values()) == {"PENDING"}
 
 
+@pytest.mark.parametrize(("minutes", "is_today"), [(0, True), (45, True), (90, False)])
+async def test_a_local_time_at_which_it_begins_is_that_of_the_same_day(
+    cast: Cast, process: Process, minutes: int, is_today: bool
+) -> None:
+    """The worker that begins it is always a little late, and after an outage by much."""
+    at = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=minutes)
+    here, east = await person(cast, "ada"), await person(cast, "bob", timezone="Etc/GMT-2")
+    path = await begun(cast, process, sendAt=at.isoformat(), localTime=f"{at:%H:%M}")
+    await stepped(process, 2)
+    found = {one["contactId"]: one for one in await recipients(cast, path[12:])}
+    due_at = {id: datetime.fromisoformat(one["dueAt"]) for id, one in found.items()}
+    assert due_at == {
+        here: at if is_today else at + timedelta(days=1),
+        east: at + timedelta(hours=22),
+    }
+    assert found[here]["status"] == ("QUEUED" if is_today else "PENDING")
+
+
 async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
     cast: Cast, process: Process
 ) -> None:
