@@ -278,3 +278,12 @@ def check_tags(tags: Json, errors: list[FieldError]) -> list[str]:
             message = f"A tag is 1 to {TAG_LENGTH} printable characters."
             errors.append(FieldError(f"/tags/{index}", message))
     return kept
+
+
+def tag(text: str) -> str:
+    """One as contacts hold it, so that it is the same one. Raises ValueError."""
+    errors: list[FieldError] = []
+    tags = check_tags([text], errors)
+    if errors:
+        raise ValueError(errors[0].message)
+    return tags[0]

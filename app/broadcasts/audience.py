@@ -22,6 +22,7 @@ from app.errors import Problem
 from app.identity.identity import Member
 from app.machine import segment_filter
 from app.machine.fields import Place
+from app.machine.segment_filter import Filter
 from app.messages import footers
 from app.process import Process
 from app.store import broadcast_audiences as stored_audiences
@@ -74,12 +75,7 @@ async def of(db: Handle, workspace_id: str, written: Written, template: Template
     elif written.filter is not None:
         filter = segments.stored(written.filter)
     else:
-        tag = written.tag or ""
-        condition = {"path": "contact.tags", "op": "contains", "value": tag}
-        read = segment_filter.read(condition, Place("", []))
-        if read is None:
-            raise ValueError(f"no filter says that a contact has the tag {tag[:200]!r}")
-        filter = read
+        filter = tagged(written.tag or "")
     return Audience(
         workspace_id,
         replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
@@ -87,6 +83,16 @@ async def of(db: Handle, workspace_id: str, written: Written, template: Template
         await _gate(db, workspace_id, written, template),
         None if frozen is None or frozen.is_settled else frozen,
     )
+
+
+def tagged(tag: str) -> Filter:
+    """The filter of those who have the tag. Raises ValueError for what no filter can ask for."""
+    place = Place("", [])
+    condition = {"path": "contact.tags", "op": "contains", "value": tag}
+    filter = segment_filter.read(condition, place)
+    if filter is None:
+        raise ValueError(place.findings[0].message)
+    return filter
 
 
 async def _gate(db: Handle, workspace_id: str, written: Written, template: Template) -> Gate:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app.audience import segments
+from app.audience import profile, segments
+from app.broadcasts import audience as audiences
 from app.broadcasts import control, progress
 from app.broadcasts.audience import NONE
 from app.database.db import Handle, new_id
@@ -50,7 +51,15 @@ RecipientStatus = Literal[
     "SUPPRESSED",
     "CANCELLED",
 ]
-Tag = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+def _tag(text: str) -> str:
+    tag = profile.tag(text)
+    audiences.tagged(tag)
+    return tag
+
+
+Tag = Annotated[str, AfterValidator(_tag)]
 
 
 class WritableBroadcast(Writable):

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field, JsonValue, RootModel, model_validato
 
 from app.audience import profile
 from app.definitions import trigger_node
-from app.errors import FieldError
 from app.machine import defaults, description, occasions, path, reentry, template, triggers
 from app.machine.schema import READ_BACK, ref
 from app.routes.ids import AutomationId, WorkflowId
@@ -44,15 +43,6 @@ def _liquid(value: Any) -> Any:
             if not profile.is_scalar(value):
                 raise ValueError(f"Must be {profile.NUMBER}.")
             return profile.plain(value)
-
-
-def _tag(text: str) -> str:
-    """The tag as contacts hold it, so that it is the same one."""
-    errors: list[FieldError] = []
-    tags = profile.check_tags([text], errors)
-    if errors or not tags:
-        raise ValueError(errors[0].message if errors else "A tag is not empty.")
-    return tags[0]
 
 
 def _if_so(wanted: bool) -> bool | None:
@@ -117,7 +107,7 @@ class WritableTrigger(Shape):
 
     source: SourceName = "manual"
     reentry: WritablePolicy | None = None
-    tag: Annotated[str, AfterValidator(_tag)] | None = None
+    tag: Annotated[str, AfterValidator(profile.tag)] | None = None
     name: Name | None = None
     segment_id: Annotated[str, Field(max_length=200)] | None = None
     field: Annotated[str, AfterValidator(occasions.check_field)] | None = None

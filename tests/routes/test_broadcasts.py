@@ -68,6 +68,10 @@ async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast
     [
         ({"tag": None}, ""),
         ({"filter": VIP}, ""),
+        ({"tag": " "}, "/tag"),
+        ({"tag": "x" * 101}, "/tag"),
+        ({"tag": "two\nlines"}, "/tag"),
+        ({"tag": "9999-12-31T23:59:59-23:59"}, "/tag"),
         ({"tag": None, "segmentId": "seg_1"}, "/segmentId"),
         ({"templateId": "tpl_1"}, "/templateId"),
         ({"tag": None, "filter": {**VIP, "path": "contact.nope"}}, "/filter/path"),
@@ -89,6 +93,14 @@ async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
     assert error["pointer"] == pointer
     assert error["message"].endswith(".")
     assert (await cast.vic.read("/broadcasts"))["data"] == []
+
+
+async def test_a_tag_is_the_one_that_contacts_have_however_it_is_typed(cast: Cast) -> None:
+    await person(cast, "ada", tags=["Caf\u00e9"])
+    made = await broadcast(cast, tag=" Cafe\u0301 ")
+    assert made["tag"] == "Caf\u00e9"
+    preview = await cast.vic.made(f"/broadcasts/{made['id']}/preview", None)
+    assert preview["audience"]["reachable"] == 1
 
 
 async def test_a_broadcast_begins_at_most_a_year_ahead(cast: Cast) -> None:
