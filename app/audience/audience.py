@@ -184,18 +184,21 @@ async def replace(
     *,
     given: Given = MEMBER,
     leaving: Collection[str] = (),
+    answers: Sequence[Answer] = (),
+    answered: Given = MEMBER,
 ) -> Contact:
     """All writable fields of the locked contact `row`; its tags too, when they are given. When
     that is what it holds, however it is spelled, it stays as it is and nobody is told. What it says
-    of subscriptions was `given` by somebody, who is `leaving` channels, left before or not.
+    of subscriptions was `given` by somebody, who is `leaving` channels, left before or not; the
+    answers about topics were `answered` by somebody. It is judged once, with all of that.
 
     Raises Problem `invalid` or `conflict`, and then nothing has changed.
     """
     checked = profile.check(workspace.country, values, tags)
     checked.raise_errors()
-    is_answer = bool(topics.withdrawn(row.topics, leaving))
-    if not is_answer and await _is_so(db, workspace, row, checked, tags):
-        return row
+    is_leaving = bool(topics.withdrawn(row.topics, leaving))
+    if not is_leaving and await _is_so(db, workspace, row, checked, tags):
+        return await topics.answer(db, workspace, row, answers, answered)
     had = subscriptions.hashes(workspace.vault, workspace.id, row)
     new = Person(workspace.id, row.id, dict(checked.columns), row.subscriptions, had)
     await _resubscribe(db, workspace, new, shown(row), given)
@@ -214,6 +217,7 @@ async def replace(
     left = {*leaving, *(out.channel for out in opting if out.is_new)}
     asked = topics.withdrawn(row.topics, left)
     changed = await topics.keep(db, workspace.id, changed, asked, given)
+    changed = await topics.keep(db, workspace.id, changed, answers, answered)
     if not profile.same(checked.columns["metadata"], row.metadata):
         await contacts.replace_fields(
             db, workspace_id=workspace.id, contact_id=row.id, fields=checked.fields

@@ -79,6 +79,21 @@ class Wanted:
         """The answers as far as they count before they are confirmed."""
         return [topics.counted(self.known[one.topic_id], held, one) for one in self.answers]
 
+    def of_new(self) -> Counted:
+        """The answers of a contact that is to be made with them."""
+        return Counted(self, self.counted({}), {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Answers as far as they count before they are confirmed, the answers that the contact `held`,
+    and when it was asked for each that is to be confirmed."""
+
+    wanted: Wanted
+    answers: Sequence[Answer]
+    held: topics.Answers
+    asked_at: Mapping[Answer, datetime | None]
+
 
 # --- asked ----------------------------------------------------------------------------------------
 
@@ -92,35 +107,41 @@ async def answer(
 ) -> Contact:
     """The locked contact with its answers, as far as they count before they are confirmed; who has
     to confirm one gets a letter. Raises Problem `invalid` for whoever no letter can reach."""
-    given, counted = wanted.given, wanted.counted(row.topics)
-    asked = _asked(row, counted)
-    repeated = [
-        one for one in asked if topics.state_of(row.topics, one.topic_id, one.channel) == PENDING
-    ]
-    whose: ContactKey = {"workspace_id": workspace.id, "contact_id": row.id}
-    asked_at = {
-        one: await suppressions.asked_at(db, **whose, channel=one.channel, topic_id=one.topic_id)
-        for one in asked
-    }
-    now = await db.now()
-    late = [one for one in repeated if now - (asked_at[one] or LONG_AGO) > AGAIN]
-    answered = await topics.answer(db, workspace, row, counted, given)
-    await topics.record(db, workspace.id, [(row.id, late)], given)
-    for one in [*late, *(one for one in asked if one not in repeated)]:
-        is_reminded = now - (asked_at[one] or LONG_AGO) <= REMINDER  # by what was asked before
-        question = _question(process, workspace, row, one, now)
-        await _ask(process, db, question, wanted, reminds=not is_reminded)
+    counted = await count(db, workspace, row, wanted)
+    answered = await topics.answer(db, workspace, row, counted.answers, wanted.given)
+    await ask(process, db, workspace, answered, counted)
     return answered
 
 
-async def ask_new(
-    process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, wanted: Wanted
+async def count(db: Handle, workspace: WorkspaceContext, row: Contact, wanted: Wanted) -> Counted:
+    """For a caller that records the answers of the locked contact with what else changes in it, and
+    then asks."""
+    answers = wanted.counted(row.topics)
+    whose: ContactKey = {"workspace_id": workspace.id, "contact_id": row.id}
+    asked_at = {
+        one: await suppressions.asked_at(db, **whose, channel=one.channel, topic_id=one.topic_id)
+        for one in answers
+        if one.state == PENDING
+    }
+    return Counted(wanted, answers, row.topics, asked_at)
+
+
+async def ask(
+    process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: Counted
 ) -> None:
-    """Letters to a contact that was made with the answers as far as they count. Raises as `answer`
-    does."""
-    for one in _asked(row, wanted.counted({})):
-        question = _question(process, workspace, row, one, await db.now())
-        await _ask(process, db, question, wanted, reminds=True)
+    """Letters to the contact, with whose row the answers were recorded. Raises as `answer` does."""
+    asked = _asked(row, counted.answers)
+    repeated = [
+        one for one in asked if topics.state_of(counted.held, one.topic_id, one.channel) == PENDING
+    ]
+    now = await db.now()
+    since = {one: now - (counted.asked_at.get(one) or LONG_AGO) for one in asked}
+    late = [one for one in repeated if since[one] > AGAIN]
+    await topics.record(db, workspace.id, [(row.id, late)], counted.wanted.given)
+    for one in [*late, *(one for one in asked if one not in repeated)]:
+        question = _question(process, workspace, row, one, now)
+        # Reminded by what was asked before.
+        await _ask(process, db, question, counted.wanted, reminds=since[one] > REMINDER)
 
 
 def _asked(row: Contact, counted: Sequence[Answer]) -> list[Answer]:

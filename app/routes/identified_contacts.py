@@ -98,9 +98,17 @@ async def identify(call: Call) -> Response:
     stored = shapes.writable(row, before["tags"])
     values = document.merge(stored, profile.normal(new.values()))
     tags = values.pop("tags", [])
-    changed = await audience.replace(call.db, workspace, row, values, tags)
-    if answered.answers:
-        changed = await double_opt_in.answer(call.process, call.db, workspace, changed, answered)
+    counted = await double_opt_in.count(call.db, workspace, row, answered)
+    changed = await audience.replace(
+        call.db,
+        workspace,
+        row,
+        values,
+        tags,
+        answers=counted.answers,
+        answered=answered.given,
+    )
+    await double_opt_in.ask(call.process, call.db, workspace, changed, counted)
     return await answer_changed(call, row, before, changed)
 
 
@@ -119,9 +127,9 @@ async def _identified(
     async with call.db.savepoint():
         made = document.merge(match, new.values())
         tags = made.pop("tags", None)
-        counted = answered.counted({})  # before it appears: it never was without them
+        counted = answered.of_new()  # before it appears: it never was without them
         row = await audience.create(
-            call.db, workspace, made, tags, answers=counted, given=answered.given
+            call.db, workspace, made, tags, answers=counted.answers, given=answered.given
         )
         if not lookups.fits(row, lookup):
             message = (
@@ -130,7 +138,7 @@ async def _identified(
             [kind] = match
             raise profile.invalid([FieldError(document.pointer("match", kind), message)])
         await quotas.require_contact(call.db, workspace.id, PLANS[call.member.plan])
-        await double_opt_in.ask_new(call.process, call.db, workspace, row, answered)
+        await double_opt_in.ask(call.process, call.db, workspace, row, counted)
     resource = await resource_of(call, row)
     await call.note("contact.created", row.id, after=resource)
     return await answer_created(call, row, resource)

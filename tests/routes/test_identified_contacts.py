@@ -212,3 +212,38 @@ async def test_who_is_created_with_an_answer_starts_no_flow_of_those_without(
     await cast.ed.made("/contacts", {"email": "bob@x.test"})
     await settle(process)
     assert await number_of(process, "runs") == 2
+
+
+async def test_who_is_changed_with_an_answer_starts_no_flow_of_those_without(
+    cast: Cast, process: Process
+) -> None:
+    """Nor one of those who left it: she was never pro and not asked."""
+    offers = (await cast.ed.made("/topics", {"name": "Offers", "channels": ["email"]}))["id"]
+    pro = {"path": "contact.metadata.plan", "op": "eq", "value": "pro"}
+    unasked = {"not": {"path": f"contact.topics.{offers}.email", "op": "exists"}}
+    body = {"name": "Pro, not asked", "filter": {"all": [pro, unasked]}}
+    id = (await cast.ed.made("/segments", body))["id"]
+    await settle(process)
+    for source in ("segment_entered", "segment_left"):
+        body = {"name": source, "trigger": {"source": source, "segmentId": id}, "state": "ACTIVE"}
+        stop = {"steps": [{"type": "exit", "reason": "done"}]}
+        await cast.ed.made("/workflows", {**body, **stop})
+    ada = await identify(cast.ed, ADA, 201)
+    yes: dict[str, Any] = {
+        "topics": {offers: {"email": "subscribed"}},
+        "consent": {"source": "form"},
+    }
+    shown = await identify(cast.ed, ADA, metadata={"plan": "pro"}, **yes)
+    assert (shown["metadata"], shown["topics"]) == ({"plan": "pro"}, yes["topics"])
+    await settle(process)
+    assert await number_of(process, "runs") == 0
+    again = await identify(cast.ed, ADA, metadata={"plan": "pro"}, **yes)
+    assert again == shown
+    changed = await identify(cast.ed, ADA, **{**yes, "topics": {offers: {"email": "unsubscribed"}}})
+    activity = (await cast.vic.read(f"/contacts/{ada['id']}/activity"))["data"]
+    answers = [one["consent"] for one in activity if one["type"] == "consent"]
+    assert [(one["change"], one["source"]) for one in answers] == [
+        ("opted_out", "form"),
+        ("opted_in", "form"),
+    ]
+    assert changed["topics"] == {offers: {"email": "unsubscribed"}}
