@@ -184,10 +184,15 @@ async def _of_schedule(db: Handle, subject: Subject) -> list[Finding]:
 
 
 OF_SEGMENTS = ("segment_entered", "segment_left", "schedule")
+TRIGGER_SEGMENT = "/trigger/segmentId"
+FROZEN = (
+    "The segment is frozen: nobody enters or leaves it, unless its filter is saved again with"
+    " ?startAutomations=true."
+)
 
 
 async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
-    """Whether the segments are there."""
+    """Whether the segments are there, and somebody may still enter them where that is followed."""
     named: list[tuple[str, str]] = []
     for part in subject.compiled.parts:
         conditions = part.node.config.get("conditions", ()) if part.node.kind == "wait_for" else ()
@@ -196,14 +201,19 @@ async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
             named += [(one[name], f"{pointer}/{name}") for name in SEGMENTS if name in one]
     id = subject.trigger.get("segmentId")
     if subject.trigger["source"] in OF_SEGMENTS and id:
-        named.append((id, "/trigger/segmentId"))
+        named.append((id, TRIGGER_SEGMENT))
     if not named:
         return []
     existing = await segments.of_workspace(db, workspace_id=subject.workspace_id)
-    message = "There is no such segment in this workspace."
-    return [
-        Finding("segment_unknown", pointer, message) for id, pointer in named if id not in existing
-    ]
+    unasked = TRIGGER_SEGMENT if subject.trigger["source"] == "schedule" else None
+    found = []
+    for id, pointer in named:
+        if id not in existing:
+            message = "There is no such segment in this workspace."
+            found.append(Finding("segment_unknown", pointer, message))
+        elif existing[id].kind == "frozen" and pointer != unasked:
+            found.append(_warning("segment_frozen", pointer, FROZEN))
+    return found
 
 
 async def signing_secret(process: Process, db: Handle, workspace_id: str, id: str) -> str | None:

@@ -173,7 +173,8 @@ async def update(call: Call) -> Response:
     is_filled_so = is_filled_so and segment.reason_code is None
     if is_filled_so and new.name == segment.name:
         raise Unchanged
-    _refuse_named(new.kind, segment, existing)
+    if new.kind == "frozen" != segment.kind:
+        await _refuse_followed(call, segment, existing)
     if is_filled_so:
         changed = await store.rename(
             call.db, workspace_id=workspace_id, id=segment.id, name=new.name
@@ -197,11 +198,18 @@ async def update(call: Call) -> Response:
     return await _shown(call, changed, existing)
 
 
-def _refuse_named(kind: str, segment: Segment, existing: Mapping[str, Segment]) -> None:
-    users = segments.naming(segment.id, existing)
-    if kind == "frozen" and users:
-        message = f"{existing[users[0]].name} names this segment, so it cannot be frozen."
-        errors = [FieldError("/kind", message)]
+async def _refuse_followed(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> None:
+    """Raises Problem `invalid`: nobody enters a frozen segment or leaves it."""
+    following = await definitions.following_segment(
+        call.db, workspace_id=call.member.workspace_id, segment_id=segment.id
+    )
+    naming = [existing[id].name for id in segments.naming(segment.id, existing)]
+    users = [
+        *(f"{name} names this segment" for name in naming),
+        *(f"{name} follows who enters this segment or leaves it" for name in following),
+    ]
+    if users:
+        errors = [FieldError("/kind", f"{users[0]}, so it cannot be frozen.")]
         raise Problem("invalid", "The segment cannot be saved; see errors.", errors=errors)
 
 

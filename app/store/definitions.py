@@ -445,6 +445,24 @@ async def naming_segment(db: Handle, *, workspace_id: str, segment_id: str) -> l
     )
 
 
+async def following_segment(db: Handle, *, workspace_id: str, segment_id: str) -> list[str]:
+    """The names of those that may still run, and start or go on when somebody enters the segment or
+    leaves it: a body names one in what it waits for alone."""
+    return await db.fetch_values(
+        """
+        SELECT name FROM definitions
+        WHERE workspace_id = :workspace_id AND state <> 'ARCHIVED'
+          AND ((trigger_config ->> 'segmentId' = :segment_id
+                AND trigger_config ->> 'source' <> 'schedule')
+               OR body LIKE :mentioned)
+        ORDER BY id
+        """,
+        workspace_id=workspace_id,
+        segment_id=segment_id,
+        mentioned=f'%"{segment_id}"%',
+    )
+
+
 async def ending(db: Handle) -> Place | None:
     """An ARCHIVED one whose runs may not all have ended. Without a lock: asked often, and nearly
     always None."""

@@ -112,6 +112,27 @@ async def test_a_segment_that_a_definition_names_is_not_deleted(
     assert (await cast.ed.delete(f"/segments/{id}")).status_code == 204
 
 
+async def test_a_segment_that_a_flow_follows_is_not_made_frozen(
+    cast: Cast, process: Process
+) -> None:
+    """Nobody would enter it any more, and the flow would say nothing of that."""
+    id = await segment(cast, process)
+    path = f"/segments/{id}"
+    schedule = await flow(cast, source="schedule", segmentId=id, cron="0 9 * * *")
+    enters = await flow(cast, source="segment_entered", segmentId=id)
+    for flow_id in (enters, await waiting(cast, id)):
+        refused = await cast.ed.patch(path, {"kind": "frozen"})
+        assert refused.status_code == 422, refused.text
+        [error] = refused.json()["errors"]
+        assert error["pointer"] == "/kind"
+        name = (await cast.vic.read(f"/workflows/{flow_id}"))["name"]
+        assert error["message"].startswith(f"{name} follows ")
+        assert (await cast.ed.patch(path, {"name": "Still live"})).status_code == 200
+        await cast.ed.patch(f"/workflows/{flow_id}", {"state": "ARCHIVED"})
+    assert (await cast.ed.patch(path, {"kind": "frozen"})).status_code == 200
+    assert (await cast.vic.read(f"/workflows/{schedule}"))["state"] == "ACTIVE"
+
+
 async def waiting(cast: Cast, id: str) -> str:
     conditions = [
         {"port": "in", "segmentEntered": id, "steps": [{"type": "add_tag", "tag": "came"}]},

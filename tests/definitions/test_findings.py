@@ -288,6 +288,33 @@ def topics(chat: str) -> list[tuple[str, Any, str]]:
     ]
 
 
+def frozen(segment: str) -> list[tuple[str, Any, str]]:
+    """`segment` is a frozen one."""
+    waits = {"type": "wait_for", "timeout": "P1D"}
+    moves = [
+        {"port": port, name: segment, "steps": []}
+        for port, name in (("in", "segmentEntered"), ("out", "segmentLeft"))
+    ]
+    drawn = {
+        "nodes": [
+            {"id": "t", "type": "trigger", "data": {}},
+            {"id": "w", "type": "wait_for", "data": {"timeout": "P1D", "conditions": [
+                {"port": "in", "segmentEntered": segment}
+            ]}},
+        ],
+        "edges": [{"source": "t", "target": "w"}],
+    }  # fmt: skip
+    return [
+        (
+            "segment_frozen",
+            [{**waits, "conditions": moves[:1]}],
+            "/steps/0/conditions/0/segmentEntered",
+        ),
+        ("segment_frozen", [{**waits, "conditions": moves}], "/steps/0/conditions/1/segmentLeft"),
+        ("segment_frozen", drawn, "/graph/nodes/1/data/conditions/0/segmentEntered"),
+    ]
+
+
 @pytest.fixture
 def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where nobody has set up a provider for the rest."""
@@ -313,6 +340,15 @@ async def test_every_defect_is_found_where_it_is(
     texts = await cast.ed.made("/topics", {"name": "T", "channels": ["sms"]})
     for code, body, pointer in topics(texts["id"]):
         assert (code, pointer) in await found(cast, body)
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    then = await cast.ed.made("/segments", {"name": "Then", "kind": "frozen", "filter": vip})
+    for code, body, pointer in frozen(then["id"]):
+        assert (code, pointer) in await found(cast, body)
+    for source in ("segment_entered", "segment_left", "schedule"):
+        given = {"source": source, "segmentId": then["id"]}
+        given |= {"cron": "0 9 * * *"} if source == "schedule" else {}
+        wanted = ("segment_frozen", "/trigger/segmentId")
+        assert (wanted in await found(cast, [], given)) is (source != "schedule")
     for code, trigger, pointer in TRIGGERS:
         assert (code, pointer) in await found(cast, [], trigger)
     monkeypatch.setattr(process.egress, "_allow", ())
@@ -357,7 +393,7 @@ def test_there_are_three_defects_for_each_finding() -> None:
         code
         for seeds in (
             *(TRIGGERS, CHANNELS, TAGS, CALLS, CASES, UNREADABLE, marketing("")),
-            *(templates("", ""), topics(""), starts("", "", "")),
+            *(templates("", ""), topics(""), starts("", "", ""), frozen("")),
         )
         for code, _, _ in seeds
     )
