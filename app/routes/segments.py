@@ -166,7 +166,8 @@ async def update(call: Call) -> Response:
     workspace_id, filter = call.member.workspace_id, segment.filter
     kept = {} if gives_filter(call) else {"filter": document.parse(filter.encode())}
     new = call.patch(WritableSegment, {"name": segment.name, "kind": segment.kind, **kept})
-    if not kept:
+    if not kept or (segment.kind, new.kind) == ("frozen", "live"):
+        # While it was frozen, what its filter asks for might go.
         readable = await _read(call, call.db, new.filter, existing, segment.id)
         filter = document.dumps(readable.raw).decode()
     is_filled_so = (new.kind, filter) == (segment.kind, segment.filter)

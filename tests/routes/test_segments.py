@@ -407,6 +407,24 @@ async def test_one_that_others_name_cannot_be_frozen(cast: Cast) -> None:
     assert [error["pointer"] for error in response.json()["errors"]] == ["/kind"]
 
 
+async def test_a_frozen_segment_is_made_live_only_with_a_filter_that_can_be(
+    cast: Cast, process: Process
+) -> None:
+    """While it is frozen nothing holds the retention that it asked for."""
+    paid = {"event": "paid", "within": "P90D"}
+    body = {"name": "Then", "kind": "frozen", "filter": paid}
+    path = f"/segments/{(await cast.ed.made('/segments', body))['id']}"
+    await settle(process)
+    for days in (30, 90):
+        changed = await cast.olivia.patch("/settings/workspace", {"retentionDays": days})
+        assert changed.status_code == 200, changed.text
+        live = await cast.ed.patch(path, {"kind": "live"})
+        if days == 30:
+            assert live.status_code == 422, live.text
+            assert [one["pointer"] for one in live.json()["errors"]] == ["/filter/within"]
+    assert (live.status_code, live.json()["filter"]) == (200, paid)
+
+
 async def test_another_filter_is_filled_anew_and_with_it_whoever_names_it(
     cast: Cast, process: Process
 ) -> None:
