@@ -683,6 +683,7 @@ CREATE TABLE broadcasts (
     frozen_until   TEXT,                          -- the last contact that was looked at
     is_frozen      BOOLEAN NOT NULL DEFAULT FALSE,  -- all contacts were
     paced_at       TIMESTAMPTZ,                   -- the pace is kept since then
+    paced_from     TIMESTAMPTZ,                   -- it rises since then: of the first message, also after a resume
     domain_slots   JSONB NOT NULL DEFAULT '{}',   -- receiving domain → when its next message may leave,
                                                   -- of domains that others wait for
     judged_from    TEXT NOT NULL DEFAULT '',      -- the id of a message: bounces of later ones count

@@ -112,6 +112,7 @@ async def resume(db: Handle, broadcast: Broadcast) -> Broadcast:
         wake_at=now,
         judged_from=await recipients.newest_message(db, **which),
         paced_at=now,
+        paced_from=None,
     )
     await parked.wake_of_broadcast(db, **which, limit=MOST)
     return resumed

@@ -26,9 +26,9 @@ class Allowance:
 
 
 def allowance(
-    per_minute: int, started_at: datetime, paced_at: datetime | None, now: datetime
+    per_minute: int, began_at: datetime, paced_at: datetime | None, now: datetime
 ) -> Allowance:
-    minutes = max(0, (now - started_at) // MINUTE)
+    minutes = max(0, (now - began_at) // MINUTE)
     share = min(1.0, (minutes + 1) / RAMP_MINUTES)
     interval = MINUTE / (per_minute * share)
     if paced_at is None:

@@ -133,7 +133,7 @@ async def _make(
     if broadcast.per_minute is None:
         pace = pacing.Allowance(BATCH, now, timedelta(0))
     else:
-        began = broadcast.started_at or now
+        began = broadcast.paced_from or now  # the first of them, which may wait for its time
         pace = pacing.allowance(broadcast.per_minute, began, broadcast.paced_at, now)
     most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
     limit = max(0, min(most, WINDOW - in_flight, pace.messages))
@@ -148,7 +148,9 @@ async def _make(
     made = await _make_some(process, db, broadcast, template, due) if due else 0
     if broadcast.per_minute is not None:
         paced_at = pace.next_at - (pace.messages - made + 1) * pace.interval
-        await broadcasts.note(db, workspace_id=job.workspace_id, id=job.id, paced_at=paced_at)
+        since = broadcast.paced_from or (now if made else None)
+        changes = {"paced_at": paced_at, "paced_from": since}
+        await broadcasts.note(db, workspace_id=job.workspace_id, id=job.id, **changes)
     if not broadcast.is_frozen or made == BATCH:
         return True
     pending_at = await recipients.next_due(db, **which)

@@ -43,6 +43,7 @@ class Broadcast(Written):
     frozen_until: str | None
     is_frozen: bool
     paced_at: datetime | None
+    paced_from: datetime | None
     domain_slots: Mapping[str, str]
     judged_from: str
     ending: bool

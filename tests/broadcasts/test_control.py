@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from app.store import jobs
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
+from tests.driving import set_clock
 from tests.messages.test_delivery import accepts, with_provider
 from tests.outbound.test_events import listening
 from tests.routes.test_broadcasts import broadcast, person, template
@@ -425,6 +427,34 @@ async def test_a_pace_and_a_domain_hold_messages_back(cast: Cast, process: Proce
     assert len(turns) == len(set(turns)) == 5 - shown["progress"]["queued"]
     await worked(process)
     assert (await cast.vic.read(path))["progress"]["sent"] == 5
+
+
+async def test_a_pace_rises_from_the_first_message_on_and_anew_after_a_resume(
+    cast: Cast, process: Process
+) -> None:
+    """The first of them may wait for hours for its local time, or for the end of the night. At 600
+    a minute 20 leave in two seconds, no more of which is made up for; in the first minute 4."""
+    await people(cast, 90)
+    start = datetime.now(UTC)
+    local = f"{start + timedelta(hours=2):%H:%M}"
+    path = await begun(cast, process, perMinute=600, localTime=local)
+    await stepped(process, 2)
+    queued = [0]
+
+    async def made_at(after: timedelta) -> int:
+        set_clock(process, start + after)
+        await stepped(process, 1)
+        queued.append((await cast.vic.read(path))["progress"]["queued"])
+        return int(queued[-1] - queued[-2])
+
+    assert await made_at(timedelta(hours=1)) == 0
+    assert await made_at(timedelta(hours=3)) == 4
+    assert await made_at(timedelta(hours=3, minutes=10)) == 20
+    await cast.adam.made(f"{path}/pause", None)
+    set_clock(process, start + timedelta(days=1))
+    await cast.adam.made(f"{path}/resume", None)
+    assert await made_at(timedelta(days=1, seconds=30)) == 4
+    assert await made_at(timedelta(days=1, minutes=10)) == 20
 
 
 async def test_a_deleted_workspace_sends_nothing_more_and_leaves_nothing(
