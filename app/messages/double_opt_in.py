@@ -21,6 +21,7 @@ from app.consent import consent, preferences
 from app.consent.preferences import Link, TopicChoice
 from app.database.db import Handle
 from app.errors import FieldError
+from app.machine import document
 from app.messages import create
 from app.process import Process
 from app.store import contacts, suppressions
@@ -69,15 +70,22 @@ Outcome: TypeAlias = Literal["open", "confirmed", "expired", "withdrawn"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Answers as somebody gave them, about topics that are `known`."""
+    """Answers as somebody gave them, about topics that are `known`: one by itself, or several in
+    the `topics` of a body."""
 
     known: Mapping[str, Topic]
     answers: Sequence[Answer]
     given: Given
+    is_by_itself: bool = False
 
     def counted(self, held: topics.Answers) -> list[Answer]:
         """The answers as far as they count before they are confirmed."""
         return [topics.counted(self.known[one.topic_id], held, one) for one in self.answers]
+
+    def channel_of(self, one: Answer) -> str:
+        """The pointer to where its channel stands."""
+        named = document.pointer("topics", one.topic_id, one.channel)
+        return "/channel" if self.is_by_itself else named
 
     def of_new(self) -> Counted:
         """The answers of a contact that is to be made with them."""
@@ -130,7 +138,7 @@ async def ask(
     process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: Counted
 ) -> None:
     """Letters to the contact, with whose row the answers were recorded. Raises as `answer` does."""
-    asked = _asked(row, counted.answers)
+    asked = _asked(row, counted)
     repeated = [
         one for one in asked if topics.state_of(counted.held, one.topic_id, one.channel) == PENDING
     ]
@@ -144,10 +152,10 @@ async def ask(
         await _ask(process, db, question, counted.wanted, reminds=since[one] > REMINDER)
 
 
-def _asked(row: Contact, counted: Sequence[Answer]) -> list[Answer]:
-    asked = [one for one in counted if one.state == PENDING]
+def _asked(row: Contact, counted: Counted) -> list[Answer]:
+    asked = [one for one in counted.answers if one.state == PENDING]
     errors = [
-        FieldError("/channel", f"The contact has no address for {one.channel}.")
+        FieldError(counted.wanted.channel_of(one), f"The contact has no address for {one.channel}.")
         for one in asked
         if not subscriptions.key_of(row, one.channel)
     ]

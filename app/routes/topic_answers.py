@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -21,8 +21,6 @@ from app.messages import double_opt_in
 from app.messages.double_opt_in import Wanted
 from app.routes.contacts import ContactInFull, answer_changed, locked, own_workspace
 from app.store import topics as store
-from app.store.contacts import Contact
-from app.store.topics import Topic
 from app.web.body import Name, Shape
 from app.web.reply import JsonResponse
 from app.web.routing import Call, put
@@ -55,22 +53,15 @@ async def answer(call: Call) -> Response:
         raise Problem("not_found", "There is no such topic.")
     if message := topics.wrong_channel(topic, new.channel):
         raise refused([FieldError("/channel", message)])
-    given = Given(new.source, new.evidence)
+    workspace, given = await own_workspace(call), Given(new.source, new.evidence)
     if topic.is_default:
-        workspace, patch = await own_workspace(call), {"subscriptions": {new.channel: new.state}}
+        patch = {"subscriptions": {new.channel: new.state}}
         changed = await audience.change(call.db, workspace, row, patch, given)
     else:
         one = Answer(topic.id, new.channel, new.state)
-        changed = await record(call, row, {topic.id: topic}, [one], given)
+        wanted = Wanted({topic.id: topic}, [one], given, is_by_itself=True)
+        changed = await double_opt_in.answer(call.process, call.db, workspace, row, wanted)
     return await answer_changed(call, row, before, changed)
-
-
-async def record(
-    call: Call, row: Contact, known: Mapping[str, Topic], answers: Sequence[Answer], given: Given
-) -> Contact:
-    """The locked contact with its answers, as far as they count before they are confirmed."""
-    workspace, wanted = await own_workspace(call), Wanted(known, answers, given)
-    return await double_opt_in.answer(call.process, call.db, workspace, row, wanted)
 
 
 def refused(errors: list[FieldError]) -> Problem:

@@ -309,7 +309,7 @@ async def test_an_upsert_asks_too_and_a_text_message_as_well(
     cast: Cast, process: Process, client: httpx2.AsyncClient
 ) -> None:
     offers = await topic(cast.ed, doubleOptIn=True)
-    yes = {"topics": {offers: {"sms": "subscribed"}}, "consent": {"source": "shop"}}
+    yes: dict[str, Any] = {"topics": {offers: {"sms": "subscribed"}}, "consent": {"source": "shop"}}
     made = await identify(cast.ed, {"phone": "+14155550132"}, 201, **yes)
     assert made["topics"] == {offers: {"sms": "pending"}}
     await settle(process)
@@ -319,6 +319,26 @@ async def test_an_upsert_asks_too_and_a_text_message_as_well(
     assert "Done" in (await client.post(path)).text
     shown = await cast.vic.read(f"/contacts/{made['id']}")
     assert shown["topics"] == {offers: {"sms": "subscribed"}}
+
+
+async def test_who_cannot_be_asked_is_refused_where_the_channel_stands(cast: Cast) -> None:
+    offers = await topic(cast.ed, doubleOptIn=True)
+    yes: dict[str, Any] = {"topics": {offers: {"sms": "subscribed"}}, "consent": {"source": "shop"}}
+    ada = await cast.ed.made("/contacts", {"email": ADA})
+    one = {"channel": "sms", "state": "subscribed", "source": "shop"}
+    for path, body, pointer in (
+        ("/contacts", {"match": {"email": ADA}, **yes}, f"/topics/{offers}/sms"),
+        ("/contacts", {"match": {"email": "new@x.test"}, **yes}, f"/topics/{offers}/sms"),
+        (f"/contacts/{ada['id']}/topics/{offers}", one, "/channel"),
+    ):
+        response = await cast.ed.call("PUT", path, json=body)
+        assert response.status_code == 422, response.text
+        assert [each["pointer"] for each in response.json()["errors"]] == [pointer]
+    [only] = (await cast.vic.read("/contacts"))["data"]
+    assert (only["id"], only["updatedAt"]) == (ada["id"], ada["updatedAt"])
+    phone = "+14155550132"  # which comes with the answer
+    shown = await identify(cast.ed, {"email": ADA}, phone=phone, **yes)
+    assert shown["topics"] == {offers: {"sms": "pending"}}
 
 
 async def test_a_cut_between_answer_and_letter_leaves_neither(
