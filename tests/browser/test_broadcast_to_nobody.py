@@ -1,4 +1,5 @@
-"""A broadcast that nobody would get: its page says so before it is scheduled and afterwards."""
+"""A broadcast that nobody would get: its page says so before it is scheduled and afterwards; and
+not of one that only the newest would not get."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import secrets
 import pytest
 from playwright.sync_api import Page
 
+from app.routes.broadcast_acts import LOOKED_AT
 from tests.browser.conftest import Service, opened
 from tests.browser.test_acts import confirmed
 from tests.browser.test_audience import template
@@ -39,3 +41,26 @@ def test_a_broadcast_to_nobody_says_so_on_its_page(
     shown = service.read(f"/broadcasts/{id}")
     assert (shown["state"], shown["reason"]["code"]) == ("SENT", "nobody_reachable")
     assert captured(service, email) == []
+
+
+def test_a_broadcast_that_only_older_contacts_would_get_does_not_say_that_nobody_would(
+    page: Page, service: Service
+) -> None:
+    """As after an import of contacts that have not answered about its topic yet."""
+    tag = f"eve-{secrets.token_hex(4)}"
+    topic = service.made("/topics", {"name": f"News {tag}", "channels": ["email"]})["id"]
+    eve = service.made("/contacts", {"email": f"{tag}@example.com", "tags": [tag]})["id"]
+    yes = {"channel": "email", "state": "subscribed", "source": "a form"}
+    assert service.api.put(f"/contacts/{eve}/topics/{topic}", json=yes).is_success
+    rows = "\n".join(f"{number}-{tag}@example.com,{tag}" for number in range(LOOKED_AT))
+    headers = {"Content-Type": "text/csv"}
+    file = f"email,tags\n{rows}\n"
+    assert service.api.post("/contacts/import", content=file, headers=headers).is_success
+    body = {"name": f"To one {tag}", "tag": tag, "templateId": template(service, "marketing")}
+    id = service.made("/broadcasts", {**body, "topicId": topic})["id"]
+    opened(page, service, f"/broadcasts/{id}")
+    page.get_by_text(f"1 contact of {LOOKED_AT + 1} can be reached.").wait_for()
+    page.get_by_text("None of the newest contacts in the audience can be reached").wait_for()
+    assert not page.get_by_text("Nobody would get it now.").count()
+    page.get_by_role("button", name="Send test email").click()
+    page.get_by_text("It is filled in for no contact").wait_for()

@@ -106,8 +106,8 @@ function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
         <AudienceTable of={[['now', value.audience]]} />
       </>}</Shown>
     </Section>
-    {preview.value && <Section title="Preview" actions={isMail && <TestMail needs="broadcasts:write" send={test}><p>It shows what the newest reachable contact would get, and is marked as a test. Nobody else gets it.</p></TestMail>}>
-      {!samples.length && <p class="empty">Nobody would get it now.</p>}
+    {preview.value && <Section title="Preview" actions={isMail && <TestMail needs="broadcasts:write" send={test}><p>It {samples.length ? 'shows what the newest reachable contact would get' : 'is filled in for no contact'}, and is marked as a test. Nobody else gets it.</p></TestMail>}>
+      {!samples.length && <p class="empty">{preview.value.audience.reachable ? 'None of the newest contacts in the audience can be reached: there is no example to show.' : 'Nobody would get it now.'}</p>}
       {samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
         <p>To <ContactLink id={contactId} names={names} /></p>
         {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
