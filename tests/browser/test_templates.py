@@ -157,9 +157,7 @@ def test_what_whatsapp_approved_gets_its_variables(
     says_what_was_approved(page, stranger, service, path, sid)
 
 
-def says_what_was_approved(
-    page: Page, viewer: Page, service: Service, path: str, sid: str
-) -> None:
+def says_what_was_approved(page: Page, viewer: Page, service: Service, path: str, sid: str) -> None:
     """On the page of a message, in the simulator, and to who may only read the template."""
     ada = {"firstName": "Ada", "phone": f"+1415555{secrets.randbelow(9000) + 1000}"}
     met = {**ada, "email": "ada@example.com"}
