@@ -246,5 +246,11 @@ async def _left(db: Handle, found: Sequence[Section]) -> list[Section]:
 
 
 async def explain(db: Handle, sql: str, /, **values: Any) -> str:
-    """How the engine would run it; sequential scans ruled out where an index serves at all."""
-    return await db.use(lambda link: link.plan(sql, values))
+    """How the engine would run it."""
+    return await db.use(lambda link: link.plan(sql, values, by_index=False))
+
+
+async def explain_by_index(db: Handle, sql: str, /, **values: Any) -> str:
+    """By which index the engine could run it: to walk the few rows of a test is cheaper, whatever
+    the index."""
+    return await db.use(lambda link: link.plan(sql, values, by_index=True))

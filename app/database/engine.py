@@ -106,7 +106,9 @@ class Link(Protocol):
     async def present(self) -> datetime:
         """The moment at which this is asked, also within a transaction."""
 
-    async def plan(self, sql: str, values: Mapping[str, Any]) -> str: ...
+    async def plan(self, sql: str, values: Mapping[str, Any], *, by_index: bool) -> str:
+        """The plan that the engine would choose; `by_index` if it walked no table that has an index
+        for it."""
 
     async def has_table(self, name: str) -> bool: ...
 

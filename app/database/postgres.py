@@ -339,14 +339,14 @@ class PostgresConnection(DatabasesPostgresConnection):
         clock = self._database.now.replace("now()", "clock_timestamp()")
         return cast(datetime, await self.raw_connection.fetchval(f"SELECT {clock}"))
 
-    async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
-        """Sequential scans ruled out: on a test's few rows they are cheapest whatever the index."""
+    async def plan(self, sql: str, values: Mapping[str, Any], *, by_index: bool) -> str:
         statement, ready = await self._bound(sql, [values])
         [arguments] = _ordered(statement, ready)
         attempt = self.transaction()
         await attempt.start(is_root=not self.raw_connection.is_in_transaction(), extra_options={})
         try:
-            await self.raw_connection.execute("SET LOCAL enable_seqscan = off")
+            if by_index:
+                await self.raw_connection.execute("SET LOCAL enable_seqscan = off")
             lines = await self.raw_connection.fetch(f"EXPLAIN {statement.text}", *arguments)
         finally:
             await attempt.rollback()

@@ -190,7 +190,13 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     async def present(self) -> datetime:
         return self._present()
 
-    async def plan(self, sql: str, values: Mapping[str, Any]) -> str:
+    async def plan(
+        self,
+        sql: str,
+        values: Mapping[str, Any],
+        *,
+        by_index: bool,  # noqa: ARG002  it takes one wherever there is one
+    ) -> str:
         sql, values = _unrolled(sql, values)
         statement, _ = _statement(sql)
         steps = await self.send(

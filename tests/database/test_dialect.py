@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, explain, migrate
+from app.database.db import Database, explain_by_index, migrate
 from tests import servers
 from tests.database.tables import TABLES
 
@@ -42,7 +42,7 @@ async def test_what_begins_alike_is_found_by_code_point(words: Database) -> None
             await db.execute("INSERT INTO words (word) VALUES (:word)", word=word)
     async with words.read() as db:
         rows = await db.fetch_all(sql, begin="a", end="a\U0010ffff")
-        plan = await explain(db, sql, begin="a", end="a\U0010ffff")
+        plan = await explain_by_index(db, sql, begin="a", end="a\U0010ffff")
     assert {row["word"] for row in rows} == {"a", "ab", "a_b", "a%", "aé", "a\U0001f600"}
     assert "words_by_start" in plan
 

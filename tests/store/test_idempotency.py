@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, Handle, explain
+from app.database.db import Database, Handle, explain_by_index
 from app.store import idempotency, workspaces
 
 ID = bytes(range(32))
@@ -112,7 +112,7 @@ async def test_a_workspace_takes_its_answers_with_it(database: Database) -> None
 
 async def test_the_sweep_reads_what_has_expired_and_nothing_else(database: Database) -> None:
     async with database.read() as db:
-        plan = await explain(
+        plan = await explain_by_index(
             db,
             "SELECT id FROM idempotency_keys WHERE expires_at <= :now ORDER BY expires_at LIMIT 9",
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.database.db import Database, explain
+from app.database.db import Database, explain_by_index
 from app.errors import Duplicate
 from app.store import invitations, memberships, users, workspaces
 
@@ -177,7 +177,7 @@ async def test_mail_about_an_account_is_filed_where_its_user_belongs(
 
 async def test_a_token_is_found_by_an_index(database: Database, workspace: str) -> None:
     async with database.read() as db:
-        plan = await explain(
+        plan = await explain_by_index(
             db,
             "SELECT id FROM invitations WHERE workspace_id = :workspace_id AND hash = :hash",
             workspace_id=workspace,
