@@ -77,7 +77,7 @@ async def move_some(process: Process, claimed: Sequence[Job]) -> Sequence[bool |
     """Whether each rests now, as far as one transaction led: one run of each contact, for a walk
     has the contact that it locked to itself, and not many whose steps have left much."""
     try:
-        async with process.database.write(follow_indexes=True) as db:
+        async with process.database.write() as db:
             known = await runs.known(db, [(job.workspace_id, job.id) for job in claimed])
             first: dict[tuple[str, str], Job] = {}  # by contact
             length = 0
