@@ -97,7 +97,7 @@ async def _give_turn(process: Process, job: Job) -> None:
 async def _chunk(process: Process, job: Job, most: int, *, by_machine: bool = False) -> bool:
     """One transaction's worth, of `most` contacts; whether there is more to be done now. Raises
     _Lost."""
-    async with process.database.write(follow_indexes=True) as db:
+    async with process.database.write() as db:
         existing = await store.of_workspace(db, workspace_id=job.workspace_id)
         segment = await store.by_id(db, workspace_id=job.workspace_id, id=job.id)
         if segment is not None and segment.definition_id is not None:
