@@ -110,7 +110,7 @@ async def intend_some(
     breaker, and whoever holds one must not wait for a contact.
     """
     try:
-        async with process.database.write(follow_indexes=True) as db:
+        async with process.database.write() as db:
             await workspaces.share_sending(db, ids={job.workspace_id for job in claimed})
             held = await jobs.lock(db, claimed)
             judges = [partial(_judge_one, process, job, job in held) for job in claimed]
@@ -323,7 +323,7 @@ async def record_some(
     concern the same."""
     called = sorted(outcomes, key=lambda one: (one[0].row.workspace_id, one[0].row.channel))
     try:
-        async with process.database.write(follow_indexes=True) as db:
+        async with process.database.write() as db:
             held = await jobs.lock(db, [one.job for one, _ in called])
             ends = [
                 refusals.Outcome(_judging(one), result, is_first=one.tries == 1)
