@@ -47,7 +47,7 @@ async def beat(
         look = await process.shards.look(process.database)
     else:
         horizon = horizon or Horizon()
-        async with process.database.write(follow_indexes=True) as db:
+        async with process.database.write() as db:
             look = Look(await db.now(), await claims.next_due(db, horizon.look()))
         horizon.found(min(look.next_due.values(), default=None), look.now)
     pause = BEAT_SECONDS
