@@ -63,10 +63,7 @@ KEYS_LOCK = 7_165_432_100_171_000_003
 FOLLOW_INDEXES = """
     ; SET LOCAL enable_sort = off;
     SET LOCAL enable_incremental_sort = off;
-    SET LOCAL enable_bitmapscan = off;
-    SET LOCAL enable_seqscan = off;
-    SET LOCAL enable_hashjoin = off;
-    SET LOCAL enable_mergejoin = off
+    SET LOCAL enable_seqscan = off
     """
 
 ANALYZE_SECONDS = 60  # 30,000 rows are read, of a large table from as many pages
