@@ -60,7 +60,7 @@ async def known(db: Handle, pairs: Sequence[tuple[str, str]]) -> dict[str, Known
         """,
         [{"workspace_id": workspace_id, "id": id} for workspace_id, id in pairs],
     )
-    return {row["id"]: KnownRun(**row) for rows in found for row in rows}
+    return {run.id: run for run in (KnownRun(**row) for rows in found for row in rows)}
 
 
 async def held(db: Handle, *, workspace_id: str, id: str) -> HeldRun | None:
