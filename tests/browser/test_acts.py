@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
+from tests.browser.conftest import Service, Watch, hasty, loaded, opened, signed_in
 from tests.browser.test_screens import clean
 
 
@@ -544,11 +544,14 @@ def test_a_message_with_an_unknown_outcome_is_sent_again_by_decision_alone(
     assert len(service.read(f"/messages/{id}")["attempts"]) == 2
 
 
+MAIL = {"subject": "Hi", "text": "Hi"}
+
+
 def test_a_message_that_is_sent_again_from_its_run_arrives_there_by_itself(
     page: Page, service: Service
 ) -> None:
     contact = service.made("/contacts", {"email": f"kim-{secrets.token_hex(4)}@example.com"})
-    say = {"type": "send_message", "channel": "email", "content": {"subject": "Hi", "text": "Hi"}}
+    say = {"type": "send_message", "channel": "email", "content": MAIL}
     flow = service.made("/workflows", {"name": "Says hi", "state": "ACTIVE", "steps": [say]})["id"]
     service.made("/sandbox/faults", {"kind": "fail", "count": 1})
     run = service.made(f"/workflows/{flow}/runs", {"contactId": contact["id"], "data": {}})["runId"]
@@ -567,6 +570,27 @@ def test_a_message_that_is_sent_again_from_its_run_arrives_there_by_itself(
     confirmed(page, "Send again")
     expect(status).to_have_text("Queued")
     expect(status).to_have_text(re.compile("Sent|Delivered"))
+
+
+def test_a_message_that_bounces_after_it_was_sent_says_so_by_itself(
+    another_tab: Page, service: Service
+) -> None:
+    page = another_tab
+    page.add_init_script(hasty())
+    contact = service.made("/contacts", {"email": f"lou-{secrets.token_hex(4)}@example.com"})
+    service.made("/sandbox/faults", {"kind": "bounce", "count": 1, "channel": "email"})
+    body = {"channel": "email", "contactId": contact["id"], "content": MAIL}
+    path = f"/messages/{service.made('/messages', body)['messageId']}"
+    service.until(lambda: service.read(path)["status"] == "BOUNCED")
+
+    def sent(route: Route) -> None:
+        """As it was before."""
+        route.fulfill(json={**route.fetch().json(), "status": "SENT"})
+
+    page.route(f"{service.url}{path}", sent, times=1)
+    opened(page, service, path)
+    page.locator(".verdict", has_text="Sent").wait_for()
+    page.locator(".verdict", has_text="Bounced").wait_for()
 
 
 def test_faults_are_cleared_once_that_was_confirmed(page: Page, service: Service) -> None:
