@@ -182,7 +182,6 @@ export async function ask(request: Request): Promise<Response> {
   const act = await actOf(request)
   let patience = request.method === 'GET' ? LONGEST_HELD_MS : 0
   const key = unanswered.get(act) ?? crypto.randomUUID()
-  unanswered.delete(act)
   for (;;) {
     const copy = request.clone()
     const used = token
@@ -202,6 +201,7 @@ export async function ask(request: Request): Promise<Response> {
     }
     // An error of the service, or of what stands before it, leaves open what was done; and so does a first try that is still running.
     if (response.status >= 500 || (response.status === 409 && answer.includes('"idempotency_in_progress"'))) lost(act, key)
+    else if (![401, 403, 429].includes(response.status)) unanswered.delete(act) // these say nothing of a try before
     if (response.status === 429 && patience > 0) {
       const pause = Math.min((Number(response.headers.get('Retry-After')) || 1) * 1000, patience)
       patience -= pause

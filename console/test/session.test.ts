@@ -87,6 +87,26 @@ test('an act that comes too often is refused at once, and is done by whoever pre
   deepEqual([pauses, asked.length], [[], 2])
 })
 
+test('an act whose answer was lost keeps its key when it is refused for the limit', async () => {
+  const press = act(), asked = answering(CUT, TOO_MANY('3'), MADE, MADE)
+  await rejects(press(), /cannot be reached/)
+  equal((await press()).status, 429)
+  equal((await press()).status, 201)
+  await press()
+  const [first, ...later] = keys(asked)
+  deepEqual(later.map(key => key === first), [true, true, false])
+})
+
+test('an act whose answer was lost keeps its key when the session cannot be renewed', async () => {
+  const press = act(), asked = answering(CUT, () => new Response(null, { status: 401 }), CUT, MADE)
+  await rejects(press(), /cannot be reached/)
+  await rejects(press(), /cannot be reached/)
+  equal((await press()).status, 201)
+  const pressed = asked.filter(each => each instanceof Request)
+  equal(pressed.length, 3)
+  equal(new Set(keys(pressed)).size, 1)
+})
+
 test('a token that has run out is renewed by the cookie, and what was asked is asked again', async () => {
   const bearers: (string | null)[] = []
   globalThis.fetch = async (input, init) => {
