@@ -147,10 +147,13 @@ function signedInAgain(): Promise<void> {
 const unanswered = new Map<string, string>()
 const MOST_UNANSWERED = 20
 
+/** Whether it changes nothing, also of what is too long for an address. */
+const isReading = ({ method, url }: Request) => method === 'GET' || /\/(check|preview)$/.test(new URL(url).pathname)
+
 /** What a request asks for. Files are left out, which the API reads as they come. */
 async function actOf(request: Request): Promise<string> {
   const type = request.headers.get('Content-Type') ?? 'application/json'
-  return request.method === 'POST' && type.startsWith('application/json') ? `${request.url}\n${await request.clone().text()}` : ''
+  return request.method === 'POST' && !isReading(request) && type.startsWith('application/json') ? `${request.url}\n${await request.clone().text()}` : ''
 }
 
 function lost(act: string, key: string) {
@@ -180,7 +183,7 @@ const LONGEST_HELD_MS = 10_000 // that a reading waits in all before its refusal
 /** Asks the API. When the session is over, waits until somebody has signed in again, then repeats; so does what is read too often, once it may be read again. */
 export async function ask(request: Request): Promise<Response> {
   const act = await actOf(request)
-  let patience = request.method === 'GET' ? LONGEST_HELD_MS : 0
+  let patience = isReading(request) ? LONGEST_HELD_MS : 0
   const key = unanswered.get(act) ?? crypto.randomUUID()
   for (;;) {
     const copy = request.clone()

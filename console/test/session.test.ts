@@ -107,6 +107,14 @@ test('an act whose answer was lost keeps its key when the session cannot be rene
   equal(new Set(keys(pressed)).size, 1)
 })
 
+test('what is asked by POST and changes nothing is read again too, and is no act', async () => {
+  for (const path of ['/workflows/check?id=wf_1', '/segments/preview']) {
+    const pauses = waits(), asked = answering(TOO_MANY('3'), MADE)
+    equal((await ask(new Request(`https://tidings.example${path}`, { method: 'POST', headers: JSON_TYPE, body: '{}' }))).status, 201)
+    deepEqual([pauses, keys(asked)], [[3000], [null, null]])
+  }
+})
+
 test('a token that has run out is renewed by the cookie, and what was asked is asked again', async () => {
   const bearers: (string | null)[] = []
   globalThis.fetch = async (input, init) => {
