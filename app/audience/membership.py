@@ -29,7 +29,7 @@ from app.store import (
 )
 from app.store import segments as store
 from app.store.contacts import Contact
-from app.store.missed_occasions import MissedOccasion, MissReason
+from app.store.missed_occasions import MissedOccasion
 from app.store.segment_members import ALL_START, Change, Effects, Membership, Occasion
 from app.store.segments import Fitting, Segment
 
@@ -293,7 +293,8 @@ async def _dates(
                     new.append(one)
                     started |= _keys(one)
                 elif watch.missed == "inactive" or is_in_time or moment == waited_for:
-                    missed.append(_missed(one, watch.missed or "late"))
+                    whose, why = (one.definition_id, one.contact_id), watch.missed or "late"
+                    missed.append(MissedOccasion(*whose, "date", why, one.at, one.at))
             is_to_come = watch.missed is None and (row.id, id, value) not in started
             is_ahead = is_to_come and at is not None and at > now
             judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
@@ -315,10 +316,6 @@ def _come(dates: set[datetime | None], watch: Segment, now: datetime) -> list[da
     """The dates that have come while there was somebody to watch for them."""
     until = watch.ended_at or now
     return [one for one in dates if one is not None and watch.saved_at < one <= until]
-
-
-def _missed(one: Occasion, reason: MissReason) -> MissedOccasion:
-    return MissedOccasion(one.definition_id, one.contact_id, "date", reason, one.at, one.at)
 
 
 def conditions_of(

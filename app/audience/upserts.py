@@ -108,7 +108,11 @@ async def upsert(
     else:
         await _write(db, workspace, touched)
         await subscriptions.keep(db, workspace.id, opting, FILE)
-        await topics.record(db, workspace.id, _answered(touched), given or FILE)
+        answered = [
+            (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
+            for one in touched
+        ]
+        await topics.record(db, workspace.id, answered, given or FILE)
         await _tell(db, workspace, touched, starts=starts)
     return outcomes
 
@@ -180,13 +184,6 @@ async def _find_opt_outs(db: Handle, workspace: WorkspaceContext, held: Sequence
     for one, channel, address_hash in hidden:
         if not subscriptions.SAID.isdisjoint(reasons[address_hash]):
             one.opted_out.add(channel)
-
-
-def _answered(touched: Sequence[_Contact]) -> list[tuple[str, list[Answer]]]:
-    return [
-        (one.id, topics.changed(one.was.get("topics", {}), one.columns["topics"]))
-        for one in touched
-    ]
 
 
 class _Batch:

@@ -65,18 +65,15 @@ class Lease:
             await asyncio.sleep(beat / 2 + (beat / 2 - time.monotonic()) % beat)
             asked_at = time.monotonic()
             try:
-                renewed = await self._renew()
+                one = (self._job, self._seconds)
+                if not (renewed := await self._batches.run(renew_some, self._database, one)):
+                    # It is lost, or somebody has it locked, which is waited for alone.
+                    async with self._database.write() as db:
+                        renewed = await jobs.renew(db, self._job, lease_seconds=self._seconds)
             except Unavailable:
                 log.warning("lease not renewed", extra={"row_id": self._job.id})
             else:
                 self._renewed_at, self._lost = asked_at, not renewed
-
-    async def _renew(self) -> bool:
-        """False when it is lost: what somebody has locked is waited for alone."""
-        if await self._batches.run(renew_some, self._database, (self._job, self._seconds)):
-            return True
-        async with self._database.write() as db:
-            return await jobs.renew(db, self._job, lease_seconds=self._seconds)
 
     async def until_known(self, ask: Callable[[], Awaitable[Result]]) -> Result:
         """The answer of `ask`, which is asked again while the answer of its COMMIT was lost and the

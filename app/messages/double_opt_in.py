@@ -142,12 +142,14 @@ async def ask(
     repeated = [
         one for one in asked if topics.state_of(counted.held, one.topic_id, one.channel) == PENDING
     ]
-    now = await db.now()
+    now, hashes = await db.now(), subscriptions.hashes(process.vault, workspace.id, row)
     since = {one: now - (counted.asked_at.get(one) or LONG_AGO) for one in asked}
     late = [one for one in repeated if since[one] > AGAIN]
     await topics.record(db, workspace.id, [(row.id, late)], counted.wanted.given)
     for one in [*late, *(one for one in asked if one not in repeated)]:
-        question = _question(process, workspace, row, one, now)
+        question = Question(
+            workspace.id, row.id, one.topic_id, one.channel, hashes[one.channel], now + EXPIRY
+        )
         # Reminded by what was asked before.
         await _ask(process, db, question, counted.wanted, reminds=since[one] > REMINDER)
 
@@ -162,13 +164,6 @@ def _asked(row: Contact, counted: Counted) -> list[Answer]:
     if errors:
         raise profile.invalid(errors)
     return asked
-
-
-def _question(
-    process: Process, workspace: WorkspaceContext, row: Contact, one: Answer, now: datetime
-) -> Question:
-    hash = subscriptions.hashes(process.vault, workspace.id, row)[one.channel]
-    return Question(workspace.id, row.id, one.topic_id, one.channel, hash, now + EXPIRY)
 
 
 async def _ask(
