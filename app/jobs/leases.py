@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from app.database import pipelining
-from app.database.db import Database
+from app.database.db import Database, RequestTimeouts
 from app.errors import CommitUnknown, Unavailable
 from app.runtime import tasks
 from app.runtime.backoff import jittered
@@ -111,7 +111,8 @@ class Lease:
 async def renew_some(database: Database, held: Sequence[tuple[Job, float]]) -> Sequence[bool]:
     """Whether each was renewed, for so many seconds."""
     renewals = [partial(jobs.renew_free, job=job, lease_seconds=seconds) for job, seconds in held]
-    async with database.write(follow_indexes=True) as db:
+    # Where the database does not answer, they must know in time for another try.
+    async with database.write(RequestTimeouts(), follow_indexes=True) as db:
         return await pipelining.run_all(db, renewals)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -167,6 +168,21 @@ async def test_a_job_that_somebody_has_locked_keeps_no_other_lease_from_being_re
 
 LOST = CommitUnknown("The answer was lost.")
 AWAY = Unavailable("The database is away.")
+
+
+@pytest.mark.alone
+async def test_renewals_give_up_in_time_for_another_try(process: Process, acme: str) -> None:
+    """All leases of a process wait for them, and end after two thirds of their fifteen seconds."""
+    if process.database.engine == "sqlite":
+        pytest.skip("no network lies between it and the process")
+    await start(process, acme)
+    [claimed] = await process.claim("run", [], 10)
+    async with process.database.write() as db:
+        await db.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+        began = time.monotonic()
+        with pytest.raises(Unavailable):
+            await Batches().run(leases.renew_some, process.database, (claimed, 15.0))
+        assert time.monotonic() - began < 15 / 6
 
 
 async def test_what_a_lost_commit_did_is_asked_until_it_is_known(
