@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from app.runs import runner
 from app.runtime.batching import Batches
 from app.store import jobs
 from app.store.jobs import Job
+from lab.chaos.intake import cut_off
 from tests.messages.test_delivery import start
 from tests.runs.test_runner import read, started
 from tests.store.test_jobs import due, workspace
@@ -170,19 +172,25 @@ LOST = CommitUnknown("The answer was lost.")
 AWAY = Unavailable("The database is away.")
 
 
-@pytest.mark.alone
-async def test_renewals_give_up_in_time_for_another_try(process: Process, acme: str) -> None:
+@pytest.mark.drill
+async def test_renewals_give_up_in_time_for_another_try(
+    process: Process, acme: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """All leases of a process wait for them, and end after two thirds of their fifteen seconds."""
     if process.database.engine == "sqlite":
         pytest.skip("no network lies between it and the process")
+    url, redis_url = (request.getfixturevalue(name) for name in ("database_url", "redis_url"))
     await start(process, acme)
     [claimed] = await process.claim("run", [], 10)
-    async with process.database.write() as db:
-        await db.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+    async with cut_off(url, redis_url, tmp_path) as (through, proxy):
+        renewal = (leases.renew_some, through.database, (claimed, 15.0))
+        assert await through.batches.run(*renewal)
+        proxy.swallow()
         began = time.monotonic()
         with pytest.raises(Unavailable):
-            await Batches().run(leases.renew_some, process.database, (claimed, 15.0))
-        assert time.monotonic() - began < 15 / 6
+            await through.batches.run(*renewal)
+        assert time.monotonic() - began < 15 / 3 - 15 / 6 * 3 / 4  # behind it is a beat and a half
+        proxy.heal()
 
 
 async def test_what_a_lost_commit_did_is_asked_until_it_is_known(
