@@ -321,7 +321,9 @@ def traveller(
     service, provider = connected
     context = chromium.new_context(extra_http_headers={"X-Forwarded-For": any_address()})
     watch = Watch(service.url)
-    yield watched(context, watch), watch
+    page = watched(context, watch)
+    page.on("request", watch.asked)  # the provider is on this machine
+    yield page, watch
     context.close()
     foreign = f"request: {provider.issuer}/authorize?"
     assert [one for one in watch.found if not one.startswith(foreign)] == []

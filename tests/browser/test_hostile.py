@@ -27,6 +27,7 @@ MAIL = f"""<h1>Hello</h1><base href="https://evil.example/">
 <object data="https://evil.example/o"></object><video poster="https://evil.example/v"></video>
 <form action="https://evil.example/post"><button>Send</button></form>
 <a href="javascript:document.title = 'ran'">Here</a><p>{NAME}</p>"""
+ELSEWHERE = "https://elsewhere.example/x"
 STOPPED = r"^request: https?://evil\.example/|^console: .*(Content Security Policy|sandbox)"
 # What each of these pages has to show of them.
 PAGES = {
@@ -106,6 +107,18 @@ def stranger(stranger: Page, watch: Watch) -> Iterator[Page]:
     assert stranger.evaluate(TAKEN) == 0
     assert sent == []
     watch.found[:] = (one for one in watch.found if not re.search(STOPPED, one))
+
+
+def test_whatever_is_asked_of_others_is_seen(another_tab: Page, watch: Watch) -> None:
+    """As every test counts on."""
+    for begin in ("new Image().src = url", "fetch(url).catch(() => null)", "location = url"):
+        with another_tab.expect_event("requestfailed"):
+            another_tab.evaluate(
+                "([begin, url]) => Function('url', begin)(url)", [begin, ELSEWHERE]
+            )
+    requests = [one for one in watch.found if one.startswith("request: ")]
+    assert requests == [f"request: {ELSEWHERE}"] * 3
+    watch.found.clear()
 
 
 def test_every_page_of_a_workspace_shows_such_names_as_text(
