@@ -89,17 +89,18 @@ class Wanted:
 
     def of_new(self) -> Counted:
         """The answers of a contact that is to be made with them."""
-        return Counted(self, self.counted({}), {}, {})
+        return Counted(self, self.counted({}), {}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Answers as far as they count before they are confirmed, the answers that the contact `held`,
-    and when it was asked for each that is to be confirmed."""
+    """Answers as far as they count before they are confirmed, the answers that the contact `held`
+    and the hashes of its addresses then, and when it was asked for each that is to be confirmed."""
 
     wanted: Wanted
     answers: Sequence[Answer]
     held: topics.Answers
+    hashes: Mapping[str, str]
     asked_at: Mapping[Answer, datetime | None]
 
 
@@ -131,19 +132,22 @@ async def count(db: Handle, workspace: WorkspaceContext, row: Contact, wanted: W
         for one in answers
         if one.state == PENDING
     }
-    return Counted(wanted, answers, row.topics, asked_at)
+    hashes = subscriptions.hashes(workspace.vault, workspace.id, row)
+    return Counted(wanted, answers, row.topics, hashes, asked_at)
 
 
 async def ask(
     process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: Counted
 ) -> None:
     """Letters to the contact, with whose row the answers were recorded. Raises as `answer` does."""
-    asked = _asked(row, counted)
+    asked, now = _asked(row, counted), await db.now()
+    hashes = subscriptions.hashes(process.vault, workspace.id, row)
+    # What was asked at another address, nobody can answer any more.
+    same = [one for one in asked if counted.hashes.get(one.channel) == hashes[one.channel]]
     repeated = [
-        one for one in asked if topics.state_of(counted.held, one.topic_id, one.channel) == PENDING
+        one for one in same if topics.state_of(counted.held, one.topic_id, one.channel) == PENDING
     ]
-    now, hashes = await db.now(), subscriptions.hashes(process.vault, workspace.id, row)
-    since = {one: now - (counted.asked_at.get(one) or LONG_AGO) for one in asked}
+    since = {one: now - ((one in same and counted.asked_at.get(one)) or LONG_AGO) for one in asked}
     late = [one for one in repeated if since[one] > AGAIN]
     await topics.record(db, workspace.id, [(row.id, late)], counted.wanted.given)
     for one in [*late, *(one for one in asked if one not in repeated)]:

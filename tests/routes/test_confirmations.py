@@ -266,6 +266,21 @@ async def test_a_letter_speaks_for_the_address_it_went_to(
     assert await state(cast, ada, offers) == "pending"
 
 
+async def test_who_asks_again_at_another_address_gets_a_letter_there(
+    cast: Cast, process: Process, client: httpx2.AsyncClient
+) -> None:
+    """On the same day: the first letter speaks for the address that was mistyped."""
+    ada, offers, _ = await asked(cast, process)
+    yes = {"topics": {offers: {"email": "subscribed"}}, "consent": {"source": "shop"}}
+    await cast.ed.patch(f"/contacts/{ada}", {"phone": "+14155550132"})
+    await identify(cast.ed, {"phone": "+14155550132"}, 200, email="new@example.com", **yes)
+    await settle(process)
+    letters = (await cast.vic.read("/sandbox/messages"))["data"]
+    assert [one["to"] for one in letters] == ["new@example.com", ADA]
+    assert "Done" in (await client.post(await link(cast))).text
+    assert await state(cast, ada, offers) == "subscribed"
+
+
 async def test_a_link_that_is_not_ours_leads_nowhere(
     cast: Cast, process: Process, client: httpx2.AsyncClient
 ) -> None:
