@@ -98,7 +98,7 @@ class Queue:
         self.redis = connect and connect()
         self._waiting: dict[Kind, dict[Pair, None]] = {}
         self._sender: asyncio.Task[None] | None = None
-        self._overflowing: set[Kind] = set()  # kinds that others are about to hear of
+        self._overflowing: dict[Kind, asyncio.TimerHandle] = {}  # others are about to hear of it
         self._silent_until = 0.0
         self.answering = True  # as far as the last trip could tell
         self.outage = Outage("redis does not answer; the loop goes on", "redis answers again")
@@ -126,15 +126,17 @@ class Queue:
         if left and (pool is None or self.redis is None):
             self.hint(kind, left)
         elif left and kind not in self._overflowing:
-            self._overflowing.add(kind)
-            asyncio.get_running_loop().call_later(OVERFLOW_SECONDS, self._overflow, kind)
+            later = asyncio.get_running_loop().call_later(OVERFLOW_SECONDS, self._overflow, kind)
+            self._overflowing[kind] = later
 
     def _overflow(self, kind: Kind) -> None:
         """Tell other workers, without names: they take what is due first."""
-        self._overflowing.discard(kind)
+        self._overflowing.pop(kind).cancel()
         self.hint(kind)
 
     async def close(self) -> None:
+        for kind in list(self._overflowing):
+            self._overflow(kind)
         if self._sender is not None:
             await asyncio.wait([self._sender], timeout=TRIP_SECONDS)
         if self._sender is not None:

@@ -196,7 +196,7 @@ async def test_who_works_in_this_process_is_asked_first(
         assert not pool.asked
     assert pool.asked == [("ws_1", "run_1"), ("ws_1", "run_2")]
     if has_redis:
-        assert await sent(queue) == [("message", [("ws_1", "msg_1")])]
+        assert ("message", [("ws_1", "msg_1")]) in await sent(queue)
         await asyncio.sleep(2 * OVERFLOW_SECONDS)
         assert ("run", []) in await sent(queue)
     else:
@@ -212,6 +212,21 @@ async def test_others_hear_once_of_all_that_a_worker_has_no_slots_for(
             queue.due(db, "run", "ws_1", f"run_{n}", f"run_{n}_more")
     await asyncio.sleep(2 * OVERFLOW_SECONDS)
     assert 1 <= len(await sent(queue)) < 10
+
+
+async def test_others_hear_at_the_latest_when_it_closes_and_nothing_is_told_after_that(
+    queue: Queue, database: Database, own_redis: RedisServer
+) -> None:
+    closing = Queue(connector(settings(own_redis.url)))
+    closing.pools["run"] = Recorder()
+    async with database.write() as db:
+        closing.due(db, "run", "ws_1", "run_1", "run_2")
+    await closing.close()
+    assert await sent(queue) == [("run", [])]
+    await asyncio.sleep(2 * OVERFLOW_SECONDS)
+    assert await sent(queue) == [("run", [])]
+    opened = present(closing.redis).connection_pool._available_connections
+    assert not any(connection.is_connected for connection in opened)
 
 
 async def test_no_hint_follows_a_rollback(queue: Queue, database: Database) -> None:
