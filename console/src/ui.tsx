@@ -258,10 +258,13 @@ export function Confirm({ id, label, title, children, read, act, isAsked = () =>
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
   const [isRead, setRead] = useState(!read)
+  const [asks, setAsks] = useState(true)
   const isDoing = acting.busy && isRead
   const open = () => {
+    if (isDoing) return
     acting.clear()
     setRead(!read)
+    setAsks(isAsked())
     if (!isAsked()) return done()
     dialog.current?.showModal()
     if (read) void acting.run(read).then(setRead)
@@ -276,7 +279,7 @@ export function Confirm({ id, label, title, children, read, act, isAsked = () =>
     <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : look} disabled={disabled} onClick={open}>{label}</button>
     <dialog ref={dialog} aria-label={title} onCancel={event => { if (isDoing) event.preventDefault() }}>
       <h2>{title}</h2>
-      <Errors problem={acting.problem}>{children}<Rest /></Errors>
+      <Errors problem={acting.problem}>{asks && children}<Rest /></Errors>
       <p class="buttons">
         <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead} onClick={done}>{sure}</button>
         <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>{leave}</button>

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests import provider as providers
 from tests.browser.conftest import (
@@ -80,6 +80,7 @@ def test_an_account_is_made_left_and_entered_again(
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("alert").get_by_text("Too many of them.").wait_for()
     assert page.context.cookies() != []  # nobody believes to have left who has not
+    expect(page.get_by_role("dialog")).not_to_contain_text("is lost")  # nothing was typed
     page.get_by_role("dialog").get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     assert page.context.cookies() == []
@@ -88,6 +89,24 @@ def test_an_account_is_made_left_and_entered_again(
     expect(page.get_by_label("Email")).to_have_value(email)
     entered(page, email, PASSWORD)
     page.get_by_role("heading", level=1, name="Acme").wait_for()
+
+
+def test_signing_out_is_pressed_twice_and_asks_nothing(stranger: Page, service: Service) -> None:
+    page, held = stranger, list[Route]()
+    email, _ = service.registered("Olivia", "Acme")
+    signed_in(page, service, email)
+    page.route(  # a builtin is not taken
+        "**/auth/logout",
+        lambda route: held.append(route),  # noqa: PLW0108
+        times=1,
+    )
+    sign_out = page.get_by_role("button", name="Sign out")
+    with page.expect_request("**/auth/logout"):
+        sign_out.click()
+    sign_out.click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    held[0].continue_()
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
 
 
 def test_a_forgotten_password_is_replaced_by_the_page_of_the_letter(
