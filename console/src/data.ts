@@ -100,7 +100,7 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   return {
     rows: first.value && [...first.value.data, ...(later?.rows ?? [])],
     problem: problem ?? first.problem, busy: busy || first.busy, more: next ? more : null,
-    reload: async () => { list.current++; setLater(null); setBusy(false); await first.reload() },
+    reload: async () => { list.current++; setLater(null); setProblem(null); setBusy(false); await first.reload() },
   }
 }
 

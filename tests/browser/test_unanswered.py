@@ -48,6 +48,7 @@ def test_the_first_event_counts_once_though_its_answer_was_lost(
     [
         ("**/runs?*", "/", "tbody tr"),
         ("**/contacts/*/activity?*", "/contacts/{contact}", ".timeline li"),
+        ("**/contacts/*/segments?*", "/contacts/{contact}", "dt:text('Segments') + dd a"),
     ],
 )
 def test_what_could_not_be_read_is_read_again(
@@ -65,6 +66,25 @@ def test_what_could_not_be_read_is_read_again(
     page.get_by_role("alert").get_by_text("The database is away.").wait_for()
     press(page, "Try again")
     page.locator(there).first.wait_for()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_was_changed_of_a_contact_is_read_again_beside_what_happened(
+    page: Page, service: Service, watch: Watch, ids: dict[str, str]
+) -> None:
+    watch.expected = "503"
+    plan = service.read("/billing/plan")
+    plans = [{**each, "features": ["audit_logs"]} for each in plan["available"]]
+    page.route("**/billing/plan", lambda route: route.fulfill(json={**plan, "available": plans}))
+    change = {"id": "aud_1", "createdAt": "2026-03-02T10:00:00Z", "action": "contact.updated"}
+    trail = {"data": [{**change, "actor": {"name": "Grace"}, "changes": {}}], "nextCursor": None}
+    page.route("**/audit-logs?*", lambda route: route.fulfill(json=trail))
+    page.route("**/audit-logs?*", lambda route: route.fulfill(**AWAY), times=1)
+    opened(page, service, f"/contacts/{ids['contact']}")
+    page.get_by_role("alert").get_by_text("The database is away.").wait_for()
+    page.locator(".timeline li").first.wait_for()
+    press(page, "Try again")
+    page.locator(".timeline li", has_text="Updated by Grace").wait_for()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

@@ -150,7 +150,7 @@ export function Contact({ id }: { id: string }) {
       {open === 'change' ? <Change contact={value} tag={tag} again={contact.again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
         ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
         ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
-        ['Segments', segments.problem ? segments.problem.message : !segments.rows ? '…' : segments.rows.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
+        ['Segments', !segments.rows ? <Unread of={segments} /> : segments.rows.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
         ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
         ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
         ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />],
@@ -176,10 +176,10 @@ const MADE: Record<string, string> = { created: 'Created', updated: 'Updated', e
 function Timeline({ of, changes, flows }: { of: Listed<Happening>; changes: Listed<Change>; flows: Map<string, string> }) {
   const acts = (changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ id: each.id, createdAt: each.createdAt, show: () => changed(each) }))
   const all = merged({ ...of, rows: of.rows && of.rows.map(each => ({ id: each.id, createdAt: each.createdAt, show: () => happened(each, flows) })) }, { ...changes, rows: acts })
-  if (!all.rows) return <Unread of={all} />
+  if (!all.rows || (all.problem && !all.rows.length)) return <Unread of={all} />
   if (!all.rows.length && !all.more) return <p class="empty">No activity yet: no event, run or message.</p>
   return <>
-    <Refused problem={all.problem} />
+    {all.problem && <Unread of={all} />}
     <ol class="timeline">{all.rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{each.show()}</div></li>)}</ol>
     {all.more && <p><button type="button" disabled={all.busy} onClick={() => void all.more?.()}>Show more</button></p>}
   </>
