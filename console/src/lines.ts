@@ -21,12 +21,12 @@ function meant(text: string, type = 'string'): unknown {
 
 export const linesOf = (values: Values): string => Object.entries(values).map(([name, value]) => line(name, value)).join('\n')
 
-/** What the lines say. A value that reads as it did before is what it was; what was a number, or true or false, stays one if it can. */
+/** What the lines say. A value that reads as it did before is what it was; what was a number, or true or false, stays one if it can, and what is new may be true or false. */
 export function valuesOf(text: string, before: Values = {}): Values {
   return Object.fromEntries(text.split('\n').filter(each => each.trim()).map(each => {
     const [, first = '', rest = ''] = LINE.exec(each) ?? []
-    const name = String(meant(first.trim())), old = Object.hasOwn(before, name) ? before[name] : ''
-    const value = meant(rest.trim(), typeOf(old))
+    const name = String(meant(first.trim())), isNew = !Object.hasOwn(before, name), old = isNew ? '' : before[name]
+    const value = meant(rest.trim(), isNew ? 'boolean' : typeOf(old))
     return [name, line(name, value) === line(name, old) ? old : value]
   }))
 }

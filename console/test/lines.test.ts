@@ -29,6 +29,10 @@ test('what reads as it did before keeps its type, and what is typed is a text', 
   deepEqual(valuesOf('seats = 3\nrooms = 3', { seats: 3 }), { seats: 3, rooms: '3' })
 })
 
+test('what is new may be true or false, which are texts in quotes', () => {
+  deepEqual(valuesOf('vip = true\nlost = false\nsaid = "true"\nrooms = 3'), { vip: true, lost: false, said: 'true', rooms: '3' })
+})
+
 test('a field that was true can be made false, and a number another one', () => {
   const before = { vip: true, seats: 3, plan: 'true' }
   deepEqual(valuesOf('vip = false\nseats = 4\nplan = false', before), { vip: false, seats: 4, plan: 'false' })

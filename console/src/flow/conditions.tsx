@@ -7,7 +7,7 @@ import { Typed, shown, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
-const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number in quotes if you mean it as text.' }
+const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number, true or false in quotes if you mean it as text.' }
 
 const COMBINED = ['all', 'any', 'not']
 

@@ -95,7 +95,7 @@ function ContactFields({ draft, change }: { draft: Draft; change: (changes: Part
     <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} pointer={`/${name}`}
       placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
     <Field label="Tags" rows={3} hint="One per line." value={draft.tags} set={tags => change({ tags })} pointer="/tags" />
-    <Field label="Custom fields" rows={3} hint="One per line: name = value. In double quotes, \n is a new line. What was a number, or true or false, stays one." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />
+    <Field label="Custom fields" rows={3} hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />
   </>
 }
 
