@@ -13,7 +13,6 @@ import { Why } from './runs'
 
 export const STATUSES = ['QUEUED', 'SENDING', 'SENT', 'DELIVERED', 'FAILED', 'BOUNCED', 'COMPLAINED', 'SUPPRESSED', 'UNKNOWN'] as const
 type State = (typeof STATUSES)[number]
-const pause = ({ status }: Known) => (status === 'QUEUED' || status === 'SENDING' ? 1500 : 0)
 
 export function Messages() {
   const { query } = useLocation()
@@ -66,7 +65,7 @@ function Found({ message, arrived, done }: { message: Known; arrived: boolean; d
 }
 
 export function Message({ id }: { id: string }) {
-  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], each => (each.status === 'SENT' ? 4000 : pause(each))) // which may bounce yet
+  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], ({ status }) => (['QUEUED', 'SENDING'].includes(status) ? 1500 : status === 'SENT' ? 4000 : 0)) // which may bounce yet
   const names = useContactNames([message.value?.contactId ?? null])
   return <Screen title="Message" lead={<code>{id}</code>} actions={message.value && <Acts message={message.value} done={message.reload} />}>
     <Shown of={message}>{value => <>
@@ -112,13 +111,13 @@ function Attempts({ id, status }: { id: string; status: string }) {
   ]} />
 }
 
-/** The message of a step, with its attempts, on the page of its run. */
-export function MessageCard({ id, known }: { id: string; known: string }) {
-  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known], pause)
+/** The message of a step, with its attempts, on the page of its run, which looks for what becomes of it. */
+export function MessageCard({ id, known, reload }: { id: string; known: string; reload: () => Promise<void> }) {
+  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known])
   return <div class="card"><Shown of={message}>{value => <>
     <p><Status value={value.status} /> {value.channel} to {value.to ?? 'an address not known yet'}: <Link to={`/messages/${id}`}>{value.content?.subject ?? 'the message'}</Link></p>
     <Why reason={value.reason ?? { detail: MEANING[value.status] ?? null }} />
     <details><summary>{value.attempts.length === 1 ? 'One attempt' : `${value.attempts.length} attempts`}</summary><Attempts id={id} status={value.status} /></details>
-    <p class="buttons"><Acts message={value} done={message.reload} /></p>
+    <p class="buttons"><Acts message={value} done={async () => { await reload(); await message.reload() }} /></p>
   </>}</Shown></div>
 }

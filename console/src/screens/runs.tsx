@@ -93,7 +93,7 @@ export function Run({ id }: { id: string }) {
       ]} />
       <Section title="Path taken">
         {omitted(value) && <p class="hint">{omitted(value)}</p>}
-        {value.steps.length === 0 ? <p class="empty">No step reached yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} />)}</ol>}
+        {value.steps.length === 0 ? <p class="empty">No step reached yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} reload={run.reload} />)}</ol>}
       </Section>
       <Section title="Event"><Json value={value.trigger} /></Section>
       {isGone ? <p class="empty">Its flow was deleted, so there is no diagram.</p> : <Drawing title="Diagram" of={drawn} />}
@@ -107,7 +107,7 @@ export function omitted({ stepsOmitted, outputsOmitted }: Pick<Run, 'stepsOmitte
   return steps + (outputsOmitted ? `The output of ${plural(outputsOmitted, 'step')} is not shown: that of later ones has 2 MiB already.` : '')
 }
 
-function StepItem({ step }: { step: Step }) {
+function StepItem({ step, reload }: { step: Step; reload: () => Promise<void> }) {
   const item = useRef<HTMLLIElement>(null)
   const isMeant = useLocation().query.get('step') === step.nodeId // by whoever leads here
   useEffect(() => { if (isMeant) item.current?.scrollIntoView({ block: 'center' }) }, [isMeant])
@@ -115,7 +115,7 @@ function StepItem({ step }: { step: Step }) {
     <div class="step"><b>{KINDS[step.kind] ?? step.kind}</b> <code>{step.nodeId}</code>{step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
       {step.port && step.port !== 'next' && <span> took <b>{step.port}</b></span>} <span class="soft"><When at={step.finishedAt ?? step.startedAt} /></span></div>
     <Why reason={step.reason} />
-    {step.message && <MessageCard id={step.message.id} known={step.message.status} />}
+    {step.message && <MessageCard id={step.message.id} known={step.message.status} reload={reload} />}
     <Decision output={step.output} />
     {step.output != null && (!step.message || step.reason) && <Json value={step.output} name="output" open={step.status === 'FAILED'} />}
   </li>
