@@ -116,7 +116,7 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
   const [error, again] = useErrorBoundary()
   if (!error) return <>{children}</>
   return <Screen title="This page cannot be shown">
-    <Refused problem={asRefusal(error)} />
+    <div class="refused" role="alert"><p>Try again. If what you typed is the cause, start over.</p><p class="soft">{asRefusal(error).message}</p></div>
     <p class="buttons"><button type="button" onClick={again}>Try again</button> <Confirm label="Start over" title="Start over?" isAsked={hasDrafts} act={async () => { forgetDrafts(); again() }}>
       <p>Whatever you typed or drew in this tab and did not save is lost.</p></Confirm></p>
   </Screen>

@@ -96,6 +96,7 @@ def test_a_page_that_cannot_be_shown_says_so_and_is_begun_again(
     page.evaluate("key => { sessionStorage[key] = '{' }", key)
     loaded(page, service, "/contacts/new")
     page.get_by_role("heading", level=1, name="This page cannot be shown").wait_for()
+    page.get_by_role("alert").get_by_text("If what you typed is the cause, start over.").wait_for()
     clean(page)
     confirmed(page, "Start over")
     page.get_by_role("heading", level=1, name="New contact").wait_for()

@@ -16,7 +16,7 @@ const WHY: Record<string, string> = {
   cancelled: 'broadcast cancelled', recipient_deferred: 'recipient cannot be reached for now', quiet_hours: 'waits for the end of quiet hours', suppressed_max_wait: 'quiet hours last too long',
   bounced_hard: 'bounced permanently', bounced_soft: 'bounced this time', complained: 'reported as spam', invalid_address: 'invalid address', template_error: 'template error', template_missing: 'template missing',
   channel_not_configured: 'channel not set up', provider_rejected: 'rejected by the provider', provider_throttled: 'throttled by the provider', provider_unreachable: 'provider unreachable', provider_misconfigured: 'credentials or sender rejected',
-  recipients_refused: 'too many recipients rejected', outcome_unknown: 'unknown whether it was sent', worker_lost: 'worker lost', restored: 'due in a restored backup', found_arrived: 'found to have arrived', found_lost: 'found not to have arrived', poisoned: 'given up after crashes',
+  recipients_refused: 'too many recipients rejected', outcome_unknown: 'unknown whether it was sent', worker_lost: 'the service stopped while it was sent', restored: 'perhaps sent before a backup was restored', found_arrived: 'found to have arrived', found_lost: 'found not to have arrived', poisoned: 'given up: it stopped the service several times',
 }
 
 export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boolean; reload: () => Promise<void> }) {

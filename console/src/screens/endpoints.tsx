@@ -69,7 +69,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
     <button {...toggle('attempts')}>Attempts</button>
     {may && <button {...toggle('change')}>Edit</button>}
     {may && <Confirm label={of.enabled ? 'Disable' : 'Enable'} title={of.enabled ? 'Disable this endpoint?' : 'Enable this endpoint?'} act={async () => { await got(api.PATCH('/event-endpoints/{id}', { ...path, body: { enabled: !of.enabled } })); await reload() }}>
-      <p>{of.enabled ? 'Nothing is sent to it until you enable it again.' : 'Events from now on are sent to it.'} What it misses meanwhile is sent by <i>Replay</i> alone.</p></Confirm>}
+      <p>{of.enabled ? 'Nothing is sent to it until you enable it again.' : 'Events from now on are sent to it.'} What it {of.enabled ? 'misses meanwhile' : 'missed'} is sent by <i>Replay</i> alone.</p></Confirm>}
     {may && <Confirm label="Replay" title="Replay its events?" act={replay}>
       <p>Everything that failed or was missed since then is sent again.</p>
       <Field label="Since" type="datetime-local" required value={since} set={setSince} pointer="/since" hint="In your time zone." />
