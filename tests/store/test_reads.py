@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 EVENTS = 32
 CONTACTS = 250  # of a segment's chunk
-FRESH, HUGE = 3_000, 25_000
+FRESH, HUGE = 3_000, 12_000
 OTHERS = 49  # workspaces, which share a twentieth of the rows
 PATIENT = Deadlines(statement_ms=30_000, acquire_ms=30_000)
 
