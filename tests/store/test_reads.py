@@ -247,7 +247,8 @@ class House:
         async with self.database.write() as db:
             filling = await self.segment(db, seed.workspace_id, "filling")
             await db.execute("UPDATE jobs SET wake_at = :now, claims = 0 WHERE kind = 'segment'")
-        claimed = await self.process.claim("segment", [], 99)
+        both = [(seed.workspace_id, id) for id in (seed.segment_id, filling)]
+        claimed = await self.process.claim("segment", both, 99)
         for id, words in ((seed.segment_id, "that are due"), (filling, "that is filled")):
             [job] = [job for job in claimed if job.id == id]
             chunk = segment_jobs._chunk(self.process, job, CONTACTS)
