@@ -86,4 +86,4 @@ def test_a_worker_that_forgets_does_its_work_and_says_so(
             path = made(client, "/workflows", workflow)["trigger"]["webhookUrl"]
             made(client, path, {"email": "ada@customer.example"})
         until(lambda: mail.received, "the message is there", worker)
-        assert FORGOTTEN in worker.text
+        until(lambda: FORGOTTEN in worker.text, "it says so", worker)
