@@ -261,6 +261,7 @@ async def _read_only(stage: Stage, value: str) -> None:
 
 async def lock_runs(stage: Stage) -> int:
     async with stage.database() as db, db.transaction():
+        await db.execute("SET LOCAL lock_timeout = 0")  # whoever gives up has held others up, too
         await db.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
         await asyncio.sleep(4)
     return 1
