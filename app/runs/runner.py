@@ -291,11 +291,12 @@ class Walk:
                 self.db, workspace_id=self.row.workspace_id, run_ids=[self.row.id]
             )
         await self._record()
-        if status == "CANCELLED":
-            await run_steps.cancel(
+        if status == "CANCELLED" or code == Reason.POISONED:  # from without, wherever it stands
+            await run_steps.end_open(
                 self.db,
                 workspace_id=self.row.workspace_id,
                 run_ids=[self.row.id],
+                status=status,
                 reason_code=code,
             )
         await self._save(

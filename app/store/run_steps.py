@@ -70,17 +70,18 @@ class NodeCounts:
     passed: int
 
 
-async def cancel(
-    db: Handle, *, workspace_id: str, run_ids: Sequence[str], reason_code: str | None
+async def end_open(
+    db: Handle, *, workspace_id: str, run_ids: Sequence[str], status: str, reason_code: str | None
 ) -> None:
-    """Cancel the steps that the runs stand in."""
+    """End the steps that the runs stand in."""
     await db.execute(
         """
         UPDATE run_steps
-        SET status = 'CANCELLED', reason_code = :reason_code, finished_at = :now
+        SET status = :status, reason_code = :reason_code, finished_at = :now
         WHERE workspace_id = :workspace_id AND run_id = ANY(:run_ids) AND finished_at IS NULL
         """,
         workspace_id=workspace_id,
+        status=status,
         reason_code=reason_code,
         run_ids=list(run_ids),
     )

@@ -208,7 +208,13 @@ async def cancel_some(
     ids = [run_id for run_id, _, _ in rows]
     if ids:
         await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
-        await run_steps.cancel(db, workspace_id=workspace_id, run_ids=ids, reason_code=reason_code)
+        await run_steps.end_open(
+            db,
+            workspace_id=workspace_id,
+            run_ids=ids,
+            status="CANCELLED",
+            reason_code=reason_code,
+        )
         await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
         changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
         await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)

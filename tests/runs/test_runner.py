@@ -364,6 +364,22 @@ async def test_a_run_that_breaks_its_worker_every_time_is_set_aside(
     assert (run.status, run.reason_code) == ("FAILED", Reason.POISONED)
 
 
+async def test_a_run_that_is_set_aside_ends_the_step_that_it_stands_in(
+    process: Process, acme: str
+) -> None:
+    run_id = await started(process, acme, {"id": "pause", "type": "wait", "duration": "PT1M"})
+    await settle(process)
+    for _ in range(6):
+        await later(process, "run", 60)
+        assert await process.claim("run", [], 10)  # and the worker dies
+    await later(process, "run", 60)
+    await settle(process)
+    assert (await read(process, acme, run_id)).reason_code == Reason.POISONED
+    [pause] = await steps_of(process, acme, run_id)
+    assert (pause.status, pause.reason_code) == ("FAILED", Reason.POISONED)
+    assert pause.finished_at is not None
+
+
 async def test_a_step_that_fails_leaves_neither_effects_nor_records(
     process: Process, acme: str
 ) -> None:
