@@ -18,7 +18,6 @@ from app.machine.calendar import DAYS
 
 MARKETING = "marketing"
 SPREAD = timedelta(minutes=15)  # over which what was held leaves: not all at the first minute
-MOST_NIGHTS = 16  # that follow one another without a pause, such as from 00:00 to 23:59
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ class FrequencyCap:
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """From one local time to another, past midnight if that is earlier; `days` are those on which
-    they begin."""
+    """From one local time to another, past midnight if that is earlier, a whole day if it is the
+    same; `days` are those on which they begin."""
 
     begin: time
     end: time
@@ -81,7 +80,7 @@ class QuietHours:
         workspace's."""
         zone = calendar.zone(contact_timezone if self.by_contact else None, workspace_timezone)
         ends = None
-        for _ in range(MOST_NIGHTS):
+        for _ in DAYS:  # those that follow one another without a pause, as whole days do
             later = self._end(ends or now, zone)
             if later is None:
                 break

@@ -24,6 +24,7 @@ def _window(text: str) -> str:
 
 
 Window = Annotated[str, AfterValidator(_window)]
+ENDLESS = "Whole days of the whole week have no end: leave out a day, or choose two times."
 PAUSE = "Leave a quarter of an hour before they begin again: in it, what has waited is sent."
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
@@ -39,9 +40,9 @@ class FrequencyCap(Shape):
 
 
 class QuietHours(Shape):
-    """Marketing waits from one local time to another, past midnight if that is earlier, in the zone
-    of the contact or, if that is unknown, of the workspace. `days` are those on which they begin.
-    What would wait for longer than `maxWait` is not sent."""
+    """Marketing waits from one local time to another, past midnight if that is earlier, or a whole
+    day if both are the same, in the zone of the contact or, if that is unknown, of the workspace.
+    `days` are those on which they begin. What would wait for longer than `maxWait` is not sent."""
 
     begin: Annotated[TimeOfDay, Field(alias="from")]
     end: Annotated[TimeOfDay, Field(alias="to")]
@@ -56,9 +57,11 @@ class QuietHours(Shape):
 
     @model_validator(mode="after")
     def _have_an_end(self) -> Self:
-        if self.begin == self.end:
-            raise ValueError("Quiet hours must end at another time than they begin.")
-        if any({*pair} <= {*self.days} for pair in pairwise((*get_args(Day), "mon"))):
+        week = get_args(Day)
+        if self.begin == self.end:  # whole days, of which those that meet are one
+            if {*week} <= {*self.days}:
+                raise ValueError(ENDLESS)
+        elif any({*pair} <= {*self.days} for pair in pairwise((*week, week[0]))):
             begin, end = (time.fromisoformat(one) for one in (self.begin, self.end))
             pause = timedelta(hours=begin.hour - end.hour, minutes=begin.minute - end.minute)
             if pause % timedelta(days=1) < SPREAD:  # from an end to the next beginning

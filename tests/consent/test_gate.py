@@ -89,6 +89,28 @@ def test_nights_that_meet_are_one() -> None:
     assert end == at("2026-11-24T11:59:00+01:00")
 
 
+def test_the_same_time_twice_is_a_whole_day_and_days_that_meet_are_one() -> None:
+    weekend: dict[str, Any] = {"from": "00:00", "to": "00:00", "days": ["sat", "sun"]}
+    assert gate_shapes.QuietHours.model_validate({**NIGHT, **weekend}).days == ["sat", "sun"]
+    assert ends("2026-11-27T23:59:59+01:00", **weekend) is None
+    for moment in ("28T00:00", "28T12:00", "29T00:00", "29T23:59"):
+        end = ends(f"2026-11-{moment}:00+01:00", **weekend)
+        assert end == at("2026-11-30T00:00:00+01:00")
+    assert ends("2026-11-30T00:00:00+01:00", **weekend) is None
+    # In Havana the clocks are set forward on Sunday, 8 March 2026, at midnight.
+    havana = ends("2026-03-07T12:00:00-05:00", "America/Havana", **weekend)
+    assert havana == at("2026-03-09T00:00:00-04:00")
+    six = ["mon", "tue", "wed", "thu", "fri", "sat"]
+    assert ends("2026-11-23T00:00:00+01:00", **{**weekend, "days": six}) == at(
+        "2026-11-29T00:00:00+01:00"
+    )
+
+
+def test_whole_days_of_a_whole_week_are_refused() -> None:
+    with pytest.raises(ValueError, match="leave out a day"):
+        gate_shapes.QuietHours.model_validate({**NIGHT, "from": "00:00", "to": "00:00"})
+
+
 def test_only_marketing_on_their_channels_waits() -> None:
     quiet = QuietHours.of(NIGHT)
     assert quiet is not None

@@ -32,7 +32,7 @@ const some = (chosen: readonly string[] | undefined, of: Record<string, string>,
 
 /** What marketing waits for, in words. */
 export const quiet = ({ from, to, timezone, channels, days, maxWait }: Schemas['QuietHours']): string =>
-  `${from} to ${to} in the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} time zone, starting on ${some(days, DAYS, 'any day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `Messages that would wait longer than ${maxWait} are dropped.` : 'Nothing is dropped.'}`
+  `${from === to ? `a whole day from ${from}` : `${from} to ${to}`} in the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} time zone, starting on ${some(days, DAYS, 'any day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `Messages that would wait longer than ${maxWait} are dropped.` : 'Nothing is dropped.'}`
 
 const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} per contact within ${window}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
 
@@ -90,7 +90,7 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
         <Field label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
         <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email only'], ['sms', 'SMS only'], ['whatsapp', 'WhatsApp only']]} pointer="/frequencyCap/channel" />
         <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} pointer="/quietHours/from" hint="Messages wait until quiet hours end." />
-        <Field label="Quiet until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" />
+        <Field label="Quiet until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" hint="The same time as above: the whole day." />
         <Field label="In whose time zone" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} pointer="/quietHours/timezone" />
         <Field label="Drop messages that wait longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
       </div>
