@@ -314,7 +314,7 @@ async def _claim_hinted(
     db: Handle, lease: _Lease, hinted: Mapping[str, Sequence[str]]
 ) -> list[Job]:
     """Each is looked up by itself: asked for all of them at once, a planner whose statistics know
-    nothing of their workspace reads it whole."""
+    nothing of their workspace reads it whole. COALESCE keeps it from walking the jobs by time."""
     claim = _claim_due(db, "given.workspace_id")
     pairs = [(workspace_id, id) for workspace_id, ids in hinted.items() for id in ids]
     rows = await db.fetch_tuples(
@@ -322,7 +322,7 @@ async def _claim_hinted(
         WITH due AS MATERIALIZED (
             SELECT (SELECT j.ctid FROM jobs j
                     WHERE j.workspace_id = given.workspace_id AND j.kind = :kind
-                      AND j.id = given.value AND j.wake_at <= :now
+                      AND j.id = given.value AND COALESCE(j.wake_at <= :now, FALSE)
                     FOR UPDATE SKIP LOCKED) AS place
             FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS TEXT[]))
                  AS given (workspace_id, value)

@@ -78,6 +78,27 @@ async def test_a_claim_reads_no_backlog_that_came_after_its_plans_were_made(
         assert await db.fetch_value(read) - before < BACKLOG / 4
 
 
+@pytest.mark.parametrize("backlog", [6_000, 12_000])
+async def test_a_claim_of_hinted_jobs_reads_each_by_its_key(
+    undisturbed: Database, backlog: int
+) -> None:
+    database = undisturbed
+    acme = await workspace(database)
+    hinted = (await due(database, acme, backlog))[-31:]
+    pages = """
+        SELECT CAST(sum(pg_stat_get_xact_blocks_fetched(oid)) AS BIGINT) FROM pg_class
+        WHERE oid = to_regclass('jobs') OR oid IN (SELECT indexrelid FROM pg_index
+                                                   WHERE indrelid = to_regclass('jobs'))
+        """
+    async with database.write(follow_indexes=True) as db:
+        before = await db.fetch_value(pages)
+        lease = claims._Lease("message", 1, LEASE_SECONDS)
+        found = await Together(db).hinted(lease, {acme: hinted})
+        assert len(found) == 31
+        # Down the key, the row, and its new version into each of three indexes.
+        assert await db.fetch_value(pages) - before < 31 * 20
+
+
 async def test_a_job_is_found_by_its_key_though_its_workspace_came_after_the_last_count(
     undisturbed: Database,
 ) -> None:

@@ -465,6 +465,7 @@ def narrowed_by(plan: str) -> str:
 
 
 ACME = {"workspace_id": "ws_acme"}
+DELIVERED = delivery_reports.Ending("DELIVERED", None, None)
 OF_CONTACT = {**ACME, "contact_id": "con_10003"}
 OF_BROADCAST = {**ACME, "broadcast_id": "bro_10001"}
 CHUNK = broadcast_audiences.Window("con_10500", "con_10600", PAST + timedelta(days=1))
@@ -564,6 +565,26 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "the attempt that a provider tells of": (
         lambda db: delivery_reports.locked(db, **ACME, attempt_id="att_10050"),
         ["workspace_id id", "workspace_id kind id", "workspace_id id", "workspace_id id"],
+    ),
+    "what a provider has told of an attempt": (
+        lambda db: delivery_reports.remember(
+            db, **ACME, attempt_id="att_10050", provider_message_id="sg_1", events=[]
+        ),
+        ["workspace_id id"],
+    ),
+    "the end of an attempt that a provider tells of": (
+        lambda db: delivery_reports.move_attempt(
+            db, **ACME, attempt_id="att_10050", ending=DELIVERED, by_provider=True
+        ),
+        ["workspace_id id"],
+    ),
+    "whether a message has arrived": (
+        lambda db: delivery_reports.arrived(db, **ACME, message_id="msg_10050"),
+        ["workspace_id message_id"],
+    ),
+    "the end of a message that a provider tells of": (
+        lambda db: delivery_reports.move_message(db, **ACME, id="msg_10050", ending=DELIVERED),
+        ["workspace_id id message_id", "workspace_id kind id"],
     ),
     "receipts": (
         lambda db: receipts.by_ids(db, [("ws_acme", bytes([n])) for n in range(64)]),
