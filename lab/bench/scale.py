@@ -66,8 +66,9 @@ ACME = "ws_acme"
 # a message that was captured, a request, an entry in the audit trail, and lends its number to a
 # template, a suppression, a member, an invitation, an API key, an event endpoint, an event that is
 # told, a version and two definitions. Of every fifth contact, one run is due: more, even among a
-# thousand, than a claim looks at. All are in one of a hundred segments, and a third of them in
-# another, which time moves. Ids are in the order of making, as real ones are.
+# thousand, than a claim looks at; those of 48 of 50 contacts wait, each with its job. All contacts
+# are in one of a hundred segments, and a third of them in another, which time moves. Ids are in the
+# order of making, as real ones are.
 ONCE = """
     INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
     SELECT id, 'W', 'UTC', FALSE, 1, now(), now()
@@ -127,15 +128,19 @@ FILL = (
     INSERT INTO runs (workspace_id, id, definition_id, version, contact_id, status, body,
                       created_at, finished_at)
     SELECT 'ws_acme', made('run', i * 5 + k), 'wfl_1', 1, made('con', i),
-           CASE WHEN due THEN 'QUEUED' WHEN i % 50 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, '{}',
-           at(i, $3), CASE WHEN NOT due THEN now() END
-    FROM generate_series($1::bigint, $2::bigint) AS n (i), generate_series(0, 4) AS five (k),
-         LATERAL (SELECT i % 5 = 0 AND k = 4) AS state (due)
+           CASE WHEN i % 5 = 0 AND k = 4 THEN 'QUEUED' WHEN i % 50 = 0 THEN 'FAILED'
+                WHEN i % 50 = 1 THEN 'COMPLETED' ELSE 'WAITING' END, '{}',
+           at(i, $3), CASE WHEN i % 50 < 2 AND NOT (i % 5 = 0 AND k = 4) THEN now() END
+    FROM generate_series($1::bigint, $2::bigint) AS n (i), generate_series(0, 4) AS five (k)
     """,
     """
     INSERT INTO jobs (workspace_id, kind, id, wake_at, lease_token, claims, woken)
-    SELECT 'ws_acme', 'run', made('run', i * 5 + 4), at(i, $3), 0, 0, FALSE
-    FROM generate_series($1::bigint, $2::bigint) AS n (i) WHERE i % 5 = 0
+    SELECT workspace_id, 'run', id,
+           CASE status WHEN 'QUEUED' THEN created_at ELSE now() + INTERVAL '1 year' END, 0, 0, FALSE
+    FROM runs
+    WHERE workspace_id = 'ws_acme' AND finished_at IS NULL
+      AND id BETWEEN made('run', $1::bigint * 5) AND made('run', $2::bigint * 5 + 4)
+      AND $3::bigint > 0
     """,
     """
     INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, channel, category,
@@ -286,7 +291,8 @@ async def filled(server_url: str, count: int) -> str:
             await connection.execute(sql, first, min(first + PIECE, count) - 1, count)
     await connection.execute("VACUUM ANALYZE")
     size = await connection.fetchval("SELECT pg_size_pretty(pg_database_size(current_database()))")
-    print(f"{count:,} contacts, {count * 5:,} runs: {size}", flush=True)
+    unfinished = await connection.fetchval("SELECT count(*) FROM jobs")
+    print(f"{count:,} contacts, {count * 5:,} runs, {unfinished:,} jobs: {size}", flush=True)
     await connection.close()
     return url
 
