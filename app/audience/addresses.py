@@ -8,13 +8,19 @@ from dataclasses import dataclass
 import email_validator
 import phonenumbers
 from email_validator import EmailNotValidError, validate_email
-from phonenumbers import NumberParseException, PhoneNumberFormat, region_code_for_number
+from phonenumbers import (
+    NumberParseException,
+    PhoneNumberFormat,
+    ValidationResult,
+    region_code_for_number,
+)
 
 # `.test` and its like are syntax like any other (RFC 6761 §6); the list is the library's own knob.
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 MAX_EMAIL_LENGTH = 254  # RFC 3696 erratum 1690
 MAX_PHONE_LENGTH = 64  # as typed, with its spaces and brackets
+MAX_E164_LENGTH = 1 + 15  # ITU-T E.164 §6: the plus, and fifteen digits at most
 
 
 class BadAddress(ValueError):
@@ -75,9 +81,14 @@ def phone(text: str, country: str | None) -> str:
         raise BadAddress(
             "A phone number with an extension cannot receive messages: leave the extension out."
         )
-    if not phonenumbers.is_possible_number(number):
+    possible = phonenumbers.is_possible_number_with_reason(number)
+    if possible == ValidationResult.IS_POSSIBLE_LOCAL_ONLY:  # of as many people as there are areas
+        raise BadAddress("This is not a whole phone number: its area code is missing.")
+    written = phonenumbers.format_number(number, PhoneNumberFormat.E164)
+    # Some countries' tables go beyond the fifteen digits of E.164, which nobody delivers to.
+    if possible != ValidationResult.IS_POSSIBLE or len(written) > MAX_E164_LENGTH:
         raise BadAddress("This is not a possible phone number: it is too short or too long.")
-    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+    return written
 
 
 def phone_start(text: str, country: str | None) -> str | None:

@@ -137,6 +137,21 @@ def test_a_phone_number_in_every_spelling_is_one(
     assert addresses.phone(text, country) == number
 
 
+@pytest.mark.parametrize(
+    ("text", "country"), [("253-0000", "US"), ("+1 253 0000", None), ("+44 1234", "GB")]
+)
+def test_a_number_without_its_area_code_is_nobody_s(text: str, country: str | None) -> None:
+    """As many people have it as there are areas: one contact would be all of them."""
+    with pytest.raises(BadAddress, match="area code"):
+        addresses.phone(text, country)
+
+
+@pytest.mark.parametrize("text", ["+81 1234567890123456", "+62 12345678901234567"])
+def test_a_number_has_fifteen_digits_at_most(text: str) -> None:
+    with pytest.raises(BadAddress, match="too long"):
+        addresses.phone(text, None)
+
+
 @pytest.mark.parametrize("text", ["(555) 000-1234", "0015550001234", "030 123456"])
 def test_a_national_number_without_a_country_says_how_to_write_it(text: str) -> None:
     with pytest.raises(BadAddress, match=r"write it as \+"):
@@ -179,6 +194,7 @@ def test_any_text_is_a_phone_number_or_is_refused(text: str, country: str | None
     assert number.startswith("+")
     assert number[1:].isdecimal()
     assert number.isascii()
+    assert len(number) <= 1 + 15
     assert addresses.phone(number, None) == number
 
 
