@@ -100,8 +100,8 @@ async def delete_old(
     """Delete at most `limit` rows that are older than the moment, and what hangs on them: by table
     those after an id, up to which it was looked at before."""
     left = limit - await _delete_runs(db, workspace_id, moment, limit)
-    if left > 0:
-        left -= await _delete_recipients(db, workspace_id, moment, left)
+    while left > 0 and (deleted := await _delete_recipients(db, workspace_id, moment, left)):
+        left -= deleted
     up_to = dict(after)
     # An id has our clock's time, which a test may have moved away from the database's.
     moved = await db.now() - datetime.now(UTC)

@@ -134,6 +134,21 @@ async def _broadcast(who: Person, contact_id: str) -> None:
     await who.made(f"/broadcasts/{made['id']}/schedule", None)
 
 
+async def test_recipients_of_every_old_broadcast_go_in_one_round(
+    cast: Cast, process: Process
+) -> None:
+    with long_ago(process):
+        contact = await cast.olivia.made("/contacts", {"email": "ada@x.test"})
+        for _ in range(3):
+            await _broadcast(cast.olivia, contact["id"])
+        await worked(process)
+    whose = cast.olivia.workspace_id
+    tables = ("broadcast_recipients", "broadcasts")
+    assert await counts(process, whose, tables) == {"broadcast_recipients": 3, "broadcasts": 3}
+    await went_round(process)
+    assert await counts(process, whose, tables) == dict.fromkeys(tables, 0)
+
+
 async def _endpoint(who: Person) -> str:
     return str((await who.read("/event-endpoints"))["data"][0]["id"])
 
