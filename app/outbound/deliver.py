@@ -259,10 +259,9 @@ async def _record(
             wake_at=ended.wake_at,
             finished_at=None if ended.wake_at else await db.now(),
         )
-        if tried is None:
-            return
         succeeded = ended.status == "SUCCEEDED"
-        if succeeded or failing_since is None:  # another may have failed since that was read
+        # Another may have failed since that was read.
+        if tried is not None and (succeeded or failing_since is None):
             await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
     if ended.wake_at is None:
         process.metrics.count("tidings_events_ended", status=ended.status)

@@ -394,6 +394,7 @@ async def test_an_attempt_that_kills_its_worker_every_time_is_set_aside(
         assert listener.connections == 0
     [row] = await attempts(open_process)
     assert (row["status"], row["reason_code"]) == ("FAILED", "poisoned")
+    assert open_process.metrics.take() == {("tidings_events_ended", '{"status": "FAILED"}'): 1}
 
 
 async def test_an_event_is_undone_with_the_change_that_it_tells_of(
