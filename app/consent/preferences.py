@@ -217,7 +217,10 @@ async def opt_out(process: Process, db: Handle, link: Link, channel: str) -> lis
 async def _addresses(
     process: Process, db: Handle, link: Link, channel: str
 ) -> list[tuple[str, str | None]]:
-    """The hash of each, and the address where that is known, too, in the order of the hashes."""
+    """The hash of each, and the address where that is known, too, in the order of the hashes. The
+    contact is locked before any of them is, as an intent locks."""
+    if link.contact_id is not None:
+        await contacts.locked(db, workspace_id=link.workspace_id, id=link.contact_id)
     found: dict[str, str | None] = {}
     if channel == link.channel:
         found[link.address_hash] = await _address_of(db, link)

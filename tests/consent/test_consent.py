@@ -13,7 +13,7 @@ import pytest
 from app.audience import audience, erasing, subscriptions, upserts
 from app.audience.reactions import WorkspaceContext
 from app.audience.upserts import Entry
-from app.consent import consent
+from app.consent import consent, preferences
 from app.consent.consent import Suppression
 from app.database.db import Handle
 from app.machine.reasons import Reason
@@ -493,6 +493,36 @@ async def test_an_intent_waits_for_an_opt_out_under_way_and_obeys_it(
         assert provider.given == []
     await sends
     assert await status_of(process, acme, id) == ("SUPPRESSED", "suppressed_unsubscribed")
+
+
+async def test_a_link_in_mail_to_a_former_address_locks_the_contact_before_any_address(
+    process: Process, acme: str
+) -> None:
+    """As an intent does: in the other order the two could wait for each other."""
+    if process.database.engine == "sqlite":
+        pytest.skip("SQLite has one writer")
+
+    def hash_of(address: str) -> str:
+        return subscriptions.hashed(process.vault, acme, "email", address)
+
+    former = next(
+        address
+        for address in (f"ada{n}@example.com" for n in range(1_000))
+        if hash_of(address) < hash_of(ADA)
+    )
+    id = await contact(process, acme, email=ADA)
+    link = preferences.Link(acme, None, id, "email", hash_of(former))
+
+    async def leave() -> list[Suppression]:
+        async with process.database.write() as db:
+            return await preferences.opt_out(process, db, link, "email")
+
+    async with process.database.write() as db:
+        await contacts.locked(db, workspace_id=acme, id=id)
+        leaving = asyncio.create_task(leave())
+        await asyncio.wait([leaving], timeout=0.3)  # it waits for the contact
+        await suppressions.lock(db, hash_of(former))
+    assert len(await leaving) == 2
 
 
 async def test_nothing_is_accepted_after_an_opt_out_was_answered(
