@@ -40,7 +40,7 @@ async def delete_mentioning(
 class Identifiers:
     """A contact's emails, phones and id, found however they are written."""
 
-    words: tuple[bytes, ...]
+    words: tuple[str, ...]  # in lower case
     numbers: tuple[bytes, ...]
 
     @classmethod
@@ -50,7 +50,7 @@ class Identifiers:
         words = {contact.id, *(one.email_key for one in held)}
         phones = {one.phone for one in held}
         numbers = {_NO_DIGIT.sub(b"", phone.encode())[-DIGITS:] for phone in phones if phone}
-        return cls(tuple(word.lower().encode() for word in words if word), tuple(numbers))
+        return cls(tuple(word.lower() for word in words if word), tuple(numbers))
 
     def found_in(self, requests: Sequence[RefusedRequest]) -> list[str]:
         """The ids of those that mention the contact."""
@@ -74,7 +74,7 @@ class Identifiers:
         return self._are_in_text(plain)
 
     def _are_in_text(self, raw: bytes) -> bool:
-        lowered = raw.lower()
+        lowered = raw.decode("utf-8", "replace").lower()
         if any(word in lowered for word in self.words):
             return True
         if not self.numbers:

@@ -54,6 +54,19 @@ def test_whoever_is_named_by_a_former_address_is_found() -> None:
     assert not moved.are_in(b'{"to": "bob@example.com"}')
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"email": "Ärger@Beispiel.example"}',
+        '{"email": "\\u00c4RGER@beispiel.example"}',
+        "ÄRGER@BEISPIEL.EXAMPLE",
+    ],
+)
+def test_capital_letters_of_every_alphabet_are_the_same_as_small_ones(raw: str) -> None:
+    named = Identifiers.of(contact("con_1", "ärger@beispiel.example", None))
+    assert named.are_in(raw.encode())
+
+
 def test_a_contact_without_addresses_is_named_by_its_id_alone() -> None:
     nobody = Identifiers.of(contact("con_1", None, None))
     assert nobody.are_in(b'{"contact": "con_1"}')
