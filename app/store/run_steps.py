@@ -113,8 +113,8 @@ async def counts_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[N
         NodeCounts,
         """
         SELECT node_id,
-               SUM(CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END) AS here,
-               SUM(CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END) AS passed
+               SUM(CASE WHEN status = 'WAITING' THEN 1 ELSE 0 END) AS here,
+               SUM(CASE WHEN status = 'COMPLETED' THEN 1 ELSE 0 END) AS passed
         FROM run_steps
         WHERE workspace_id = :workspace_id AND run_id = :run_id
         GROUP BY node_id

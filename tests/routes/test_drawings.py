@@ -84,6 +84,23 @@ async def test_a_definition_of_another_workspace_or_shape_is_not_found(cast: Cas
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
+async def test_a_node_at_which_a_run_ended_was_not_passed_by_it(
+    cast: Cast, process: Process
+) -> None:
+    made = await cast.ed.made(
+        "/workflows", {"name": "Hold", "state": "ACTIVE", "trigger": TRIGGER, "steps": WAITING}
+    )
+    url, hook = f"/workflows/{made['id']}", made["trigger"]["webhookUrl"]
+    run = (await cast.client.post(hook, json={"email": "ada@example.com"})).json()["runId"]
+    await settle(process)
+    assert (await cast.ed.post(f"/runs/{run}/cancel")).status_code == 200
+    drawn = await cast.vic.get(f"{url}/graph.svg?runId={run}")
+    assert shown(drawn.content)[1:] == [
+        ["Add tag", "tag", "met", "0 here now · 1 passed"],
+        ["Wait", "hold", "P3D", "0 here now · 0 passed"],
+    ]
+
+
 async def test_the_way_of_a_run_is_drawn_in_the_version_that_it_took(
     cast: Cast, process: Process
 ) -> None:
