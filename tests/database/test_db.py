@@ -17,7 +17,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.database.db import Database, Deadlines, Handle, explain, explain_by_index
+from app.database.db import (
+    Database,
+    Deadlines,
+    Handle,
+    RequestTimeouts,
+    explain,
+    explain_by_index,
+)
 from app.errors import Duplicate, Unavailable
 from tests import servers
 from tests.database.tables import TABLES
@@ -794,6 +801,15 @@ async def test_foreign_keys_are_enforced(database: Database) -> None:
     with pytest.raises(FOREIGN_KEY):
         async with database.write() as db:
             await db.execute("INSERT INTO parts (id, thing_id) VALUES ('part', 'nowhere')")
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.25, 1.5, 3.0])
+def test_the_server_gives_up_before_the_client_does(seconds: float) -> None:
+    for limits in (RequestTimeouts(), RequestTimeouts.within(seconds)):
+        assert 0 < limits.server_statement_ms <= limits.statement_ms
+        assert 0 < limits.lock_ms <= limits.server_statement_ms
+    within = RequestTimeouts.within(1.5)
+    assert within.lock_ms < within.statement_ms - 100
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "host/db", "postgresql+aiopg://h/d", ""])
