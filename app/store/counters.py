@@ -53,6 +53,9 @@ async def add_up(database: Database, metrics: Metrics) -> None:
     try:
         async with database.write() as db:
             await add(db, taken)
-    except Unavailable as problem:  # of a COMMIT without an answer too: figures, not promises
+    except Exception as error:  # of a COMMIT without an answer too: figures, not promises
         metrics.give_back(taken)
-        log.warning("metrics not stored yet", extra={"error": problem.detail})
+        if isinstance(error, Unavailable):
+            log.warning("metrics not stored yet", extra={"error": error.detail})
+        else:
+            log.exception("metrics not stored yet")
