@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -274,7 +275,7 @@ async def _windows(
     *,
     before: str | None = None,
     seconds: float,
-) -> AsyncIterator[tuple[Handle, str | None, str | None]]:
+) -> AsyncGenerator[tuple[Handle, str | None, str | None], None]:
     """A connection and the ids between which to look, step by step, newest first, for as long as
     there is time. Each step has a connection of its own: others get theirs between."""
     ends = time.monotonic() + seconds
@@ -301,25 +302,25 @@ async def page(
     rows: list[Contact] = []
     tags: dict[str, list[str]] = {}
     rest, now = before, None
-    async for db, since, until in _windows(
-        database, readable, workspace_id, before=before, seconds=PAGE_SECONDS
-    ):
-        now = now or await db.now()
-        found = await segments.members(
-            db,
-            fitting(db, readable, now),
-            workspace_id=workspace_id,
-            filters=filters,
-            since=since,
-            before=until,
-            limit=limit - len(rows),
-        )
-        ids = [row.id for row in found]
-        tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
-        rows += found
-        rest = since
-        if len(rows) == limit:
-            break
+    windows = _windows(database, readable, workspace_id, before=before, seconds=PAGE_SECONDS)
+    async with aclosing(windows):  # what is left in the middle holds its connection until then
+        async for db, since, until in windows:
+            now = now or await db.now()
+            found = await segments.members(
+                db,
+                fitting(db, readable, now),
+                workspace_id=workspace_id,
+                filters=filters,
+                since=since,
+                before=until,
+                limit=limit - len(rows),
+            )
+            ids = [row.id for row in found]
+            tags |= await contacts.tags_of(db, workspace_id=workspace_id, contact_ids=ids)
+            rows += found
+            rest = since
+            if len(rows) == limit:
+                break
     return Members(rows, tags, None if len(rows) == limit else rest)
 
 
