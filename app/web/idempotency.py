@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.database.db import Handle
+from app.database.db import Database, Handle
 from app.errors import Problem
 from app.identity.identity import Member
 from app.store import idempotency
@@ -94,6 +94,16 @@ class Asked:
         status, headers = json.loads(head)
         return KeptResponse(body, status, {**headers, "Idempotency-Replayed": "true"})
 
+    async def earlier(self, database: Database) -> Response | None:
+        """The answer that was given before, if there is one, once it is safe. Raises as `answer`
+        does."""
+        async with database.read() as db:
+            kept = await self.answer(db)
+        if kept is not None:
+            async with database.write() as db:
+                await db.use(lambda link: link.confirm_reads())
+        return kept
+
     async def once(self, db: Handle, work: Callable[[], Awaitable[Response]]) -> Response:
         """The answer of `work`, or its earlier one; `db` is the transaction that it works in.
 
@@ -108,6 +118,8 @@ class Asked:
         # Only now, in a statement of its own: what the lock's last holder wrote has to be seen.
         kept = await self.answer(db)
         if kept is not None:
+            # Its commit may have been given up while no standby had it: then it is no answer yet.
+            await db.use(lambda link: link.confirm_reads())
             return kept
         answer = await work()
         workspace_id = self.member.workspace_id

@@ -216,8 +216,7 @@ class _Path:
             if asked is not None and endpoint.tx == "write":
                 return await asked.once(call.db, lambda: self._handle(endpoint, call))
             if asked is not None and endpoint.concludes:
-                async with database.read() as db:
-                    answer = await asked.answer(db)
+                answer = await asked.earlier(database)
                 if answer is not None:
                     return answer
             response = await self._handle(endpoint, call)

@@ -17,6 +17,7 @@ from app.process import Process
 from app.store import idempotency
 from tests.cast import WEBHOOK, Cast, Person, any_address
 from tests.routes.test_webhooks import EVENT, SECRET, send, sending, signed
+from tests.web.test_idempotency import confirmations
 
 PAYLOADS = Path(__file__).parents[1] / "payloads"
 
@@ -186,6 +187,18 @@ async def test_retries_with_one_key_at_once_are_one_run(
     fresh = [one for one in accepted if "idempotency-replayed" not in one.headers]
     assert (len(fresh), len({one.content for one in accepted})) == (1, 1)
     assert len((await cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_a_copy_of_a_retry_is_answered_once_what_it_repeats_is_safe(
+    cast: Cast, process: Process, sender: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, id = await refused(cast, process, sender)
+    await cast.ed.made("/contacts", {"email": "ada@example.com"})
+    url, keyed = f"/webhook-requests/{id}/retry", {"Idempotency-Key": "k"}
+    first = await cast.ed.post(url, headers=keyed)
+    confirmed = confirmations(monkeypatch)
+    copy = await cast.ed.post(url, headers=keyed)
+    assert (copy.status_code, copy.content, len(confirmed)) == (202, first.content, 1)
 
 
 async def test_a_retry_that_could_not_be_recorded_is_the_same_run_when_it_is_sent_again(

@@ -15,6 +15,9 @@ import pytest
 from starlette.responses import Response
 
 from app.database.db import Database
+from app.database.engine import Link
+from app.database.postgres import PostgresConnection
+from app.database.sqlite import SQLiteConnection
 from app.main import open_process
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
@@ -59,6 +62,30 @@ async def test_a_copy_gets_the_first_answer_again(cast: Cast) -> None:
     assert copy.headers[REPLAYED] == "true"
     assert copy.headers["x-request-id"] != first.headers["x-request-id"]
     assert await count(cast.ed) == 1
+
+
+def confirmations(monkeypatch: pytest.MonkeyPatch) -> list[Link]:
+    """The connections by which, from now on, it is confirmed that what was read is safe."""
+    confirmed: list[Link] = []
+
+    async def confirm(link: Link) -> None:
+        confirmed.append(link)
+
+    for connection in (PostgresConnection, SQLiteConnection):
+        monkeypatch.setattr(connection, "confirm_reads", confirm)
+    return confirmed
+
+
+async def test_a_copy_is_answered_once_what_it_repeats_is_safe(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that was given up may be seen before a synchronous standby has it: a repeat would
+    promise what the loss of one machine takes away."""
+    confirmed = confirmations(monkeypatch)
+    await asked(cast.ed)
+    assert confirmed == []
+    await asked(cast.ed)
+    assert len(confirmed) == 1
 
 
 async def test_without_a_key_every_request_has_its_effect(cast: Cast) -> None:
