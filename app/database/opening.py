@@ -31,6 +31,8 @@ HOST_ERRORS = (
     asyncpg.InternalClientError,
 )  # a timeout is the first
 
+WRITERS_SECONDS = 5.0  # for each host, where all are asked whether they accept writes
+
 # Which process of the server answers: a pooler does not know it when a connection starts.
 READ_BACK = """
     SELECT pg_backend_pid() AS pid, name, setting,
@@ -131,6 +133,21 @@ class Opener:
                 one.add_done_callback(_discard)
                 one.cancel()
         raise errors[-1]
+
+    async def writers(self) -> list[str]:
+        """The hosts that accept writes, each as host and port: two of them part what is written."""
+        options: dict[str, Any] = {"target_session_attrs": "read-write", "timeout": WRITERS_SECONDS}
+        tries = (asyncpg.connect(url, **options) for url in self.hosts)
+        found = await asyncio.gather(*tries, return_exceptions=True)
+        writers = []
+        for url, connection in zip(self.hosts, found, strict=True):
+            if isinstance(connection, BaseException):
+                if not isinstance(connection, HOST_ERRORS):
+                    raise connection
+                continue
+            connection.terminate()
+            writers.append(urlsplit(url).netloc.rpartition("@")[2])
+        return writers
 
     async def _is_usable(self, connection: Connection) -> bool:
         """False when it was opened before the pooler was found, and may leave statements in it."""

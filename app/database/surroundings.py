@@ -55,6 +55,12 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
             " them with max_prepared_statements above 0."
         )
         yield Remark("pooler", sentence)
+    if len(opener.hosts) > 1 and len(writers := await opener.writers()) > 1:
+        sentence = (
+            f"{' and '.join(writers)} accept writes, and processes use whichever answers first:"
+            " stop all but one, and let the others return as standbys of it."
+        )
+        yield Remark("hosts", sentence, "FAIL")
     async for remark in _standbys(connection, len(opener.hosts)):
         yield remark
     if opener.is_sharded:

@@ -141,3 +141,17 @@ async def test_a_silent_or_refusing_host_delays_nobody(
         database = await connect(url)
         async with asyncio.timeout(1), database.write() as db:
             await db.execute(INSERT, id="a")
+
+
+async def test_two_hosts_that_accept_writes_are_an_alarm(
+    connect: Connect, postgres_server: servers.PostgresServer, postgres_url: str
+) -> None:
+    """As when an old primary has come back as one: each would get a part of what is written."""
+    port = urlsplit(postgres_server.tcp_url).port or 0
+    tcp_url = urlsplit(postgres_server.tcp_url)._replace(path=urlsplit(postgres_url).path).geturl()
+    async with proxy_before("127.0.0.1", port) as other:
+        for ports, are_two in (((port, servers.free_port()), False), ((port, other.port), True)):
+            database = await connect(of_hosts(tcp_url, *ports))
+            found = [one for one in await database.surroundings() if one.subject == "hosts"]
+            assert [one.verdict for one in found] == ["FAIL"] * are_two
+            assert all(f"127.0.0.1:{port} and 127.0.0.1" in one.sentence for one in found)
