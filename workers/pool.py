@@ -30,8 +30,12 @@ log = logging.getLogger(__name__)
 
 Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
-MAX_SHARED_CLAIMS = 2  # without progress, next to other rows; a row with more of them runs alone
-IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that a suspect row can run alone
+# Without progress, next to all others. A row with more of them is a suspect: …
+MAX_SHARED_CLAIMS = 2
+# … so many of as many claims are in progress together, and each of more claims alone. Kills that
+# are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
+SUSPECTS_TOGETHER = {3: 16}
+IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that suspects can run apart
 MAX_SUSPECTS = 1_000  # whose deferrals are counted
 MAX_DEFERRALS = 3  # of a suspect row, while the others do not finish in that time
 RELEASE_DELAY_SECONDS = 1.0  # until a row that was given back is due again
@@ -104,16 +108,15 @@ class WorkerPool:
     # --- claiming ---------------------------------------------------------------------------------
 
     async def _claim_all(self) -> None:
-        """Claims again when a hint has come during the claim. Behind a suspect there are others,
-        as a rule, which their worker had claimed with it: of these only one at a time."""
-        suspect: Job | None = None
+        """Claims again when a hint has come during the claim. Behind suspects there are others, as
+        a rule, which their worker had claimed with them: of these no more than may be together."""
+        most = self._concurrency
         try:
             while self._wanted and not self._closed:
                 await coalesce()  # rows of one transaction free their slots together
-                free = self._concurrency - len(self._running)
+                free = min(most, self._concurrency - len(self._running))
                 if not free:
                     return None
-                free = free if suspect is None else 1
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
                 claimed = await self._process.claim(self._kind, hinted, free, self._fair_share)
@@ -123,16 +126,20 @@ class WorkerPool:
                 self._wanted |= (
                     self._fair_share.held_back and len(self._running) < self._concurrency - free
                 )
-                suspect = next((job for job in claimed if job.claims > MAX_SHARED_CLAIMS), None)
-                if suspect is None:
+                suspects = [job for job in claimed if job.claims > MAX_SHARED_CLAIMS]
+                if not suspects:
+                    most = self._concurrency
                     for job in claimed:
                         self._start(job)
                 else:
+                    claims = min(job.claims for job in suspects)
+                    most = SUSPECTS_TOGETHER.get(claims, 1)
+                    together = [job for job in suspects if job.claims == claims][:most]
                     # The other suspects too: their leases might run out while they wait.
-                    others = [job for job in claimed if job is not suspect]
+                    others = [job for job in claimed if job not in together]
                     await self._give_back(others, is_begun=False)
-                    self._wanted |= len(claimed) > 1
-                    await self._run_alone(suspect)
+                    self._wanted |= bool(others)
+                    await self._run_apart(together)
         except Unavailable as problem:
             # They stay due; the loop hints again.
             log.warning("claim failed", extra={"error": problem.detail})
@@ -141,24 +148,22 @@ class WorkerPool:
         finally:
             self._claiming = None
 
-    async def _run_alone(self, job: Job) -> None:
-        """A job that may have killed workers runs while no other does, so that the next crash
-        counts against no other. It is put off while the others do not finish, MAX_DEFERRALS
-        times at most; then it runs next to them."""
-        pair = (job.workspace_id, job.id)
-        await self._wait_until_idle()
-        if self._closed or (self._running and self._deferrals[pair] < MAX_DEFERRALS):
+    async def _run_apart(self, together: Sequence[Job]) -> None:
+        """Jobs of which one may have killed workers run while no others do, so that the next crash
+        counts against no others. While others are in progress nobody holds them, for a worker that
+        dies then has not died of them; after MAX_DEFERRALS times they run next to the others."""
+        pairs = [(job.workspace_id, job.id) for job in together]
+        if self._running and any(self._deferrals[pair] < MAX_DEFERRALS for pair in pairs):
             if len(self._deferrals) >= MAX_SUSPECTS:  # others ran them meanwhile
                 self._deferrals.clear()
-            self._deferrals[pair] += 1
-            await self._give_back([job], RELEASE_DELAY_SECONDS, is_begun=False)
-            return
-        del self._deferrals[pair]
-        self._start(job)
-        await self._wait_until_idle()
-
-    async def _wait_until_idle(self) -> None:
-        """Wait until none is in progress, for IDLE_WAIT_SECONDS at most."""
+            self._deferrals.update(pairs)
+            await self._give_back(together, is_begun=False)
+            self._wanted = True
+        else:
+            for pair in pairs:
+                del self._deferrals[pair]
+            for job in together:
+                self._start(job)
         if self._running:
             await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
 

@@ -270,6 +270,7 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(
     busy.hint()
     await work.until(lambda: not work.due)
     assert "row_9" not in work.begun
+    work.due = [row(9, claims=3)]  # which was given back meanwhile
     work.gate.set()
     await work.until(lambda: "row_9" in work.begun)
     assert sorted(work.done[:2]) == ["row_0", "row_1"]  # before it began
@@ -285,7 +286,7 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     acme = await workspace(process.database)
     await due(process.database, acme, 8)
     async with process.database.write() as db:
-        await db.execute("UPDATE jobs SET claims = 2")
+        await db.execute("UPDATE jobs SET claims = 3")
         await db.execute("UPDATE messages SET status = :status", status=status)
     brief = replace(process, settings=replace(process.settings, lease_seconds=1))
     work, most, together = Work(), [0], [0]
@@ -304,7 +305,62 @@ async def test_many_suspects_are_tried_one_by_one_and_none_waits_out_its_lease(
     busy.hint()
     await work.until(lambda: len(work.done) == 8)
     await busy.close(SECONDS)
-    assert (max(most), max(together)) == (3, 1)
+    assert (max(most), max(together)) == (4, 1)
+
+
+async def test_whoever_was_in_hand_of_two_lost_workers_is_tried_with_a_few_others(
+    process: Process,
+) -> None:
+    """One by one, the hundreds whose workers were killed would hold up everything for minutes."""
+    acme = await workspace(process.database)
+    await due(process.database, acme, 40)
+    async with process.database.write() as db:
+        await db.execute("UPDATE jobs SET claims = 2")
+    work, together = Work(), [0]
+
+    async def act(process: Process, claimed: Job) -> None:
+        assert claimed.claims == 3
+        together.append(together[-1] + 1)
+        await asyncio.sleep(0.01)
+        async with process.database.write() as db:
+            await db.execute("DELETE FROM jobs WHERE id = :id", id=claimed.id)
+        together.append(together[-1] - 1)
+        work.done.append(claimed.id)
+        await work.tell()
+
+    busy = WorkerPool(process, "message", act, concurrency=64)
+    busy.hint()
+    await work.until(lambda: len(work.done) == 40)
+    await busy.close(SECONDS)
+    assert max(together) == pools.SUSPECTS_TOGETHER[3]
+
+
+async def test_who_waits_for_others_to_finish_is_nobody_s_meanwhile(process: Process) -> None:
+    """A worker that is killed then has not died of it, and the claim is not to count."""
+    acme = await workspace(process.database)
+    [suspect] = await due(process.database, acme, 1)
+    async with process.database.write() as db:
+        await db.execute("UPDATE jobs SET claims = 3")
+    gate, begun = asyncio.Event(), []
+
+    async def act(process: Process, claimed: Job) -> None:
+        begun.append(claimed.id)
+        await gate.wait()
+        async with process.database.write() as db:
+            await db.execute("DELETE FROM jobs WHERE id = :id", id=claimed.id)
+
+    busy = WorkerPool(process, "message", act, concurrency=4)
+    busy._start(row(0))
+    busy.hint()
+    async with asyncio.timeout(SECONDS):
+        claims = None
+        while not busy._deferrals or claims != 3:
+            async with process.database.read() as db:
+                claims = await db.fetch_value("SELECT claims FROM jobs")
+        gate.set()
+        while suspect not in begun:
+            await asyncio.sleep(0.01)
+    await busy.close(SECONDS)
 
 
 @pytest.mark.alone
