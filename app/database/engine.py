@@ -101,6 +101,9 @@ class Link(Protocol):
         """The statement with each of these values, in order; the rows of each. `held`: it changes
         rows by key that this transaction has locked."""
 
+    async def node_of(self, workspace_id: str) -> int | None:
+        """The number of the node that has the workspace, of a sharded database."""
+
     async def clock(self) -> datetime:
         """The moment that :now means: the transaction's, or outside of one the present."""
 

@@ -297,18 +297,25 @@ class PostgresConnection(DatabasesPostgresConnection):
         named: Mapping[str, Any] = each[0] if self.is_sharded and each else {}
         workspace_id = named.get(WORKSPACE) or named.get(ONE_WORKSPACE)
         if workspace_id is not None:
-            nodes = self._database.opener.nodes
-            node = nodes.of(workspace_id)
-            if node is None:
-                found = await self.raw_connection.fetchval(citus.NODE, workspace_id)
-                node = nodes.learn(workspace_id, found)
-            nodes.enter(node, self)
+            node = await self._learned(workspace_id)
+            self._database.opener.nodes.enter(node, self)
             self._node = node
         statement = _statement(sql, None if self.is_sharded else self._database.now)
         if "now" in statement.names:
             moment = await self.clock()
             each = [{**values, "now": moment} for values in each]
         return statement, bound_each(statement, each)
+
+    async def node_of(self, workspace_id: str) -> int | None:
+        return await self._learned(workspace_id) if self.is_sharded else None
+
+    async def _learned(self, workspace_id: str) -> int:
+        nodes = self._database.opener.nodes
+        node = nodes.of(workspace_id)
+        if node is None:
+            found = await self.raw_connection.fetchval(citus.NODE, workspace_id)
+            node = nodes.learn(workspace_id, found)
+        return node
 
     async def _answer(self, asked: Awaitable[Answer]) -> Answer:
         found = await asked

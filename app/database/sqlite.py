@@ -204,6 +204,9 @@ class SQLiteConnection(DatabasesSQLiteConnection):
         )
         return "\n".join(step["detail"] for step in steps)
 
+    async def node_of(self, workspace_id: str) -> int | None:  # noqa: ARG002  part of the interface
+        return None
+
     async def has_table(self, name: str) -> bool:
         sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = :name"
         return bool(await self.send(sql, {"name": name}))

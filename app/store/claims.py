@@ -10,13 +10,14 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
 from app.database.db import Database, Handle, RequestTimeouts
+from app.database.visits import Visits
 from app.errors import Unavailable
 from app.store import jobs
 from app.store.jobs import Job, Kind
@@ -30,7 +31,8 @@ QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
 LONGEST_PAUSE_SECONDS = 30.0
 MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-# Of a claim apart: a silent node holds up the claims of others no longer.
+# Of a claim apart: what it has claimed waits no longer for the rest, and for a silent node once.
+CLAIM_SECONDS = 1.0
 TIMEOUTS = RequestTimeouts(
     statement_ms=2_200, commit_ms=2_200, server_statement_ms=2_000, lock_ms=1_000
 )
@@ -122,8 +124,9 @@ class Reach(Protocol):
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
         """Claim these, by workspace, if they are due."""
 
-    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
-        """Claim those that have been due the longest, so many of each workspace."""
+    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> dict[str, list[Job]]:
+        """Claim those that have been due the longest, so many of each workspace; by workspace,
+        without those that were not come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,23 +160,24 @@ class Together:
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
         return await _claim_hinted(self.db, lease, hinted) if hinted else []
 
-    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
-        return await _claim_oldest(self.db, lease, limits) if limits else []
+    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> dict[str, list[Job]]:
+        return await _claim_oldest(self.db, lease, limits) if limits else {}
 
 
-@dataclass(frozen=True, slots=True)
 class Apart:
-    """Each workspace in a transaction of its own, one after another: a sharded database has each on
-    one node, and others are claimed for though a node does not answer. What is claimed is committed
-    by then, so nothing that fails afterwards may lose it."""
+    """One claim, of each workspace in a transaction of its own, one after another: a sharded
+    database has each on one node, and others are claimed for though a node does not answer. What is
+    claimed is committed by then, so nothing that fails afterwards may lose it."""
 
-    database: Database
-    shards: Shards
+    def __init__(self, database: Database, shards: Shards) -> None:
+        self._database = database
+        self._shards = shards
+        self._visits = Visits(database, TIMEOUTS)
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
         """List, in between two looks, those of the last that have given all that was asked."""
         try:
-            look = await self.shards.look(self.database)
+            look = await self._shards.look(self._database)
         except Unavailable as problem:
             log.warning("the shards could not be looked at", extra={"error": problem.detail})
         else:
@@ -182,27 +186,20 @@ class Apart:
         return sorted(memory.seen)
 
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:
-        return [
-            job
-            for pair in hinted.items()
-            for job in await self._apart(partial(_claim_hinted, lease=lease, hinted=dict([pair])))
-        ]
+        claimed: list[Job] = []
+        for whose, ids in hinted.items():
+            if self._visits.seconds < CLAIM_SECONDS:  # else a look finds them
+                work = partial(_claim_hinted, lease=lease, hinted={whose: ids})
+                claimed += await self._visits.visit(whose, work) or []
+        return claimed
 
-    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
-        return [
-            job
-            for pair in limits.items()
-            for job in await self._apart(partial(_claim_oldest, lease=lease, limits=dict([pair])))
-        ]
-
-    async def _apart(self, work: Callable[[Handle], Awaitable[list[Job]]]) -> list[Job]:
-        """Claim nothing of a workspace whose node does not answer."""
-        try:
-            async with self.database.write(TIMEOUTS) as db:
-                return await work(db)
-        except Unavailable as problem:
-            log.warning("nothing claimed of a workspace", extra={"error": problem.detail})
-            return []
+    async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> dict[str, list[Job]]:
+        claimed: dict[str, list[Job]] = {}
+        for whose, limit in limits.items():
+            if self._visits.seconds < CLAIM_SECONDS:
+                work = partial(_claim_oldest, lease=lease, limits={whose: limit})
+                claimed |= await self._visits.visit(whose, work) or {whose: []}
+        return claimed
 
 
 async def claim(
@@ -230,11 +227,13 @@ async def claim(
         share = claimed.free // len(workspaces)
         limits = claimed.limits(workspaces, share)
         oldest = await reach.oldest(lease, limits)
-        claimed.add(oldest)
-        found = Counter(job.workspace_id for job in oldest)
         unfinished = []
         for workspace_id in workspaces:
-            if found[workspace_id] < limits.get(workspace_id, 0):
+            found = oldest.get(workspace_id, [])
+            claimed.add(found)
+            if workspace_id in limits and workspace_id not in oldest:
+                claimed.held_back = True  # there was no time
+            elif len(found) < limits.get(workspace_id, 0):
                 memory.seen.discard(workspace_id)
             elif claimed.quota_left(workspace_id):
                 unfinished.append(workspace_id)
@@ -371,7 +370,9 @@ async def _scan_workspaces(db: Handle, kind: Kind, fair_share: FairShare) -> lis
     return [id for id in found if id is not None]
 
 
-async def _claim_oldest(db: Handle, lease: _Lease, limits: Mapping[str, int]) -> list[Job]:
+async def _claim_oldest(
+    db: Handle, lease: _Lease, limits: Mapping[str, int]
+) -> dict[str, list[Job]]:
     """So many of each workspace, in one trip."""
     claim = _claim_due(db, ":workspace_id")
     values = {**await lease.values(db), "since": lease.since}
@@ -389,7 +390,10 @@ async def _claim_oldest(db: Handle, lease: _Lease, limits: Mapping[str, int]) ->
         """,
         [{**values, "workspace_id": id, "limit": limit} for id, limit in limits.items()],
     )
-    return [lease.job(*row.values()) for rows in found for row in rows]
+    return {
+        id: [lease.job(*row.values()) for row in rows]
+        for id, rows in zip(limits, found, strict=True)
+    }
 
 
 async def next_due(db: Handle, since: datetime = BEGINNING) -> dict[Kind, datetime]:

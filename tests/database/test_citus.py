@@ -171,16 +171,47 @@ async def test_a_silent_node_leaves_the_work_of_others_to_go_on(
         await jobs.add(db, "run", workspace_id=others[0], ids=["run_other"])
     await woken(sharded, struck[0], before_commit=lambda: None)
     cluster.nodes[0].freeze()
-    reach, began = Apart(sharded, Shards()), time.monotonic()
+    looks, began = Shards(), time.monotonic()
+    reach = Apart(sharded, looks)
     hinted = [(struck[0], "run_1"), (others[0], "run_other")]
     try:
         [job] = await claims.claim(reach, "run", hinted=hinted, limit=8, lease_seconds=15)
-        look = await reach.shards.look(sharded)
+        look = await looks.look(sharded)
     finally:
         cluster.nodes[0].thaw()
     assert job.id == "run_other"
     assert [str(cluster.nodes[0].port) in node for node in look.silent] == [True]
     assert time.monotonic() - began < 5
+    async with asyncio.timeout(5):
+        while not await answered(sharded, struck[0]):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_a_claim_waits_once_for_a_silent_node_however_many_of_its_workspaces_are_due(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    struck, others = await placed(cluster, sharded)
+    for workspace_id in (*struck, *others):
+        async with sharded.write() as db:
+            await jobs.add(db, "message", workspace_id=workspace_id, ids=["msg_1"])
+    looks = Shards()
+    assert (await looks.look(sharded)).due["message"] == {*struck, *others}
+    cluster.nodes[0].freeze()
+    began = time.monotonic()
+    try:
+        claimed = await claims.claim(
+            Apart(sharded, looks),
+            "message",
+            hinted=[(one, "msg_1") for one in struck],
+            limit=64,
+            lease_seconds=15,
+        )
+    finally:
+        cluster.nodes[0].thaw()
+    assert sorted(job.workspace_id for job in claimed) == sorted(others)
+    assert time.monotonic() - began < 5  # 2.2 s for one workspace, and a look
     async with asyncio.timeout(5):
         while not await answered(sharded, struck[0]):
             await asyncio.sleep(0.05)

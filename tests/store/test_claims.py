@@ -518,6 +518,21 @@ async def test_on_a_sharded_database_a_claim_needs_one_connection_at_a_time(
     assert await claimed_apart(database, (acme, hinted)) == [hinted, found]
 
 
+async def test_a_claim_that_takes_long_leaves_the_rest_to_the_next(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has claimed waits for it, with a lease."""
+    acme, rival, fair_share = await workspace(database), await workspace(database), FairShare()
+    looked(monkeypatch, seen(acme, rival))
+    rows = [id for one in (acme, rival) for id in await due(database, one, 1)]
+    monkeypatch.setattr(claims, "CLAIM_SECONDS", 1e-6)
+    first = await claimed_apart(database, fair_share=fair_share)
+    assert fair_share.held_back
+    second = await claimed_apart(database, fair_share=fair_share)
+    assert len(first) == len(second) == 1
+    assert sorted(first + second) == sorted(rows)
+
+
 async def test_nodes_that_do_not_answer_a_look_are_warned_of(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,54 @@
+"""Transactions in one workspace after another: of a sharded database each is on one node, and those
+of others go on where that does not answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app.database.db import Database, Handle, RequestTimeouts
+from app.errors import Unavailable
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Visits:
+    """One round of them. What fails in one is logged, and holds up no other workspace."""
+
+    def __init__(self, database: Database, timeouts: RequestTimeouts | None = None) -> None:
+        self.seconds = 0.0  # that were spent where there was an answer
+        self._database = database
+        self._timeouts = timeouts
+        self._lost: set[int] = set()  # nodes: one workspace of each has waited for it
+        self._away = False  # the database itself
+
+    async def visit(
+        self, workspace_id: str, work: Callable[[Handle], Awaitable[Result]]
+    ) -> Result | None:
+        """The result of a transaction in the workspace; None where there is none."""
+        if self._away:
+            return None
+        began, node, is_begun = time.monotonic(), None, False
+        whose = {"workspace_id": workspace_id}
+        result = None
+        try:
+            async with self._database.write(self._timeouts) as db:
+                is_begun = True
+                node = await db.use(lambda link: link.node_of(workspace_id))
+                if node in self._lost:
+                    return None
+                result = await work(db)
+        except Unavailable as problem:
+            log.warning("a workspace is left for later", extra={**whose, "error": problem.detail})
+            self._away = not is_begun
+            if node is not None:
+                self._lost.add(node)
+            return None
+        except Exception:
+            log.exception("a workspace is passed over", extra=whose)
+            return None
+        self.seconds += time.monotonic() - began
+        return result
