@@ -208,7 +208,6 @@ EVERYWHERE = {
     "callbacks.writers": "whoever writes to a number that several share",
     "circuit_breakers.count_open": "a figure over all",
     "claims.next_due": "a worker looks for work",
-    "paid_plans.claim_over": "a worker looks for work",
     "restored.park_runs": "a restored database is looked through",
     "usage.any_changes": "a worker looks for work",
     "usage.changed": "a worker looks for work",

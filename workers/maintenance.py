@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
@@ -14,7 +15,8 @@ from typing import TypeAlias, TypeVar
 from app.accounts import closure
 from app.audit import chain
 from app.billing import paying, quotas
-from app.database.db import Database, Handle
+from app.database.db import Handle
+from app.database.visits import Visits
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
@@ -116,7 +118,7 @@ async def delete_expired(process: Process) -> None:
     for table in expiry.KEYS:
         deleted = SWEPT_AT_ONCE
         while deleted == SWEPT_AT_ONCE:
-            deleted = await _delete_expired(process.database, table)
+            deleted = await _delete_expired(process, table)
             await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -125,16 +127,17 @@ async def renew_subscriptions(process: Process) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _delete_expired(database: Database, table: str) -> int:
+async def _delete_expired(process: Process, table: str) -> int:
+    database = process.database
     if not database.is_sharded:
         async with database.write() as db:
             return await expiry.delete_expired(db, table, limit=SWEPT_AT_ONCE)
-    async with database.read() as db:
+    async with process.shards.reading(database) as db:
         found = await expiry.expired(db, table, limit=SWEPT_AT_ONCE)
-    deleted = 0
-    for workspace_id, ids in found.items():
-        async with database.write() as db:
-            deleted += await expiry.delete_of(db, table, workspace_id=workspace_id, ids=ids)
+    deleted, visits = 0, Visits(database)
+    for whose, ids in found.items():
+        delete = partial(expiry.delete_of, table=table, workspace_id=whose, ids=ids)
+        deleted += await visits.visit(whose, delete) or 0
     return deleted
 
 
@@ -148,26 +151,28 @@ class JobSweep:
         self._jobs: Key | None = None
 
     async def run(self, process: Process) -> None:
-        database = process.database
+        visits = Visits(process.database)
         for kind in jobs.KINDS:
-            async with database.read() as db:
+            async with process.shards.reading(process.database) as db:
                 found, self._rows[kind] = await job_sweep.missing(
                     db, kind, after=self._rows.get(kind), limit=SWEPT_AT_ONCE
                 )
             for workspace_id, id in found:
                 log.error("a row had no job", extra={"kind": kind, "row_id": id})
-                async with database.write() as db:  # each on its own node
-                    await jobs.wake(db, kind, workspace_id=workspace_id, ids=[id])
+                wake = partial(jobs.wake, kind=kind, workspace_id=workspace_id, ids=[id])
+                await visits.visit(workspace_id, wake)
             await asyncio.sleep(PAUSE_SECONDS)
-        async with database.read() as db:
+        async with process.shards.reading(process.database) as db:
             late = await db.now() - STRAY_AFTER
             strays, self._jobs = await job_sweep.strays(
                 db, late=late, after=self._jobs, limit=SWEPT_AT_ONCE
             )
         for kind, workspace_id, id in strays:
             log.error("a job had no row", extra={"kind": kind, "row_id": id})
-            async with database.write() as db:
-                await job_sweep.delete_stray(db, kind, workspace_id=workspace_id, id=id, late=late)
+            delete = partial(
+                job_sweep.delete_stray, kind=kind, workspace_id=workspace_id, id=id, late=late
+            )
+            await visits.visit(workspace_id, delete)
         await _wake_late(process)
 
 
@@ -178,13 +183,14 @@ async def _wake_late(process: Process) -> None:
         if not await sweeps.take(db, "late_segments", every=LATE_AGAIN):
             return
     after: tuple[str, str] | None = ("", "")
+    visits = Visits(process.database)
     while after is not None:
-        async with process.database.read() as db:
+        async with process.shards.reading(process.database) as db:
             found, after = await segment_members.late(db, after=after, limit=SWEPT_AT_ONCE)
         for workspace_id, some in groupby(sorted(found), key=itemgetter(0)):
-            async with process.database.write() as db:  # each on its own node
-                ids = [id for _, id in some]
-                await jobs.wake(db, "segment", workspace_id=workspace_id, ids=ids)
+            ids = [id for _, id in some]
+            wake = partial(jobs.wake, kind="segment", workspace_id=workspace_id, ids=ids)
+            await visits.visit(workspace_id, wake)
         await asyncio.sleep(PAUSE_SECONDS)
 
 

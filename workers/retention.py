@@ -55,7 +55,7 @@ class RetentionScan:
         """A batch of the next workspace; True when it had something to delete. One of which nothing
         can be deleted is left for the next scan, and holds up no other."""
         if not self._page or time.monotonic() - self._read_at >= PAGE_SECONDS:
-            async with process.database.read() as db:
+            async with process.shards.reading(process.database) as db:
                 page = await retention.next_workspaces(db, self._cursor, limit=PAGE)
             self._page, self._read_at = deque(page), time.monotonic()
         if not self._page:

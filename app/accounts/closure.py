@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from app.billing import paying
+from app.database.db import Handle
+from app.database.visits import Visits
 from app.errors import Problem, Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import definitions, messages, paid_plans, runs, workspaces
+from app.store.directory import Place
 
 log = logging.getLogger(__name__)
 
+TRIED_AT_ONCE = 20  # the first that can be worked on has a batch
 BATCH = 1_000  # rows of one transaction: some tens of milliseconds of SQLite's one writer
 
 
@@ -43,16 +48,22 @@ async def stop(process: Process, workspace_id: str) -> None:
 
 async def remove_batch(process: Process) -> bool:
     """A batch of rows of a closed workspace; False when there is nothing (more) to remove."""
-    async with process.database.read() as db:
-        workspace_id = await workspaces.closed(db)
-    if workspace_id is None:
+    async with process.shards.reading(process.database) as db:
+        found = await workspaces.closed(db, limit=TRIED_AT_ONCE)
+    visits = Visits(process.database)
+    for workspace_id in found:
+        if await visits.visit(workspace_id, partial(_remove, workspace_id=workspace_id)):
+            return True
+    return False
+
+
+async def _remove(db: Handle, workspace_id: str) -> bool:
+    """False when another worker is at it."""
+    if not await workspaces.lock_closed(db, id=workspace_id):
         return False
-    async with process.database.write() as db:
-        if not await workspaces.lock_closed(db, id=workspace_id):
-            return False  # another worker is at it
-        left = await workspaces.delete_some(db, id=workspace_id, limit=BATCH)
-    if not left:
-        log.info("workspace removed", extra={"workspace_id": workspace_id})
+    if not await workspaces.delete_some(db, id=workspace_id, limit=BATCH):
+        gone = {"workspace_id": workspace_id}
+        db.after_commit(lambda: log.info("workspace removed", extra=gone))
     return True
 
 
@@ -61,22 +72,28 @@ async def cancel_batch(process: Process) -> bool:
 
     Nothing depends on it but what a person reads: such a run ends by itself at its next touch.
     """
-    async with process.database.read() as db:
-        row = await definitions.ending(db)
-    if row is None:
+    async with process.shards.reading(process.database) as db:
+        found = await definitions.ending(db, limit=TRIED_AT_ONCE)
+    visits = Visits(process.database)
+    for ending in found:
+        if await visits.visit(ending.workspace_id, partial(_cancel, ending=ending)):
+            return True
+    return False
+
+
+async def _cancel(db: Handle, ending: Place) -> bool:
+    """False when another worker is at it, or no run is left that could be cancelled now."""
+    workspace_id, id = ending.workspace_id, ending.id
+    if not await definitions.lock_ending(db, workspace_id=workspace_id, id=id):
         return False
-    workspace_id, id = row.workspace_id, row.id
-    async with process.database.write() as db:
-        if not await definitions.lock_ending(db, workspace_id=workspace_id, id=id):
-            return False  # another worker is at it
-        cancelled = await runs.cancel_some(
-            db,
-            workspace_id=workspace_id,
-            of="definition",
-            id=id,
-            reason_code=Reason.DEFINITION_ARCHIVED,
-            limit=BATCH,
-        )
-        if cancelled < BATCH:
-            await definitions.ended(db, workspace_id=workspace_id, id=id)
+    cancelled = await runs.cancel_some(
+        db,
+        workspace_id=workspace_id,
+        of="definition",
+        id=id,
+        reason_code=Reason.DEFINITION_ARCHIVED,
+        limit=BATCH,
+    )
+    if cancelled < BATCH:
+        await definitions.ended(db, workspace_id=workspace_id, id=id)
     return cancelled > 0

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal, TypeAlias
 
 from app.audit import trail
@@ -18,6 +19,7 @@ from app.audit.trail import Origin
 from app.billing import quotas
 from app.config import plans
 from app.database.db import Handle, new_id
+from app.database.visits import Visits
 from app.errors import NotForThis, Problem, Unavailable
 from app.machine.program import Json
 from app.process import Process
@@ -32,6 +34,7 @@ from app.vault.vault import digest
 log = logging.getLogger(__name__)
 
 TRIES = 10  # against others who learn something of the same workspace
+RENEWED_AT_ONCE = 20
 LOOK_AGAIN = timedelta(minutes=10)  # at a period that has ended, until the provider says what now
 
 Ask: TypeAlias = Callable[[PaidPlan, Subscription, datetime], Awaitable[Subscription]]
@@ -269,17 +272,23 @@ async def renew_batch(process: Process) -> bool:
     through = process.billing
     if through is None:
         return False
-    async with process.database.write() as db:
+    async with process.shards.reading(process.database) as db:
         looked_before = await db.now() - LOOK_AGAIN
-        workspace_id = await paid_plans.claim_over(db, looked_before=looked_before)
-    if workspace_id is None:
-        return False
-    try:
-        await _learn(process, workspace_id, _asking(through), _by(through.name, "period's end"))
-    except NotForThis as refusal:  # of a customer of another account, say
-        extra = {"workspace_id": workspace_id, "error": refusal.cause}
-        log.error("a paid plan could not be looked up", extra=extra)
-    return True
+        over = await paid_plans.over(db, looked_before=looked_before, limit=RENEWED_AT_ONCE)
+    visits, renewed = Visits(process.database), False
+    for workspace_id in over:
+        take = partial(
+            paid_plans.claim_over, workspace_id=workspace_id, looked_before=looked_before
+        )
+        if not await visits.visit(workspace_id, take):
+            continue
+        renewed = True
+        try:
+            await _learn(process, workspace_id, _asking(through), _by(through.name, "period's end"))
+        except NotForThis as refusal:  # of a customer of another account, say
+            extra = {"workspace_id": workspace_id, "error": refusal.cause}
+            log.error("a paid plan could not be looked up", extra=extra)
+    return renewed
 
 
 def _asking(through: Provider) -> Ask:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from app.audience import addresses
 from app.audit import trail
@@ -20,6 +21,7 @@ from app.audit.trail import Origin
 from app.config import plans
 from app.config.plans import PLANS, Plan
 from app.database.db import Handle
+from app.database.visits import Visits
 from app.errors import Problem
 from app.machine.reasons import Reason
 from app.process import Process
@@ -264,15 +266,15 @@ def exceeded(plan: Plan, what: str) -> Problem:
 
 async def fold_batch(process: Process) -> bool:
     """Add changes to their totals. True when there may be more."""
-    async with process.database.read() as db:
+    async with process.shards.reading(process.database) as db:
         if not await usage.any_changes(db):
             return False
         apart = await usage.changed(db, limit=FOLDED) if db.is_sharded else None
     if apart is None:
         async with process.database.write() as db:
             return await usage.fold(db, limit=FOLDED) == FOLDED
-    folded = 0
+    folded, visits = 0, Visits(process.database)
     for workspace_id in apart:
-        async with process.database.write() as db:
-            folded += await usage.fold_of(db, workspace_id=workspace_id, limit=FOLDED)
+        fold = partial(usage.fold_of, workspace_id=workspace_id, limit=FOLDED)
+        folded += await visits.visit(workspace_id, fold) or 0
     return folded >= FOLDED

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import asyncpg
 
 from app.database.engine import Remark
 from app.database.opening import Connection
+from app.database.sql import parsed
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ REFERENCES = """
 # The number of the one that has the workspace.
 NODE = f"""
     SELECT groupid FROM pg_dist_placement
-    WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text)
+    WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text) AND shardstate = 1
     """
 # Each node, and which of these settings is off there.
 NODES = """
@@ -55,6 +59,102 @@ NODES = """
     JOIN pg_dist_node n USING (nodename, nodeport)
     ORDER BY n.nodeid
     """
+
+# One question of all shards of a node, over a connection of its own: in `question` the shards of
+# the tables, which lie together, stand as %1$s and so on, then the values. What a node says is
+# JSON, and each column of it is read as what it was.
+SILENT = ":silent"
+ON_NODES = """
+    WITH shards AS (
+        SELECT n.nodename, n.nodeport,
+               array_agg(shard_name(s.logicalrelid, s.shardid) ORDER BY asked.place) AS names
+        FROM unnest(CAST(:tables AS TEXT[])) WITH ORDINALITY AS asked (name, place)
+        JOIN pg_dist_shard s ON s.logicalrelid = CAST(asked.name AS regclass)
+        JOIN pg_dist_placement p ON p.shardid = s.shardid AND p.shardstate = 1
+        JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+        GROUP BY n.nodename, n.nodeport, s.shardminvalue
+    ), nodes AS (
+        SELECT CAST(nodename AS TEXT) AS name, nodeport AS port,
+               'SELECT json_agg(found) FROM ('
+               || string_agg('(' || format(CAST(:question AS TEXT),
+                                           VARIADIC names || CAST(:given AS TEXT[])) || ')',
+                             ' UNION ALL ')
+               || ') AS found' AS question
+        FROM shards
+        GROUP BY nodename, nodeport
+    ), said AS MATERIALIZED (
+        SELECT ran.success, NULLIF(ran.result, '') AS result,
+               ran.node_name || ':' || ran.node_port AS node
+        FROM (SELECT array_agg(name) AS names, array_agg(port) AS ports,
+                     array_agg(question) AS questions FROM nodes) AS every
+        CROSS JOIN LATERAL
+            master_run_on_worker(every.names, every.ports, every.questions, TRUE) AS ran
+    )
+    SELECT CASE WHEN NOT said.success THEN said.node || COALESCE(': ' || said.result, '') END
+               AS "{silent}",
+           one.*
+    FROM said
+    LEFT JOIN LATERAL json_to_recordset(CASE WHEN said.success THEN CAST(said.result AS JSON) END)
+        AS one ({columns}) ON TRUE
+    WHERE NOT said.success OR NOT (one IS NULL)
+    {order}
+    """
+_TABLE = re.compile(r"\b(?P<word>FROM|JOIN)\s+(?P<name>[a-z_]+)\b(?!\s*\()", re.I)
+_WITHIN = re.compile(r"\b(\w+)\s*(?:\([^()]*\)\s*)?\bAS\s+(?:MATERIALIZED\s+)?\(", re.I)
+_ORDER = re.compile(r"\bORDER\s+BY\s+(?P<by>[\w\s.,]+?)\s+LIMIT\s+:?(?P<limit>\w+)\s*$", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class OnNodes:
+    """A statement that looks at all shards, to be asked of each node by itself. All the rows that
+    they give are in its order, and no more of them count than it wants."""
+
+    text: str
+    tables: Sequence[str]
+    question: str
+    names: Sequence[str]  # of the values
+    limit: str | None  # the name of one, or a number
+
+    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        given = [_written(values[name]) for name in self.names]
+        return {"tables": list(self.tables), "question": self.question, "given": given}
+
+    def most(self, values: Mapping[str, Any]) -> int | None:
+        return None if self.limit is None else int(values.get(self.limit, self.limit))
+
+
+def on_nodes(sql: str, columns: Sequence[tuple[str, str]]) -> OnNodes:
+    """`columns`: the names and types of what it returns."""
+    within = set(_WITHIN.findall(sql))
+    tables = dict.fromkeys(
+        found["name"] for found in _TABLE.finditer(sql) if found["name"] not in within
+    )
+    places = {name: place for place, name in enumerate(tables, 1)}
+
+    def replaced(found: re.Match[str]) -> str:
+        place = places.get(found["name"])
+        return found[0] if place is None else f"{found['word']} %{place}$s"
+
+    statement = parsed(
+        sql,
+        text=_TABLE.sub(replaced, sql.replace("%", "%%")),
+        now=None,
+        mark=lambda place, _: f"%{len(tables) + place}$L",
+    )
+    order = _ORDER.search(sql)
+    text = ON_NODES.format(
+        silent=SILENT,
+        columns=", ".join(f'"{name}" {kind}' for name, kind in columns),
+        order="ORDER BY " + re.sub(r"\b\w+\.", "", order["by"]) if order else "",
+    )
+    limit = order["limit"] if order else None
+    return OnNodes(text, tuple(tables), statement.text, statement.order, limit)
+
+
+def _written(value: Any) -> str | None:
+    if value is None:
+        return None
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def constraint(message: str) -> str:

@@ -134,9 +134,14 @@ class Database:
         await to_the_end(handle.commit())
 
     @asynccontextmanager
-    async def read(self, timeouts: RequestTimeouts | None = None) -> AsyncIterator[Handle]:
-        """A connection for reading, without a transaction: each statement sees the present."""
-        handle = self._handle(writing=False, timeouts=timeouts)
+    async def read(
+        self, timeouts: RequestTimeouts | None = None, *, living: bool = False
+    ) -> AsyncIterator[Handle]:
+        """A connection for reading, without a transaction: each statement sees the present.
+
+        With `living`, a statement that names no workspace is answered by those nodes of a sharded
+        database that do answer."""
+        handle = self._handle(writing=False, timeouts=timeouts, living=living)
         await handle.acquire()
         try:
             yield handle
@@ -186,9 +191,11 @@ class Database:
         timeouts: RequestTimeouts | None = None,
         alone: bool = False,
         follow_indexes: bool = False,
+        living: bool = False,
     ) -> Handle:
         link = cast(Link, self._databases._backend.connection())  # both our backends give Links
         link.follow_indexes = follow_indexes
+        link.living = living
         given = timeouts if self.engine == "postgresql" else None
         return Handle(link, self.disk, writing=writing, timeouts=given, alone=alone)
 

@@ -83,6 +83,7 @@ class Link(Protocol):
     writing: bool  # set before it acquires
     timeouts: RequestTimeouts | None  # likewise
     follow_indexes: bool  # likewise: statements walk an index in its order, and sort nothing
+    living: bool  # likewise: what names no workspace is asked of the nodes that answer
 
     async def acquire(self) -> None: ...
 
@@ -92,6 +93,12 @@ class Link(Protocol):
     def transaction(self) -> TransactionBackend: ...
 
     async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]: ...
+
+    async def run_on_nodes(
+        self, sql: str, values: Mapping[str, Any]
+    ) -> tuple[list[Row], list[str]]:
+        """Asks each node of a sharded database by itself; the rows of those that answer, and what
+        is known of the others."""
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
 

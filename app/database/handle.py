@@ -101,6 +101,12 @@ class Handle:
         """The columns of each row, in their order: for pairs, and for what is counted by a key."""
         return [tuple(row.values()) for row in await self.fetch_all(sql, **values)]
 
+    async def fetch_on_nodes(self, sql: str, /, **values: Any) -> tuple[list[Row], list[str]]:
+        """The rows of those nodes of a sharded database that answer, and what is known of the
+        others."""
+        self._refuse_writes(sql)
+        return await self.use(lambda link: link.run_on_nodes(sql, values))
+
     async def execute(self, sql: str, /, **values: Any) -> None:
         await self.fetch_all(sql, **values)
 

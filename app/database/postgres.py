@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import ssl
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
@@ -80,6 +81,8 @@ STALE_STATISTICS = """
     LIMIT 10
     """
 
+_OF_ONE = re.compile(r"\bworkspace_id\s*=\s*:workspace_id\b")
+
 # Of indexes that look as good as one another, the one made last is taken. Each of these tables may
 # get a backlog from a workspace that statistics know nothing of: then all that begin with the
 # workspace look as good as the key.
@@ -141,6 +144,7 @@ class PostgresBackend(DatabasesPostgresBackend):
         self.now = _now(clock_offset_ms)
         self.deadlines = deadlines
         self.sets: dict[tuple[str, bool], SetStatement | None] = {}  # there are so many statements
+        self.on_nodes: dict[str, citus.OnNodes] = {}  # likewise
         self.opener = Opener(str(url), deadlines)
         super().__init__(
             url,
@@ -202,6 +206,7 @@ class PostgresConnection(DatabasesPostgresConnection):
     writing = False  # one pool serves both
     timeouts: RequestTimeouts | None = None
     follow_indexes = False
+    living = False
     _moment: datetime | None = None  # of the transaction
     _node: int | None = None  # of a sharded database: the one that has been asked
 
@@ -237,7 +242,31 @@ class PostgresConnection(DatabasesPostgresConnection):
     async def run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
         if self.is_sharded and (parts := by_workspace(sql, values)) is not None:
             return [row for text, own in parts for row in await self._run(text, own)]
+        if self.living and self.is_sharded and not _OF_ONE.search(sql):
+            return (await self.run_on_nodes(sql, values))[0]
         return await self._run(sql, values)
+
+    async def run_on_nodes(
+        self, sql: str, values: Mapping[str, Any]
+    ) -> tuple[list[Row], list[str]]:
+        if not self.is_sharded:
+            return await self._run(sql, values), []
+        known = self._database.on_nodes
+        if sql not in known:
+            prepared = await self.raw_connection.prepare(_statement(sql, None).text)
+            columns = [(one.name, one.type.name) for one in prepared.get_attributes()]
+            known[sql] = citus.on_nodes(sql, columns)
+        asked = known[sql]
+        if "now" in asked.names:
+            values = {**values, "now": await self.clock()}
+        rows: list[Row] = []
+        silent: list[str] = []
+        for row in await self._run(asked.text, asked.values(values)):
+            if (node := row.pop(citus.SILENT)) is None:
+                rows.append(row)
+            else:
+                silent.append(node)
+        return rows[: asked.most(values)], silent
 
     async def _run(self, sql: str, values: Mapping[str, Any]) -> list[Row]:
         statement, ready = await self._bound(sql, [values])

@@ -128,6 +128,7 @@ class SQLiteConnection(DatabasesSQLiteConnection):
     engine: Engine = "sqlite"
     is_sharded = False
     follow_indexes = False  # it always does, unless ANALYZE has told it otherwise
+    living = False
 
     def __init__(self, backend: SQLiteBackend) -> None:
         super().__init__(backend._pool, backend._dialect)
@@ -203,6 +204,11 @@ class SQLiteConnection(DatabasesSQLiteConnection):
             f"EXPLAIN QUERY PLAN {statement.text}", self._arguments(statement, values)
         )
         return "\n".join(step["detail"] for step in steps)
+
+    async def run_on_nodes(
+        self, sql: str, values: Mapping[str, Any]
+    ) -> tuple[list[Row], list[str]]:
+        return await self.run(sql, values), []
 
     async def node_of(self, workspace_id: str) -> int | None:  # noqa: ARG002  part of the interface
         return None

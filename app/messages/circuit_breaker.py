@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from app.database.db import Handle
+from app.database.visits import Visits
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process
@@ -181,14 +183,16 @@ async def probe_batch(process: Process) -> bool:
     """Wake a held back message for each circuit whose probe is due and was not sent, or that has
     closed while others are still held back: the message that was to be the probe, or those that
     were woken by its success, may have been suppressed meanwhile, or their worker lost."""
-    async with process.database.read() as db:
+    async with process.shards.reading(process.database) as db:
         due = await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE)
         due += await circuit_breakers.closed(db, limit=PROBES_AT_ONCE)
+    visits = Visits(process.database)
     for workspace_id, channel in due:
         circuit = {"workspace_id": workspace_id, "channel": channel}
-        async with process.database.write() as db:
-            if not await circuit_breakers.lock_due(db, **circuit):
-                continue
-            if not await _wake(process, db, circuit, 1):
-                await circuit_breakers.delete_idle(db, **circuit)
+        await visits.visit(workspace_id, partial(_probe, process, circuit))
     return False  # the messages that were woken have not been sent yet
+
+
+async def _probe(process: Process, circuit: Mapping[str, str], db: Handle) -> None:
+    if await circuit_breakers.lock_due(db, **circuit) and not await _wake(process, db, circuit, 1):
+        await circuit_breakers.delete_idle(db, **circuit)

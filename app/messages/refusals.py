@@ -23,10 +23,12 @@ from typing import NamedTuple, TypeAlias
 
 from app.consent import consent
 from app.database.db import Handle
+from app.database.visits import Visits
 from app.machine.reasons import Reason
 from app.process import Process
 from app.providers.base import Receipt, SendError
 from app.store import refused_recipients, suppressions
+from app.store.refused_recipients import Undoing
 from app.store.row_keys import WorkspaceKey
 
 log = logging.getLogger(__name__)
@@ -168,15 +170,19 @@ async def remember(
 
 async def undo_batch(process: Process) -> bool:
     """Lift what providers at fault have suppressed, each by itself; the log names them."""
-    async with process.database.read() as db:
+    async with process.shards.reading(process.database) as db:
         rows = await refused_recipients.to_undo(db, limit=UNDONE_AT_ONCE)
-    for row in rows:
-        where: WorkspaceKey = {"workspace_id": row.workspace_id}
-        async with process.database.write() as db:
-            held = await suppressions.by_id(db, **where, id=row.suppression_id)
-            if held is not None:
-                await consent.lift_one(process, db, held, **where, source="provider")
-            await refused_recipients.delete(db, **where, suppression_id=row.suppression_id)
-            about = {**asdict(row), "found": held is not None}
-            db.after_commit(partial(log.warning, "suppression undone", extra=about))
-    return len(rows) == UNDONE_AT_ONCE
+    visits = Visits(process.database)
+    undone = [await visits.visit(row.workspace_id, partial(_undo, process, row)) for row in rows]
+    return undone.count(True) == UNDONE_AT_ONCE
+
+
+async def _undo(process: Process, row: Undoing, db: Handle) -> bool:
+    where: WorkspaceKey = {"workspace_id": row.workspace_id}
+    held = await suppressions.by_id(db, **where, id=row.suppression_id)
+    if held is not None:
+        await consent.lift_one(process, db, held, **where, source="provider")
+    await refused_recipients.delete(db, **where, suppression_id=row.suppression_id)
+    about = {**asdict(row), "found": held is not None}
+    db.after_commit(partial(log.warning, "suppression undone", extra=about))
+    return True

@@ -149,14 +149,14 @@ async def due_probes(db: Handle, *, limit: int) -> list[tuple[str, str]]:
     """Workspaces and channels of the circuits whose probe is due."""
     found = await db.fetch_tuples(
         """
-        SELECT workspace_id, channel FROM provider_troubles
+        SELECT workspace_id, channel, ask_at FROM provider_troubles
         WHERE ask_at <= :now
         ORDER BY ask_at
         LIMIT :limit
         """,
         limit=limit,
     )
-    return [(workspace_id, channel) for workspace_id, channel in found]
+    return [(workspace_id, channel) for workspace_id, channel, _ in found]
 
 
 async def closed(db: Handle, *, limit: int) -> list[tuple[str, str]]:

@@ -463,17 +463,18 @@ async def following_segment(db: Handle, *, workspace_id: str, segment_id: str) -
     )
 
 
-async def ending(db: Handle) -> Place | None:
-    """An ARCHIVED one whose runs may not all have ended. Without a lock: asked often, and nearly
-    always None."""
-    return await db.fetch_one_as(
+async def ending(db: Handle, *, limit: int) -> list[Place]:
+    """ARCHIVED ones whose runs may not all have ended. Without a lock: asked often, and nearly
+    always none."""
+    return await db.fetch_all_as(
         Place,
         """
         SELECT workspace_id, id FROM definitions
         WHERE ending
         ORDER BY workspace_id, id
-        LIMIT 1
+        LIMIT :limit
         """,
+        limit=limit,
     )
 
 

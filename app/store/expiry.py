@@ -22,7 +22,7 @@ async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]
     without locks, and deletes in one workspace at a time."""
     rows = await db.fetch_tuples(
         f"""
-        SELECT workspace_id, id FROM {table}
+        SELECT workspace_id, id, expires_at FROM {table}
         WHERE expires_at <= :now
         ORDER BY expires_at
         LIMIT :limit
@@ -30,7 +30,7 @@ async def expired(db: Handle, table: str, *, limit: int) -> dict[str, list[str]]
         limit=limit,
     )
     found: dict[str, list[str]] = {}
-    for workspace_id, id in rows:
+    for workspace_id, id, _ in rows:
         found.setdefault(workspace_id, []).append(id)
     return found
 

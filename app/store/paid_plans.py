@@ -125,29 +125,32 @@ async def change(
     return changed is not None
 
 
-async def claim_over(db: Handle, *, looked_before: datetime) -> str | None:
-    """The workspace of one whose period has ended, and that nobody has looked at since; nobody
-    else gets it for as long again. Found without a lock: of two who find the same one waits, and
-    goes without."""
-    found = await db.fetch_value(
+async def over(db: Handle, *, looked_before: datetime, limit: int) -> list[str]:
+    """The workspaces of those whose period has ended, and that nobody has looked at since."""
+    rows = await db.fetch_tuples(
         """
-        SELECT workspace_id FROM paid_plans
+        SELECT workspace_id, renews_at FROM paid_plans
         WHERE renews_at <= :now AND updated_at <= :looked_before
         ORDER BY renews_at
-        LIMIT 1
+        LIMIT :limit
         """,
         looked_before=looked_before,
+        limit=limit,
     )
-    if found is None:
-        return None
-    workspace_id: str | None = await db.fetch_value(
+    return [workspace_id for workspace_id, _ in rows]
+
+
+async def claim_over(db: Handle, *, workspace_id: str, looked_before: datetime) -> bool:
+    """Take one of these; nobody else gets it for as long again. Of two who found the same one
+    waits, and goes without."""
+    taken = await db.fetch_value(
         """
         UPDATE paid_plans SET updated_at = :now
         WHERE workspace_id = :workspace_id
           AND renews_at <= :now AND updated_at <= :looked_before
         RETURNING workspace_id
         """,
-        workspace_id=found,
+        workspace_id=workspace_id,
         looked_before=looked_before,
     )
-    return workspace_id
+    return taken is not None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -29,52 +30,34 @@ EVERY_SECONDS = 1.0
 # however long a backlog is, the next ones from somewhere on that have due ones, too.
 OF_SHARD = """
     SELECT kinds.kind,
-           (SELECT wake_at FROM %1$s WHERE kind = kinds.kind
+           (SELECT wake_at FROM jobs WHERE kind = kinds.kind
             ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next_at,
            (WITH RECURSIVE oldest AS (
-                SELECT workspace_id FROM %1$s
-                WHERE kind = kinds.kind AND wake_at <= '{now}'
+                SELECT workspace_id FROM jobs
+                WHERE kind = kinds.kind AND wake_at <= :now
                 ORDER BY wake_at NULLS FIRST, id
-                LIMIT {head}
+                LIMIT :head
             ), pending (workspace_id, n) AS (
-                SELECT (SELECT workspace_id FROM %1$s
-                        WHERE kind = kinds.kind AND workspace_id > '{after}'
+                SELECT (SELECT workspace_id FROM jobs
+                        WHERE kind = kinds.kind AND workspace_id > :after
                         ORDER BY workspace_id, wake_at LIMIT 1), 1
-                WHERE (SELECT count(*) FROM oldest) = {head}
+                WHERE (SELECT count(*) FROM oldest) = :head
                 UNION ALL
-                SELECT (SELECT j.workspace_id FROM %1$s j
+                SELECT (SELECT j.workspace_id FROM jobs j
                         WHERE j.kind = kinds.kind AND j.workspace_id > pending.workspace_id
                         ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
                 FROM pending
-                WHERE pending.workspace_id IS NOT NULL AND n < {scanned}
+                WHERE pending.workspace_id IS NOT NULL AND n < :scanned
             )
             SELECT json_agg(DISTINCT workspace_id)
             FROM (SELECT workspace_id FROM oldest
                   UNION ALL
                   SELECT p.workspace_id FROM pending p
-                  WHERE (SELECT j.wake_at FROM %1$s j
+                  WHERE (SELECT j.wake_at FROM jobs j
                          WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
-                         ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= '{now}') AS found) AS due
-    FROM unnest(ARRAY['{kinds}']) AS kinds (kind)
-    """
-OF_NODES = """
-    WITH nodes AS (
-        SELECT CAST(n.nodename AS TEXT) AS name, n.nodeport AS port,
-               'SELECT json_agg(found) FROM ('
-               || string_agg(format(CAST(:of_shard AS TEXT), shard_name(s.logicalrelid, s.shardid)),
-                             ' UNION ALL ')
-               || ') AS found' AS look
-        FROM pg_dist_shard s
-        JOIN pg_dist_placement p ON p.shardid = s.shardid AND p.shardstate = 1
-        JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
-        WHERE s.logicalrelid = CAST('jobs' AS regclass)
-        GROUP BY n.nodename, n.nodeport
-    )
-    SELECT ran.node_name || ':' || ran.node_port AS node, ran.success, ran.result
-    FROM (SELECT array_agg(name) AS names, array_agg(port) AS ports, array_agg(look) AS looks
-          FROM nodes) AS asked
-    CROSS JOIN LATERAL master_run_on_worker(asked.names, asked.ports, asked.looks, TRUE) AS ran
-    """
+                         ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= :now) AS found) AS due
+    FROM unnest(ARRAY[{kinds}]) AS kinds (kind)
+    """.format(kinds=", ".join(f"'{kind}'" for kind in jobs.KINDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +83,13 @@ class Shards:
         """Look, or give the last one if it is no older than a second. Raises Unavailable."""
         return await self._last.get(partial(self._look, database))
 
+    @asynccontextmanager
+    async def reading(self, database: Database) -> AsyncIterator[Handle]:
+        """A connection for looks at all shards, which leave out a node that is known not to answer:
+        for what goes on with the others, and comes again."""
+        async with database.read(living=self._outage.is_on) as db:
+            yield db
+
     async def _look(self, database: Database) -> Look:
         async with database.read() as db:
             found = await look(db, after=self._after)
@@ -114,24 +104,11 @@ class Shards:
 async def look(db: Handle, *, after: str = "") -> Look:
     """`after` is the workspace after which others are looked for behind a backlog."""
     now = await db.now()
-    of_shard = OF_SHARD.format(
-        now=now.isoformat(),
-        after=after,
-        head=HEAD,
-        scanned=SCANNED,
-        kinds="', '".join(jobs.KINDS),
-    )
+    rows, silent = await db.fetch_on_nodes(OF_SHARD, after=after, head=HEAD, scanned=SCANNED)
     next_due: dict[Kind, datetime] = {}
     due: defaultdict[Kind, set[str]] = defaultdict(set)
-    silent = []
-    for node, success, result in await db.fetch_tuples(OF_NODES, of_shard=of_shard):
-        if not success:
-            silent.append(f"{node}: {result}")
-            continue
-        for found in orjson.loads(result or "[]"):
-            kind: Kind = found["kind"]
-            if found["next_at"] is not None:
-                next_at = datetime.fromisoformat(found["next_at"])
-                next_due[kind] = min(next_due.get(kind, next_at), next_at)
-            due[kind].update(found["due"] or ())
+    for kind, next_at, workspace_ids in (row.values() for row in rows):
+        if next_at is not None:
+            next_due[kind] = min(next_due.get(kind, next_at), next_at)
+        due[kind].update(orjson.loads(workspace_ids or "[]"))
     return Look(now, next_due, {kind: frozenset(ids) for kind, ids in due.items()}, silent)

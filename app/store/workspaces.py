@@ -291,12 +291,12 @@ async def close(db: Handle, *, id: str) -> None:
     )
 
 
-async def closed(db: Handle) -> str | None:
-    """One whose rows are still there. Without a lock: asked often, and nearly always None."""
-    id: str | None = await db.fetch_value(
-        "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY id LIMIT 1"
+async def closed(db: Handle, *, limit: int) -> list[str]:
+    """Find those whose rows are still there, without a lock: asked often, nearly always in vain."""
+    return await db.fetch_values(
+        "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit",
+        limit=limit,
     )
-    return id
 
 
 async def is_open(db: Handle, *, id: str) -> bool:

@@ -48,7 +48,7 @@ LOOKS: Mapping[str, str] = {
     "store/retention.next_workspaces": "maintenance: once a second in an hourly scan",
     "store/webhook_requests.next_definition": "maintenance: once a minute for each that has any",
     "store/refused_recipients.to_undo": "maintenance: once in five seconds",
-    "store/paid_plans.claim_over": "maintenance: once a minute",
+    "store/paid_plans.over": "maintenance: once a minute",
     "store/circuit_breakers.count_open": "metrics: once a scrape",
     "store/health.due": "metrics: once a scrape",
     "store/health.unknown_deliveries": "metrics: once a scrape",

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import asyncpg
 import pytest
 
 from app.database import citus
-from app.database.db import Database, Deadlines, RequestTimeouts, migrate, new_id
+from app.database.db import Database, Deadlines, Handle, RequestTimeouts, migrate, new_id
 from app.errors import CommitUnknown, Unavailable
 from app.process import SCHEMA
 from app.runtime import tasks
-from app.store import claims, jobs, shards, workspaces
+from app.store import (
+    circuit_breakers,
+    claims,
+    definitions,
+    expiry,
+    job_sweep,
+    jobs,
+    paid_plans,
+    parked,
+    refused_recipients,
+    retention,
+    segment_members,
+    shards,
+    usage,
+    workspaces,
+)
 from app.store.claims import Apart
-from app.store.shards import HEAD, Shards
+from app.store.shards import EVERY_SECONDS, HEAD, Shards
 from tests import servers
 
 MANY_ROWS = """
@@ -76,6 +92,121 @@ async def test_every_table_of_a_workspace_is_distributed_and_none_is_on_all_node
     assert sharded.is_sharded
     assert left == []
     assert [str(one.verdict) for one in await sharded.surroundings()] == ["ok"]
+
+
+def test_a_look_is_asked_of_a_node_with_its_shards_and_values_in_place() -> None:
+    look = citus.on_nodes(
+        """
+        SELECT w.id, m.at FROM workspaces w JOIN unnest(:ids) AS m (at) ON TRUE
+        WHERE w.name LIKE 'A%' AND w.at <= :now AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = w.id)
+        ORDER BY m.at, w.id
+        LIMIT :limit
+        """,
+        [("id", "text"), ("at", "timestamptz")],
+    )
+    assert look.tables == ("workspaces", "jobs")
+    assert look.names == ("ids", "now", "limit")
+    assert "FROM %1$s w JOIN unnest(%3$L)" in look.question
+    assert "LIKE 'A%%' AND w.at <= CAST(%4$L AS TIMESTAMPTZ)" in look.question
+    assert "FROM %2$s j" in look.question
+    assert look.question.rstrip().endswith("LIMIT %5$L")
+    assert 'one ("id" text, "at" timestamptz)' in look.text
+    assert look.text.rstrip().endswith("ORDER BY at, id")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    values = {"ids": "{a}", "now": now, "limit": 3}
+    assert look.values(values)["given"] == ["{a}", "2026-01-01T00:00:00+00:00", "3"]
+    assert look.most(values) == 3
+
+
+# What is looked for at all shards, and goes on with those of the nodes that answer.
+LOOKS: Mapping[str, Callable[[Handle], Awaitable[Any]]] = {
+    "circuits to probe": partial(circuit_breakers.due_probes, limit=3),
+    "circuits that have closed": partial(circuit_breakers.closed, limit=3),
+    "suppressions to undo": partial(refused_recipients.to_undo, limit=3),
+    "any usage": usage.any_changes,
+    "usage": partial(usage.changed, limit=100),
+    "messages that wait in vain": partial(parked.in_vain, limit=3),
+    "closed workspaces": partial(workspaces.closed, limit=3),
+    "definitions that end": partial(definitions.ending, limit=3),
+    "paid plans": partial(paid_plans.over, looked_before=datetime.now(UTC), limit=3),
+    "workspaces": partial(retention.next_workspaces, after="", limit=3),
+    "receipts": partial(expiry.expired, table="receipts", limit=3),
+    "segments": partial(segment_members.late, after=("", ""), limit=3),
+    "missing jobs": partial(job_sweep.missing, kind="run", after=None, limit=3),
+    "jobs of nothing": partial(job_sweep.strays, late=datetime.now(UTC), after=None, limit=3),
+}
+
+
+@pytest.fixture(scope="module")
+async def busy(cluster: servers.Citus, sharded: Database) -> list[str]:
+    """Workspaces on both nodes, with something of each kind to be found, as far as it is small."""
+    struck, others = await placed(cluster, sharded, "busy")
+    found = [*struck[:3], *others[:3]]
+    for number, id in enumerate(found):
+        async with sharded.write() as db:
+            now = await db.now()
+            await workspaces.insert(db, id=id, name=id, timezone="UTC")
+            which = {"workspace_id": id, "channel": "email"}
+            await circuit_breakers.record_failure(
+                db, **which, provider="smtp", code="provider_throttled", is_probe=False
+            )
+            await circuit_breakers.open_until(db, **which, ask_at=now - timedelta(hours=number))
+            await usage.add(db, workspace_id=id, meter=usage.CONTACTS)
+            await db.execute(
+                """
+                INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
+                VALUES (:workspace_id, :id, 'run_1', 'con_1', :at)
+                """,
+                workspace_id=id,
+                id=bytes([number, 92, 255]),
+                at=now - timedelta(minutes=number),
+            )
+        if number % 2:
+            async with sharded.write() as db:
+                await workspaces.close(db, id=id)
+    return found
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+@pytest.mark.parametrize("look", LOOKS)
+async def test_node_by_node_a_look_finds_what_it_finds_at_once(
+    sharded: Database, busy: list[str], look: str
+) -> None:
+    async with sharded.read() as db:
+        at_once = await LOOKS[look](db)
+    async with sharded.read(living=True) as db:
+        by_node = await LOOKS[look](db)
+    if look == "usage":  # in no order
+        at_once, by_node = sorted(at_once), sorted(by_node)
+    assert by_node == at_once
+    assert look not in ("circuits to probe", "usage", "workspaces", "receipts") or by_node
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_while_a_node_is_silent_what_is_due_on_the_others_is_found(
+    cluster: servers.Citus, sharded: Database, busy: list[str]
+) -> None:
+    looks = Shards()
+
+    async def circuits() -> set[str]:
+        await looks.look(sharded)
+        async with looks.reading(sharded) as db:
+            return {id for id, _ in await circuit_breakers.due_probes(db, limit=10)}
+
+    assert await circuits() == {*busy}
+    cluster.nodes[0].freeze()
+    try:
+        await asyncio.sleep(EVERY_SECONDS)
+        began = time.monotonic()
+        assert await circuits() == {*busy[3:]}
+        assert time.monotonic() - began < 4
+    finally:
+        cluster.nodes[0].thaw()
+    async with asyncio.timeout(10):
+        while await circuits() != {*busy}:
+            await asyncio.sleep(0.2)
 
 
 @pytest.mark.timeout(180)
@@ -292,10 +423,12 @@ async def asks(database: Database, workspace_id: str) -> None:
         await asyncio.sleep(0.1)
 
 
-async def placed(cluster: servers.Citus, database: Database) -> tuple[list[str], list[str]]:
+async def placed(
+    cluster: servers.Citus, database: Database, name: str = "ws"
+) -> tuple[list[str], list[str]]:
     """Some ids of workspaces whose rows the first node has, and some of the other."""
-    first = await on_first_node(cluster, database)
-    return first[:8], [f"ws_{number}" for number in range(40) if f"ws_{number}" not in first][:8]
+    first = await on_first_node(cluster, database, name)
+    return first[:8], [id for n in range(40) if (id := f"{name}_{n}") not in first][:8]
 
 
 async def woken(
@@ -306,7 +439,7 @@ async def woken(
         before_commit()
 
 
-async def on_first_node(cluster: servers.Citus, database: Database) -> list[str]:
+async def on_first_node(cluster: servers.Citus, database: Database, name: str = "ws") -> list[str]:
     """Ids of workspaces whose rows it has."""
     async with database.read() as db:
         return await db.fetch_values(
@@ -317,7 +450,7 @@ async def on_first_node(cluster: servers.Citus, database: Database) -> list[str]
             JOIN pg_dist_node n ON n.groupid = p.groupid
             WHERE n.nodeport = :port
             """,
-            ids=[f"ws_{number}" for number in range(40)],
+            ids=[f"{name}_{number}" for number in range(40)],
             port=cluster.nodes[0].port,
         )
 

@@ -1262,7 +1262,7 @@ async def test_segments_whose_jobs_are_late_are_looked_for_page_by_page(filled: 
 async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(
     filled: Database,
 ) -> None:
-    [plan] = await plans_of(filled, definitions.ending)
+    [plan] = await plans_of(filled, lambda db: definitions.ending(db, limit=20))
     assert re.search(r"\bdefinitions_ending\b", plan), plan
 
 
