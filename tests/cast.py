@@ -7,7 +7,7 @@ import ipaddress
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ import httpx2
 from argon2 import PasswordHasher
 
 from app.audience import addresses
+from app.audit import chain
 from app.audit.signing import Head
 from app.consent import consent
 from app.consent.consent import Suppression
@@ -24,6 +25,7 @@ from app.definitions import activation
 from app.identity import keyring
 from app.main import web
 from app.process import Process
+from app.store.shards import Shards
 from app.store.suppressions import Reason
 from app.vault.vault import digest
 from app.web.edge import Edge
@@ -133,6 +135,12 @@ async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
             cast.people[name] = rows.join(through, workspace_id, name, role)
     await rows.insert()
     return cast
+
+
+async def seal(process: Process) -> None:
+    """Chain all that was committed; a sharded database is looked at anew."""
+    while await chain.seal(replace(process, shards=Shards())):
+        pass
 
 
 async def workspace(process: Process, name: str) -> str:

@@ -58,6 +58,7 @@ async def work(process: Process, stop: asyncio.Event) -> None:
     jobs = [
         loop.beat_for_ever(process, pools),
         maintenance.run_for_ever(process),
+        maintenance.seal_for_ever(process),
         maintenance.sweep_for_ever(process),
         maintenance.refresh_for_ever(process),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
@@ -44,7 +44,6 @@ Batch: TypeAlias = Callable[[Process], Awaitable[bool]]  # whether there may be 
 TASKS: tuple[Batch, ...] = (
     circuit_breaker.probe_batch,
     refusals.undo_batch,
-    chain.seal,
     quotas.fold_batch,
     closure.cancel_batch,
     closure.remove_batch,
@@ -53,10 +52,20 @@ TASKS: tuple[Batch, ...] = (
 
 async def run_for_ever(process: Process) -> None:
     """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
-    due_at = dict.fromkeys((*TASKS, RetentionScan().run_batch), 0.0)
+    await _repeat(process, (*TASKS, RetentionScan().run_batch), SHARDED_ROUND_SECONDS)
+
+
+async def seal_for_ever(process: Process) -> None:
+    """Seal audit trails. A loop of its own: an entry waits no longer than a round, however much is
+    removed. Of a sharded database the pools' look says of which workspaces."""
+    await _repeat(process, (chain.seal,), ROUND_SECONDS)
+
+
+async def _repeat(process: Process, tasks: Sequence[Batch], sharded_seconds: float) -> None:
+    due_at = dict.fromkeys(tasks, 0.0)
     while True:
         began, is_more = time.monotonic(), False
-        apart = SHARDED_ROUND_SECONDS if process.database.is_sharded else ROUND_SECONDS
+        apart = sharded_seconds if process.database.is_sharded else ROUND_SECONDS
         for run_batch in [one for one, moment in due_at.items() if moment <= began]:
             has_more = await _attempt(run_batch, process)
             # One with nothing to do is not asked again each time that another has more.

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import hmac
 import logging
+import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 
 from app.audit.signing import Head, entry_mac, forgotten_mac, head_of, link
 from app.audit.trail import FIRST
-from app.database.db import Handle
+from app.database.db import Handle, RequestTimeouts
+from app.database.visits import Visits
 from app.process import Process
 from app.store import audit_logs
 from app.vault.vault import Vault
@@ -31,12 +34,16 @@ LOOKS = 3  # at a chain that changes while it is looked at
 
 async def seal(process: Process) -> bool:
     """Chain what was committed since. True when there may be more."""
-    async with process.database.read() as db:
-        pending = await audit_logs.unchained_workspaces(db, limit=WORKSPACES)
-    full = False
+    if process.database.is_sharded:
+        look = await process.shards.look(process.database)
+        pending = random.sample([*look.unsealed], min(len(look.unsealed), WORKSPACES))
+    else:
+        async with process.database.read() as db:
+            pending = await audit_logs.unchained_workspaces(db, limit=WORKSPACES)
+    full, visits = False, Visits(process.database, RequestTimeouts())
     for workspace_id in pending:
-        async with process.database.write() as db:
-            full |= await _seal(db, process.vault, workspace_id) == BATCH
+        sealing = partial(_seal, vault=process.vault, workspace_id=workspace_id)
+        full |= await visits.visit(workspace_id, sealing) == BATCH
     return full
 
 

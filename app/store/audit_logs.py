@@ -132,8 +132,8 @@ async def forget(db: Handle, *, workspace_id: str, allowed: Mapping[str, bytes])
 
 
 async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
-    """One index probe for each that has something to chain, nearly always none. Each is asked for
-    by itself: a database that is spread by workspace walks through no recursion."""
+    """One index probe for each that has something to chain, nearly always none. Of a sharded
+    database the look at all shards finds them."""
     found: list[str] = []
     while len(found) < limit:
         workspace_id = await db.fetch_value(

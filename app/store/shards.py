@@ -1,4 +1,5 @@
-"""The due work of all shards of a sharded database: one look for all who ask within a second.
+"""The due work of all shards of a sharded database, and what is to be sealed of audit trails: one
+look for all who ask within a second.
 
 Each node is asked over one connection for all of its shards, without locks. Those that answer are
 enough: whatever lies on the others waits until they do.
@@ -25,9 +26,12 @@ from app.store.jobs import Kind
 HEAD = 64  # the oldest due rows of a kind in a shard; nearly always these are all
 SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 EVERY_SECONDS = 1.0
+AUDIT = "audit"  # beside the kinds of jobs
 
 # Of one shard, for each kind: when its next job is due, the workspaces of its oldest due ones and,
-# however long a backlog is, the next ones from somewhere on that have due ones, too.
+# however long a backlog is, the next ones from somewhere on that have due ones, too. And those with
+# entries of the audit trail that are not sealed, one after another: of one that was tampered with
+# they stay so.
 OF_SHARD = """
     SELECT kinds.kind,
            (SELECT wake_at FROM jobs WHERE kind = kinds.kind
@@ -57,7 +61,21 @@ OF_SHARD = """
                          WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
                          ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= :now) AS found) AS due
     FROM unnest(ARRAY[{kinds}]) AS kinds (kind)
-    """.format(kinds=", ".join(f"'{kind}'" for kind in jobs.KINDS))
+    UNION ALL
+    SELECT '{audit}', NULL,
+           (WITH RECURSIVE unsealed (workspace_id, n) AS (
+                SELECT (SELECT workspace_id FROM audit_logs
+                        WHERE sequence IS NULL
+                        ORDER BY workspace_id, id LIMIT 1), 1
+                UNION ALL
+                SELECT (SELECT a.workspace_id FROM audit_logs a
+                        WHERE a.sequence IS NULL AND a.workspace_id > unsealed.workspace_id
+                        ORDER BY a.workspace_id, a.id LIMIT 1), n + 1
+                FROM unsealed
+                WHERE unsealed.workspace_id IS NOT NULL AND n < :head
+            )
+            SELECT json_agg(workspace_id) FROM unsealed WHERE workspace_id IS NOT NULL)
+    """.format(kinds=", ".join(f"'{kind}'" for kind in jobs.KINDS), audit=AUDIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,7 @@ class Look:
     now: datetime
     next_due: Mapping[Kind, datetime]
     due: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
+    unsealed: frozenset[str] = frozenset()  # those with entries of the audit trail that are not
     silent: Sequence[str] = ()  # nodes that have not answered
 
 
@@ -107,8 +126,19 @@ async def look(db: Handle, *, after: str = "") -> Look:
     rows, silent = await db.fetch_on_nodes(OF_SHARD, after=after, head=HEAD, scanned=SCANNED)
     next_due: dict[Kind, datetime] = {}
     due: defaultdict[Kind, set[str]] = defaultdict(set)
-    for kind, next_at, workspace_ids in (row.values() for row in rows):
+    unsealed: set[str] = set()
+    for kind, next_at, found in (row.values() for row in rows):
+        workspace_ids = orjson.loads(found or "[]")
+        if kind == AUDIT:
+            unsealed.update(workspace_ids)
+            continue
         if next_at is not None:
             next_due[kind] = min(next_due.get(kind, next_at), next_at)
-        due[kind].update(orjson.loads(workspace_ids or "[]"))
-    return Look(now, next_due, {kind: frozenset(ids) for kind, ids in due.items()}, silent)
+        due[kind].update(workspace_ids)
+    return Look(
+        now,
+        next_due,
+        {kind: frozenset(ids) for kind, ids in due.items()},
+        frozenset(unsealed),
+        silent,
+    )

@@ -32,7 +32,7 @@ CHANGES = re.compile(r"\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|FOR\s+(?:KEY\s+)?
 # What looks at several shards, or at one and at people on the coordinator, and how often: of
 # maintenance for each worker, and again at once while it has work. None of it locks a row.
 LOOKS: Mapping[str, str] = {
-    "store/shards.look": "claims and the heartbeat: once a second for each worker",
+    "store/shards.look": "claims, the heartbeat and the audit trail: once a second for each worker",
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
     "store/job_sweep._strays_of_shards": "maintenance: once a minute",
     "store/segment_members._late_of_shards": "maintenance: at most twice a minute",
@@ -40,7 +40,6 @@ LOOKS: Mapping[str, str] = {
     "store/circuit_breakers.closed": "maintenance: once in five seconds",
     "store/parked.in_vain": "maintenance: once a minute",
     "store/expiry.expired": "maintenance: once a minute for each table",
-    "store/audit_logs.unchained_workspaces": "maintenance: once in five seconds",
     "store/usage.any_changes": "maintenance: once in five seconds",
     "store/usage.changed": "maintenance: once in five seconds, where there are any",
     "store/definitions.ending": "maintenance: once in five seconds",

@@ -17,6 +17,7 @@ from app.audit.trail import Origin
 from app.database.db import Handle, new_id
 from app.process import Process
 from app.store import audit_logs
+from tests.cast import seal
 from tests.present import present
 
 OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
@@ -50,8 +51,7 @@ async def written(process: Process, workspace_id: str, acts: int) -> list[str]:
         await begun(process, db, workspace_id)
         for id in ids:
             await noted(process, db, workspace_id, "contact.updated", id)
-    while await chain.seal(process):
-        pass
+    await seal(process)
     return ids
 
 
@@ -72,7 +72,7 @@ async def test_a_trail_is_whole_before_and_after_it_is_chained(process: Process,
         await begun(process, db, acme)
     fresh = await verdict(process, acme)
     assert (fresh.fault, fresh.entries, fresh.unchained) == (None, 1, 1)
-    await chain.seal(process)
+    await seal(process)
     chained = await verdict(process, acme)
     assert (chained.fault, chained.entries, chained.unchained) == (None, 1, 0)
     assert chained.head.sequence == 1
@@ -83,7 +83,7 @@ async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str
     async with process.database.write() as db:
         for _ in range(10):
             await noted(process, db, acme, "contact.created")
-    await asyncio.gather(chain.seal(process), chain.seal(process))
+    await asyncio.gather(seal(process), seal(process))
     assert [entry.sequence for entry in await entries(process, acme)] == list(range(1, 13))
 
 
@@ -200,7 +200,7 @@ async def test_a_head_cannot_be_moved(process: Process, acme: str, sql: str) -> 
     async with process.database.write() as db:
         await db.execute(sql)
     assert (await verdict(process, acme)).fault is not None
-    await chain.seal(process)  # which must not make it right
+    await seal(process)  # which must not make it right
     assert (await verdict(process, acme)).fault is not None
 
 
@@ -212,7 +212,7 @@ async def test_a_trail_that_was_removed_whole_is_missed(process: Process, acme: 
     assert (await verdict(process, acme)).fault is not None
     async with process.database.write() as db:
         await noted(process, db, acme, "contact.created")
-    await chain.seal(process)
+    await seal(process)
     assert (await verdict(process, acme)).fault is not None
 
 
@@ -235,7 +235,7 @@ async def test_a_chain_cannot_be_begun_anew_without_an_entry(process: Process, a
         await unchain(db)
         await delete(db, acme, victim)
     assert (await verdict(process, acme)).fault is not None
-    await chain.seal(process)
+    await seal(process)
     assert (await verdict(process, acme)).fault is not None
 
 

@@ -12,12 +12,16 @@ from typing import Any
 import asyncpg
 import pytest
 
+from app.audit import trail
+from app.audit.trail import Origin
 from app.database import citus
 from app.database.db import Database, Deadlines, Handle, RequestTimeouts, migrate, new_id
 from app.errors import CommitUnknown, Unavailable
+from app.main import build_process
 from app.process import SCHEMA
 from app.runtime import tasks
 from app.store import (
+    audit_logs,
     circuit_breakers,
     claims,
     definitions,
@@ -36,6 +40,8 @@ from app.store import (
 from app.store.claims import Apart
 from app.store.shards import EVERY_SECONDS, HEAD, Shards
 from tests import servers
+from tests.web import wire
+from workers import maintenance
 
 MANY_ROWS = """
     INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
@@ -365,6 +371,63 @@ async def test_a_look_behind_a_backlog_names_no_workspace_that_only_waits(
     async with sharded.read() as db:
         look = await shards.look(db)
     assert look.due["call"] == {busy, other}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_trails_are_sealed_within_a_second_or_so_also_while_another_node_is_silent(
+    cluster: servers.Citus,
+) -> None:
+    url = await servers.new_database(cluster.url, SCHEMA)
+    database = Database(url)
+    await database.connect()
+    [struck, *_], [other, *_] = await placed(cluster, database)
+    someone = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
+    async with build_process(database, wire.settings(DATABASE_URL=url)) as process:
+
+        async def sealed(workspace_id: str) -> float:
+            """Seconds until an entry is."""
+            began = time.monotonic()
+            async with database.write() as db:
+                await trail.note(
+                    db,
+                    process.vault,
+                    someone,
+                    workspace_id=workspace_id,
+                    action="contact.created",
+                    resource_id="con_1",
+                    after={},
+                )
+            async with asyncio.timeout(20):
+                while await unsealed(database, workspace_id):
+                    await asyncio.sleep(0.05)
+            return time.monotonic() - began
+
+        for id in (struck, other):
+            async with database.write() as db:
+                await workspaces.insert(db, id=id, name=id, timezone="UTC")
+                await trail.begin(db, process.vault, someone, workspace_id=id, after={})
+        assert (await process.shards.look(database)).unsealed == {struck, other}
+        sealing = asyncio.create_task(maintenance.seal_for_ever(process))
+        try:
+            before = [await sealed(other) for _ in range(2)]
+            cluster.nodes[0].freeze()
+            within = [await sealed(other) for _ in range(3)]
+            cluster.nodes[0].thaw()
+            after = await sealed(struck)
+        finally:
+            cluster.nodes[0].thaw()
+            await tasks.end(sealing)
+    await database.disconnect()
+    assert max(before) < 2.5
+    assert min(within) < 3.5
+    assert max(within) < 7  # a seal may have been under way there
+    assert after < 7
+
+
+async def unsealed(database: Database, workspace_id: str) -> bool:
+    async with database.read() as db:
+        return bool(await audit_logs.unchained(db, workspace_id=workspace_id, limit=1))
 
 
 async def on_one_shard(database: Database) -> list[str]:

@@ -13,7 +13,6 @@ import httpx2
 import pytest
 
 from app.accounts import closure
-from app.audit import chain
 from app.billing import quotas
 from app.consent import consent
 from app.database.db import new_id
@@ -40,7 +39,7 @@ from app.store import (
 )
 from app.store.missed_occasions import MissedOccasion
 from app.store.receipts import Receipt
-from tests.cast import PASSWORD, SEND_HELLO, Cast, hook, settle
+from tests.cast import PASSWORD, SEND_HELLO, Cast, hook, seal, settle
 from tests.routes.conftest import Letter, SignIn, visiting
 from tests.test_policy import session
 
@@ -411,7 +410,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         await sandbox_faults.insert(
             db, **mine, id=new_id("flt"), kind="fail", channel="sms", count=1
         )
-    while await chain.seal(process) or await quotas.fold_batch(process):
+    await seal(process)
+    while await quotas.fold_batch(process):
         pass
     await providers_of(who, process)
     paying = {"plan": "scale", "successUrl": "https://a.example", "cancelUrl": "https://a.example"}

@@ -13,14 +13,25 @@ from typing import Any
 
 import pytest
 
+from app.audit import chain, trail
+from app.audit.trail import Origin
 from app.database.db import Database, Handle
+from app.errors import Unavailable
 from app.intake import webhooks
 from app.messages import create
 from app.process import Process
 from app.runtime import tasks
-from app.store import idempotency, job_sweep, jobs, segment_members, webhook_requests, workspaces
+from app.store import (
+    audit_logs,
+    idempotency,
+    job_sweep,
+    jobs,
+    segment_members,
+    webhook_requests,
+    workspaces,
+)
 from tests.attacks.test_payments import opened
-from tests.cast import Cast, hook, settle, workspace
+from tests.cast import Cast, hook, seal, settle, workspace
 from tests.routes.test_billing import notify, paid
 from tests.servers import set_clock
 from workers import maintenance
@@ -110,6 +121,43 @@ async def test_a_sweep_that_never_ends_holds_up_no_task(
     async with working(process), asyncio.timeout(10):
         while rounds["after"] < 2:
             await asyncio.sleep(0.05)
+
+
+async def test_the_audit_trail_is_sealed_though_a_task_takes_long(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work_endlessly(process: Process) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(maintenance, "TASKS", (work_endlessly, *maintenance.TASKS))
+    someone = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
+    async with process.database.write() as db:
+        await trail.begin(db, process.vault, someone, workspace_id=acme, after={})
+    async with working(process), asyncio.timeout(10):
+        while not (await chain.verify(process, acme)).head.sequence:
+            await asyncio.sleep(0.05)
+
+
+async def test_one_trail_that_cannot_be_sealed_now_holds_up_no_other(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    someone = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
+    first, other = sorted([acme, await workspace(process, "Rival")])
+    for one in (first, other):
+        async with process.database.write() as db:
+            await trail.begin(db, process.vault, someone, workspace_id=one, after={})
+    head_locked = audit_logs.head_locked
+
+    async def locked(db: Handle, *, workspace_id: str) -> audit_logs.Head | None:
+        if workspace_id == first:
+            raise Unavailable("Its node does not answer.")
+        return await head_locked(db, workspace_id=workspace_id)
+
+    monkeypatch.setattr(audit_logs, "head_locked", locked)
+    await seal(process)
+    found = [(await chain.verify(process, one)).head.sequence for one in (first, other)]
+    assert found == [0, 1]
 
 
 async def test_while_one_task_has_more_the_others_are_asked_once_a_second(
