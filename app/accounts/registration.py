@@ -239,7 +239,7 @@ async def reset_password(process: Process, where: Where, token: str, password: s
                 await memberships.owners(db, workspace_id=workspace_id)  # as who makes a key does
                 await api_keys.revoke_of(db, workspace_id=workspace_id, made_by=user.id)
         await users.verify_email(db, id=user.id)
-        await sessions.end_all(db, user_id=user.id)
+        await _end_sessions(db, user.id)
         await _note_at_home(process, db, where, user, "user.password_changed")
 
 
@@ -256,8 +256,14 @@ async def change_password(
         )
         if not changed:
             raise Problem("conflict", "The password has just been changed by somebody else.")
-        await sessions.end_all(db, user_id=user.id, but=member.via_id)
+        await _end_sessions(db, user.id, but=member.via_id)
         await _note(process, db, origin, member.workspace_id, "user.password_changed")
+
+
+async def _end_sessions(db: Handle, user_id: str, *, but: str | None = None) -> None:
+    """In each workspace: whoever was removed from one has none there."""
+    for workspace_id in await memberships.workspace_ids(db, user_id=user_id):
+        await sessions.end_all(db, workspace_id=workspace_id, user_id=user_id, but=but)
 
 
 async def _note_at_home(

@@ -155,18 +155,15 @@ async def end(db: Handle, *, workspace_id: str, id: str) -> str | None:
     return user_id
 
 
-async def end_all(
-    db: Handle, *, user_id: str, workspace_id: str | None = None, but: str | None = None
-) -> None:
-    """All of a user, or those in one workspace; but for the one that the change is made in."""
+async def end_all(db: Handle, *, workspace_id: str, user_id: str, but: str | None = None) -> None:
+    """End those of a user in a workspace, but for the one that the change is made in."""
     await db.execute(
         """
         UPDATE sessions SET ended_at = :now
-        WHERE user_id = :user_id AND ended_at IS NULL
-          AND (CAST(:workspace_id AS TEXT) IS NULL OR workspace_id = :workspace_id)
+        WHERE workspace_id = :workspace_id AND user_id = :user_id AND ended_at IS NULL
           AND (CAST(:but AS TEXT) IS NULL OR id <> :but)
         """,
-        user_id=user_id,
         workspace_id=workspace_id,
+        user_id=user_id,
         but=but,
     )

@@ -55,7 +55,7 @@ LOOKS: Mapping[str, str] = {
     "store/memberships.by_user": "people: likewise",
     "store/memberships.page": "people: likewise, each of them",
     "store/memberships.workspace": "people: another workspace is chosen",
-    "store/memberships.workspace_ids": "people: a reset of a password proves an address",
+    "store/memberships.workspace_ids": "people: a password is changed, and ends their sessions",
     "store/sessions.bearer": "people: a request in a session, of one shard and the user",
     "store/users.home": "people: somebody signs in",
     "store/invitations.by_hash": "people: an invitation is followed",
@@ -76,6 +76,7 @@ LOOKS: Mapping[str, str] = {
 # and the directory of webhooks and keys are. A person does it, never an event, run or message.
 ACTS: Mapping[str, str] = {
     "store/users.insert": "somebody registers, or is invited",
+    "store/users.change_password": "somebody changes a password, and ends sessions",
     "store/directory.put": "a webhook or a key is made",
     "store/directory.delete": "a webhook or a key goes",
 }

@@ -6,19 +6,23 @@ import asyncio
 import secrets
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 import pytest
 
+from app.database.db import Handle, Row, new_id
 from app.main import open_process
 from app.process import Process
 from app.routes.sessions import FORGOTTEN_SECONDS
+from app.store import memberships
 from tests.cast import PASSWORD, Cast, caller, settle, started
 from tests.routes.conftest import Letter, SignIn, visiting
+
+Sent: TypeAlias = Callable[[str], list[tuple[str, dict[str, Any]]]]
 
 NEW = "another horse, another battery"
 REGISTRATION = {
@@ -317,6 +321,45 @@ async def test_a_changed_password_ends_the_other_sessions_and_the_letters(
     assert pointers(await reset(visitor, letter)) == ["/token"]
     assert await lets_in(visitor, cast.ed.email, NEW)
     assert (await cast.ed.get("/auth/me")).status_code == 200  # a key is not a session
+
+
+async def test_a_changed_password_ends_the_sessions_in_each_workspace(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, sign_in: SignIn, sent: Sent
+) -> None:
+    """By a statement for each, which a sharded database answers from one node."""
+    other = cast.mallory.workspace_id
+    async with process.database.write() as db:
+        which = {"workspace_id": other, "user_id": cast.ed.user_id}
+        await memberships.insert(db, **which, id=new_id("mem"), role="viewer")
+    here = await sign_in(cast.ed)
+    body = {"email": cast.ed.email, "password": PASSWORD, "workspaceId": other}
+    elsewhere = (await visitor.post("/auth/token", json=body)).json()
+    assert (await visitor.get("/auth/me", headers=bearer(elsewhere))).status_code == 200
+    statements = sent("UPDATE sessions")
+    assert (await change(visitor, here, PASSWORD, NEW)).status_code == 204
+    assert {values["workspace_id"] for _, values in statements} == {cast.ed.workspace_id, other}
+    assert all("workspace_id = :workspace_id AND" in sql for sql, _ in statements)
+    assert (await visitor.get("/auth/me", headers=bearer(here))).status_code == 200
+    assert (await visitor.get("/auth/me", headers=bearer(elsewhere))).status_code == 401
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """The statements from then on that begin like this, with their values."""
+    run = Handle.fetch_all
+
+    def noted(begins: str) -> list[tuple[str, dict[str, Any]]]:
+        found: list[tuple[str, dict[str, Any]]] = []
+
+        async def note(db: Handle, sql: str, /, **values: Any) -> list[Row]:
+            if sql.strip().startswith(begins):
+                found.append((sql, values))
+            return await run(db, sql, **values)
+
+        monkeypatch.setattr(Handle, "fetch_all", note)
+        return found
+
+    return noted
 
 
 @pytest.mark.parametrize(
