@@ -60,6 +60,9 @@ NODES = """
     ORDER BY n.nodeid
     """
 
+# Tables that name workspaces and lie on the coordinator: no node is asked.
+AT_COORDINATOR = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(?:directory|sign_in_domains)\b", re.I)
+
 # One question of all shards of a node, over a connection of its own: in `question` the shards of
 # the tables, which lie together, stand as %1$s and so on, then the values. What a node says is
 # JSON, and each column of it is read as what it was.

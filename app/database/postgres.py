@@ -81,7 +81,7 @@ STALE_STATISTICS = """
     LIMIT 10
     """
 
-_OF_ONE = re.compile(r"\bworkspace_id\s*=\s*:workspace_id\b")
+_OF_ONE = re.compile(r"\b(?:workspace_)?id\s*=\s*:workspace_id\b")
 
 # Of indexes that look as good as one another, the one made last is taken. Each of these tables may
 # get a backlog from a workspace that statistics know nothing of: then all that begin with the
@@ -325,7 +325,7 @@ class PostgresConnection(DatabasesPostgresConnection):
         next is noted. Raises NodeSilent."""
         named: Mapping[str, Any] = each[0] if self.is_sharded and each else {}
         workspace_id = named.get(WORKSPACE) or named.get(ONE_WORKSPACE)
-        if workspace_id is not None:
+        if workspace_id is not None and not citus.AT_COORDINATOR.search(sql):
             node = await self._learned(workspace_id)
             self._database.opener.nodes.enter(node, self)
             self._node = node

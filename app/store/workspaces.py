@@ -70,13 +70,17 @@ async def insert(db: Handle, *, id: str, name: str, timezone: str) -> Workspace:
 
 async def by_id(db: Handle, *, id: str) -> Workspace | None:
     return await db.fetch_one_as(
-        Workspace, f"SELECT {COLUMNS} FROM workspaces WHERE id = :id", id=id
+        Workspace,
+        f"SELECT {COLUMNS} FROM workspaces WHERE id = :workspace_id",
+        workspace_id=id,
     )
 
 
 async def locked(db: Handle, *, id: str) -> Workspace | None:
     return await db.fetch_one_as(
-        Workspace, f"SELECT {COLUMNS} FROM workspaces WHERE id = :id FOR UPDATE", id=id
+        Workspace,
+        f"SELECT {COLUMNS} FROM workspaces WHERE id = :workspace_id FOR UPDATE",
+        workspace_id=id,
     )
 
 
@@ -84,7 +88,8 @@ async def sending_paused(db: Handle, *, id: str) -> bool:
     """By its members or the operator. Locked: nobody lets it send again until the transaction
     ends."""
     paused = await db.fetch_value(
-        "SELECT sending_paused OR suspended FROM workspaces WHERE id = :id FOR SHARE", id=id
+        "SELECT sending_paused OR suspended FROM workspaces WHERE id = :workspace_id FOR SHARE",
+        workspace_id=id,
     )
     return bool(paused)
 
@@ -302,7 +307,8 @@ async def closed(db: Handle, *, limit: int) -> list[str]:
 async def is_open(db: Handle, *, id: str) -> bool:
     """Whether it is there and not closed; until the transaction ends nobody closes it."""
     found = await db.fetch_value(
-        "SELECT id FROM workspaces WHERE id = :id AND deleted_at IS NULL FOR SHARE", id=id
+        "SELECT id FROM workspaces WHERE id = :workspace_id AND deleted_at IS NULL FOR SHARE",
+        workspace_id=id,
     )
     return found is not None
 

@@ -25,6 +25,7 @@ from app.store import (
     circuit_breakers,
     claims,
     definitions,
+    directory,
     expiry,
     job_sweep,
     jobs,
@@ -286,6 +287,8 @@ async def test_a_silent_node_leaves_the_connections_to_the_workspaces_of_others(
             assert await answered(database, others[0], RequestTimeouts())
             took.append(time.monotonic() - began)
             await asyncio.sleep(0.05)
+            async with database.write(RequestTimeouts()) as db:  # of the coordinator alone
+                await directory.delete(db, "webhook", workspace_id=struck[0], ids=["wfl_1"])
         assert max(took) < 0.5
         [remark] = [one for one in await database.surroundings() if one.verdict == "FAIL"]
         assert str(cluster.nodes[0].port) in remark.sentence
