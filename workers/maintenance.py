@@ -35,9 +35,10 @@ REST = {"sqlite": 1.0, "postgresql": 0.5}
 PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
 SWEEP_SECONDS = 60.0  # from the end of a sweep of expired rows to the next
-LATE_AGAIN = timedelta(seconds=SWEEP_SECONDS / 2)  # the least between two looks at all segments
+# The least between two sweeps that one process makes for all of them.
+SWEPT_AGAIN = timedelta(seconds=SWEEP_SECONDS / 2)
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
-DEFINITIONS_AT_ONCE = 50  # looked at in one transaction
+DEFINITIONS_AT_ONCE = 200  # that have requests: a page of them
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
 Result = TypeVar("Result")
 Batch: TypeAlias = Callable[[Process], Awaitable[bool]]  # whether there may be more
@@ -189,7 +190,7 @@ async def _wake_late(process: Process) -> None:
     """Segments' jobs that rest beyond what a change has made due since: that is no error, and
     somebody waits for it, so all are looked at each time, by one process for all of them."""
     async with process.database.write() as db:
-        if not await sweeps.take(db, "late_segments", every=LATE_AGAIN):
+        if not await sweeps.take(db, "late_segments", every=SWEPT_AGAIN):
             return
     after: tuple[str, str] | None = ("", "")
     visits = Visits(process.database)
@@ -204,32 +205,32 @@ async def _wake_late(process: Process) -> None:
 
 
 async def sweep_requests(process: Process) -> None:
-    """Delete each definition's webhook requests that are too old, or too many."""
-    definition: tuple[str, str] | None = ("", "")
-    most = 1 if process.database.is_sharded else DEFINITIONS_AT_ONCE  # each on its own node
-    while definition is not None:
-        async with process.database.write() as db:
-            definition = await _sweep_definitions(db, definition, most)
+    """Delete each definition's webhook requests that are too old, or too many: one process does it
+    for all of them, a workspace at a time."""
+    async with process.database.write() as db:
+        if not await sweeps.take(db, "webhook_requests", every=SWEPT_AGAIN):
+            return
+    page, visits = [("", "")], Visits(process.database)
+    while page:
+        async with process.shards.reading(process.database) as db:
+            page = await webhook_requests.definitions(db, page[-1], limit=DEFINITIONS_AT_ONCE)
+        for whose, some in groupby(page, key=itemgetter(0)):
+            delete = partial(_delete_requests, workspace_id=whose, ids=[id for _, id in some])
+            while await visits.visit(whose, delete):  # noqa: ASYNC110 - work, not waiting
+                await asyncio.sleep(PAUSE_SECONDS)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _sweep_definitions(
-    db: Handle, after: tuple[str, str], most: int
-) -> tuple[str, str] | None:
-    """One transaction's worth; the definition to go on after, or None."""
+async def _delete_requests(db: Handle, workspace_id: str, ids: Sequence[str]) -> bool:
+    """One transaction's worth of these definitions'; whether they may have more."""
     left = SWEPT_AT_ONCE
-    for _ in range(most):
-        definition = await webhook_requests.next_definition(db, after)
-        if definition is None:
-            return None
-        workspace_id, id = definition
+    for id in ids:
         left -= await webhook_requests.delete_old(
             db, workspace_id=workspace_id, definition_id=id, limit=left
         )
         if left <= 0:
-            return after  # it may have more
-        after = definition
-    return after
+            return True
+    return False
 
 
 # Last is what may wait for a provider.

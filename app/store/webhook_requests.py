@@ -188,19 +188,23 @@ CLAUSES = {
 # --- how long they are kept -----------------------------------------------------------------------
 
 
-async def next_definition(db: Handle, after: tuple[str, str]) -> tuple[str, str] | None:
-    """The workspace and id of the next definition that has any; the first is after ("", "")."""
+async def definitions(db: Handle, after: tuple[str, str], *, limit: int) -> list[tuple[str, str]]:
+    """The workspaces and ids of the next definitions that have any; the first are after
+    ("", "")."""
     found = await db.fetch_tuples(
         """
-        SELECT workspace_id, definition_id FROM webhook_requests
-        WHERE (workspace_id, definition_id) > (:workspace_id, :definition_id)
-        ORDER BY workspace_id, definition_id
-        LIMIT 1
+        SELECT d.workspace_id, d.id FROM definitions d
+        WHERE (d.workspace_id, d.id) > (:whose, :id)
+          AND EXISTS (SELECT 1 FROM webhook_requests r
+                      WHERE r.workspace_id = d.workspace_id AND r.definition_id = d.id)
+        ORDER BY d.workspace_id, d.id
+        LIMIT :limit
         """,
-        workspace_id=after[0],
-        definition_id=after[1],
+        whose=after[0],
+        id=after[1],
+        limit=limit,
     )
-    return (found[0][0], found[0][1]) if found else None
+    return [(workspace_id, id) for workspace_id, id in found]
 
 
 async def delete_old(

@@ -45,7 +45,7 @@ LOOKS: Mapping[str, str] = {
     "store/definitions.ending": "maintenance: once in five seconds",
     "store/workspaces.closed": "maintenance: once in five seconds",
     "store/retention.next_workspaces": "maintenance: once a second in an hourly scan",
-    "store/webhook_requests.next_definition": "maintenance: once a minute for each that has any",
+    "store/webhook_requests.definitions": "maintenance: at most twice a minute, a page at a time",
     "store/refused_recipients.to_undo": "maintenance: once in five seconds",
     "store/paid_plans.over": "maintenance: once a minute",
     "store/circuit_breakers.count_open": "metrics: once a scrape",

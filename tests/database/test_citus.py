@@ -36,6 +36,7 @@ from app.store import (
     segment_members,
     shards,
     usage,
+    webhook_requests,
     workspaces,
 )
 from app.store.claims import Apart
@@ -138,6 +139,7 @@ LOOKS: Mapping[str, Callable[[Handle], Awaitable[Any]]] = {
     "paid plans": partial(paid_plans.over, looked_before=datetime.now(UTC), limit=3),
     "workspaces": partial(retention.next_workspaces, after="", limit=3),
     "receipts": partial(expiry.expired, table="receipts", limit=3),
+    "definitions with requests": partial(webhook_requests.definitions, after=("", ""), limit=3),
     "segments": partial(segment_members.late, after=("", ""), limit=3),
     "missing jobs": partial(job_sweep.missing, kind="run", after=None, limit=3),
     "jobs of nothing": partial(job_sweep.strays, late=datetime.now(UTC), after=None, limit=3),

@@ -622,9 +622,9 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ),
         ["workspace_id id"],
     ),
-    "the next definition with requests": (
-        lambda db: webhook_requests.next_definition(db, ("ws_acme", "wfl_10002")),
-        ["workspace_id definition_id"],
+    "the next definitions with requests": (
+        lambda db: webhook_requests.definitions(db, ("ws_acme", "wfl_10002"), limit=10),
+        ["workspace_id id definition_id"],
     ),
     "old requests, deleted": (
         lambda db: webhook_requests.delete_old(

@@ -74,6 +74,26 @@ async def test_one_worker_looks_at_all_segments_for_the_others(
         assert looks == wanted
 
 
+async def test_one_worker_sweeps_requests_for_the_others_a_page_of_definitions_at_a_time(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages, definitions = [], webhook_requests.definitions
+
+    async def noted(db: Handle, after: tuple[str, str], *, limit: int) -> Any:
+        pages.append(await definitions(db, after, limit=limit))
+        return pages[-1]
+
+    for one in (acme, await workspace(process, "Rival")):
+        for _ in range(2):
+            token = await hook(process, one)
+            await webhooks.receive(process, token=token, body=b'{"email": "ada@example.com"}')
+    monkeypatch.setattr(webhook_requests, "definitions", noted)
+    monkeypatch.setattr(maintenance, "DEFINITIONS_AT_ONCE", 3)
+    for _ in range(3):  # workers
+        await maintenance.sweep_requests(process)
+    assert [len(page) for page in pages] == [3, 1, 0]
+
+
 async def failing(process: Process) -> bool:
     raise RuntimeError("a fault of ours")
 
