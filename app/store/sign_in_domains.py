@@ -78,25 +78,43 @@ async def delete(db: Handle, *, workspace_id: str, domain: str) -> None:
     )
 
 
-# Of a claim `s`: its workspace is open, and who claimed it an owner whose address is verified.
-LIVE = """EXISTS (
-            SELECT 1 FROM workspaces w
-            JOIN memberships m ON m.workspace_id = w.id AND m.role = 'owner'
-            JOIN users u ON u.id = m.user_id AND u.email_verified_at IS NOT NULL
-            WHERE w.id = s.workspace_id AND m.user_id = s.claimed_by
-              AND w.deleted_at IS NULL AND NOT w.suspended)"""
+async def claimed(db: Handle, *, domain: str) -> SignInDomain | None:
+    """The claim, whichever workspace's it is; None where nobody has claimed it, or it no longer
+    holds."""
+    row = await _by_domain(db, domain)
+    return row if row is not None and await _is_live(db, row) else None
+
+
+async def _by_domain(db: Handle, domain: str) -> SignInDomain | None:
+    return await db.fetch_one_as(
+        SignInDomain,
+        f"SELECT {COLUMNS} FROM sign_in_domains WHERE domain = :domain",
+        domain=domain,
+    )
+
+
+async def _is_live(db: Handle, row: SignInDomain) -> bool:
+    """Whether its workspace is open, and who claimed it an owner whose address is verified: asked
+    by itself, as the claim is in no workspace's shard."""
+    found = await db.fetch_value(
+        """
+        SELECT w.id FROM workspaces w
+        JOIN memberships m ON m.workspace_id = w.id AND m.role = 'owner'
+        JOIN users u ON u.id = m.user_id AND u.email_verified_at IS NOT NULL
+        WHERE w.id = :workspace_id AND m.workspace_id = :workspace_id AND m.user_id = :user_id
+          AND w.deleted_at IS NULL AND NOT w.suspended
+        """,
+        workspace_id=row.workspace_id,
+        user_id=row.claimed_by,
+    )
+    return found is not None
 
 
 async def release_dead(db: Handle, *, domain: str) -> None:
     """Delete the claim, whichever workspace's it is, when it no longer holds."""
-    await db.execute(
-        f"""
-        DELETE FROM sign_in_domains
-        WHERE domain IN (SELECT s.domain FROM sign_in_domains s
-                         WHERE s.domain = :domain AND NOT {LIVE})
-        """,
-        domain=domain,
-    )
+    row = await _by_domain(db, domain)
+    if row is not None and not await _is_live(db, row):
+        await delete(db, workspace_id=row.workspace_id, domain=domain)
 
 
 async def release(db: Handle, *, domain: str) -> SignInDomain | None:
@@ -104,18 +122,5 @@ async def release(db: Handle, *, domain: str) -> SignInDomain | None:
     return await db.fetch_one_as(
         SignInDomain,
         f"DELETE FROM sign_in_domains WHERE domain = :domain RETURNING {COLUMNS}",
-        domain=domain,
-    )
-
-
-async def claimed(db: Handle, *, domain: str) -> SignInDomain | None:
-    """The claim, whichever workspace's it is; None where nobody has claimed it, or it no longer
-    holds."""
-    return await db.fetch_one_as(
-        SignInDomain,
-        f"""
-        SELECT {columns(SignInDomain, "s")} FROM sign_in_domains s
-        WHERE s.domain = :domain AND {LIVE}
-        """,
         domain=domain,
     )
