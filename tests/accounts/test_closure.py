@@ -114,14 +114,13 @@ async def unfinished(process: Process, definition_id: str) -> int:
 
 
 async def many_runs(process: Process, workspace_id: str, definition_id: str, count: int) -> None:
-    async with process.database.write() as db:
-        await new_runs.insert_many(
-            db,
-            workspace_id=workspace_id,
-            rows=[(new_id("run"), definition_id, new_id("con")) for _ in range(count)],
-            body=b"{}",
-            depth=0,
-        )
+    rows = [(new_id("run"), definition_id, new_id("con")) for _ in range(count)]
+    for begin in range(0, count, 500):
+        some = rows[begin : begin + 500]
+        async with process.database.write() as db:
+            await new_runs.insert_many(
+                db, workspace_id=workspace_id, rows=some, body=b"{}", depth=0
+            )
 
 
 async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at_a_time(
@@ -156,7 +155,10 @@ async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_
     id = (await cast.ed.made("/workflows", workflow))["id"]
     await many_runs(process, cast.ed.workspace_id, id, 2)
     async with process.database.write() as moving:
-        await moving.fetch_one("SELECT id FROM runs ORDER BY id LIMIT 1 FOR UPDATE")
+        await moving.fetch_one(
+            "SELECT id FROM runs WHERE workspace_id = :whose ORDER BY id LIMIT 1 FOR UPDATE",
+            whose=cast.ed.workspace_id,
+        )
         await cast.ed.patch(f"/workflows/{id}", {"state": "ARCHIVED"})
         assert await unfinished(process, id) == 1
         assert not await closure.cancel_batch(process)
