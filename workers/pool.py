@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -36,8 +37,9 @@ MAX_SHARED_CLAIMS = 2
 # are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
 SUSPECTS_TOGETHER = {3: 16}
 IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that suspects can run apart
-MAX_SUSPECTS = 1_000  # whose deferrals are counted
-MAX_DEFERRALS = 3  # of a suspect row, while the others do not finish in that time
+APART_PAUSE_SECONDS = 2.0  # from one time to the next, while others are due
+MAX_SUSPECTS = 1_000  # that are kept in mind
+MAX_DEFERRALS = 3  # of suspects, while the others do not finish in that time
 RELEASE_DELAY_SECONDS = 1.0  # until a row that was given back is due again
 CANCEL_GRACE_SECONDS = 1.0  # for a cancelled send to record that its outcome is unknown
 
@@ -54,7 +56,9 @@ class WorkerPool:
         self._running: set[asyncio.Task[None]] = set()
         self._fair_share = FairShare()
         self._hinted: dict[Pair, None] = {}
-        self._deferrals: Counter[Pair] = Counter()  # of suspect rows
+        self._suspects: dict[Pair, int] = {}  # that were given back, by their claims
+        self._deferrals: Counter[Pair] = Counter()  # of these
+        self._apart_at = 0.0  # when some of them may run next, by the process's clock
         self._wanted = False  # a hint has come since the last claim
         self._claiming: asyncio.Task[None] | None = None
         self._closed = False
@@ -108,13 +112,15 @@ class WorkerPool:
     # --- claiming ---------------------------------------------------------------------------------
 
     async def _claim_all(self) -> None:
-        """Claims again when a hint has come during the claim. Behind suspects there are others, as
-        a rule, which their worker had claimed with them: of these no more than may be together."""
-        most = self._concurrency
+        """Claims again when a hint has come during the claim. Suspects are nobody's until they can
+        run apart: their leases might run out while they wait."""
         try:
-            while self._wanted and not self._closed:
+            while (self._wanted or self._suspects) and not self._closed:
                 await coalesce()  # rows of one transaction free their slots together
-                free = min(most, self._concurrency - len(self._running))
+                if self._suspects and (not self._wanted or time.monotonic() > self._apart_at):
+                    await self._run_apart()
+                    continue
+                free = self._concurrency - len(self._running)
                 if not free:
                     return None
                 self._wanted = False
@@ -122,24 +128,20 @@ class WorkerPool:
                 claimed = await self._process.claim(self._kind, hinted, free, self._fair_share)
                 if self._closed:
                     return await self._give_back(claimed, is_begun=False)
-                self._wanted |= len(claimed) == free  # there may be more
+                suspects = [job for job in claimed if job.claims > MAX_SHARED_CLAIMS]
+                # There may be more; of suspects the same again.
+                self._wanted |= len(claimed) == free > len(suspects)
                 self._wanted |= (
                     self._fair_share.held_back and len(self._running) < self._concurrency - free
                 )
-                suspects = [job for job in claimed if job.claims > MAX_SHARED_CLAIMS]
-                if not suspects:
-                    most = self._concurrency
-                    for job in claimed:
+                for job in claimed:
+                    if job.claims <= MAX_SHARED_CLAIMS:
                         self._start(job)
-                else:
-                    claims = min(job.claims for job in suspects)
-                    most = SUSPECTS_TOGETHER.get(claims, 1)
-                    together = [job for job in suspects if job.claims == claims][:most]
-                    # The other suspects too: their leases might run out while they wait.
-                    others = [job for job in claimed if job not in together]
-                    await self._give_back(others, is_begun=False)
-                    self._wanted |= bool(others)
-                    await self._run_apart(together)
+                await self._give_back(suspects, is_begun=False)
+                if len(self._suspects) < MAX_SUSPECTS:  # the others stay due
+                    self._suspects.update(
+                        {(job.workspace_id, job.id): job.claims for job in suspects}
+                    )
         except Unavailable as problem:
             # They stay due; the loop hints again.
             log.warning("claim failed", extra={"error": problem.detail})
@@ -148,20 +150,31 @@ class WorkerPool:
         finally:
             self._claiming = None
 
-    async def _run_apart(self, together: Sequence[Job]) -> None:
-        """Jobs of which one may have killed workers run while no others do, so that the next crash
-        counts against no others. While others are in progress nobody holds them, for a worker that
-        dies then has not died of them; after MAX_DEFERRALS times they run next to the others."""
-        pairs = [(job.workspace_id, job.id) for job in together]
+    async def _run_apart(self) -> None:
+        """Some of the suspects run while no others do, so that the next crash counts against no
+        others. They are claimed only then: a worker that dies before has not died of them. They
+        are put off while the others do not finish, MAX_DEFERRALS times at most; then they run
+        next to them."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
+        self._apart_at = time.monotonic() + APART_PAUSE_SECONDS
+        free = self._concurrency - len(self._running)
+        claims = min(self._suspects.values())
+        alike = [pair for pair, found in self._suspects.items() if found == claims]
+        pairs = alike[: min(free, SUSPECTS_TOGETHER.get(claims, 1))]
+        if self._closed or not free:
+            return
         if self._running and any(self._deferrals[pair] < MAX_DEFERRALS for pair in pairs):
-            if len(self._deferrals) >= MAX_SUSPECTS:  # others ran them meanwhile
-                self._deferrals.clear()
             self._deferrals.update(pairs)
-            await self._give_back(together, is_begun=False)
-            self._wanted = True
-        else:
-            for pair in pairs:
-                del self._deferrals[pair]
+            return
+        for pair in pairs:
+            del self._suspects[pair], self._deferrals[pair]
+        self._wanted |= not self._suspects
+        claimed = await self._process.claim(self._kind, pairs, len(pairs) + 1)
+        together = [job for job in claimed if (job.workspace_id, job.id) in pairs]
+        others = [job for job in claimed if self._closed or job not in together]
+        await self._give_back(others, is_begun=False)
+        if not self._closed:
             for job in together:
                 self._start(job)
         if self._running:
