@@ -11,7 +11,15 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in, went
+from tests.browser.conftest import (
+    PASSWORD,
+    Service,
+    Watch,
+    opened,
+    signed_in,
+    signed_in_by_form,
+    went,
+)
 from tests.browser.test_preferences import mailed
 
 NAME = "\"'><img src=//evil.example/a onerror=alert(1)><script>alert(2)</script>"
@@ -146,7 +154,7 @@ def test_a_choice_of_workspaces_and_the_pages_of_all_of_them_show_them_as_text(
     page.get_by_role("heading", level=1, name=other).wait_for()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
-    signed_in(page, service, email)
+    signed_in_by_form(page, service, email)
     went(page, f"/admin?q={quote(called('workspace'))}")
     page.get_by_role("link", name=called("workspace")).click()
     page.get_by_role("cell", name=called("member")).wait_for()

@@ -12,7 +12,16 @@ import httpx2
 from playwright.sync_api import Page, Route, expect
 
 from app.net.tls import system_trust
-from tests.browser.conftest import HOSTILE, PASSWORD, Service, Watch, hasty, opened, signed_in
+from tests.browser.conftest import (
+    HOSTILE,
+    PASSWORD,
+    Service,
+    Watch,
+    hasty,
+    opened,
+    signed_in,
+    signed_in_by_form,
+)
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import clean
 
@@ -307,7 +316,7 @@ def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
     field.fill(name)
     dialog.get_by_role("button", name="Delete permanently").click()
     page.get_by_role("button", name="Sign in").wait_for()
-    signed_in(page, service, email)
+    signed_in_by_form(page, service, email)
     page.get_by_role("heading", level=1, name="First").wait_for()
     opened(page, service, "/settings/account")
     expect(page.locator("tbody tr")).to_have_count(1)
