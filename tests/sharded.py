@@ -12,6 +12,7 @@ MAINTENANCE = "is of one PostgreSQL; of a cluster, maintenance deletes in one wo
 STATISTICS = "looks at the statistics of one server; each node of a cluster has its own"
 LOOKS = "claims several times a second, in which a cluster is looked at once"
 ONCE_A_SECOND = "is of one PostgreSQL; a cluster is looked at once a second, whatever is due next"
+TAKEN = "leaves what is due to others; on a cluster who has looked at all shards takes it"
 LOCKS = "looks by itself for a row that somebody has locked, in whatever shard"
 
 # By the file, or by the test.
@@ -27,6 +28,8 @@ SKIPPED: Mapping[str, str] = {
     "test_whose_work_stalls_leaves_hands_for_the_others": LOOKS,
     "test_a_suspension_is_answered_once_nobody_sends_by_what_was_so_before": LOCKS,
     "test_sessions_go_when_they_have_expired": MAINTENANCE,
+    "test_what_has_just_become_due_is_hinted_at": TAKEN,
+    "test_the_next_to_be_due_is_known_leases_included": ONCE_A_SECOND,
     "test_it_sleeps_no_longer_than_until_the_next_row_is_due": ONCE_A_SECOND,
     "test_the_expired_are_deleted_so_many_at_once_and_the_oldest_first": MAINTENANCE,
     "test_each_table_has_the_statement": MAINTENANCE,

@@ -209,6 +209,7 @@ EVERYWHERE = {
     "circuit_breakers.count_open": "a figure over all",
     "claims.next_due": "a worker looks for work",
     "restored.park_runs": "a restored database is looked through",
+    "shards._is_any_due": "a worker looks for work",
     "usage.any_changes": "a worker looks for work",
     "usage.changed": "a worker looks for work",
     "memberships.workspaces_of": "those of one person",

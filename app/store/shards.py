@@ -10,14 +10,15 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
 import orjson
 
-from app.database.db import Database, Handle
+from app.database.db import Database, Handle, RequestTimeouts
+from app.errors import Unavailable
 from app.runtime.outages import Outage
 from app.runtime.sharing import Shared
 from app.store import jobs
@@ -26,16 +27,15 @@ from app.store.jobs import Kind
 HEAD = 64  # the oldest due rows of a kind in a shard; nearly always these are all
 SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 EVERY_SECONDS = 1.0
+IDLE_SECONDS = 0.5  # in which all shards say that nothing is due, or each node is asked by itself
 AUDIT = "audit"  # beside the kinds of jobs
 
-# Of one shard, for each kind: when its next job is due, the workspaces of its oldest due ones and,
+# Of one shard, for each kind: the workspaces of its oldest due jobs and,
 # however long a backlog is, the next ones from somewhere on that have due ones, too. And those with
 # entries of the audit trail that are not sealed, one after another: of one that was tampered with
 # they stay so.
 OF_SHARD = """
     SELECT kinds.kind,
-           (SELECT wake_at FROM jobs WHERE kind = kinds.kind
-            ORDER BY wake_at NULLS FIRST, id LIMIT 1) AS next_at,
            (WITH RECURSIVE oldest AS (
                 SELECT workspace_id FROM jobs
                 WHERE kind = kinds.kind AND wake_at <= :now
@@ -62,7 +62,7 @@ OF_SHARD = """
                          ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= :now) AS found) AS due
     FROM unnest(ARRAY[{kinds}]) AS kinds (kind)
     UNION ALL
-    SELECT '{audit}', NULL,
+    SELECT '{audit}',
            (WITH RECURSIVE unsealed (workspace_id, n) AS (
                 SELECT (SELECT workspace_id FROM audit_logs
                         WHERE sequence IS NULL
@@ -80,8 +80,8 @@ OF_SHARD = """
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The time at which the next job of each kind is due and, of a sharded database, the workspaces
-    with due ones."""
+    """The time at which the next job of each kind is due; of a sharded database only of the kinds
+    that have due ones, with their workspaces."""
 
     now: datetime
     next_due: Mapping[Kind, datetime]
@@ -96,6 +96,7 @@ class Shards:
     def __init__(self) -> None:
         self._last: Shared[Look] = Shared(EVERY_SECONDS)
         self._after = ""
+        self._idle = False  # nothing was due at the last look
         self._outage = Outage("a node does not answer: its work waits", "all nodes answer again")
 
     async def look(self, database: Database) -> Look:
@@ -110,34 +111,51 @@ class Shards:
             yield db
 
     async def _look(self, database: Database) -> Look:
+        if self._idle and not self._outage.is_on and (idle := await _idle(database)):
+            return idle
         async with database.read() as db:
             found = await look(db, after=self._after)
         if found.silent:
             self._outage.failed(ConnectionError("; ".join(found.silent)))
         else:
             self._outage.worked()
+        self._idle = not any(found.due.values()) and not found.unsealed
         self._after = random.sample(["", *(id for ids in found.due.values() for id in ids)], 1)[0]
         return found
+
+
+async def _idle(database: Database) -> Look | None:
+    """A look that finds nothing, over connections that our session has to the nodes. None where
+    there is something to look for, or where that takes long: each node is asked by itself then."""
+    with suppress(Unavailable):
+        async with database.read(RequestTimeouts.within(IDLE_SECONDS)) as db:
+            now = await db.now()
+            if not await _is_any_due(db):
+                return Look(now, {})
+    return None
+
+
+async def _is_any_due(db: Handle) -> bool:
+    due = await db.fetch_value(
+        "SELECT id FROM jobs WHERE kind = ANY(:kinds) AND wake_at <= :now LIMIT 1",
+        kinds=list(jobs.KINDS),
+    )
+    unsealed = "SELECT id FROM audit_logs WHERE sequence IS NULL LIMIT 1"
+    return due is not None or await db.fetch_value(unsealed) is not None
 
 
 async def look(db: Handle, *, after: str = "") -> Look:
     """`after` is the workspace after which others are looked for behind a backlog."""
     now = await db.now()
     rows, silent = await db.fetch_on_nodes(OF_SHARD, after=after, head=HEAD, scanned=SCANNED)
-    next_due: dict[Kind, datetime] = {}
     due: defaultdict[Kind, set[str]] = defaultdict(set)
     unsealed: set[str] = set()
-    for kind, next_at, found in (row.values() for row in rows):
-        workspace_ids = orjson.loads(found or "[]")
-        if kind == AUDIT:
-            unsealed.update(workspace_ids)
-            continue
-        if next_at is not None:
-            next_due[kind] = min(next_due.get(kind, next_at), next_at)
-        due[kind].update(workspace_ids)
+    for kind, found in (row.values() for row in rows):
+        if found is not None:
+            (unsealed if kind == AUDIT else due[kind]).update(orjson.loads(found))
     return Look(
         now,
-        next_due,
+        dict.fromkeys(due, now),
         {kind: frozenset(ids) for kind, ids in due.items()},
         frozenset(unsealed),
         silent,

@@ -438,8 +438,6 @@ async def many(database: Database, count: int) -> None:
 async def test_the_next_to_be_due_is_known_leases_included(database: Database, kind: Kind) -> None:
     async def next_at() -> datetime | None:
         async with database.read() as db:
-            if db.is_sharded:
-                return (await shards.look(db)).next_due.get(kind)
             return (await claims.next_due(db)).get(kind)
 
     assert await next_at() is None
@@ -531,6 +529,37 @@ async def test_a_claim_that_takes_long_leaves_the_rest_to_the_next(
     second = await claimed_apart(database, fair_share=fair_share)
     assert len(first) == len(second) == 1
     assert sorted(first + second) == sorted(rows)
+
+
+async def test_while_nothing_is_due_no_node_is_asked_over_a_connection_of_its_own(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = await workspace(database)
+    looks = looked(monkeypatch, seen(), seen(acme))
+    of_process = Shards()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    for _ in range(3):
+        assert not (await of_process.look(database)).next_due
+    assert len(looks) == 1
+    await due(database, acme, 1)
+    assert (await of_process.look(database)).due["message"] == {acme}
+    assert len(looks) == 2
+
+
+async def test_where_not_all_shards_say_at_once_that_nothing_is_due_each_node_is_asked(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = looked(monkeypatch, seen(), replace(seen(), silent=["db2:5432: no answer"]))
+    of_process = Shards()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+
+    async def is_any_due(db: Handle) -> bool:
+        raise Unavailable("A node is silent.")
+
+    monkeypatch.setattr(shards, "_is_any_due", is_any_due)
+    for wanted in (1, 2, 3):
+        await of_process.look(database)
+        assert len(looks) == wanted
 
 
 async def test_nodes_that_do_not_answer_a_look_are_warned_of(
