@@ -608,7 +608,8 @@ async def test_a_batch_that_meets_a_lock_is_tried_again(
 
     monkeypatch.setattr(hasty, "write", counted)
     async with process.database.write() as db:
-        await db.execute("SELECT id FROM contacts FOR UPDATE")
+        locked = "SELECT id FROM contacts WHERE workspace_id = :workspace_id FOR UPDATE"
+        await db.execute(locked, workspace_id=acme)
         running = asyncio.create_task(run(replace(process, database=hasty), acme, data))
         await twice.wait()
     assert await running == [totals(updated=1)]

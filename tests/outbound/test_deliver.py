@@ -63,7 +63,8 @@ async def attempts(process: Process) -> list[Row]:
         return await db.fetch_all(
             """
             SELECT a.*, j.wake_at FROM event_attempts a
-            LEFT JOIN jobs j ON j.kind = 'event_attempt' AND j.id = a.id
+            LEFT JOIN jobs j
+              ON j.workspace_id = a.workspace_id AND j.kind = 'event_attempt' AND j.id = a.id
             ORDER BY a.id
             """
         )
