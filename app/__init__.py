@@ -26,7 +26,7 @@ audit         The audit trail: entries written with the act, chained and verifie
 process       State of one process, open from boot to shutdown; verbs and handlers take it first.
 providers     Outside providers, one module each: channels, payments, single sign-on.
 jobs          Hints to the workers that there is work, and leases of claimed rows.
-store         SQL queries: one module per table group, one typed function per query.
+store         SQL queries by table group, a typed function each; and the claims made of them.
 database      The database engine: connections, dialects, transactions, migrations, ids.
 net           The way out: the guarded HTTP client, public addresses, name resolution, TLS.
 runtime       The base of every process: computing, batches, tasks, logs, metrics; no product.

@@ -94,7 +94,8 @@ VARIABLES: tuple[Variable, ...] = (
         "REDIS_URL",
         casts.redis_url,
         None,
-        "Wakes workers at once and shares rate limits between processes: redis://… or rediss://….",
+        "Wakes workers at once and shares rate limits between processes: redis://…, rediss://…"
+        " or unix://….",
         default_in_words="in process",
         secret=True,
         required_in_production=True,

@@ -74,7 +74,6 @@ _DIALECT = re.compile(
     re.I | re.S | re.X,
 )
 
-# Rows given column by column; a single column of text is a JSON array (above).
 # Of an index: text is compared by code point, and NULL comes first, always.
 _FOREIGN = re.compile(r" (?:text_pattern_ops|NULLS FIRST)\b")
 

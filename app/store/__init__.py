@@ -1,1 +1,1 @@
-"""SQL queries: one module per table group, one typed function per query."""
+"""SQL queries by table group, a typed function each; and the claims made of them."""

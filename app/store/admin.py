@@ -1,4 +1,4 @@
-"""Queries of the operator over all workspaces at once. Nothing else in store/ looks past one."""
+"""Queries over all workspaces at once, for the eyes of the operator."""
 
 from __future__ import annotations
 

@@ -10,9 +10,12 @@ from typing import Literal, TypeAlias
 from app.database.db import Handle, new_id
 
 MissSource: TypeAlias = Literal["date", "schedule", "segment_entered", "segment_left"]
-# It came while the definition was not ACTIVE; or before, and no run was started yet, or a backup
-# was restored since, which does not say whether one was.
-MissReason: TypeAlias = Literal["late", "inactive", "stopped", "restored"]
+MissReason: TypeAlias = Literal[
+    "late",  # it was looked at after its graceWindow
+    "inactive",  # it came while the definition was not ACTIVE
+    "stopped",  # the definition was paused, or its trigger changed, before a run was started
+    "restored",  # a backup was restored since, which does not say whether a run was started
+]
 MOST = 50  # that are read, the newest
 
 

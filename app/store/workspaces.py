@@ -21,7 +21,7 @@ class Workspace:
     name: str
     timezone: str
     country: str | None
-    retention_days: int | None  # None: the plan's
+    retention_days: int | None  # None: the operator's RETENTION_DAYS
     from_name: str | None
     from_email: str | None
     reply_to: str | None
@@ -233,7 +233,7 @@ TABLES: Mapping[str, str] = {
     "checkouts": "id",
     "paid_plans": "workspace_id",
     "audit_logs": "id",
-    "audit_heads": "workspace_id",  # last, for entries without a head look tampered with
+    "audit_heads": "workspace_id",  # after audit_logs: these look tampered with without it
     "idempotency_keys": "id",
     "receipts": "id",
     "webhook_requests": "id",
