@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import get_args
 
 from app.audience import audience, profile, reactions, shapes
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.config.settings import Settings
 from app.database.db import Handle, Row, new_id
 from app.definitions import activation

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from app.audience import profile, reactions, shapes, subscriptions, topics
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import MEMBER, Given, OptOut, Person, shown
 from app.audience.topics import Answer
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document

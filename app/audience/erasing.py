@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from app.audience import addresses, lookups, pii_search, subscriptions
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.machine.reasons import Reason
 from app.outbound import events

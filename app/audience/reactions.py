@@ -12,52 +12,16 @@ from typing import Any, TypeAlias
 
 from app.audience import membership, profile
 from app.audience.membership import UNCHANGED, Changes, Due, Flip, Moved
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
-from app.jobs.queue import Queue
 from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
-from app.process import Process
-from app.store import (
-    contact_events,
-    definitions,
-    missed_occasions,
-    new_runs,
-    segment_members,
-    workspaces,
-)
+from app.store import contact_events, definitions, missed_occasions, new_runs, segment_members
 from app.store.missed_occasions import MissedOccasion, MissSource
 from app.store.segment_members import ALL_START, Effects
-from app.vault.vault import Vault
 
 Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceContext:
-    """The workspace of a contact; `country` reads its national phone numbers, `vault` knows
-    suppressed addresses by their hashes.
-
-    A run that writes there says how deep in a chain the runs are that it starts by this, and finds
-    in `refused` the definitions that were not started because the chain is too long, and in
-    `crowded` those that were not because it has started too many; `root` is the run it began with.
-    """
-
-    id: str
-    country: str | None
-    vault: Vault
-    depth: int = 0
-    root: str | None = None
-    refused: list[str] = field(default_factory=list, compare=False)
-    crowded: list[str] = field(default_factory=list, compare=False)
-    queue: Queue | None = field(default=None, compare=False)  # else the workers' loop finds them
-
-
-async def context(process: Process, db: Handle, workspace_id: str) -> WorkspaceContext:
-    """The context of what happens by itself, as time passes."""
-    workspace = await workspaces.by_id(db, id=workspace_id)
-    country = workspace.country if workspace else None
-    return WorkspaceContext(workspace_id, country, process.vault, queue=process.queue)
 
 
 async def is_crowded(db: Handle, workspace: WorkspaceContext, more: int = 1) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from app.audience import reactions
+from app.audience.workspace_context import context_of
 from app.database.db import Handle
 from app.database.ids import new_id
 from app.machine import document, occasions
@@ -57,7 +58,7 @@ async def work(
             limit=CHUNK,
         )
     if ids and segment.missed is None:
-        context = await reactions.context(process, db, job.workspace_id)
+        context = await context_of(process, db, job.workspace_id)
         await reactions.scheduled(db, context, segment.definition_id or "", ids, due)
     elif ids:
         await _miss_times(db, segment, job, ids, zone)

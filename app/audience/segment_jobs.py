@@ -17,6 +17,7 @@ from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
 from app.audience.membership import Moved, Questions
+from app.audience.workspace_context import context_of
 from app.database.db import Handle
 from app.database.ids import first_id
 from app.errors import Unavailable
@@ -315,5 +316,5 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
 
 async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:
     if flips:
-        context = await reactions.context(process, db, job.workspace_id)
+        context = await context_of(process, db, job.workspace_id)
         await reactions.moved(db, context, flips, ALL_START)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from app.audience import reactions
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import COLUMN, Given
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from app.audience import audience, lookups, membership, reactions
 from app.audience.audience import Found, Lookup, Missing, Who
-from app.audience.reactions import ContactEvent, Tagged, WorkspaceContext
+from app.audience.reactions import ContactEvent, Tagged
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.machine import segment_changes

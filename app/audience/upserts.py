@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 from app.audience import profile, reactions, subscriptions, topics
 from app.audience.profile import Checked
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given, Person
 from app.audience.topics import Answer
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document

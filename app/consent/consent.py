@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.audience import reactions, subscriptions, topics
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given, OptOut
+from app.audience.workspace_context import without_country
 from app.database.db import Handle, new_id
 from app.machine.reasons import Reason as Code
 from app.process import Process
@@ -207,7 +207,7 @@ async def _stand(
         )
     names = reactions.names_of(was.profile(), {**answered.profile(), "subscriptions": now})
     if names:
-        workspace = WorkspaceContext(workspace_id, None, process.vault, queue=process.queue)
+        workspace = without_country(process, workspace_id)
         await reactions.changed_in(db, workspace, {was.id: ()}, {was.id: names})
 
 

@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import Any
 
 from app.audience import shapes, subscriptions, topics
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
 from app.audience.topics import Answer
+from app.audience.workspace_context import without_country
 from app.consent import consent
 from app.consent.consent import LeftTopic, Suppression
 from app.database.db import Handle
@@ -184,7 +184,7 @@ async def leave(
     row = await contacts.locked(db, workspace_id=link.workspace_id, id=link.contact_id)
     if row is None:
         return None
-    workspace = WorkspaceContext(link.workspace_id, None, process.vault, queue=process.queue)
+    workspace = without_country(process, link.workspace_id)
     await topics.answer(db, workspace, row, [Answer(topic_id, channel, "unsubscribed")], BY_LINK)
     hashes = subscriptions.hashes(process.vault, link.workspace_id, row)
     left = LeftTopic(row.id, channel, topic_id)

@@ -26,9 +26,9 @@ from typing import Literal, Protocol, TypeAlias
 
 from app.audience import profile, subscriptions, upserts
 from app.audience.membership import TooMany
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
 from app.audience.upserts import Entry, Outcome
+from app.audience.workspace_context import WorkspaceContext
 from app.audit import trail
 from app.audit.trail import Origin
 from app.billing import quotas

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from app.audience import audience, lookups, reactions
 from app.audience.audience import Found, Lookup, Missing, Who
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, RequestTimeouts
 from app.errors import CommitUnknown, Problem, Unavailable
 from app.intake import webhook_requests

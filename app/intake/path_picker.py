@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from app.audience import addresses, profile
 from app.audience.addresses import BadAddress
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
 from app.machine import document, sample
 from app.machine.path import Path

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 
 from app.audience import lookups
 from app.audience.audience import Lookup
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import new_id
 from app.errors import Problem, Unavailable
 from app.intake import acceptance, lookup, webhook_requests

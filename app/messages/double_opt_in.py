@@ -14,9 +14,9 @@ from hmac import compare_digest
 from typing import Literal, TypeAlias
 
 from app.audience import profile, subscriptions, topics
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
 from app.audience.topics import PENDING, SUBSCRIBED, Answer
+from app.audience.workspace_context import WorkspaceContext, without_country
 from app.consent import consent, preferences
 from app.consent.preferences import Link, TopicChoice
 from app.database.db import Handle
@@ -200,7 +200,7 @@ async def join(process: Process, db: Handle, link: Link, choice: TopicChoice) ->
     row = await contacts.locked(db, workspace_id=link.workspace_id, id=link.contact_id)
     if row is None:
         return None
-    workspace = WorkspaceContext(link.workspace_id, None, process.vault, queue=process.queue)
+    workspace = without_country(process, link.workspace_id)
     one, known = (
         Answer(choice.topic.id, choice.channel, SUBSCRIBED),
         {choice.topic.id: choice.topic},
@@ -268,7 +268,7 @@ async def confirm(process: Process, db: Handle, question: Question) -> Standing:
     standing = await stands(process, db, question, row)
     if standing.outcome != "open" or standing.contact is None:
         return standing
-    workspace = WorkspaceContext(question.workspace_id, None, process.vault, queue=process.queue)
+    workspace = without_country(process, question.workspace_id)
     one = Answer(question.topic_id, question.channel, SUBSCRIBED)
     given = Given("confirmation", "Confirmed by the link in the letter that asked for it.")
     row = await topics.answer(db, workspace, standing.contact, [one], given)

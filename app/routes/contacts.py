@@ -11,8 +11,8 @@ from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from app.audience import addresses, audience, erasing, profile, shapes, subscriptions
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import COLUMN
+from app.audience.workspace_context import WorkspaceContext, context_of, country_of
 from app.audit import trail
 from app.billing import quotas
 from app.config.plans import PLANS
@@ -25,9 +25,8 @@ from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.text import CONTROL
 from app.outbound import chains
-from app.process import Process
 from app.routes.ids import ContactId, SuppressionId
-from app.store import contacts, searches, suppressions, workspaces
+from app.store import contacts, searches, suppressions
 from app.store.suppressions import Reason as BarringReason
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
@@ -250,7 +249,7 @@ async def remove(call: Call) -> Response:
     row: contacts.Contact | None = None
     while erased == "more":
         async with call.process.database.write() as db:
-            workspace = await workspace_of(call.process, db, call.member.workspace_id)
+            workspace = await context_of(call.process, db, call.member.workspace_id)
             row = await contacts.by_id(db, workspace_id=workspace.id, id=call.path("id")) or row
             erased = await erasing.erase(db, workspace, call.path("id"), match)
             if erased == "done":
@@ -347,7 +346,7 @@ async def _tags(call: Call, id: str) -> list[str]:
 
 async def own_workspace(call: Call) -> WorkspaceContext:
     """An HTTP step may call us, too."""
-    workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
+    workspace = await context_of(call.process, call.db, call.member.workspace_id)
     return replace(
         workspace,
         depth=chains.depth_of(call.request.headers.getlist(chains.DEPTH)),
@@ -355,15 +354,6 @@ async def own_workspace(call: Call) -> WorkspaceContext:
             call.process.vault, workspace.id, call.request.headers.getlist(chains.CHAIN)
         ),
     )
-
-
-async def workspace_of(process: Process, db: Handle, id: str) -> WorkspaceContext:
-    return WorkspaceContext(id, await country_of(db, id), process.vault, queue=process.queue)
-
-
-async def country_of(db: Handle, workspace_id: str) -> str | None:
-    row = await workspaces.by_id(db, id=workspace_id)
-    return row.country if row else None
 
 
 async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) -> dict[str, Any]:

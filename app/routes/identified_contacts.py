@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from app.audience import audience, lookups, profile, shapes, topics
 from app.audience.audience import Lookup
-from app.audience.reactions import WorkspaceContext
 from app.audience.subscriptions import Given
+from app.audience.workspace_context import WorkspaceContext
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.errors import FieldError, Problem

@@ -10,13 +10,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import addresses, subscriptions
+from app.audience.workspace_context import country_of
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine.content import ChannelName
 from app.messages import composing
 from app.messages.create import Order
 from app.messages.create import create as create_message
-from app.routes.contacts import country_of
 from app.routes.definition_shapes import Finding
 from app.routes.messages import MessageQueued, queued
 from app.routes.templates import without_address, wrong_topic

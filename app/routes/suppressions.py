@@ -8,10 +8,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import addresses, subscriptions
+from app.audience.workspace_context import country_of
 from app.consent import consent
 from app.errors import FieldError, Problem
 from app.machine.content import ChannelName
-from app.routes.contacts import country_of
 from app.routes.ids import MessageId, SuppressionId
 from app.store import erasure, suppressions
 from app.store.suppressions import Reason

@@ -10,8 +10,8 @@ from pydantic import Field, SkipValidation
 from starlette.responses import Response
 
 from app.audience import tracking
-from app.audience.reactions import WorkspaceContext
 from app.audience.tracking import Outcome, Recorded, ReportedEvent, Room
+from app.audience.workspace_context import WorkspaceContext
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.errors import FieldError, Problem

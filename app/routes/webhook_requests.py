@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from app.audience.workspace_context import context_of
 from app.database.db import Handle
 from app.intake import path_picker, retrying
 from app.routes import automations, workflows
-from app.routes.contacts import workspace_of
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import ContactId, RequestId, RunId
 from app.routes.webhooks import Accepted
@@ -114,7 +114,7 @@ class Webhook:
         return paging.page(call, query, rows, summary)
 
     async def show_schema(self, call: Call) -> Response:
-        workspace = await workspace_of(call.process, call.db, call.member.workspace_id)
+        workspace = await context_of(call.process, call.db, call.member.workspace_id)
         definition_id = await self._known(call)
         places, lookups = await path_picker.look(call.process, call.db, workspace, definition_id)
         paths = [

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from app.audience import audience, reactions, subscriptions
 from app.audience.addresses import BadAddress
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.machine import document

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from app.audience import reactions
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database import pipelining
 from app.database.db import Handle
 from app.errors import CommitUnknown

@@ -6,7 +6,7 @@ import pytest
 
 from app.accounts import closure
 from app.audience import audience
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.definitions import activation
 from app.errors import Unavailable

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.audience import audience, lookups
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.errors import Problem
 from app.process import Process
 from app.store import contacts

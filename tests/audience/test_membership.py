@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from app.audience import audience, erasing, membership, segment_jobs, segments
-from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
+from app.audience.reactions import ContactEvent, all_happened
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import Problem, Unavailable
 from app.machine import document, segment_changes, segment_filter

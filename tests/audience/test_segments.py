@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from app.audience import audience, segments
-from app.audience.reactions import ContactEvent, WorkspaceContext, all_happened
+from app.audience.reactions import ContactEvent, all_happened
 from app.audience.segments import Past, Readable
+from app.audience.workspace_context import WorkspaceContext
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process

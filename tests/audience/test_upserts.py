@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.audience import audience, shapes, upserts
-from app.audience.reactions import WorkspaceContext
 from app.audience.upserts import Entry
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Database
 from app.errors import Duplicate
 from app.store import contacts

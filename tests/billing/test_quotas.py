@@ -16,8 +16,8 @@ import httpx2
 import pytest
 
 from app.audience import audience, upserts
-from app.audience.reactions import WorkspaceContext
 from app.audience.upserts import Entry
+from app.audience.workspace_context import WorkspaceContext
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.database.db import Database, new_id

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.audience import reactions
+from app.audience.workspace_context import context_of
 from app.commands import after_restore
 from app.machine import document
 from app.messages import delivery
@@ -203,7 +204,7 @@ async def test_who_was_in_a_flow_that_a_restore_ends_is_in_it_no_more_and_nothin
     leaves = await flow(cast, source="segment_left", segmentId=inside)
     run = await cast.ed.made(f"/workflows/{tagging}/runs", {"contactId": ada})
     async with process.database.write() as db:  # as its first step does
-        context = await reactions.context(process, db, cast.ed.workspace_id)
+        context = await context_of(process, db, cast.ed.workspace_id)
         await contacts.locked(db, workspace_id=cast.ed.workspace_id, id=ada)
         await reactions.ran(db, context, ada, tagging)
     assert (await cast.vic.read(f"/segments/{inside}"))["count"] == 1

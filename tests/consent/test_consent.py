@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from app.audience import audience, erasing, subscriptions, upserts
-from app.audience.reactions import WorkspaceContext
 from app.audience.upserts import Entry
+from app.audience.workspace_context import WorkspaceContext
 from app.consent import consent, preferences
 from app.consent.consent import Suppression
 from app.database.db import Handle

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from app.audience import audience, reactions, shapes, upserts
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Row
 from app.definitions import activation
 from app.machine.reasons import Reason

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from app.audience import audience, erasing
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Row, new_id
 from app.errors import CommitUnknown, Problem
 from app.intake import acceptance, webhooks

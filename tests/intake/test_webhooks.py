@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from app.audience import audience
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.intake import lookup, webhooks

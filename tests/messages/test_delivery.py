@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from app.audience import erasing
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Database
 from app.intake import webhooks
 from app.machine import document

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from app.audience import audience
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.consent import consent
 from app.machine.reasons import Reason
 from app.messages import circuit_breaker, create, delivery, parking, settling

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from app.audience import audience
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.intake import webhooks
 from app.machine.lint import FIELDS
 from app.messages import facts

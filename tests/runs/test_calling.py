@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from app.audience import erasing
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.intake import webhooks
 from app.machine.reasons import Reason
 from app.machine.step import MOST_NOTED

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from app.audience import audience, erasing
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
 from app.intake import webhooks
 from app.machine import document

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from app.audience import audience, erasing, reactions
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.machine import document
 from app.machine.reasons import Reason
 from app.process import Process

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from app.audience import audience
-from app.audience.reactions import WorkspaceContext
+from app.audience.workspace_context import WorkspaceContext
 from app.errors import Unavailable
 from app.intake import webhooks
 from app.machine.reasons import Reason
