@@ -21,9 +21,9 @@ from app.database.db import Handle
 from app.errors import Problem
 from app.identity.identity import Member
 from app.machine import segment_filter
+from app.machine.categories import MARKETING
 from app.machine.fields import Place
 from app.machine.segment_filter import Filter
-from app.messages import footers
 from app.process import Process
 from app.store import broadcast_audiences as stored_audiences
 from app.store import broadcasts, suppressions, templates, topics, workspaces
@@ -79,7 +79,7 @@ async def of(db: Handle, workspace_id: str, written: Written, template: Template
     return Audience(
         workspace_id,
         replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
-        template.category == footers.MARKETING,
+        template.category == MARKETING,
         await _gate(db, workspace_id, written, template),
         None if frozen is None or frozen.is_settled else frozen,
     )
@@ -98,7 +98,7 @@ def tagged(tag: str) -> Filter:
 async def _gate(db: Handle, workspace_id: str, written: Written, template: Template) -> Gate:
     """The gate that each of its messages meets when that leaves (consent.py, gate.py)."""
     gate = Gate(template.channel)
-    if template.category != footers.MARKETING:
+    if template.category != MARKETING:
         return gate
     topic_id = written.topic_id or template.topic_id
     if topic_id is not None:

@@ -17,6 +17,7 @@ from app.database.db import new_id
 from app.definitions import activation
 from app.definitions.activation import Draft
 from app.identity import keyring
+from app.machine.categories import TRANSACTIONAL
 from app.process import Process
 from app.store import definitions, memberships, templates, users
 from app.vault import tokens
@@ -169,7 +170,7 @@ async def _make(process: Process, api_key: str, signing_secret: str) -> None:
             id=new_id("tpl"),
             name="Thank you for your order",
             channel="email",
-            category="transactional",
+            category=TRANSACTIONAL,
             content=TEMPLATE,
         )
         steps = [

@@ -17,6 +17,7 @@ from app.audience import reactions, subscriptions, topics
 from app.audience.subscriptions import Given, OptOut
 from app.audience.workspace_context import without_country
 from app.database.db import Handle, new_id
+from app.machine.categories import CONFIRMATION, MARKETING, TEST, TRANSACTIONAL
 from app.machine.reasons import Reason as Code
 from app.process import Process
 from app.store import contacts, messages, suppressions
@@ -294,23 +295,16 @@ async def all_quiet(process: Process, found: Sequence[Suppression]) -> list[str]
 
 # --- the judgement at the intent ------------------------------------------------------------------
 
-CONFIRMATION = "confirmation"  # the category of a letter that asks whether somebody wants a topic
-
 # What a suppression for each reason forbids, the gravest first. A test email ignores consent, but
 # does not knock at a door that is not there.
+ALL_BUT_TESTS = frozenset({MARKETING, TRANSACTIONAL, CONFIRMATION})
 FORBIDS: Mapping[suppressions.Reason, tuple[frozenset[str], Code]] = {
-    "complained": (
-        frozenset({"marketing", "transactional", CONFIRMATION}),
-        Code.SUPPRESSED_COMPLAINED,
-    ),
-    "bounced": (
-        frozenset({"marketing", "transactional", CONFIRMATION, "test"}),
-        Code.SUPPRESSED_BOUNCED,
-    ),
-    "stopped": (frozenset({"marketing", "transactional", CONFIRMATION}), Code.SUPPRESSED_STOPPED),
-    "manual": (frozenset({"marketing", "transactional", CONFIRMATION}), Code.SUPPRESSED_MANUAL),
-    "erased": (frozenset({"marketing", "transactional", CONFIRMATION}), Code.SUPPRESSED_ERASED),
-    "unsubscribed": (frozenset({"marketing"}), Code.SUPPRESSED_UNSUBSCRIBED),
+    "complained": (ALL_BUT_TESTS, Code.SUPPRESSED_COMPLAINED),
+    "bounced": (ALL_BUT_TESTS | {TEST}, Code.SUPPRESSED_BOUNCED),
+    "stopped": (ALL_BUT_TESTS, Code.SUPPRESSED_STOPPED),
+    "manual": (ALL_BUT_TESTS, Code.SUPPRESSED_MANUAL),
+    "erased": (ALL_BUT_TESTS, Code.SUPPRESSED_ERASED),
+    "unsubscribed": (frozenset({MARKETING}), Code.SUPPRESSED_UNSUBSCRIBED),
 }
 
 
@@ -349,7 +343,7 @@ async def judge(
         answers = {} if contact is None else contact.topics
         is_asked = topics.state_of(answers, topic_id or "", channel) == topics.PENDING
         return None if is_asked else Code.SUPPRESSED_ANSWERED
-    if category == "marketing" and not await agrees(db, workspace_id, contact, topic_id, channel):
+    if category == MARKETING and not await agrees(db, workspace_id, contact, topic_id, channel):
         return Code.SUPPRESSED_NO_CONSENT
     return None
 

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 from app.machine import calendar, fields
 from app.machine.calendar import DAYS
+from app.machine.categories import MARKETING
 
-MARKETING = "marketing"
 SPREAD = timedelta(minutes=15)  # over which what was held leaves: not all at the first minute
 
 

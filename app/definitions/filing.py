@@ -15,6 +15,7 @@ from app.definitions.activation import Shape
 from app.definitions.portable import Mention
 from app.errors import FieldError, Problem
 from app.machine import content, document
+from app.machine.categories import MARKETING
 from app.machine.program import Json
 from app.process import Process
 from app.runtime.compute import Job
@@ -201,7 +202,7 @@ async def with_topics(
         at = document.pointer("file", "templates", key, portable.TOPIC)
         one["topic_id"] = called.id_of(Mention(portable.TOPIC, str(one["topic_id"]), at))
         topic = known.get(one["topic_id"])
-        if one["category"] != "marketing":
+        if one["category"] != MARKETING:
             message = "Only marketing has a topic."
         elif topic is None:
             message = NO_TOPIC

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.machine import check, content, defaults, document, lint, sample, template
+from app.machine.categories import MARKETING
 from app.machine.fields import Place
 from app.machine.lint import Read, Review
 from app.machine.path import Path
@@ -33,7 +34,7 @@ def inspect(
 def review(channel: str, category: str, written: Mapping[str, Json]) -> Review:
     """The paths that a template reads, and the findings about it alone."""
     reviewed = lint.review(channel, written)
-    if category == footers.MARKETING and footers.is_added(channel, written):
+    if category == MARKETING and footers.is_added(channel, written):
         reviewed.findings.append(_footer_added("/content"))
     return reviewed
 
@@ -144,7 +145,7 @@ def _marketing(
         category = (written or {}).get("category")
         if template := known.get(config.get("templateId", "")):
             written, place, category = template["content"], "templateId", template["category"]
-        if channel is not None and written and category == footers.MARKETING:
+        if channel is not None and written and category == MARKETING:
             pointer = f"{part.config_pointer}/{place}"
             yield _Marketing(channel, pointer, footers.is_added(channel, written))
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Literal, TypeAlias, get_args
 
 from app.machine import document, effort, template
+from app.machine.categories import MARKETING, TRANSACTIONAL
 from app.machine.fields import (
     Field,
     Place,
@@ -121,9 +122,9 @@ CHANNELS: tuple[ChannelName, ...] = get_args(ChannelName)
 ADDRESS_FIELD: Mapping[str, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 CATEGORY = {  # of inline content
     "category": Field(
-        choice("transactional", "marketing"),
+        choice(TRANSACTIONAL, MARKETING),
         about="Marketing is only sent to those who are subscribed.",
-        default="transactional",
+        default=TRANSACTIONAL,
     ),
     "topicId": Field(
         line, about="The topic of marketing, which its reader must have agreed to get."
@@ -158,7 +159,7 @@ def read(
     """The parts as they were written, without empty ones; what is wrong goes to `place`."""
     fields = ANY_PART if channel is None else FIELDS[channel]
     members = read_object(raw, {**fields, **(more or {})}, place)
-    if "topicId" in members and members.get("category") != "marketing":
+    if "topicId" in members and members.get("category") != MARKETING:
         place.at("topicId").hold("needs_marketing", UNASKED)
     if channel == "email" and isinstance(raw, dict) and not (raw.get("html") or raw.get("text")):
         place.at("html").hold("missing", "A message by email needs html or text.")

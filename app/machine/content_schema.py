@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.machine.categories import MARKETING
 from app.machine.content import ANY_PART, CATEGORY, CHANNELS, FIELDS
 from app.machine.fields import Field, object_schema
 from app.machine.schema import Schema, blank_or, given, needs, one_of, ref, when
@@ -17,7 +18,7 @@ RULES: Mapping[str, tuple[Schema, ...]] = {
 
 
 # Of content that a step says itself: only marketing has a topic.
-_TOPIC = needs("topicId", {**given("category"), "properties": {"category": {"const": "marketing"}}})
+_TOPIC = needs("topicId", {**given("category"), "properties": {"category": {"const": MARKETING}}})
 
 
 def _schema(channel: str, more: Mapping[str, Field] | None = None) -> Schema:

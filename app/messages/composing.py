@@ -10,6 +10,7 @@ from app.consent import consent, gate, preferences
 from app.database.db import Handle
 from app.machine import content as contents
 from app.machine import document
+from app.machine.categories import MARKETING, TEST
 from app.machine.content import ADDRESS_FIELD
 from app.machine.program import Facts, Json
 from app.machine.reasons import Reason
@@ -24,7 +25,6 @@ from app.store.contacts import Contact
 from app.store.held_messages import HeldMessage
 from app.store.runs import RunFacts
 
-TEST = "test"  # the category of a test email
 SEALED = "account mail"  # the purpose that the vault encrypts for
 
 
@@ -246,7 +246,7 @@ def _takes_replies(channel: Channel, to: str) -> bool:
 
 def _headers(row: HeldMessage, content: Said, url: str) -> dict[str, str]:
     """The headers of mail that nobody has to put up with."""
-    if row.channel != "email" or content.category != footers.MARKETING:
+    if row.channel != "email" or content.category != MARKETING:
         return {}
     return preferences.headers(url)
 
@@ -314,12 +314,12 @@ async def _content_of(db: Handle, row: HeldMessage, source: Json) -> Said | None
     if row.template_id is None:
         category, content = row.category, source["content"]
         topic_id = row.topic_id or content.get("topicId")
-        return Said(content, category, topic_id, None, category == footers.MARKETING)
+        return Said(content, category, topic_id, None, category == MARKETING)
     template = await templates.by_id(db, workspace_id=row.workspace_id, id=row.template_id)
     if template is None:
         return None
     category = TEST if row.category == TEST else template.category
-    is_marketing = template.category == footers.MARKETING
+    is_marketing = template.category == MARKETING
     topic_id = row.topic_id or template.topic_id
     return Said(template.content, category, topic_id, template.version, is_marketing)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from app.database.db import Handle, new_id
 from app.machine import document
+from app.machine.categories import TRANSACTIONAL
 from app.machine.program import Json
 from app.messages import composing
 from app.process import Process
@@ -29,7 +30,7 @@ class Order:
     to: str | None
     template_id: str | None
     content: Mapping[str, Json] | None
-    category: str = "transactional"  # a template's own wins
+    category: str = TRANSACTIONAL  # a template's own wins
     topic_id: str | None = None  # in place of the template's or the content's
     data: Json = None
     send_at: datetime | None = None  # not before

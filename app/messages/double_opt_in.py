@@ -17,11 +17,12 @@ from app.audience import profile, subscriptions, topics
 from app.audience.subscriptions import Given
 from app.audience.topics import PENDING, SUBSCRIBED, Answer
 from app.audience.workspace_context import WorkspaceContext, without_country
-from app.consent import consent, preferences
+from app.consent import preferences
 from app.consent.preferences import Link, TopicChoice
 from app.database.db import Handle
 from app.errors import FieldError
 from app.machine import document
+from app.machine.categories import CONFIRMATION
 from app.messages import create
 from app.process import Process
 from app.store import contacts, suppressions
@@ -185,7 +186,7 @@ async def _ask(
             to=None,
             template_id=None,
             content=LETTERS[question.channel],
-            category=consent.CONFIRMATION,
+            category=CONFIRMATION,
             topic_id=topic.id,
             data=data,
             send_at=send_at,

@@ -21,7 +21,6 @@ from app.machine.program import Facts, Json
 from app.machine.visible import shows_link, words
 from app.providers.styling import inlined, is_too_large, work
 
-MARKETING: Final = "marketing"
 LONGEST_HTML = 8 * 1024  # characters that are judged, a few times, on an event loop
 MOST_INLINED = 100_000  # of styling.work at a time there: a millisecond, and cannot be interrupted
 EXAMPLE: Final = "example"  # the token of links in what is not sent to a recipient

@@ -15,8 +15,9 @@ from app.broadcasts.audience import Audience, Counted
 from app.broadcasts.guard import Trouble
 from app.database.db import Handle
 from app.errors import FieldError, Problem
+from app.machine.categories import TEST
 from app.machine.reasons import Reason
-from app.messages import composing, parking
+from app.messages import parking
 from app.messages.create import Order
 from app.messages.create import create as create_message
 from app.routes.broadcasts import (
@@ -236,7 +237,7 @@ async def test(call: Call) -> Response:
             to=addresses.email(wanted.to).address,
             template_id=template.id,
             content=None,
-            category=composing.TEST,
+            category=TEST,
             data={},
         ),
     )

@@ -16,9 +16,9 @@ from app.broadcasts.audience import NONE
 from app.database.db import Handle, new_id
 from app.errors import FieldError, Problem
 from app.machine import document
+from app.machine.categories import MARKETING
 from app.machine.fields import YEAR
 from app.machine.program import Json
-from app.messages import footers
 from app.routes.ids import BroadcastId, ContactId, MessageId, SegmentId, TemplateId, TopicId
 from app.routes.segments import FilterJson, gives_filter
 from app.routes.templates import wrong_topic
@@ -349,7 +349,7 @@ async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
         errors.append(FieldError("/templateId", "There is no such template."))
     elif new.topic_id is not None:
         wrong = await wrong_topic(call.db, workspace_id, new.topic_id, template.channel)
-        if template.category != footers.MARKETING:
+        if template.category != MARKETING:
             wrong = "Only marketing has a topic; the template is transactional."
         errors += [FieldError("/topicId", wrong)] if wrong else []
     if new.send_at is not None and new.send_at > await call.db.now() + YEAR:

@@ -13,8 +13,8 @@ from app.audience import addresses, subscriptions
 from app.audience.workspace_context import country_of
 from app.errors import FieldError, Problem
 from app.machine import content as contents
+from app.machine.categories import TEST, TRANSACTIONAL
 from app.machine.content import ChannelName
-from app.messages import composing
 from app.messages.create import Order
 from app.messages.create import create as create_message
 from app.routes.definition_shapes import Finding
@@ -67,7 +67,7 @@ async def create(call: Call) -> Response:
     new = call.read(NewMessage)
     to = await _check_new(call, new)
     content = new.content or {}
-    category = content.get("category", "transactional")
+    category = content.get("category", TRANSACTIONAL)
     made = await create_message(
         call.process,
         call.db,
@@ -118,11 +118,11 @@ async def test_email(call: Call) -> Response:
             to=addresses.email(wanted.to).address,
             template_id=wanted.template_id,
             content=None if wanted.template_id else _content(wanted),
-            category=composing.TEST,
+            category=TEST,
             data=wanted.data,
         ),
     )
-    noted = _noted("email", wanted.template_id, composing.TEST)
+    noted = _noted("email", wanted.template_id, TEST)
     await call.note("message.tested", made.message_id, after=noted)
     return queued(made.message_id, made.attempt_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, RootModel
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from app.definitions import activation, inspection
 from app.errors import FieldError, Problem
 from app.machine import content as contents
 from app.machine import content_schema
+from app.machine.categories import MARKETING, TRANSACTIONAL, Category
 from app.machine.content import ChannelName
 from app.machine.lint import Review
 from app.machine.program import Facts, Json
@@ -34,8 +35,6 @@ from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 from app.web.schemas import described, referring
 
-Category = Literal["transactional", "marketing"]
-
 
 class WritableTemplate(
     Writable, json_schema_extra={"allOf": referring(content_schema.by_channel("Content"))}
@@ -44,7 +43,7 @@ class WritableTemplate(
 
     name: Name
     channel: ChannelName
-    category: Category = "transactional"
+    category: Category = TRANSACTIONAL
     topic_id: Annotated[
         str | None,
         Field(description="Of marketing: its readers must have agreed to get this topic."),
@@ -56,7 +55,7 @@ class UncheckedTemplate(Shape):
     """A template that is being typed: nothing of its `content` has to be there or right."""
 
     channel: ChannelName
-    category: Category = "transactional"
+    category: Category = TRANSACTIONAL
     content: dict[str, Any]
 
 
@@ -290,7 +289,7 @@ async def _previewed(
     url = footers.example_url(process.settings.base_url)
     roots = footers.with_links(known, url)
     footer = None
-    if template.category == footers.MARKETING:
+    if template.category == MARKETING:
         footer = footers.footer_of(roots, template.content, url, takes_replies=True)
     # Without a connection: it may wait for its turn.
     job = Job(workspace_id, footers.preview, (template.channel, template.content, roots, footer))
@@ -304,7 +303,7 @@ async def _check_topic(
     if template.topic_id is None:
         return
     message: str | None = contents.UNASKED
-    if template.category == footers.MARKETING:
+    if template.category == MARKETING:
         message = await wrong_topic(db, workspace_id, template.topic_id, template.channel)
     if message:
         raise _invalid([(f"{at}/topicId", message)])
@@ -366,7 +365,7 @@ async def without_address(
 ) -> list[dict[str, str]]:
     """The finding about marketing mail of a workspace that has not said where it is, as clients see
     it."""
-    if channel != "email" or category != footers.MARKETING:
+    if channel != "email" or category != MARKETING:
         return []
     workspace = await workspaces.by_id(db, id=workspace_id)
     if workspace is not None and workspace.postal_address:

@@ -15,6 +15,7 @@ from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import Problem
 from app.machine import document
+from app.machine.categories import TRANSACTIONAL
 from app.machine.program import (
     AddTag,
     ChangeContact,
@@ -100,7 +101,7 @@ async def _send(run: RunContext, effect: Send, outcome: Outcome) -> None:
             to=to,
             template_id=effect.template_id,
             content=effect.content,
-            category=(effect.content or {}).get("category", "transactional"),
+            category=(effect.content or {}).get("category", TRANSACTIONAL),
             run_id=run.row.id,
             node_id=effect.node_id,
             visit=effect.visit,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from starlette.datastructures import Headers
@@ -18,6 +18,7 @@ from app.consent.gate_shapes import FrequencyCap, QuietHours, stored
 from app.definitions import credentials, inspection, trigger_node
 from app.errors import FieldError, Problem
 from app.machine import check, content, content_schema, description, document
+from app.machine.categories import TRANSACTIONAL, Category
 from app.machine.content import ChannelName
 from app.machine.fields import Place
 from app.machine.program import Finding, Json
@@ -36,7 +37,7 @@ class FileTemplate(
 ):
     channel: ChannelName
     content: Annotated[dict[str, Any], described(ref("Content"))]
-    category: Literal["transactional", "marketing"] = "transactional"
+    category: Category = TRANSACTIONAL
     topic_id: Annotated[
         str | None, Field(description="The key of a topic that is in the workspace.")
     ] = None

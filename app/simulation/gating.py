@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.audience import subscriptions, topics
-from app.consent.gate import MARKETING, FrequencyCap, QuietHours
+from app.consent.gate import FrequencyCap, QuietHours
+from app.machine.categories import MARKETING
 from app.machine.program import Json
 from app.machine.reasons import Reason
 from app.store.contacts import Contact

@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from app.audience import addresses, profile, shapes, subscriptions
-from app.consent.gate import MARKETING
 from app.errors import FieldError, Problem
 from app.machine import content, document, effort, reentry, step
+from app.machine.categories import MARKETING
 from app.machine.content import ADDRESS_FIELD
 from app.machine.program import (
     AddTag,
@@ -413,7 +413,7 @@ def _rendered(run: SimulatedRun, send: Send, source: Mapping[str, Json]) -> cont
     """The message as it would leave. Raises content.PartError."""
     scenario, footer = run.scenario, None
     roots = footers.with_links(run.facts(), LINK)
-    if _category_of(scenario, send) == footers.MARKETING:
+    if _category_of(scenario, send) == MARKETING:
         footer = footers.footer_of(roots, source, LINK, takes_replies=True)
     return footers.render(send.channel, source, roots, footer)
 
