@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 
 from app.audience import addresses, audience, profile
 from app.audience.audience import Lookup
@@ -98,8 +97,7 @@ async def find_locked(db: Handle, workspace_id: str, lookup: Lookup) -> Contact 
     """
     row = await _find(db, workspace_id, lookup)
     if row is None and lookup.kind == "metadata":
-        name = document.dumps([workspace_id, lookup.field, lookup.key])
-        await db.lock(int.from_bytes(sha256(name).digest()[:8], "big", signed=True))
+        await db.lock_name(document.dumps([workspace_id, lookup.field, lookup.key]).decode())
         row = await _find(db, workspace_id, lookup)
     return row
 

@@ -140,9 +140,9 @@ class Handle:
         """Likewise, without waiting; False when another has it."""
         return await self.use(lambda link: link.try_lock(_number(name)))
 
-    async def share(self, *numbers: int) -> None:
-        """Lock these numbers together with others who share them."""
-        await self.use(lambda link: link.share(numbers))
+    async def share_names(self, *names: str) -> None:
+        """Lock numbers drawn from them together with others who share them."""
+        await self.use(lambda link: link.share([*map(_number, names)]))
 
     async def now(self) -> datetime:
         """The value of :now: the transaction's moment, in a reading handle the present one."""
@@ -291,4 +291,8 @@ class Handle:
 
 
 def _number(name: str) -> int:
-    return int.from_bytes(sha256(name.encode()).digest()[:8], "big", signed=True)
+    return lock_number(sha256(name.encode()).digest())
+
+
+def lock_number(digest: bytes) -> int:
+    return int.from_bytes(digest[:8], "big", signed=True)

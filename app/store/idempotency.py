@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.database.db import Handle
+from app.database.handle import lock_number
 
 
 async def lock(db: Handle, *, id: bytes) -> bool:
@@ -13,8 +14,7 @@ async def lock(db: Handle, *, id: bytes) -> bool:
 
     Nobody waits: the copies of one slow request must not use up the connections of all others.
     """
-    number = int.from_bytes(id[:8], "big", signed=True)
-    return await db.use(lambda link: link.try_lock(number))
+    return await db.use(lambda link: link.try_lock(lock_number(id)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
+from app.database.handle import lock_number
 from app.database.sql import columns
 from app.store import keyset
 
@@ -32,8 +33,7 @@ COLUMNS = columns(Suppression)
 async def lock(db: Handle, *address_hashes: str) -> None:
     """Until the transaction ends: whoever sends to one of them, or says that nobody may, waits."""
     if address_hashes:
-        cut = (bytes.fromhex(one)[:8] for one in address_hashes)
-        await db.lock(*(int.from_bytes(one, "big", signed=True) for one in cut))
+        await db.lock(*(lock_number(bytes.fromhex(one)) for one in address_hashes))
 
 
 async def insert(

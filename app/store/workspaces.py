@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -98,18 +97,17 @@ async def share_sending(db: Handle, *, ids: Collection[str]) -> None:
     """Announce that one is about to read that they send. Until the transaction ends, who pauses one
     of them is not answered (`await_senders`). No share of their rows: under a queue that is long
     somebody always has one, and a pause would never get its turn."""
-    await db.share(*map(_sending, ids))
+    await db.share_names(*map(_sending, ids))
 
 
 async def await_senders(db: Handle, *, id: str) -> None:
     """Returns when nobody reads any more what stood there before: after the commit of a pause, and
     before its answer, in a transaction that locks nothing else."""
-    await db.lock(_sending(id))
+    await db.lock_name(_sending(id))
 
 
-def _sending(id: str) -> int:
-    digest = hashlib.sha256(f"sending|{id}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
+def _sending(id: str) -> str:
+    return f"sending|{id}"
 
 
 async def update(
