@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.database.db import Handle
 from app.machine import segment_changes
-from app.store import calls, jobs, segment_members
+from app.store import calls, jobs, run_steps, segment_members
 
 
 async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: int) -> int:
@@ -38,14 +38,8 @@ async def park_runs(db: Handle, *, reason_code: str, reason_detail: str, limit: 
     )
     ids = [run_id for run_id, _, _ in rows]
     await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
-    await db.execute(
-        """
-        UPDATE run_steps SET status = 'FAILED', reason_code = :reason_code, finished_at = :now
-        WHERE workspace_id = :workspace_id AND run_id = ANY(:ids) AND finished_at IS NULL
-        """,
-        workspace_id=workspace_id,
-        reason_code=reason_code,
-        ids=ids,
+    await run_steps.end_open(
+        db, workspace_id=workspace_id, run_ids=ids, status="FAILED", reason_code=reason_code
     )
     await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
     changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
