@@ -36,6 +36,11 @@ COLUMNS = """id, workspace_id, email, email_key, role, invited_by, created_at, e
                   WHEN revoked_at < expires_at THEN 'REVOKED'
                   WHEN expires_at <= :now THEN 'EXPIRED'
                   ELSE 'PENDING' END AS status"""
+INVITER_ROLE = """(SELECT m.role FROM memberships m
+                WHERE m.workspace_id = invitations.workspace_id
+                  AND m.user_id = invitations.invited_by) AS inviter_role"""
+# What may still be accepted.
+OPEN = "accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now"
 
 
 async def insert(
@@ -88,9 +93,6 @@ async def page(
     )
 
 
-# What may still be accepted.
-OPEN = "accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now"
-
 CLAUSES = {
     "open": f"{OPEN} AND :open",
     "created_after": "created_at > :created_after",
@@ -124,10 +126,7 @@ async def by_hash(db: Handle, *, workspace_id: str, hash: bytes) -> Offer | None
     return await db.fetch_one_as(
         Offer,
         f"""
-        SELECT {COLUMNS},
-               (SELECT m.role FROM memberships m
-                WHERE m.workspace_id = invitations.workspace_id
-                  AND m.user_id = invitations.invited_by) AS inviter_role
+        SELECT {COLUMNS}, {INVITER_ROLE}
         FROM invitations
         WHERE workspace_id = :workspace_id AND hash = :hash
         """,
@@ -142,14 +141,11 @@ async def offers(db: Handle, *, email_key: str, workspace_id: str | None) -> lis
     return await db.fetch_all_as(
         Offer,
         f"""
-        SELECT {COLUMNS},
-               (SELECT m.role FROM memberships m
-                WHERE m.workspace_id = invitations.workspace_id
-                  AND m.user_id = invitations.invited_by) AS inviter_role
+        SELECT {COLUMNS}, {INVITER_ROLE}
         FROM invitations
         WHERE email_key = :email_key
           AND (CAST(:workspace_id AS TEXT) IS NULL OR workspace_id = :workspace_id)
-          AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now
+          AND {OPEN}
         ORDER BY id DESC
         LIMIT 20
         """,
@@ -174,10 +170,10 @@ async def open_one(db: Handle, *, workspace_id: str, id: str) -> Invitation | No
 async def accept(db: Handle, *, workspace_id: str, id: str) -> bool:
     """False when it is no longer PENDING: of two who accept at once the second hears that."""
     accepted = await db.fetch_value(
-        """
+        f"""
         UPDATE invitations SET accepted_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
-          AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now
+          AND {OPEN}
         RETURNING id
         """,
         workspace_id=workspace_id,
@@ -218,7 +214,7 @@ async def pending(db: Handle, *, workspace_id: str, email_key: str) -> Invitatio
         f"""
         SELECT {COLUMNS} FROM invitations
         WHERE workspace_id = :workspace_id AND email_key = :email_key
-          AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now
+          AND {OPEN}
         FOR UPDATE
         """,
         workspace_id=workspace_id,

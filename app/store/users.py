@@ -7,6 +7,7 @@ from datetime import datetime
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.store.invitations import OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,11 @@ async def home(db: Handle, *, id: str, email_key: str) -> str | None:
     """The workspace that mail about the account itself is filed in: that of the oldest membership;
     of somebody who belongs to none, the one that invited them last."""
     workspace_id: str | None = await db.fetch_value(
-        """
+        f"""
         SELECT COALESCE(
             (SELECT workspace_id FROM memberships WHERE user_id = :id ORDER BY id LIMIT 1),
             (SELECT workspace_id FROM invitations
-             WHERE email_key = :email_key AND accepted_at IS NULL AND revoked_at IS NULL
-               AND expires_at > :now
+             WHERE email_key = :email_key AND {OPEN}
              ORDER BY id DESC
              LIMIT 1)
         ) AS workspace_id
