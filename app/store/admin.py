@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from app.database.db import Handle
 from app.store import audit_logs, delivery_attempts, keyset, runs
+from app.store.health import ENOUGH
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
 from app.store.messages import VISIBLE
 
-ENOUGH = 10_000  # of what should be none, more are told as so many
 RUNS_AT_ONCE = 10_000  # looked at by one statement
 RUN = runs.COLUMNS
 ATTEMPT = delivery_attempts.COLUMNS

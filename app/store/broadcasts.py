@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
-from app.database.sql import columns
+from app.database.sql import columns, values
 from app.store import jobs, keyset
 from app.store.row_keys import RowKey
 
@@ -55,8 +55,6 @@ class Broadcast(Written):
 
 
 COLUMNS = columns(Broadcast)
-WRITTEN = columns(Written)
-VALUES = ", ".join(f":{name}" for name in WRITTEN.split(", "))
 
 
 async def insert(
@@ -65,9 +63,9 @@ async def insert(
     return await db.returning_as(
         Broadcast,
         f"""
-        INSERT INTO broadcasts (workspace_id, id, {WRITTEN}, state, revision, created_at,
+        INSERT INTO broadcasts (workspace_id, id, {columns(Written)}, state, revision, created_at,
                                 updated_at)
-        VALUES (:workspace_id, :id, {VALUES}, 'DRAFT', 1, :now, :now)
+        VALUES (:workspace_id, :id, {values(Written)}, 'DRAFT', 1, :now, :now)
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
