@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from app.audience import addresses, subscriptions
+from app.audience import addresses
 from app.config import places
 from app.errors import FieldError, Problem
 from app.machine import document, spelling
 from app.machine.contact_values import STATUSES
+from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.machine.text import is_line, is_storable
 
@@ -189,14 +190,14 @@ def _subscriptions(value: Json, errors: list[FieldError]) -> dict[str, str]:
         errors.append(FieldError("/subscriptions", message))
         return {}
     for channel, status in value.items():
-        if channel not in subscriptions.COLUMN:
-            message = f"There is no such channel: {', '.join(subscriptions.COLUMN)}."
+        if channel not in CHANNELS:
+            message = f"There is no such channel: {', '.join(CHANNELS)}."
         elif status not in STATUSES:  # of which nobody writes the last two
             message = "Must be subscribed or unsubscribed."
         else:
             continue
         errors.append(FieldError(_pointer("subscriptions", channel), message))
-    return {channel: value[channel] for channel in subscriptions.COLUMN if channel in value}
+    return {channel: value[channel] for channel in CHANNELS if channel in value}
 
 
 def _metadata(value: Json, errors: list[FieldError]) -> dict[str, Json]:

@@ -18,6 +18,7 @@ from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
 from app.store import contact_events, definitions, missed_occasions, new_runs, segment_members
+from app.store.contacts import FIELD_COLUMNS
 from app.store.missed_occasions import MissedOccasion, MissSource
 from app.store.segment_members import ALL_START, Effects
 
@@ -58,7 +59,7 @@ async def appeared(
 
 def names_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
     """The names, as filters have them, of what differs between two rows of a contact."""
-    found = {name for name, column in NAMED.items() if before[column] != after[column]}
+    found = {name for name, column in FIELD_COLUMNS.items() if before[column] != after[column]}
     held, holds = before["metadata"], after["metadata"]
     found |= {
         segment_changes.metadata(name)
@@ -78,16 +79,6 @@ def names_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
         for channel in was.keys() | now.keys()
         if was.get(channel) != now.get(channel)
     }
-
-
-NAMED: Mapping[str, str] = {
-    "email": "email",
-    "phone": "phone",
-    "firstName": "first_name",
-    "lastName": "last_name",
-    "timezone": "timezone",
-    "locale": "locale",
-}
 
 
 def names_of_tags(tags: Iterable[str]) -> set[str]:

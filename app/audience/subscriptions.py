@@ -15,17 +15,15 @@ from typing import Any, Literal
 from app.audience import addresses
 from app.database.db import Handle, new_id
 from app.machine.contact_values import Status
+from app.machine.content import ADDRESS_FIELD, CHANNELS
 from app.outbound import events
 from app.store import suppressions
-from app.store.contacts import Addresses, Contact
+from app.store.contacts import ADDRESS_COLUMNS, Addresses, Contact
 from app.store.suppressions import Reason
 from app.vault.vault import Vault
 
 SUBSCRIBED: Status = "subscribed"
 UNSUBSCRIBED: Status = "unsubscribed"
-
-# Channel → the contact's column that holds its address in the form in which it is compared.
-COLUMN: Mapping[str, str] = {"email": "email_key", "sms": "phone", "whatsapp": "phone"}
 
 # What a suppression makes of the subscription, the gravest first.
 STATUS: Mapping[Reason, Status] = {
@@ -82,14 +80,14 @@ MEMBER = Given("member")
 
 def clean(channel: str, address: str, country: str | None) -> str:
     """The address as a contact has it. Raises addresses.BadAddress."""
-    if COLUMN[channel] == "phone":
+    if ADDRESS_FIELD[channel] == "phone":
         return addresses.phone(address, country)
     return addresses.email(address).address
 
 
 def key(channel: str, address: str) -> str:
     """The address as it is compared. Raises addresses.BadAddress."""
-    if COLUMN[channel] == "phone":
+    if ADDRESS_FIELD[channel] == "phone":
         return addresses.phone(address, None)
     return addresses.email(address).key
 
@@ -103,12 +101,12 @@ def hashed(vault: Vault, workspace_id: str, channel: str, key: str) -> str:
 
 def key_of(contact: Addresses, channel: str) -> str | None:
     """The address that a contact has on the channel, as it is compared."""
-    return contact.phone if COLUMN[channel] == "phone" else contact.email_key
+    return contact.phone if ADDRESS_FIELD[channel] == "phone" else contact.email_key
 
 
 def hashes(vault: Vault, workspace_id: str, contact: Addresses) -> dict[str, str]:
     """By channel, of a contact's addresses; a channel without an address is left out."""
-    keys = ((channel, key_of(contact, channel)) for channel in COLUMN)
+    keys = ((channel, key_of(contact, channel)) for channel in CHANNELS)
     return {channel: hashed(vault, workspace_id, channel, key) for channel, key in keys if key}
 
 
@@ -120,7 +118,7 @@ def hashes_of(vault: Vault, workspace_id: str, columns: Mapping[str, Any]) -> di
 
 def shown(row: Contact) -> dict[str, Status]:
     """The subscriptions as the contact's resource shows them."""
-    return {channel: row.subscriptions.get(channel, SUBSCRIBED) for channel in COLUMN}
+    return {channel: row.subscriptions.get(channel, SUBSCRIBED) for channel in CHANNELS}
 
 
 def left(held: Mapping[str, str]) -> set[str]:
@@ -182,7 +180,7 @@ async def judge(
     opting: list[OptOut] = []
     for person, found in zip(people, known, strict=True):
         chosen, now = person.columns["subscriptions"], {}
-        for channel, column in COLUMN.items():
+        for channel, column in ADDRESS_COLUMNS.items():
             held = reasons[found[channel]] if channel in found else []
             was, chose = person.before.get(channel), chosen.get(channel)
             old = person.had.get(channel)
@@ -222,7 +220,7 @@ async def _recognize(
         {
             "workspace_id": person.workspace_id,
             "address_hash": hash,
-            "address": person.columns[COLUMN[channel].removesuffix("_key")],
+            "address": person.columns[ADDRESS_FIELD[channel]],
         }
         for person, found in zip(people, known, strict=True)
         for channel, hash in found.items()

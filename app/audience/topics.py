@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from app.audience import reactions
-from app.audience.subscriptions import COLUMN, Given
+from app.audience.subscriptions import Given
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document
 from app.machine.contact_values import STATES, State
+from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.store import contacts, suppressions
 from app.store.contacts import Contact
@@ -76,7 +77,7 @@ def _wrong_topic(topic: Topic | None, states: Json, *, is_missing: bool) -> str 
 
 
 def wrong_channel(topic: Topic | None, channel: str) -> str | None:
-    channels = COLUMN if topic is None else topic.channels
+    channels: Collection[str] = CHANNELS if topic is None else topic.channels
     return None if channel in channels else f"It is on {', '.join(channels)}."
 
 

@@ -17,17 +17,10 @@ from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
 from app.store import batches, contacts, suppressions
+from app.store.contacts import ADDRESS_COLUMNS, FIELD_COLUMNS
 from app.store.dry_run import DryRunContacts
 from app.store.topics import Topic
 
-COLUMNS = {
-    "email": ("email", "email_key"),
-    "phone": ("phone",),
-    "firstName": ("first_name",),
-    "lastName": ("last_name",),
-    "timezone": ("timezone",),
-    "locale": ("locale",),
-}
 ADDRESSES = {"email_key": "/email", "phone": "/phone"}
 APART = ("id", "tags", "topics")  # not in a contact's profile
 FILE = Given("import")
@@ -224,7 +217,7 @@ class _Batch:
     def _change(self, contact: _Contact, entry: Entry) -> Outcome:
         columns = _joined(contact.columns, entry)
         moved = {name for name in ADDRESSES if columns[name] != contact.columns[name]}
-        opted_out = {one for one in contact.opted_out if subscriptions.COLUMN[one] not in moved}
+        opted_out = {one for one in contact.opted_out if ADDRESS_COLUMNS[one] not in moved}
         columns["subscriptions"] = _subscriptions(columns["subscriptions"], entry, opted_out)
         left = subscriptions.left(columns["subscriptions"]) | opted_out
         columns["topics"] = topics.from_file(columns["topics"], entry.answers, left)
@@ -278,9 +271,10 @@ _NOBODY = FieldError("", "Give an email, a phone or an id that identifies the co
 def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
     """The contact's columns with what the entry gives."""
     joined = dict(columns)
-    for name in entry.values:
-        for column in COLUMNS.get(name, ()):
-            joined[column] = entry.checked.columns[column]
+    for name in entry.values.keys() & FIELD_COLUMNS.keys():
+        joined[FIELD_COLUMNS[name]] = entry.checked.columns[FIELD_COLUMNS[name]]
+    if "email" in entry.values:
+        joined["email_key"] = entry.checked.columns["email_key"]
     if "metadata" in entry.values:
         joined["metadata"] = _metadata(columns["metadata"], entry)
     return joined

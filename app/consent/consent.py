@@ -18,6 +18,7 @@ from app.audience.subscriptions import Given, OptOut
 from app.audience.workspace_context import without_country
 from app.database.db import Handle, new_id
 from app.machine.categories import CONFIRMATION, MARKETING, TEST, TRANSACTIONAL
+from app.machine.content import ADDRESS_FIELD
 from app.machine.reasons import Reason as Code
 from app.process import Process
 from app.store import contacts, messages, suppressions
@@ -180,7 +181,7 @@ async def lift_one(
 
 async def owner(db: Handle, workspace_id: str, channel: str, key: str) -> Contact | None:
     """The contact whose address it is, locked."""
-    if subscriptions.COLUMN[channel] == "phone":
+    if ADDRESS_FIELD[channel] == "phone":
         found = await contacts.by_phone(db, workspace_id=workspace_id, phone=key)
     else:
         found = await contacts.by_email(db, workspace_id=workspace_id, email_key=key)
@@ -272,8 +273,7 @@ def known(
 
 def withdrawn(process: Process, workspace_id: str, shown: Mapping[str, Any]) -> list[Suppression]:
     """The channels that a contact, as the API shows it, left: sends on these are waited for."""
-    columns = subscriptions.COLUMN.items()
-    addresses = {channel: shown[column.removesuffix("_key")] for channel, column in columns}
+    addresses = {channel: shown[field] for channel, field in ADDRESS_FIELD.items()}
     return [
         known(process, workspace_id, channel, addresses[channel], "unsubscribed")
         for channel, status in shown["subscriptions"].items()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from app.audience import shapes, subscriptions
+from app.audience import shapes
 from app.files import sheets
 from app.identity.identity import Recheck
 from app.machine import document
+from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.process import Process
 from app.store import activity, contacts, searches, topics
@@ -44,7 +45,7 @@ async def as_csv(
     header = [
         *BEFORE,
         "tags",
-        *(f"subscriptions.{channel}" for channel in subscriptions.COLUMN),
+        *(f"subscriptions.{channel}" for channel in CHANNELS),
         *(f"topics.{id}.{channel}" for id, channel in asked),
         *(f"metadata.{name}" for name in names),
         *AFTER,
@@ -110,7 +111,7 @@ def _cells(contact: Resource, names: Sequence[str], asked: Sequence[tuple[str, s
     values = [
         *(contact[name] for name in BEFORE),
         sheets.list_text(contact["tags"]),
-        *(contact["subscriptions"][channel] for channel in subscriptions.COLUMN),
+        *(contact["subscriptions"][channel] for channel in CHANNELS),
         *(contact["topics"].get(id, {}).get(channel) for id, channel in asked),
         *(metadata.get(name) for name in names),
         *(contact[name] for name in AFTER),

@@ -24,7 +24,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
-from app.audience import profile, subscriptions, upserts
+from app.audience import profile, upserts
 from app.audience.membership import TooMany
 from app.audience.subscriptions import Given
 from app.audience.upserts import Entry, Outcome
@@ -38,6 +38,7 @@ from app.files import sheets
 from app.files.sheets import Record
 from app.identity.identity import Recheck
 from app.machine import document
+from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.process import Process
 from app.store import topics, workspaces
@@ -69,9 +70,9 @@ READ_ONLY = (
 NAMES = tuple(
     name for name in ("id", *profile.WRITABLE, "tags") if name not in ("metadata", "subscriptions")
 )
-CHANNELS = tuple(SUBSCRIPTIONS + channel for channel in subscriptions.COLUMN)
+SUBSCRIPTION_COLUMNS = tuple(SUBSCRIPTIONS + channel for channel in CHANNELS)
 COLUMNS_THERE_ARE = (
-    f"The columns are {', '.join((*NAMES, *CHANNELS))}, {TOPICS}<id>.<channel> and"
+    f"The columns are {', '.join((*NAMES, *SUBSCRIPTION_COLUMNS))}, {TOPICS}<id>.<channel> and"
     f" {METADATA}<name>. To read this one as"
     " one of them, add ?columns[<name in the file>]=<column>; to leave out all others,"
     " ?unknown=skip; to store them as metadata, ?unknown=metadata."
@@ -448,17 +449,17 @@ def _folded(cell: str) -> str:
     return re.sub(r"[\s_-]", "", cell).casefold()
 
 
-_OURS = {_folded(name): name for name in (*NAMES, *READ_ONLY, *CHANNELS)}
+_OURS = {_folded(name): name for name in (*NAMES, *READ_ONLY, *SUBSCRIPTION_COLUMNS)}
 
 
 def is_name(name: str) -> bool:
     """Whether a column may be called so."""
     is_metadata = name.startswith(METADATA) and name != METADATA
     is_topic = _TOPIC.fullmatch(name) is not None
-    return is_metadata or is_topic or name in (*NAMES, *READ_ONLY, *CHANNELS)
+    return is_metadata or is_topic or name in (*NAMES, *READ_ONLY, *SUBSCRIPTION_COLUMNS)
 
 
-_TOPIC = re.compile(rf"{re.escape(TOPICS)}[^.]+\.({'|'.join(subscriptions.COLUMN)})")
+_TOPIC = re.compile(rf"{re.escape(TOPICS)}[^.]+\.({'|'.join(CHANNELS)})")
 
 
 UNREADABLE = (

@@ -11,7 +11,6 @@ from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from app.audience import addresses, audience, erasing, profile, shapes, subscriptions
-from app.audience.subscriptions import COLUMN
 from app.audience.workspace_context import WorkspaceContext, context_of, country_of
 from app.audit import trail
 from app.billing import quotas
@@ -21,7 +20,7 @@ from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.machine.contact_values import STATUSES, State, Status
-from app.machine.content import ChannelName
+from app.machine.content import CHANNELS, ChannelName
 from app.machine.program import Json
 from app.machine.text import CONTROL
 from app.outbound import chains
@@ -77,7 +76,7 @@ SUBSCRIPTIONS = {
     "type": "object",
     "description": "By channel. `bounced` and `complained` are read-only; they may be sent back"
     " unchanged.",
-    "properties": {channel: {"type": "string", "enum": list(STATUSES)} for channel in COLUMN},
+    "properties": {channel: {"type": "string", "enum": list(STATUSES)} for channel in CHANNELS},
     "additionalProperties": False,
 }
 TAGS = {

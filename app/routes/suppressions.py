@@ -11,7 +11,7 @@ from app.audience import addresses, subscriptions
 from app.audience.workspace_context import country_of
 from app.consent import consent
 from app.errors import FieldError, Problem
-from app.machine.content import ChannelName
+from app.machine.content import CHANNELS, ChannelName
 from app.routes.ids import MessageId, SuppressionId
 from app.store import erasure, suppressions
 from app.store.suppressions import Reason
@@ -65,7 +65,7 @@ async def index(call: Call) -> Response:
     address = filters.pop("address", None)
     if address is not None:
         country, found = await country_of(call.db, workspace_id), []
-        for channel in subscriptions.COLUMN:  # on each on which it can be an address
+        for channel in CHANNELS:  # on each on which it can be an address
             try:
                 key = subscriptions.key(channel, subscriptions.clean(channel, address, country))
             except addresses.BadAddress:

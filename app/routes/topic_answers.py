@@ -10,13 +10,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.audience import audience, topics
-from app.audience.subscriptions import COLUMN, Given
+from app.audience.subscriptions import Given
 from app.audience.topics import Answer
 from app.consent import consent
 from app.consent.consent import LeftTopic
 from app.errors import FieldError, Problem
 from app.machine import document
-from app.machine.content import ChannelName
+from app.machine.content import ADDRESS_FIELD, ChannelName
 from app.messages import double_opt_in
 from app.messages.double_opt_in import Wanted
 from app.routes.contacts import ContactInFull, answer_changed, locked, own_workspace
@@ -83,7 +83,7 @@ async def quieten(call: Call, shown: Mapping[str, Any], left: Iterable[tuple[str
     left topics. That it left the default one, which it does not show, its suppression records."""
     out = []
     for topic_id, channel in left:
-        address = shown[COLUMN[channel].removesuffix("_key")]
+        address = shown[ADDRESS_FIELD[channel]]
         if address:
             known = consent.known(
                 call.process, call.member.workspace_id, channel, address, "unsubscribed"

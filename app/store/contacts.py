@@ -42,6 +42,17 @@ class Contact(Addresses):
 
 
 COLUMNS = columns(Contact)
+# The columns of its fields, by their names in the API.
+FIELD_COLUMNS: Mapping[str, str] = {
+    "email": "email",
+    "phone": "phone",
+    "firstName": "first_name",
+    "lastName": "last_name",
+    "timezone": "timezone",
+    "locale": "locale",
+}
+# Channel → the column that holds its address in the form in which it is compared.
+ADDRESS_COLUMNS: Mapping[str, str] = {"email": "email_key", "sms": "phone", "whatsapp": "phone"}
 PROFILE = tuple(
     field.name
     for field in fields(Contact)

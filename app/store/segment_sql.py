@@ -22,17 +22,10 @@ from app.machine.fields import parse_duration
 from app.machine.path import Path
 from app.machine.program import Json
 from app.machine.segment_filter import COUNTS, MESSAGES, RUNS, Did, Got, InSegment, Went
+from app.store.contacts import FIELD_COLUMNS
 from app.store.segments import Fitting
 
-COLUMNS: Mapping[str, str] = {
-    "id": "c.id",
-    "email": "c.email",
-    "phone": "c.phone",
-    "firstName": "c.first_name",
-    "lastName": "c.last_name",
-    "timezone": "c.timezone",
-    "locale": "c.locale",
-}
+COLUMNS = {name: f"c.{column}" for name, column in {"id": "id", **FIELD_COLUMNS}.items()}
 ORDERS: Mapping[str, Order] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 CHRONOLOGY: Mapping[str, Order] = {"before": "<", "after": ">"}
 

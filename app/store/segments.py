@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from app.database.db import Handle
 from app.database.sql import columns
 from app.store import contacts, keyset
-from app.store.contacts import Contact
+from app.store.contacts import ADDRESS_COLUMNS, Contact
 from app.store.missed_occasions import MissReason
 
 State: TypeAlias = Literal["filling", "filled", "removing"]
@@ -306,7 +306,7 @@ class Counted:
     whatsapp_unsubscribed: int
 
 
-ADDRESSES = {"email": "c.email_key", "sms": "c.phone", "whatsapp": "c.phone"}
+ADDRESSES = {channel: f"c.{column}" for channel, column in ADDRESS_COLUMNS.items()}
 BARRED = ("complained", "bounced", "unsubscribed")
 
 
