@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,7 +26,15 @@ from app.machine.condition import Condition, Verdict
 from app.machine.fields import Place
 from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, InSegment, Went
-from app.store import broadcasts, contacts, segment_members, segments, templates, topics
+from app.store import (
+    broadcasts,
+    contacts,
+    definitions,
+    segment_members,
+    segments,
+    templates,
+    topics,
+)
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
 from app.store.segment_sql import Clause
@@ -138,28 +154,29 @@ def _invalid(errors: Sequence[FieldError]) -> Problem:
     return Problem("invalid", "The filter is not valid; see errors.", errors=errors[:ERRORS])
 
 
+async def _answerable(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> Collection[str]:
+    """Contacts do not answer about the default one: it is a subscription."""
+    asked = await topics.of_workspace(db, workspace_id=workspace_id)
+    return {id for id in ids if id in asked and not asked[id].is_default}
+
+
+# What a filter may name → those of these ids that are there.
+READERS: Mapping[str, Callable[..., Awaitable[Collection[str]]]] = {
+    "template": templates.named,
+    "broadcast": broadcasts.existing,
+    "definition": definitions.existing,
+    "topic": _answerable,
+}
+
+
 async def _unknown(
     db: Handle, filter: Filter, workspace_id: str, existing: Mapping[str, Segment]
 ) -> list[FieldError]:
     """The names in it of what is not there."""
-    ids: dict[str, list[str]] = {
-        "template": [],
-        "broadcast": [],
-        "definition": [],
-        "topic": [],
-    }
-    for one in filter.mentions:
-        ids.setdefault(one.kind, []).append(one.id)
-    where: WorkspaceKey = {"workspace_id": workspace_id}
-    asked = await topics.of_workspace(db, **where) if ids["topic"] else {}
-    there = {
-        "segment": existing.keys(),
-        "template": (await templates.named(db, **where, ids=ids["template"])).keys(),
-        "broadcast": await broadcasts.known(db, **where, ids=ids["broadcast"]),
-        "definition": await segments.known_definitions(db, **where, ids=ids["definition"]),
-        # Contacts do not answer about the default one: it is a subscription.
-        "topic": {topic.id for topic in asked.values() if not topic.is_default},
-    }
+    there: dict[str, Collection[str]] = {"segment": existing.keys()}
+    for kind in {one.kind for one in filter.mentions} - there.keys():
+        ids = [one.id for one in filter.mentions if one.kind == kind]
+        there[kind] = await READERS[kind](db, workspace_id=workspace_id, ids=ids)
     return [
         FieldError(one.pointer, f"There is no such {one.kind}.")
         for one in filter.mentions

@@ -170,8 +170,7 @@ CLAUSES = {
 }
 
 
-async def known(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
-    """The ids that are a broadcast's."""
+async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
     found = await db.fetch_values(
         "SELECT id FROM broadcasts WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
         workspace_id=workspace_id,

@@ -463,6 +463,15 @@ async def following_segment(db: Handle, *, workspace_id: str, segment_id: str) -
     )
 
 
+async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
+    found = await db.fetch_values(
+        "SELECT id FROM definitions WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return set(found)
+
+
 async def ending(db: Handle, *, limit: int) -> list[Place]:
     """ARCHIVED ones whose runs may not all have ended. Without a lock: asked often, and nearly
     always none."""

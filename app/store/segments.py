@@ -503,12 +503,3 @@ def _each(workspace_id: str, contact_ids: Of) -> list[dict[str, Any]]:
         {"workspace_id": workspace_id, "contact_id": contact_id, "limit": MOST_OF_PAST}
         for contact_id in contact_ids
     ]
-
-
-async def known_definitions(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[str]:
-    found = await db.fetch_values(
-        "SELECT id FROM definitions WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
-    return set(found)
