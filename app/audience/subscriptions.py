@@ -159,17 +159,14 @@ async def judge(
     Their addresses are locked until then: a send to one of them waits, and sees the opt-out. Who
     `only_looks` will store nothing, and locks nothing."""
     known = [hashes_of(vault, one.workspace_id, one.columns) for one in people]
-    chosen = zip((one.columns["subscriptions"] for one in people), known, strict=True)
     if not only_looks:
-        await suppressions.lock(
-            db,
-            *(
-                found[name]
-                for statuses, found in chosen
-                for name in found
-                if statuses.get(name) in OUT | GRAVER
-            ),
+        leaving = (
+            hash
+            for person, found in zip(people, known, strict=True)
+            for channel, hash in found.items()
+            if person.columns["subscriptions"].get(channel) in OUT | GRAVER
         )
+        await suppressions.lock(db, *leaving)
     had = (hash for one in people for hash in one.had.values())
     asked = sorted({*(hash for found in known for hash in found.values()), *had})
     reasons = await suppressions.reasons_in(

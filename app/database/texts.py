@@ -123,7 +123,9 @@ def _moment_in(text: str | None) -> str | None:
 
 def _kind_in(json: str, name: str) -> str | None:
     members = _members(json)
-    match members.get(name) if name in members else ():
+    if name not in members:
+        return None
+    match members[name]:
         case None:
             return "null"
         case str():

@@ -31,13 +31,11 @@ async def enter(db: Handle, run: HeldRun, policy: Json) -> Entry | None:
     for earlier in await definition_entries.unfinished(db, **of, before=run.id):
         if earlier.id in known:
             continue
-        entry = Entry(earlier.id, earlier.created_at, is_running=True)
-        is_free = reentry.obstacle(policy, [*known.values()], earlier.created_at) is None
-        if earlier.has_begun:  # before there was a policy
-            known[earlier.id] = entry
-        elif is_free:
-            known[earlier.id] = entry
-            entering.append((earlier.id, earlier.created_at))
+        obstacle = reentry.obstacle(policy, [*known.values()], earlier.created_at)
+        if earlier.has_begun or obstacle is None:
+            known[earlier.id] = Entry(earlier.id, earlier.created_at, is_running=True)
+            if not earlier.has_begun:  # else it has since before there was a policy
+                entering.append((earlier.id, earlier.created_at))
     obstacle = reentry.obstacle(policy, [*known.values()], run.created_at)
     if obstacle is None:
         entering.append((run.id, run.created_at))

@@ -289,8 +289,8 @@ CLAUSES = {
 FIELDS = 5  # of metadata, in one question
 HAS_FIELD = """EXISTS (SELECT 1 FROM contact_fields f WHERE f.workspace_id = c.workspace_id
                       AND f.contact_id = c.id AND f.name = :name_# AND f.value = :value_#)"""
-for _number in "01234"[:FIELDS]:
-    CLAUSES[f"name_{_number}"] = HAS_FIELD.replace("#", _number)
+for _number in range(FIELDS):
+    CLAUSES[f"name_{_number}"] = HAS_FIELD.replace("#", str(_number))
     CLAUSES[f"value_{_number}"] = "TRUE"  # it is said beside the name
 
 # Written so that no index has it: that of the times leads to all that were changed since, to be

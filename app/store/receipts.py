@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.database.db import Handle
+from app.database.sql import columns
 
 KEPT_SECONDS = 86_400
 
@@ -21,10 +22,9 @@ class Receipt:
 
 async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt]:
     """The receipts that have not expired, by workspace and id."""
-    rows = await db.fetch_all(
-        """
-        SELECT r.workspace_id, r.id, r.run_id, r.contact_id,
-               CAST(r.expires_at > :now AS BOOLEAN) AS is_good
+    rows = await db.fetch_tuples(
+        f"""
+        SELECT {columns(Receipt, "r")}, CAST(r.expires_at > :now AS BOOLEAN) AS is_good
         FROM unnest(CAST(:workspace_ids AS TEXT[]), CAST(:ids AS BYTEA[]))
              AS given (workspace_id, id)
         JOIN receipts r ON r.workspace_id = given.workspace_id AND r.id = given.id
@@ -33,7 +33,7 @@ async def by_ids(db: Handle, pairs: Sequence[tuple[str, bytes]]) -> list[Receipt
         ids=[id for _, id in pairs],
     )
     # Not asked in WHERE: a planner might go by the index of expiry then, through all of them.
-    return [Receipt(**row) for row in rows if row.pop("is_good")]
+    return [Receipt(*receipt) for *receipt, is_good in rows if is_good]
 
 
 async def insert_many(db: Handle, receipts: Sequence[Receipt], *, expires_at: datetime) -> int:
