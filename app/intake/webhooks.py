@@ -90,12 +90,12 @@ async def receive(
         accepted = await process.batches.run(acceptance.start_known, process, event)
         if accepted is not None:
             return accepted
-    is_known = event is None  # else that was tried
+    tries_known = event is None  # else that was tried
     # Under the same number: a run that it made after all, and whose COMMIT was not answered, is
     # found by that, and is not made twice.
     id = new_id("req") if event is None else event.request.id
     return await settled(
-        lambda: _received(process, token, body, signatures, head, id=id, is_known=is_known)
+        lambda: _received(process, token, body, signatures, head, id=id, tries_known=tries_known)
     )
 
 
@@ -134,7 +134,7 @@ async def _received(
     head: Head,
     *,
     id: str,
-    is_known: bool,
+    tries_known: bool,
 ) -> Accepted:
     target = await process.batches.run(load_targets, process, token)
     if target is None or target.closed_reason is not None:
@@ -154,7 +154,7 @@ async def _received(
         cause = partial(_cause, target.secret, signatures, body) if is_open else None
         _note(process, target, request, problem, detail=target.closed_reason, cause=cause)
         raise
-    return await admit(process, target, request, is_known=is_known)
+    return await admit(process, target, request, tries_known=tries_known)
 
 
 async def whose(process: Process, token: str) -> str:
@@ -175,17 +175,17 @@ def unknown_token() -> Problem:
 
 
 async def admit(
-    process: Process, target: WebhookTarget, request: WebhookRequest, *, is_known: bool = True
+    process: Process, target: WebhookTarget, request: WebhookRequest, *, tries_known: bool = True
 ) -> Accepted:
     """The checks after the signature, of a sender's request or of one that a member retries. Raises
-    Problem, or Outdated when the target was changed meanwhile. `is_known`: its contact may exist,
-    and the statement for such events was not tried."""
+    Problem, or Outdated when the target was changed meanwhile. `tries_known`: the statement for
+    events of contacts that exist was not tried yet."""
     try:
         event = await _judged(process, target, request)
     except Problem as problem:
         _note(process, target, request, problem)
         raise
-    if is_known and acceptance.is_known(process, event):
+    if tries_known and acceptance.is_known(process, event):
         accepted = await process.batches.run(acceptance.start_known, process, event)
         if accepted is not None:
             return accepted
