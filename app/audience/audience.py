@@ -78,7 +78,7 @@ async def create(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundContact:
     id: str
     is_one_of_several: bool = False
 
@@ -93,7 +93,7 @@ class Missing:
     tags: Sequence[Json]
 
 
-async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
+async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, FoundContact]:
     """The contacts that exist: a statement for each kind of lookup, whoever they belong to."""
     by_kind: dict[str, list[Who]] = {}
     for who in set(wanted):
@@ -106,11 +106,13 @@ async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, Found]:
         for row in rows:
             if row.id is not None:
                 who = (row.workspace_id, kind, row.field, row.value)
-                found[who] = Found(row.id, row.another is not None)
+                found[who] = FoundContact(row.id, row.another is not None)
     return found
 
 
-async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> dict[Who, Found]:
+async def make_all(
+    db: Handle, vault: Vault, missing: Mapping[Who, Missing]
+) -> dict[Who, FoundContact]:
     """A contact for each email or phone; fifty requests at once make one. One that another request
     has made since we looked is found instead."""
     made, new = await insert_all(db, vault, missing)
@@ -121,7 +123,7 @@ async def make_all(db: Handle, vault: Vault, missing: Mapping[Who, Missing]) -> 
 
 async def insert_all(
     db: Handle, vault: Vault, missing: Mapping[Who, Missing]
-) -> tuple[dict[Who, Found], dict[WorkspaceContext, dict[str, Sequence[str]]]]:
+) -> tuple[dict[Who, FoundContact], dict[WorkspaceContext, dict[str, Sequence[str]]]]:
     """The same where the caller says which of them `appeared`, once they have what they are made
     with: those that are new, with their tags."""
     made = {}
@@ -131,7 +133,7 @@ async def insert_all(
         checked = profile.check(
             one.workspace.country, {**one.values, one.lookup.kind: one.lookup.value}, one.tags
         )
-        made[who] = Found(new_id("con"))
+        made[who] = FoundContact(new_id("con"))
         new[made[who].id] = (one.workspace, checked)
         people.append(Person(one.workspace.id, made[who].id, dict(checked.columns)))
     await subscriptions.judge(db, vault, people)

@@ -30,7 +30,7 @@ from app.store import (
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.missed_occasions import MissedOccasion
-from app.store.segment_members import ALL_START, Change, Effects, Membership, Occasion
+from app.store.segment_members import ALL_START, Change, Effects, Occasion, SegmentMembership
 from app.store.segments import Fitting, Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
@@ -195,7 +195,9 @@ async def judge_rows(
             holds = condition.evaluate(asked, facts).holds
             next_at = segment_changes.next_flip(asked, conditions, facts)
             is_frozen = segment.kind == "frozen"
-            judged.append(Membership(past.id, segment.id, holds, None if is_frozen else next_at))
+            judged.append(
+                SegmentMembership(past.id, segment.id, holds, None if is_frozen else next_at)
+            )
         await asyncio.sleep(0)  # a long past takes milliseconds: others are not held up by several
     flips = await keep(db, chosen, judged, now, workspace_id=workspace_id)
     for segment in chosen:
@@ -297,7 +299,7 @@ async def _dates(
                     missed.append(MissedOccasion(*whose, "date", why, one.at, one.at))
             is_to_come = watch.missed is None and (row.id, id, value) not in started
             is_ahead = is_to_come and at is not None and at > now
-            judged.append(Membership(row.id, watch.id, False, at if is_ahead else None))
+            judged.append(SegmentMembership(row.id, watch.id, False, at if is_ahead else None))
     await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
     await keep(db, dated, judged, now, workspace_id=workspace_id)
     if new:
@@ -352,7 +354,7 @@ def questions(segment: Segment, existing: Mapping[str, Segment]) -> Questions:
 async def keep(
     db: Handle,
     chosen: Sequence[Segment],
-    judged: Sequence[Membership],
+    judged: Sequence[SegmentMembership],
     now: datetime,
     *,
     workspace_id: str,

@@ -342,7 +342,7 @@ async def page(
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
+class Reachability:
     """The contacts who fit a filter. Where `is_complete` is False time ran out: these are of the
     newest contacts alone."""
 
@@ -368,7 +368,7 @@ class Audience:
         return sum(getattr(one, name) for one in self.counts)
 
 
-async def count(database: Database, readable: Readable, *, workspace_id: str) -> Audience:
+async def count(database: Database, readable: Readable, *, workspace_id: str) -> Reachability:
     counts: list[Counted] = []
     since: str | None = ""
     now = None
@@ -378,7 +378,7 @@ async def count(database: Database, readable: Readable, *, workspace_id: str) ->
         counts.append(
             await segments.count(db, fits, workspace_id=workspace_id, since=since, before=until)
         )
-    return Audience(counts, since is None)
+    return Reachability(counts, since is None)
 
 
 # --- one contact ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from app.audience import audience, lookups, membership, reactions
-from app.audience.audience import Found, Lookup, Missing, Who
+from app.audience.audience import FoundContact, Lookup, Missing, Who
 from app.audience.reactions import ContactEvent, Tagged
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
@@ -87,7 +87,7 @@ class _Batch:
     events: Sequence[ReportedEvent]
     room: Room
     answers: dict[int, Outcome] = field(default_factory=dict)  # by place
-    contacts: dict[Who, Found] = field(default_factory=dict)
+    contacts: dict[Who, FoundContact] = field(default_factory=dict)
     made: Tagged = field(default_factory=dict)  # contacts that are new
     present: set[str] = field(default_factory=set)  # contacts that are locked
     at_once: int = 1  # new contacts of old events that are judged at a time

@@ -229,7 +229,7 @@ async def next_window(
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedAudience:
     """Contacts by the reason for which they get nothing. Where `is_complete` is False time ran out:
     these are of the `looked_at` oldest contacts of the workspace alone."""
 
@@ -242,7 +242,7 @@ class Counted:
         return self.contacts.get(NONE, 0)
 
 
-async def count(process: Process, audience: Audience) -> Counted:
+async def count(process: Process, audience: Audience) -> CountedAudience:
     """Each step has a connection of its own: others get theirs between."""
     contacts: Counter[str] = Counter()
     after, looked_at, ends = FIRST, 0, time.monotonic() + COUNT_SECONDS
@@ -250,7 +250,7 @@ async def count(process: Process, audience: Audience) -> Counted:
         async with process.database.read() as db:
             following = await next_window(db, audience, after, most=COUNT_WALK)
             if following is None:
-                return Counted(contacts, True, looked_at)
+                return CountedAudience(contacts, True, looked_at)
             fits, window = segments.fitting(db, audience.readable, await db.now()), following.window
             where: WorkspaceKey = {"workspace_id": audience.workspace_id}
             counted = await stored_audiences.count(db, fits, audience.gate, window, **where)
@@ -261,7 +261,7 @@ async def count(process: Process, audience: Audience) -> Counted:
                 counted += Counter(reason or NONE for reason in judged.values())
             contacts += counted
         after, looked_at = window.until, looked_at + following.contacts
-    return Counted(contacts, False, looked_at)
+    return CountedAudience(contacts, False, looked_at)
 
 
 def is_reachable(audience: Audience, contact: Contact) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.audit import trail
-from app.broadcasts.audience import NONE, Counted
-from app.broadcasts.guard import MOST, Trouble
+from app.broadcasts.audience import NONE, CountedAudience
+from app.broadcasts.guard import MOST, SendingRefusal
 from app.database.db import Handle
 from app.errors import Problem
 from app.machine.program import Json
@@ -27,7 +27,7 @@ def require(broadcast: Broadcast, verb: str, *states: State) -> None:
         raise Problem("conflict", detail)
 
 
-async def schedule(db: Handle, broadcast: Broadcast, counted: Counted) -> Broadcast:
+async def schedule(db: Handle, broadcast: Broadcast, counted: CountedAudience) -> Broadcast:
     """Its job is due at `send_at`, or at once. An audience that nobody is in, or nobody who can be
     written to, says so."""
     now = await db.now()
@@ -82,7 +82,7 @@ async def pause(
 
 
 async def pause_by_itself(
-    process: Process, db: Handle, broadcast: Broadcast, trouble: Trouble
+    process: Process, db: Handle, broadcast: Broadcast, trouble: SendingRefusal
 ) -> None:
     """With an entry in the audit trail and an event: nobody has asked for it."""
     paused = await pause(db, broadcast, trouble.code, trouble.detail)

@@ -23,12 +23,12 @@ NOTHING = UnderWay()
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class SendingRefusal:
     code: Reason
     detail: str
 
 
-async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> Trouble | None:
+async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> SendingRefusal | None:
     """Whether too many of the newest messages bounced for good, or were reported as spam."""
     counted = await recipients.outcomes(
         db,
@@ -51,7 +51,7 @@ async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> Troubl
     ):
         if counted[outcome] * 1_000 >= most * left and counted[outcome]:
             detail = f"Of the last {left} messages {counted[outcome]} {words}."
-            return Trouble(code, detail)
+            return SendingRefusal(code, detail)
     return None
 
 
@@ -95,21 +95,23 @@ PERIODS: Mapping[Reason, str] = {
 }
 
 
-def refusal(room: Room, wanted: int, words: str = "It is for {:,} contacts") -> Trouble | None:
+def refusal(
+    room: Room, wanted: int, words: str = "It is for {:,} contacts"
+) -> SendingRefusal | None:
     """Why so many messages would not all go out, whoever they are to; `words` are those for how
     many they are."""
     if room.left is None or wanted <= room.left:
         return None
     if room.left <= 0:
-        return Trouble(room.reason, WITHOUT_ROOM[room.reason])
+        return SendingRefusal(room.reason, WITHOUT_ROOM[room.reason])
     when = PERIODS[room.reason]
     detail = f"{words.format(wanted)}; messages left {when}: {room.left:,}."
-    return Trouble(room.reason, detail)
+    return SendingRefusal(room.reason, detail)
 
 
 async def refusal_to_resume(
     process: Process, db: Handle, broadcast: Broadcast, channel: str
-) -> Trouble | None:
+) -> SendingRefusal | None:
     """Why the messages that a broadcast had made before its pause would not all go out: they leave
     at once, and what a quota suppresses is lost to it for good."""
     workspace_id = broadcast.workspace_id

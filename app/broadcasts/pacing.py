@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from app.store.broadcast_recipients import Due
+from app.store.broadcast_recipients import DueRecipient
 
 RAMP_MINUTES = 5  # in which the pace rises, evenly, to what was asked for
 CATCH_UP = timedelta(seconds=2)  # of a worker that was late: no more is made up for
@@ -43,13 +43,13 @@ class Spread:
     """Recipients who may be written to now, and those who wait for others at their domain, with
     the time of their turn."""
 
-    now: list[Due] = field(default_factory=list)
+    now: list[DueRecipient] = field(default_factory=list)
     later: dict[str, datetime] = field(default_factory=dict)
     slots: dict[str, datetime] = field(default_factory=dict)
 
 
 def spread(
-    due: Sequence[Due], slots: Mapping[str, datetime], per_minute: int, now: datetime
+    due: Sequence[DueRecipient], slots: Mapping[str, datetime], per_minute: int, now: datetime
 ) -> Spread:
     """`slots` are the domains that somebody waits for, and when the next turn after theirs is. Who
     has waited for a turn is not sent to the end of the line again, unless more of them have their

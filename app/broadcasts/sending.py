@@ -16,7 +16,7 @@ from functools import partial
 
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, freezing, guard, pacing
-from app.broadcasts.guard import Trouble
+from app.broadcasts.guard import SendingRefusal
 from app.consent import gate
 from app.consent.gate import QuietHours
 from app.database import pipelining
@@ -29,7 +29,7 @@ from app.messages.settling import Transition
 from app.process import Process
 from app.store import broadcast_recipients as recipients
 from app.store import broadcasts, held_messages, jobs, templates, workspaces
-from app.store.broadcast_recipients import Due
+from app.store.broadcast_recipients import DueRecipient
 from app.store.broadcasts import Broadcast
 from app.store.held_messages import UnsettledMessage
 from app.store.jobs import Job
@@ -77,7 +77,7 @@ async def step(process: Process, job: Job, turn: int = 0) -> bool:
         if broadcast.ending:
             return await _cancel(process, db, job)
         if job.claims > jobs.MAX_CLAIMS:
-            trouble = Trouble(Reason.POISONED, SENTENCES[Reason.POISONED])
+            trouble = SendingRefusal(Reason.POISONED, SENTENCES[Reason.POISONED])
             await control.pause_by_itself(process, db, broadcast, trouble)
             return False
         if broadcast.state == "SCHEDULED":
@@ -102,14 +102,14 @@ async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> No
 async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, turn: int) -> bool:
     template = await templates.by_id(db, workspace_id=job.workspace_id, id=broadcast.template_id)
     if template is None:
-        trouble = Trouble(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
+        trouble = SendingRefusal(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
     if not broadcast.is_frozen:
         audience = await audiences.of(db, job.workspace_id, broadcast, template)
         if audience.unfilled is not None:  # somebody has saved it again
             if audience.unfilled.reason_code is not None:
-                trouble = Trouble(Reason.POISONED, audiences.GIVEN_UP)
+                trouble = SendingRefusal(Reason.POISONED, audiences.GIVEN_UP)
                 await control.pause_by_itself(process, db, broadcast, trouble)
             else:
                 await _rest(process, db, job, await db.now() + FILLED_IN)
@@ -169,8 +169,8 @@ async def _make(
 
 
 async def _within_room(
-    process: Process, db: Handle, job: Job, channel: str, due: list[Due]
-) -> tuple[list[Due], Trouble | None]:
+    process: Process, db: Handle, job: Job, channel: str, due: list[DueRecipient]
+) -> tuple[list[DueRecipient], SendingRefusal | None]:
     """The recipients for whose messages the workspace has room, beside what its broadcasts have
     under way and no quota has counted; and why there is none for anybody. Nobody while another of
     its broadcasts asks."""
@@ -191,7 +191,7 @@ async def _make_some(
     db: Handle,
     broadcast: Broadcast,
     template: Template,
-    due: Sequence[Due],
+    due: Sequence[DueRecipient],
 ) -> int:
     """Make the messages of those who are there still, and are not one too many at their domain;
     how many."""
@@ -246,8 +246,8 @@ async def _make_one(
 
 
 async def _awake(
-    db: Handle, broadcast: Broadcast, template: Template, due: Sequence[Due]
-) -> list[Due]:
+    db: Handle, broadcast: Broadcast, template: Template, due: Sequence[DueRecipient]
+) -> list[DueRecipient]:
     """The recipients for whom no quiet hours are now. The others are due behind these: a message
     that waited for them would be under way all the time. What waits too long is made, and says
     so."""

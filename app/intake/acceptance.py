@@ -19,13 +19,13 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from app.audience import audience, lookups, reactions
-from app.audience.audience import Found, Lookup, Missing, Who
+from app.audience.audience import FoundContact, Lookup, Missing, Who
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, RequestTimeouts
 from app.errors import CommitUnknown, Problem, Unavailable
 from app.intake import webhook_requests
 from app.intake.lookup import contact_path
-from app.intake.webhook_requests import WebhookRequest
+from app.intake.webhook_requests import IncomingRequest
 from app.machine import defaults
 from app.machine.defaults import Defaults
 from app.machine.program import Json
@@ -57,7 +57,7 @@ PATIENCE = 2.0  # seconds that an event waits until its contact's defaults can b
 class InboundEvent:
     """A request that has passed every check before the transaction that accepts it."""
 
-    request: WebhookRequest
+    request: IncomingRequest
     workspace: WorkspaceContext
     trigger: Mapping[str, Json]
     revision: int  # of the definition, by which it was judged
@@ -268,7 +268,7 @@ class _Batch:
     answers: dict[str, Answer] = field(default_factory=dict)  # by run id
     fresh: list[InboundEvent] = field(default_factory=list)  # to become runs
     copies: list[InboundEvent] = field(default_factory=list)  # of a fresh one, which came together
-    contacts: dict[Who, Found] = field(default_factory=dict)
+    contacts: dict[Who, FoundContact] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # for the owner, by run id
 
     async def settle(self, *, again: bool) -> None:
@@ -458,5 +458,5 @@ class _Batch:
                 )
 
 
-_NOBODY = Found("")
+_NOBODY = FoundContact("")
 NO_DEFAULTS = Defaults({}, (), ())

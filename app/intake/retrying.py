@@ -8,7 +8,7 @@ from app.database.db import new_id
 from app.errors import Problem
 from app.intake import lookup, webhooks
 from app.intake.acceptance import Accepted
-from app.intake.webhook_requests import Head, WebhookRequest
+from app.intake.webhook_requests import Head, IncomingRequest
 from app.process import Process
 from app.store import definitions, webhook_requests
 from app.store.webhook_requests import LONGEST_BODY
@@ -49,7 +49,7 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
     if key is None:
         head = _head({**record.headers, "idempotency-key": record.id}, record.ip)
     # Under a new id, which its run will have too.
-    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+    request = IncomingRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
     return await webhooks.admit(process, target, request)
 
 

@@ -76,7 +76,7 @@ def _known(raw_name: bytes) -> tuple[str, bool, bool]:
 
 
 @dataclass(slots=True)
-class WebhookRequest:
+class IncomingRequest:
     """A request to the webhook URL of a definition, as it was received."""
 
     id: str
@@ -86,7 +86,7 @@ class WebhookRequest:
     body: bytes
 
 
-def record(request: WebhookRequest, outcome: Outcome, status: int, **rest: Any) -> RequestRecord:
+def record(request: IncomingRequest, outcome: Outcome, status: int, **rest: Any) -> RequestRecord:
     return RequestRecord(
         workspace_id=request.workspace_id,
         definition_id=request.definition_id,
@@ -101,7 +101,7 @@ def record(request: WebhookRequest, outcome: Outcome, status: int, **rest: Any) 
 
 
 def refusal(
-    request: WebhookRequest,
+    request: IncomingRequest,
     problem: Problem,
     detail: str | None = None,
     looked_up: str | None = None,

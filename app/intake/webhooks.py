@@ -28,7 +28,7 @@ from app.database.db import new_id
 from app.errors import Problem, Unavailable
 from app.intake import acceptance, lookup, webhook_requests
 from app.intake.acceptance import Accepted, InboundEvent, Outdated
-from app.intake.webhook_requests import Head, Note, WebhookRequest
+from app.intake.webhook_requests import Head, IncomingRequest, Note
 from app.machine.program import Json
 from app.outbound import chains
 from app.process import Process
@@ -106,7 +106,7 @@ async def _judged_by_memory(
     target: WebhookTarget | None = process.targets.get(token)
     if target is None:
         return None
-    request = WebhookRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
+    request = IncomingRequest(new_id("req"), target.workspace.id, target.definition_id, head, body)
     try:
         verify(target.secret, signatures, body)
         event = await _judged(process, target, request)
@@ -144,7 +144,7 @@ async def _received(
         process.targets.keep(token, target, weight)
     if target is None:
         raise unknown_token()
-    request = WebhookRequest(id, target.workspace.id, target.definition_id, head, body)
+    request = IncomingRequest(id, target.workspace.id, target.definition_id, head, body)
     try:
         if target.closed_reason is not None:
             raise unknown_token()
@@ -175,7 +175,7 @@ def unknown_token() -> Problem:
 
 
 async def admit(
-    process: Process, target: WebhookTarget, request: WebhookRequest, *, tries_known: bool = True
+    process: Process, target: WebhookTarget, request: IncomingRequest, *, tries_known: bool = True
 ) -> Accepted:
     """The checks after the signature, of a sender's request or of one that a member retries. Raises
     Problem, or Outdated when the target was changed meanwhile. `tries_known`: the statement for
@@ -196,7 +196,9 @@ async def admit(
         return await process.batches.run(acceptance.accept, process, event)
 
 
-async def _judged(process: Process, target: WebhookTarget, request: WebhookRequest) -> InboundEvent:
+async def _judged(
+    process: Process, target: WebhookTarget, request: IncomingRequest
+) -> InboundEvent:
     depth = chains.depth_of(request.head.values(chains.DEPTH.encode()))
     chains.refuse_too_deep(depth)
     values = request.head.values(chains.CHAIN.encode())
@@ -229,7 +231,7 @@ async def _judged(process: Process, target: WebhookTarget, request: WebhookReque
 def _note(
     process: Process,
     target: WebhookTarget,
-    request: WebhookRequest,
+    request: IncomingRequest,
     problem: Problem,
     *,
     detail: str | None = None,

@@ -88,13 +88,13 @@ class Wanted:
         named = document.pointer("topics", one.topic_id, one.channel)
         return "/channel" if self.is_by_itself else named
 
-    def of_new(self) -> Counted:
+    def of_new(self) -> CountedAnswers:
         """The answers of a contact that is to be made with them."""
-        return Counted(self, self.counted({}), {}, {}, {})
+        return CountedAnswers(self, self.counted({}), {}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedAnswers:
     """Answers as far as they count before they are confirmed, the answers that the contact `held`
     and the hashes of its addresses then, and when it was asked for each that is to be confirmed."""
 
@@ -123,7 +123,9 @@ async def answer(
     return answered
 
 
-async def count(db: Handle, workspace: WorkspaceContext, row: Contact, wanted: Wanted) -> Counted:
+async def count(
+    db: Handle, workspace: WorkspaceContext, row: Contact, wanted: Wanted
+) -> CountedAnswers:
     """For a caller that records the answers of the locked contact with what else changes in it, and
     then asks."""
     answers = wanted.counted(row.topics)
@@ -134,11 +136,11 @@ async def count(db: Handle, workspace: WorkspaceContext, row: Contact, wanted: W
         if one.state == PENDING
     }
     hashes = subscriptions.hashes(workspace.vault, workspace.id, row)
-    return Counted(wanted, answers, row.topics, hashes, asked_at)
+    return CountedAnswers(wanted, answers, row.topics, hashes, asked_at)
 
 
 async def ask(
-    process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: Counted
+    process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: CountedAnswers
 ) -> None:
     """Letters to the contact, with whose row the answers were recorded. Raises as `answer` does."""
     asked, now = _asked(row, counted), await db.now()
@@ -159,7 +161,7 @@ async def ask(
         await _ask(process, db, question, counted.wanted, reminds=since[one] > REMINDER)
 
 
-def _asked(row: Contact, counted: Counted) -> list[Answer]:
+def _asked(row: Contact, counted: CountedAnswers) -> list[Answer]:
     asked = [one for one in counted.answers if one.state == PENDING]
     errors = [
         FieldError(counted.wanted.channel_of(one), f"The contact has no address for {one.channel}.")

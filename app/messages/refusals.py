@@ -76,14 +76,14 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRefusals:
     """The results in order, and what `count` is to be given at the end of the transaction."""
 
     results: list[Result]
     tallies: Mapping[Provider, Tally]
 
 
-async def judge(db: Handle, outcomes: Sequence[Outcome]) -> Judged:
+async def judge(db: Handle, outcomes: Sequence[Outcome]) -> JudgedRefusals:
     """Treat what a provider at fault refuses as not accepted; what a throttling one puts off waits
     for it."""
     tallies: dict[Provider, Tally] = defaultdict(Tally)
@@ -96,7 +96,7 @@ async def judge(db: Handle, outcomes: Sequence[Outcome]) -> Judged:
         result if provider is None else _as_judged(result, tallies[provider])
         for provider, result, _ in outcomes
     ]
-    return Judged(results, tallies)
+    return JudgedRefusals(results, tallies)
 
 
 async def _judge(db: Handle, key: Mapping[str, str], tally: Tally) -> None:
@@ -119,7 +119,7 @@ async def _judge(db: Handle, key: Mapping[str, str], tally: Tally) -> None:
     db.after_commit(partial(_warn, key, {"recipients": recipients, "dead": dead}))
 
 
-async def count(db: Handle, judged: Judged) -> None:
+async def count(db: Handle, judged: JudgedRefusals) -> None:
     """Count the refusals; those while the circuit is open, or after it, begin a new count. To be
     done last in a transaction: others wait that record the same."""
     for provider, tally in sorted(judged.tallies.items(), key=lambda one: one[0]):

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from app.audience import addresses, segments
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, guard
-from app.broadcasts.audience import Audience, Counted
-from app.broadcasts.guard import Trouble
+from app.broadcasts.audience import Audience, CountedAudience
+from app.broadcasts.guard import SendingRefusal
 from app.database.db import Handle
 from app.errors import FieldError, Problem
 from app.machine.categories import TEST
@@ -90,8 +90,8 @@ class _Looked:
     broadcast: Broadcast
     template: Template
     audience: Audience
-    counted: Counted
-    refusal: Trouble | None
+    counted: CountedAudience
+    refusal: SendingRefusal | None
 
 
 async def _look(call: Call) -> _Looked:
@@ -165,7 +165,7 @@ async def schedule(call: Call) -> Response:
     return await call.conclude(act)
 
 
-def _refuse(trouble: Trouble | None) -> None:
+def _refuse(trouble: SendingRefusal | None) -> None:
     """Raises Problem."""
     if trouble is not None:
         raise Problem(CODES.get(trouble.code, "quota_exceeded"), trouble.detail)

@@ -19,7 +19,7 @@ from app.runs.explanations import Explained, Explanation
 from app.store import explaining, workspaces
 from app.store.contacts import Contact
 from app.store.definitions import Definition
-from app.store.explaining import PastMessage, PastRequest, PastRun, PastStep
+from app.store.explaining import ExplainedMessage, ExplainedRequest, ExplainedRun, ExplainedStep
 from app.store.webhook_requests import KEPT_FOR
 
 MOST_NAMED = 3  # messages in one sentence
@@ -130,7 +130,7 @@ async def _of_requests(process: Process, db: Handle, question: Question) -> list
     return found
 
 
-def _request(code: Explanation, request: PastRequest) -> Explained:
+def _request(code: Explanation, request: ExplainedRequest) -> Explained:
     refused = request.detail if code in DETAILED else None
     return Explained(request.created_at, code, request.id, refused, reason=request.code)
 
@@ -150,7 +150,7 @@ DETAILED = frozenset(
 
 
 async def _of_runs(
-    process: Process, db: Handle, question: Question, known: Sequence[PastRun]
+    process: Process, db: Handle, question: Question, known: Sequence[ExplainedRun]
 ) -> list[Explained]:
     workspace_id, ids = question.workspace_id, [run.id for run in known]
     if question.definition is None:
@@ -162,7 +162,7 @@ async def _of_runs(
         )
     else:
         messages = await explaining.messages_of_runs(db, workspace_id=workspace_id, run_ids=ids)
-    steps: defaultdict[str, list[PastStep]] = defaultdict(list)
+    steps: defaultdict[str, list[ExplainedStep]] = defaultdict(list)
     for step in await explaining.steps(db, workspace_id=workspace_id, run_ids=ids):
         steps[step.run_id].append(step)
     sent = {(one.run_id, one.node_id, one.visit) for one in messages}
@@ -182,7 +182,7 @@ async def _of_runs(
     return [*found, *await explaining_occasions.started_late(db, workspace_id, timed)]
 
 
-def message(sent: PastMessage) -> Explained:
+def message(sent: ExplainedMessage) -> Explained:
     code = MESSAGE_CODES[sent.status]
     if code is Explanation.MESSAGE_QUEUED and sent.reason_code is not None:
         code = Explanation.MESSAGE_HELD
@@ -196,9 +196,9 @@ def message(sent: PastMessage) -> Explained:
 class _Walked:
     """A run, and what it says of itself and its steps."""
 
-    run: PastRun
+    run: ExplainedRun
     program: Program
-    steps: Sequence[PastStep]
+    steps: Sequence[ExplainedStep]
     elsewhere: set[str] = field(default_factory=set)  # nodes that led to another branch
 
     def explained(self, sent: set[tuple[str | None, str | None, int | None]]) -> list[Explained]:
@@ -278,7 +278,7 @@ class _Walked:
                 node_id,
             )
 
-    def _decision(self, taken: Iterable[PastStep], missed: str) -> PastStep | None:
+    def _decision(self, taken: Iterable[ExplainedStep], missed: str) -> ExplainedStep | None:
         found = None
         for step in taken:
             node = self.program.nodes.get(step.node_id)
@@ -312,7 +312,7 @@ def _move(what: str) -> str:
 
 
 async def _of_events(
-    db: Handle, question: Question, definition: Definition, known: Sequence[PastRun]
+    db: Handle, question: Question, definition: Definition, known: Sequence[ExplainedRun]
 ) -> list[Explained]:
     """Events since the newest run: an older one may have started a later run."""
     trigger = definition.trigger_config

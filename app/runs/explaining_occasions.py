@@ -10,7 +10,7 @@ from app.machine import compare, document
 from app.machine.fields import parse_duration
 from app.runs.explanations import Explained, Explanation
 from app.store import explaining, missed_occasions
-from app.store.explaining import PastRun
+from app.store.explaining import ExplainedRun
 from app.store.missed_occasions import MissReason, MissSource
 
 TIMED = ("date", "schedule")
@@ -62,7 +62,9 @@ async def missed(
     return found
 
 
-async def started_late(db: Handle, workspace_id: str, timed: Sequence[PastRun]) -> list[Explained]:
+async def started_late(
+    db: Handle, workspace_id: str, timed: Sequence[ExplainedRun]
+) -> list[Explained]:
     """Explain the runs that an occasion started late. A replay of one, or a run that somebody
     started with the same data, was not late itself."""
     if not timed:

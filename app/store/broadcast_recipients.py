@@ -84,7 +84,7 @@ async def judge(
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueRecipient:
     """A recipient whose message is to be made, and its address as it is compared; None when the
     contact was erased since."""
 
@@ -97,9 +97,9 @@ class Due:
 
 async def due(
     db: Handle, channel: str, *, workspace_id: str, broadcast_id: str, limit: int
-) -> list[Due]:
+) -> list[DueRecipient]:
     return await db.fetch_all_as(
-        Due,
+        DueRecipient,
         f"""
         SELECT r.contact_id, CAST(c.id IS NOT NULL AS BOOLEAN) AS is_there,
                {ADDRESSES[channel]} AS address, c.timezone, r.has_turn

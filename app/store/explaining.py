@@ -19,7 +19,7 @@ REQUESTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastRun:
+class ExplainedRun:
     """A run of the contact, and where it is."""
 
     id: str
@@ -35,7 +35,7 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastStep:
+class ExplainedStep:
     """A visit of a node."""
 
     run_id: str
@@ -49,7 +49,7 @@ class PastStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastMessage:
+class ExplainedMessage:
     """A message to the contact, without what was said."""
 
     id: str
@@ -64,7 +64,7 @@ class PastMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastRequest:
+class ExplainedRequest:
     """A request to a webhook that started no run."""
 
     id: str
@@ -75,7 +75,7 @@ class PastRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastEvent:
+class ExplainedEvent:
     """Something that the contact did."""
 
     id: str
@@ -89,11 +89,11 @@ async def runs(
     contact_id: str,
     definition_id: str | None,
     since: datetime | None,
-) -> list[PastRun]:
+) -> list[ExplainedRun]:
     filters = {"definition_id": definition_id, "created_after": since}
     narrowed, values = await _narrowed(db, "run", filters)
     return await db.fetch_all_as(
-        PastRun,
+        ExplainedRun,
         f"""
         SELECT id, definition_id, version, status, reason_code, reason_detail, state, waiting_for,
                created_at, finished_at
@@ -123,10 +123,10 @@ CLAUSES = {
 }
 
 
-async def steps(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> list[PastStep]:
+async def steps(db: Handle, *, workspace_id: str, run_ids: Sequence[str]) -> list[ExplainedStep]:
     """The steps of each run in the order in which it took them."""
     return await db.fetch_all_as(
-        PastStep,
+        ExplainedStep,
         """
         SELECT run_id, node_id, visit, reason_code, reason_detail, port, started_at, finished_at
         FROM run_steps
@@ -158,9 +158,9 @@ async def short_bodies(
 
 async def messages_of_runs(
     db: Handle, *, workspace_id: str, run_ids: Sequence[str]
-) -> list[PastMessage]:
+) -> list[ExplainedMessage]:
     return await db.fetch_all_as(
-        PastMessage,
+        ExplainedMessage,
         f"""
         SELECT {MESSAGE_COLUMNS}
         FROM messages
@@ -178,9 +178,9 @@ MESSAGE_COLUMNS = """id, run_id, node_id, visit, status, reason_code, reason_det
                created_at"""
 
 
-async def message(db: Handle, *, workspace_id: str, id: str) -> PastMessage | None:
+async def message(db: Handle, *, workspace_id: str, id: str) -> ExplainedMessage | None:
     return await db.fetch_one_as(
-        PastMessage,
+        ExplainedMessage,
         f"""
         SELECT {MESSAGE_COLUMNS}
         FROM messages
@@ -193,11 +193,11 @@ async def message(db: Handle, *, workspace_id: str, id: str) -> PastMessage | No
 
 async def messages(
     db: Handle, *, workspace_id: str, contact_id: str, since: datetime | None
-) -> list[PastMessage]:
+) -> list[ExplainedMessage]:
     """The messages, those of no run too."""
     narrowed, values = await _narrowed(db, "msg", {"created_after": since})
     return await db.fetch_all_as(
-        PastMessage,
+        ExplainedMessage,
         f"""
         SELECT {MESSAGE_COLUMNS}
         FROM messages
@@ -219,12 +219,12 @@ async def refused(
     looked_up: Sequence[str],
     definition_id: str | None,
     since: datetime | None,
-) -> list[PastRequest]:
+) -> list[ExplainedRequest]:
     """The requests that named the contact."""
     filters = {"definition_id": definition_id, "created_after": since}
     narrowed, values = await _narrowed(db, "req", filters)
     return await db.fetch_all_as(
-        PastRequest,
+        ExplainedRequest,
         f"""
         SELECT id, outcome, code, detail, created_at
         FROM webhook_requests
@@ -246,11 +246,11 @@ async def repeated(
     contact_id: str,
     definition_id: str | None,
     since: datetime | None,
-) -> list[PastRequest]:
+) -> list[ExplainedRequest]:
     filters = {"definition_id": definition_id, "created_after": since}
     narrowed, values = await _narrowed(db, "req", filters)
     return await db.fetch_all_as(
-        PastRequest,
+        ExplainedRequest,
         f"""
         SELECT id, outcome, code, detail, created_at
         FROM webhook_requests
@@ -268,11 +268,11 @@ async def repeated(
 
 async def refused_unreadable(
     db: Handle, *, workspace_id: str, definition_id: str, since: datetime | None
-) -> list[PastRequest]:
+) -> list[ExplainedRequest]:
     """The newest that named nobody, if there is any."""
     narrowed, values = await _narrowed(db, "req", {"created_after": since})
     return await db.fetch_all_as(
-        PastRequest,
+        ExplainedRequest,
         f"""
         SELECT id, outcome, code, detail, created_at
         FROM webhook_requests
@@ -292,7 +292,7 @@ async def requests_known_since(
 ) -> datetime | None:
     """The time of the oldest request that is kept; None while none had to go for newer ones."""
     oldest = await db.fetch_one_as(
-        PastRequest,
+        ExplainedRequest,
         """
         SELECT id, outcome, code, detail, created_at FROM webhook_requests
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id
@@ -308,10 +308,10 @@ async def requests_known_since(
 
 async def events(
     db: Handle, *, workspace_id: str, contact_id: str, name: str, since: datetime | None
-) -> list[PastEvent]:
+) -> list[ExplainedEvent]:
     """The events of that name."""
     return await db.fetch_all_as(
-        PastEvent,
+        ExplainedEvent,
         """
         SELECT id, at FROM contact_events
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id AND name = :name

@@ -12,7 +12,7 @@ ENOUGH = 10_000  # more is told as this many: counting on would cost what the ba
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class Backlog:
     """How many jobs are due, up to ENOUGH, and since when the oldest."""
 
     count: int
@@ -20,7 +20,7 @@ class Due:
     late_seconds: float
 
 
-async def due(db: Handle, kind: Kind) -> Due:
+async def due(db: Handle, kind: Kind) -> Backlog:
     [(count, oldest_at)] = await db.fetch_tuples(
         """
         SELECT count(*) AS count, CAST(min(wake_at) AS TIMESTAMPTZ) AS oldest_at
@@ -33,7 +33,7 @@ async def due(db: Handle, kind: Kind) -> Due:
         enough=ENOUGH,
     )
     late = (await db.now() - oldest_at).total_seconds() if oldest_at else 0.0
-    return Due(count, oldest_at, late)
+    return Backlog(count, oldest_at, late)
 
 
 async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) -> int:

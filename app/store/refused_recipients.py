@@ -59,7 +59,7 @@ async def count(
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RecipientTally:
     """The counts of the last ten minutes."""
 
     recipients: int
@@ -67,9 +67,9 @@ class Counted:
     put_off: int
 
 
-async def counted(db: Handle, *, workspace_id: str, channel: str, provider: str) -> Counted:
+async def counted(db: Handle, *, workspace_id: str, channel: str, provider: str) -> RecipientTally:
     return await db.returning_as(
-        Counted,
+        RecipientTally,
         """
         SELECT CAST(COALESCE(sum(recipients), 0) AS BIGINT) AS recipients,
                CAST(COALESCE(sum(dead), 0) AS BIGINT) AS dead,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.database.db import Handle
-from app.store.segment_members import Change, Membership
+from app.store.segment_members import Change, SegmentMembership
 from app.store.segments import Fitting
 
 
@@ -170,10 +170,9 @@ async def changes(
         **fitting.values,
         **next_flip.values,
     )
-    return [
-        Change(
-            Membership(id, segment_id, member, next_at),
-            None if was_member is None else Membership(id, segment_id, was_member, was_next_at),
-        )
-        for id, member, next_at, was_member, was_next_at in rows
-    ]
+    found = []
+    for id, member, next_at, was_member, was_next_at in rows:
+        now = SegmentMembership(id, segment_id, member, next_at)
+        was = SegmentMembership(id, segment_id, was_member, was_next_at)
+        found.append(Change(now, None if was_member is None else was))
+    return found

@@ -22,7 +22,7 @@ METER = "segment"  # of usage: its members, by the segment's id as the period
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class SegmentMembership:
     contact_id: str
     segment_id: str
     member: bool
@@ -33,15 +33,15 @@ class Membership:
 class Change:
     """A contact's membership from now on, and what was kept of it, if anything was."""
 
-    now: Membership
-    was: Membership | None
+    now: SegmentMembership
+    was: SegmentMembership | None
 
 
 async def of_contacts(
     db: Handle, *, workspace_id: str, contact_ids: Sequence[str], segment_ids: Sequence[str]
-) -> list[Membership]:
+) -> list[SegmentMembership]:
     return await db.fetch_all_as(
-        Membership,
+        SegmentMembership,
         """
         SELECT contact_id, segment_id, member, next_at FROM segment_members
         WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
@@ -92,7 +92,7 @@ async def of_contact(
     )
 
 
-async def write(db: Handle, *, workspace_id: str, rows: Sequence[Membership]) -> None:
+async def write(db: Handle, *, workspace_id: str, rows: Sequence[SegmentMembership]) -> None:
     """Write what holds of locked contacts from now on."""
     kept = [row for row in rows if row.member or row.next_at is not None]
     gone = [row for row in rows if not row.member and row.next_at is None]

@@ -13,7 +13,7 @@ from app.machine.condition import Comparison, Condition
 from app.machine.fields import parse_duration
 from app.machine.segment_changes import TICK, timed_within
 from app.machine.segment_filter import Did, Got
-from app.store.segment_sql import Clause, Found
+from app.store.segment_sql import Clause, SqlValue
 from app.store.segments import Fitting
 
 
@@ -50,7 +50,7 @@ class _Moments:
                 yield f"""(SELECT min({self._flip("m.created_at", within)}) FROM messages m
                     WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id)"""
 
-    def _read(self, found: Found, part: Comparison, rows: str) -> str:
+    def _read(self, found: SqlValue, part: Comparison, rows: str) -> str:
         """The flip of text that reads like a time; each is read once."""
         fence = self.clause.fence
         return f"""(SELECT min({self._flip("m.at", parse_duration(part.value))})

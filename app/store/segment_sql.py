@@ -34,7 +34,7 @@ _BOUND = re.compile(r":([a-z]_[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SqlValue:
     """The value of a path in SQL: its text, and whether it is text, a number, a boolean, null."""
 
     text: str
@@ -82,7 +82,7 @@ class Clause:
             case Not(one):
                 return f"NOT {self.sql(one)}"
             case Comparison() if part.path.segments[1:] == ("tags",):
-                is_so = self._equal(Found("t.tag", "TRUE"), part.value)
+                is_so = self._equal(SqlValue("t.tag", "TRUE"), part.value)
                 return f"""EXISTS (SELECT 1 FROM contact_tags t
             WHERE t.workspace_id = :workspace_id AND t.contact_id = c.id
               AND {is_so}{self.fence})"""
@@ -108,28 +108,28 @@ class Clause:
 
     # --- comparisons ----------------------------------------------------------------------------
 
-    def found(self, path: Path) -> Found:
+    def found(self, path: Path) -> SqlValue:
         """The value at a path, but for tags and `createdAt`."""
         match path.segments[1:]:
             case ("subscriptions", str(channel)):
                 text = f"COALESCE(c.subscriptions ->> '{channel}', 'subscribed')"
-                return Found(text, "TRUE")
+                return SqlValue(text, "TRUE")
             case ("topics", str(id), str(channel)):
                 text = f"c.topics -> {self._text(id)} ->> '{channel}'"
-                return Found(text, f"{text} IS NOT NULL")
+                return SqlValue(text, f"{text} IS NOT NULL")
             case ("metadata", str(name)):
                 return self._member("c.metadata", name)
             case ("properties", str(name)):
                 return self._member("e.properties", name)
             case (str(name),):
                 column = COLUMNS[name]
-                return Found(column, f"{column} IS NOT NULL", is_null=f"{column} IS NULL")
+                return SqlValue(column, f"{column} IS NOT NULL", is_null=f"{column} IS NULL")
         raise TypeError(f"{path} has no SQL")
 
-    def _member(self, json: str, name: str) -> Found:
+    def _member(self, json: str, name: str) -> SqlValue:
         bound = self.bind(name)
         kind = texts.kind_in(self.engine, json, bound)
-        return Found(
+        return SqlValue(
             texts.text_in(self.engine, json, bound),
             *(f"{kind} = '{one}'" for one in ("string", "number", "boolean", "null")),
         )
@@ -162,7 +162,7 @@ class Clause:
                 order = ORDERS.get(op) or CHRONOLOGY[op]
                 return "FALSE" if moment is None else self._by_time(found, order, moment)
 
-    def _equal(self, found: Found, value: Json) -> str:
+    def _equal(self, found: SqlValue, value: Json) -> str:
         """Compare like compare.same."""
         if value is None:
             return found.is_null
@@ -178,13 +178,13 @@ class Clause:
             is_text = _any(is_text, self._by_time(found, "=", moment))
         return _any(_both(found.is_text, is_text), is_number)
 
-    def _by_number(self, found: Found, order: Order, exact: Decimal | None) -> str:
+    def _by_number(self, found: SqlValue, order: Order, exact: Decimal | None) -> str:
         if exact is None:
             return "FALSE"
         is_so = texts.by_number(self.engine, found.text, order, self.bind(str(exact)))
         return _both(_any(found.is_text, found.is_number), is_so)
 
-    def _by_time(self, found: Found, order: Order, moment: datetime) -> str:
+    def _by_time(self, found: SqlValue, order: Order, moment: datetime) -> str:
         # A time as both engines read it; PostgreSQL as a time without a zone.
         utc = moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         is_so = texts.by_time(self.engine, found.text, order, self.bind(utc))
@@ -193,7 +193,7 @@ class Clause:
     def _since(self, length: timedelta | None) -> datetime:
         return self.now - (length or timedelta(0))
 
-    def _within_text(self, op: str, found: Found, value: Json) -> str:
+    def _within_text(self, op: str, found: SqlValue, value: Json) -> str:
         if not isinstance(value, str):
             return "FALSE"
         if not value:

@@ -27,7 +27,7 @@ from app.store import contacts, jobs, messages, runs, segment_fills, segment_mem
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.segment_fills import Stretch
-from app.store.segment_members import Membership
+from app.store.segment_members import SegmentMembership
 from tests.audience.segment_worker import Worker
 from tests.cast import SEND_HELLO, hook, lock_waiters, settle, workspace
 from tests.servers import set_clock
@@ -869,7 +869,7 @@ async def test_a_chunk_judges_touched_and_due_ones_in_turns(
     async with process.database.write() as db:
         await db.execute("DELETE FROM segment_touches WHERE contact_id = ANY(:ids)", ids=due)
         [id] = here.segments
-        late = [Membership(one, id, False, await db.now()) for one in due]
+        late = [SegmentMembership(one, id, False, await db.now()) for one in due]
         await segment_members.write(db, **whose, rows=late)
     [job] = await process.claim("segment", [], 1)
     for most, members in ((1, 1), (2, 3), (4, 6)):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from app.broadcasts import pacing
-from app.store.broadcast_recipients import Due
+from app.store.broadcast_recipients import DueRecipient
 
 NOW = datetime(2026, 1, 31, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -39,9 +39,9 @@ def test_what_a_late_worker_missed_is_not_made_up_for() -> None:
     assert late.messages == 200  # two seconds' worth
 
 
-def people(domain: str, count: int, *, has_turn: bool = False) -> list[Due]:
+def people(domain: str, count: int, *, has_turn: bool = False) -> list[DueRecipient]:
     return [
-        Due(
+        DueRecipient(
             f"con_{domain}_{n}",
             is_there=True,
             address=f"{n}@{domain}",

@@ -18,7 +18,7 @@ from app.database.db import Row, new_id
 from app.errors import CommitUnknown, Problem
 from app.intake import acceptance, webhooks
 from app.intake.acceptance import Accepted
-from app.intake.webhook_requests import Head, WebhookRequest
+from app.intake.webhook_requests import Head, IncomingRequest
 from app.intake.webhooks import WebhookTarget
 from app.main import build_process
 from app.process import Process
@@ -383,7 +383,7 @@ async def test_what_was_changed_while_an_event_was_judged_counts(
                 return await receive(process, token, body)
             target = looks.pop()
             assert target is not None
-            request = WebhookRequest(new_id("req"), acme, target.definition_id, Head(), body)
+            request = IncomingRequest(new_id("req"), acme, target.definition_id, Head(), body)
             return await webhooks.admit(process, target, request)
 
         return await webhooks.settled(judge)

@@ -104,7 +104,7 @@ async def test_who_refuses_nobody_at_once_is_not_counted(process: Process, acme:
     assert await judged(process, None, *[DEAD] * 60) == [Reason.BOUNCED_HARD] * 60
     async with process.database.read() as db:
         counted = await refused_recipients.counted(db, **named(acme))
-    assert counted == refused_recipients.Counted(recipients=0, dead=0, put_off=0)
+    assert counted == refused_recipients.RecipientTally(recipients=0, dead=0, put_off=0)
 
 
 async def test_what_is_ten_minutes_old_does_not_count(process: Process, acme: Provider) -> None:

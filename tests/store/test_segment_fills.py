@@ -10,7 +10,7 @@ from app.audience.segments import Readable
 from app.database.db import Database, Handle, new_id
 from app.machine import segment_changes
 from app.store import contact_events, segment_fills, segment_members, segment_moments
-from app.store.segment_members import Change, Membership
+from app.store.segment_members import Change, SegmentMembership
 from tests.store import rows
 from tests.store.test_segment_sql import read
 
@@ -45,8 +45,8 @@ async def test_only_those_are_found_of_whom_something_else_is_kept(database: Dat
         await contact_events.insert_many(db, **whose, rows=events)
         left = now + timedelta(days=1) + segment_changes.TICK
         found = await changes(db, whose["workspace_id"], [none, once, twice])
-        in_it = Membership(twice, "seg_1", True, left)
-        out = Membership(once, "seg_1", False, left)
+        in_it = SegmentMembership(twice, "seg_1", True, left)
+        out = SegmentMembership(once, "seg_1", False, left)
         assert sorted(found, key=lambda one: one.now.member) == [
             Change(out, None),
             Change(in_it, None),
@@ -54,13 +54,13 @@ async def test_only_those_are_found_of_whom_something_else_is_kept(database: Dat
         kept = [
             replace(in_it, member=False),  # has entered since
             replace(out, next_at=None),  # has a time since
-            Membership(none, "seg_1", True, left),  # has left since
-            Membership(other, "seg_1", False, left),  # as before
-            Membership(none, "seg_2", False, left),  # another segment
+            SegmentMembership(none, "seg_1", True, left),  # has left since
+            SegmentMembership(other, "seg_1", False, left),  # as before
+            SegmentMembership(none, "seg_2", False, left),  # another segment
         ]
         await segment_members.write(db, **whose, rows=kept)
         found = await changes(db, whose["workspace_id"], [none, once, twice, other])
-        gone = Membership(none, "seg_1", False, None)
+        gone = SegmentMembership(none, "seg_1", False, None)
         assert {one.now: one.was for one in found} == {in_it: kept[0], out: None, gone: kept[2]}
         await segment_members.write(db, **whose, rows=[in_it, out, gone])
         assert await changes(db, whose["workspace_id"], [none, once, twice, other]) == []
