@@ -95,5 +95,5 @@ async def _cancel(db: Handle, ending: Place) -> bool:
         limit=BATCH,
     )
     if cancelled < BATCH:
-        await definitions.ended(db, workspace_id=workspace_id, id=id)
+        await definitions.clear_ending(db, workspace_id=workspace_id, id=id)
     return cancelled > 0

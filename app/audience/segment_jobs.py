@@ -272,7 +272,7 @@ async def _fill(
     )
     if stretch.until is None:  # none is left, or somebody has locked the first just now
         if stretch.is_last:
-            await store.filled(db, segment, **whose, up_to=None)
+            await store.advance_fill(db, segment, **whose, up_to=None)
         return True
     if questions is not None and not segment.starts:
         asked = questions.as_of(db, await db.present())
@@ -282,7 +282,7 @@ async def _fill(
         ids = await segment_fills.ids_of(db, stretch, **whose)
         moved = await _judge(db, segment, existing, ids, questions, **whose)
         await _react(process, db, job, moved)
-    await store.filled(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
+    await store.advance_fill(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 
 
@@ -311,7 +311,7 @@ async def _recheck(db: Handle, segment: Segment, job: Job) -> None:
             db, workspace_id=job.workspace_id, contact_ids=ids, segment_ids=[segment.id]
         )
     up_to = ids[-1] if len(ids) == CHUNK else None
-    await store.rechecked(db, segment, workspace_id=job.workspace_id, up_to=up_to)
+    await store.advance_recheck(db, segment, workspace_id=job.workspace_id, up_to=up_to)
 
 
 async def _react(process: Process, db: Handle, job: Job, flips: Sequence[Moved]) -> None:

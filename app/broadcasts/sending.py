@@ -273,7 +273,7 @@ async def _cancel(process: Process, db: Handle, job: Job) -> bool:
     which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
     cancelled = await recipients.cancel(db, **which, limit=CANCELLED_AT_ONCE)
     ids = await recipients.unsent(db, **which, limit=SETTLED_AT_ONCE)
-    rows = await held_messages.taken(db, workspace_id=job.workspace_id, ids=ids)
+    rows = await held_messages.take(db, workspace_id=job.workspace_id, ids=ids)
     unsent = [row for row in rows if row.status == "QUEUED"]
     await pipelining.run_all(db, [partial(_settle_cancelled, process, row) for row in unsent])
     if cancelled or ids:

@@ -53,7 +53,7 @@ async def park(process: Process) -> Parked:
             if due is None:
                 break
             workspace_id, ids = due
-            for row in await held_messages.taken(db, workspace_id=workspace_id, ids=ids):
+            for row in await held_messages.take(db, workspace_id=workspace_id, ids=ids):
                 await settling.give_up(process, db, row, Reason.RESTORED)
                 given_up += 1
             await jobs.delete(db, "message", workspace_id=workspace_id, ids=ids)

@@ -200,7 +200,9 @@ async def _intend(process: Process, judged: Judgement, db: Handle) -> Sending | 
         content=document.dumps(composing.kept(row, prepared.message.content)).decode(),
     )
     if providers.is_shared(process, sending.channel):
-        await providers.wrote(process, db, row.workspace_id, row.channel, sending.message.to)
+        await providers.record_writer(
+            process, db, row.workspace_id, row.channel, sending.message.to
+        )
     trying = Transition(
         "SENDING", failing=circuit_breaker.failing_with(row), missing=prepared.missing
     )

@@ -150,9 +150,11 @@ def is_shared(process: Process, channel: Channel) -> bool:
     return answers and is_operators(process, channel)
 
 
-async def wrote(process: Process, db: Handle, workspace_id: str, channel: str, to: str) -> None:
+async def record_writer(
+    process: Process, db: Handle, workspace_id: str, channel: str, to: str
+) -> None:
     hash = shared_hash(process, channel, to)
-    await callbacks.wrote(db, workspace_id=workspace_id, address_hash=hash)
+    await callbacks.record_writer(db, workspace_id=workspace_id, address_hash=hash)
 
 
 def shared_hash(process: Process, channel: str, number: str) -> str:

@@ -235,7 +235,7 @@ async def suppress(
     process: Process, db: Handle, workspace_id: str, run_id: str, code: Reason
 ) -> None:
     """Suppress what the run is about to send; what is on its way is left to arrive."""
-    for row in await held_messages.taken_of_run(db, workspace_id=workspace_id, run_id=run_id):
+    for row in await held_messages.take_of_run(db, workspace_id=workspace_id, run_id=run_id):
         await settle(process, db, row, Transition("SUPPRESSED", code))
 
 

@@ -23,7 +23,7 @@ async def record(db: Handle, *, workspace_id: str, id: str, expires_at: datetime
     return new is not None
 
 
-async def wrote(db: Handle, *, workspace_id: str, address_hash: str) -> None:
+async def record_writer(db: Handle, *, workspace_id: str, address_hash: str) -> None:
     """To the number, by the operator's account."""
     await db.execute(
         """

@@ -501,7 +501,7 @@ async def lock_ending(db: Handle, *, workspace_id: str, id: str) -> bool:
     return locked is not None
 
 
-async def ended(db: Handle, *, workspace_id: str, id: str) -> None:
+async def clear_ending(db: Handle, *, workspace_id: str, id: str) -> None:
     """When no run of it is left."""
     await db.execute(
         """

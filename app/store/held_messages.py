@@ -111,7 +111,7 @@ async def locked(db: Handle, *, workspace_id: str, id: str) -> HeldMessage | Non
     )
 
 
-async def taken_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[UnsettledMessage]:
+async def take_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[UnsettledMessage]:
     """The messages that the run is about to send, whoever has a claim. COALESCE keeps a planner
     from walking all that is queued."""
     queued = await db.fetch_values(
@@ -125,7 +125,7 @@ async def taken_of_run(db: Handle, *, workspace_id: str, run_id: str) -> list[Un
     )
     if not queued:
         return []
-    found = await taken(db, workspace_id=workspace_id, ids=queued)
+    found = await take(db, workspace_id=workspace_id, ids=queued)
     return [message for message in found if message.status == "QUEUED"]
 
 
@@ -144,7 +144,7 @@ async def hold_unsent(db: Handle, *, workspace_id: str, contact_id: str) -> None
     await jobs.hold(db, "message", workspace_id=workspace_id, ids=ids)
 
 
-async def taken(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[UnsettledMessage]:
+async def take(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[UnsettledMessage]:
     """The messages that have not ended, with their newest attempts, whoever has a claim:
     their jobs are held, and they are locked."""
     await jobs.hold(db, "message", workspace_id=workspace_id, ids=ids)

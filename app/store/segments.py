@@ -154,7 +154,9 @@ async def refill_again(db: Handle, *, workspace_id: str, ids: Sequence[str], fil
     )
 
 
-async def filled(db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None) -> bool:
+async def advance_fill(
+    db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None
+) -> bool:
     """The fill has come so far, or with None to its end; False when the filter is another one."""
     found = await db.fetch_value(
         """
@@ -187,7 +189,9 @@ async def set_aside(db: Handle, *, workspace_id: str, id: str, reason_code: str)
     )
 
 
-async def rechecked(db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None) -> None:
+async def advance_recheck(
+    db: Handle, segment: Segment, *, workspace_id: str, up_to: str | None
+) -> None:
     """The look at those who were being created has come so far, or with None to its end."""
     await db.execute(
         """

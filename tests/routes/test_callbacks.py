@@ -517,7 +517,9 @@ async def test_a_stop_by_whatsapp_from_a_number_that_is_spelled_otherwise_there_
         url = made.json()["callbackUrl"]
     else:
         async with service.process.database.write() as db:
-            await providers.wrote(service.process, db, cast.ed.workspace_id, "whatsapp", stored)
+            await providers.record_writer(
+                service.process, db, cast.ed.workspace_id, "whatsapp", stored
+            )
     sender = f"whatsapp:{whatsapp}"
 
     async def status() -> str:
@@ -627,11 +629,11 @@ async def test_a_stop_is_carried_to_all_however_many_they_are(
                 """,
                 id=id,
             )
-            await store.wrote(db, workspace_id=id, address_hash=hash)
+            await store.record_writer(db, workspace_id=id, address_hash=hash)
     if not at_once:
         async with service.process.database.write() as db:
             for id in others[:2]:
-                await store.wrote(db, workspace_id=id, address_hash=hash)
+                await store.record_writer(db, workspace_id=id, address_hash=hash)
     assert ("ws_3" if at_once else "ws_1") in await service.says("STOP")  # the last that wrote
     async with service.process.database.read() as db:
         rows = await db.fetch_all("SELECT workspace_id, reason FROM suppressions")

@@ -447,7 +447,7 @@ async def providers_of(who: Any, process: Process) -> None:
     async with process.database.write() as db:
         mine = {"workspace_id": who.workspace_id}
         await callbacks.record(db, **mine, id="c", expires_at=await db.now())
-        await callbacks.wrote(db, **mine, address_hash="a")
+        await callbacks.record_writer(db, **mine, address_hash="a")
 
 
 async def rows_of(process: Process, workspace_id: str) -> dict[str, int]:

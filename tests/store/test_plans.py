@@ -942,7 +942,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ],
     ),
     "what a run is about to send": (
-        lambda db: held_messages.taken_of_run(db, **ACME, run_id="run_10050"),
+        lambda db: held_messages.take_of_run(db, **ACME, run_id="run_10050"),
         ["workspace_id run_id", "workspace_id kind id", "workspace_id id message_id"],
     ),
     "what became of a run's messages": (
