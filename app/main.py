@@ -32,7 +32,7 @@ from app.runtime import tasks
 from app.runtime.batching import Batches
 from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
-from app.store import counters, keys
+from app.store import counters, data_keys
 from app.vault.vault import Vault
 from app.web.edge import Edge
 from app.web.routing import mount, router
@@ -134,7 +134,7 @@ async def _vault(database: Database, settings: Settings) -> Vault:
                 f"The database lacks section {left[0]} of schema.sql:"
                 " run python -m app migrate first."
             )
-        vault.open(await keys.load_or_create(db, wrapped=vault.new_data_key()))
+        vault.open(await data_keys.load_or_create(db, wrapped=vault.new_data_key()))
     return vault
 
 

@@ -20,7 +20,7 @@ from app.database.db import new_id
 from app.identity import roles
 from app.process import Process
 from app.routes import ROUTES, SANDBOX_ROUTES
-from app.store import events
+from app.store import outbound_events
 from app.web.routing import ADMIN, MEMBER, PUBLIC, Endpoint
 from tests import cast as company
 from tests.cast import HELLO, PASSWORD, Cast, Person, hook, settle
@@ -323,7 +323,7 @@ async def attempted(process: Process, workspace_id: str, endpoint_id: str) -> st
             id=event_id,
         )
         rows = [(id, endpoint_id, event_id)]
-        await events.insert_attempts(db, workspace_id=workspace_id, rows=rows)
+        await outbound_events.insert_attempts(db, workspace_id=workspace_id, rows=rows)
         await db.execute(
             """
             UPDATE event_attempts SET status = 'SUCCEEDED', finished_at = :now

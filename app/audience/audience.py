@@ -15,7 +15,7 @@ from app.errors import Duplicate, FieldError, Problem, Unavailable
 from app.machine import document
 from app.machine.contact_values import Status
 from app.machine.program import Json
-from app.store import batches, contacts, suppressions
+from app.store import contact_batches, contacts, suppressions
 from app.store.contacts import Contact
 from app.store.row_keys import HashedAddressKey
 from app.vault.vault import Vault
@@ -100,7 +100,7 @@ async def find_all(db: Handle, wanted: Iterable[Who]) -> dict[Who, FoundContact]
         by_kind.setdefault(who[1], []).append(who)
     found = {}
     for kind, some in by_kind.items():
-        rows = await batches.found(
+        rows = await contact_batches.found(
             db, kind, [(workspace_id, field, key) for workspace_id, _, field, key in some]
         )
         for row in rows:
@@ -137,7 +137,7 @@ async def insert_all(
         new[made[who].id] = (one.workspace, checked)
         people.append(Person(one.workspace.id, made[who].id, dict(checked.columns)))
     await subscriptions.judge(db, vault, people)
-    inserted = await batches.insert_missing(
+    inserted = await contact_batches.insert_missing(
         db, [(one.workspace_id, one.id, one.columns) for one in people]
     )
     made_in: dict[WorkspaceContext, dict[str, Sequence[str]]] = {}

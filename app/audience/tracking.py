@@ -20,7 +20,7 @@ from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.machine import segment_changes
 from app.machine.program import Json
-from app.store import batches, contact_events, receipts, segment_members
+from app.store import contact_batches, contact_events, receipts, segment_members
 from app.store.receipts import Receipt
 
 REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
@@ -178,7 +178,9 @@ class _Batch:
 
     async def _lock(self) -> None:
         ids = {self.contacts[self._who(event)].id for _, event in self._open()}
-        rows = await batches.locked(self.db, workspace_id=self.workspace.id, ids=sorted(ids))
+        rows = await contact_batches.locked(
+            self.db, workspace_id=self.workspace.id, ids=sorted(ids)
+        )
         self.present = {row.id for row in rows}
         for place, event in self._open():
             if self.contacts[self._who(event)].id not in self.present:  # erased since we looked

@@ -16,7 +16,7 @@ from app.database.db import Handle, new_id
 from app.errors import FieldError
 from app.machine import document
 from app.machine.program import Json
-from app.store import batches, contacts, suppressions
+from app.store import contact_batches, contacts, suppressions
 from app.store.contacts import ADDRESS_COLUMNS, FIELD_COLUMNS
 from app.store.dry_run import DryRunContacts
 from app.store.topics import Topic
@@ -139,14 +139,14 @@ async def _held(
         "phones": [one["phone"] for one in columns if one["phone"]],
     }
     given = [entry.id for entry in entries if entry.id]
-    ids = await batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
+    ids = await contact_batches.matching(db, workspace_id=workspace.id, **addresses, ids=given)
     seen = dry_run_contacts.find(**addresses, ids=ids) if dry_run_contacts else {}
     held = [
         _Contact(id, columns, dict.fromkeys(tags), columns["subscriptions"], set(opted_out))
         for id, (columns, tags, opted_out) in seen.items()
     ]
     if ids := [id for id in ids if id not in seen]:
-        read = contacts.by_ids if dry_run_contacts else batches.locked
+        read = contacts.by_ids if dry_run_contacts else contact_batches.locked
         rows = await read(db, workspace_id=workspace.id, ids=ids)
         tags = await contacts.tags_of(db, workspace_id=workspace.id, contact_ids=ids)
         held += [
@@ -311,18 +311,18 @@ async def _write(db: Handle, workspace: WorkspaceContext, touched: Sequence[_Con
     changed = [one for one in touched if not one.is_new]
     refielded = [one for one in changed if one.has_new_fields]
     if changed:
-        await batches.update(
+        await contact_batches.update(
             db, workspace_id=workspace.id, rows=[(one.id, one.columns) for one in changed]
         )
         moved = [(one.id, one.was, one.columns) for one in changed]
         await contacts.keep_former(db, workspace_id=workspace.id, changed=moved)
     if new:
-        await batches.insert(
+        await contact_batches.insert(
             db, workspace_id=workspace.id, rows=[(one.id, one.columns) for one in new]
         )
     if refielded:
         ids = [one.id for one in refielded]
-        await batches.remove_fields(db, workspace_id=workspace.id, contact_ids=ids)
+        await contact_batches.remove_fields(db, workspace_id=workspace.id, contact_ids=ids)
     fields = [(one.id, profile.as_text(one.columns["metadata"])) for one in (*new, *refielded)]
     if any(named for _, named in fields):
         await contacts.add_fields(db, workspace_id=workspace.id, fields=fields)

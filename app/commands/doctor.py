@@ -27,7 +27,7 @@ from app.process import SCHEMA
 from app.providers import PROVIDERS, api, kind_of, operators
 from app.providers.base import Provider
 from app.providers.oidc import Attempt
-from app.store import health, keys
+from app.store import data_keys, health
 from app.vault.vault import Vault, VaultError
 
 HEALTHY = '{"status":"ok"}'
@@ -179,7 +179,7 @@ async def _data_key(settings: Settings, database: Database) -> Finding:
     async with database.read() as db:
         if await outstanding(db, SCHEMA):
             return warn("secret key", "cannot be checked before the schema is applied")
-        wrapped = await keys.load(db)
+        wrapped = await data_keys.load(db)
     if wrapped is None:
         return fine("secret key", "nothing is encrypted yet")
     try:
@@ -202,7 +202,7 @@ async def _callbacks(settings: Settings, database: Database) -> Findings:
     """The URLs to which the operator's providers should report delivery status. The token in the
     URL is derived from the data key."""
     async with database.read() as db:
-        wrapped = None if await outstanding(db, SCHEMA) else await keys.load(db)
+        wrapped = None if await outstanding(db, SCHEMA) else await data_keys.load(db)
     if wrapped is None:
         return
     try:

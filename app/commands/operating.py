@@ -21,7 +21,7 @@ from app.errors import Problem, Unavailable
 from app.machine import reasons
 from app.main import NotReady, cause_of, open_process
 from app.process import Process
-from app.store import keys, retention, user_identities, workspaces
+from app.store import data_keys, retention, user_identities, workspaces
 from app.store.sign_in_domains import SignInDomain
 
 T = TypeVar("T")
@@ -72,8 +72,10 @@ def rewrap_keys(settings: Settings, _arguments: argparse.Namespace) -> int:
 
     async def rewrap(process: Process) -> bool:
         async with process.database.write() as db:
-            old = await keys.load(db)
-            return old is not None and await keys.replace(db, old=old, new=process.vault.rewrap())
+            old = await data_keys.load(db)
+            return old is not None and await data_keys.replace(
+                db, old=old, new=process.vault.rewrap()
+            )
 
     if not _in_process(settings, rewrap):
         raise NotReady("Another process rewrapped the key at the same time; run this again.")

@@ -33,10 +33,9 @@ from app.outbound import chains
 from app.process import Process
 from app.runtime.batching import batched
 from app.runtime.compute import Busy, Compute, Heavy, Job, Unfinished
-from app.store import acceptance as known_events
-from app.store import new_runs, receipts, runs
+from app.store import known_events, new_runs, receipts, runs
 from app.store import webhook_requests as records
-from app.store.acceptance import KnownEvent
+from app.store.known_events import KnownEvent
 from app.store.new_runs import NewRun
 from app.store.receipts import Receipt
 from app.store.webhook_requests import RequestRecord

@@ -22,9 +22,9 @@ from app.net.egress import Answer, Failure, Request
 from app.outbound import chains
 from app.process import Process
 from app.runtime.backoff import jittered, retry_after
-from app.store import event_endpoints, events, jobs, new_runs
-from app.store.events import Endpoint, UnfinishedAttempt
+from app.store import event_endpoints, jobs, new_runs, outbound_events
 from app.store.jobs import Job
+from app.store.outbound_events import Endpoint, UnfinishedAttempt
 from app.store.row_keys import RowKey
 from app.vault import standard_webhooks
 
@@ -59,7 +59,7 @@ async def post(process: Process, job: Job) -> None:
     """Make the claimed attempt's next try, and write down what it came to."""
     async with process.lease(job) as lease:
         async with process.database.read() as db:
-            attempt = await events.unfinished(db, workspace_id=job.workspace_id, id=job.id)
+            attempt = await outbound_events.unfinished(db, workspace_id=job.workspace_id, id=job.id)
             now = await db.now()
             is_poison = job.claims > jobs.MAX_CLAIMS
             chain = {} if attempt is None or is_poison else await _chain(process, db, attempt)
@@ -144,7 +144,7 @@ async def _set_down(
         return await _record(process, job, attempt, failed)
     async with process.database.write() as db:
         if await jobs.lock(db, [job]):
-            await events.delete_unfinished(db, workspace_id=job.workspace_id, id=job.id)
+            await outbound_events.delete_unfinished(db, workspace_id=job.workspace_id, id=job.id)
     return None
 
 
@@ -246,7 +246,7 @@ async def _record(
         )
         if ended.otherwise is not None and not is_disabled:
             ended = ended.otherwise
-        await events.settle(
+        await outbound_events.settle(
             db,
             workspace_id=job.workspace_id,
             id=job.id,

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 from app.database.db import Handle, new_id
 from app.machine import document
 from app.machine.program import Json
-from app.store import events
+from app.store import outbound_events
 
 Type: TypeAlias = Literal[
     "contact.created",
@@ -39,14 +39,14 @@ async def tell(db: Handle, workspace_id: str, type: str, *about: Mapping[str, Js
     A disabled endpoint is not told, but what it missed can be replayed to it. What is due the
     workers' heartbeat finds.
     """
-    endpoints = await events.listening(db, workspace_id=workspace_id) if about else []
+    endpoints = await outbound_events.listening(db, workspace_id=workspace_id) if about else []
     wanted = [row for row in endpoints if not row.types or type in row.types]
     if not wanted:
         return
     made = [(new_id("evt"), document.dumps(data).decode()) for data in about]
-    await events.insert(db, workspace_id=workspace_id, type=type, made=made)
+    await outbound_events.insert(db, workspace_id=workspace_id, type=type, made=made)
     endpoint_ids = [row.id for row in wanted if row.disabled_reason is None]
-    await events.insert_attempts(
+    await outbound_events.insert_attempts(
         db,
         workspace_id=workspace_id,
         rows=[(new_id("eva"), endpoint_id, id) for id, _ in made for endpoint_id in endpoint_ids],

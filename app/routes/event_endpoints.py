@@ -15,7 +15,7 @@ from app.net import egress
 from app.outbound import deliver
 from app.outbound.events import Type
 from app.routes.ids import EndpointId, EventAttemptId, EventId
-from app.store import event_endpoints, events
+from app.store import event_endpoints, outbound_events
 from app.vault import standard_webhooks
 from app.web import paging, reply
 from app.web.body import Moment, Name, Shape, Writable
@@ -126,7 +126,7 @@ def resource(row: event_endpoints.EventEndpoint) -> dict[str, Any]:
     return Endpoint.of(row, enabled=row.disabled_reason is None)
 
 
-def attempt_resource(row: events.EventAttempt) -> dict[str, Any]:
+def attempt_resource(row: outbound_events.EventAttempt) -> dict[str, Any]:
     reason = {"code": row.reason_code, "detail": row.reason_detail}
     response = {"status": row.response_status, "body": row.response_excerpt}
     return {
@@ -273,7 +273,7 @@ def _there(row: event_endpoints.EventEndpoint | None) -> event_endpoints.EventEn
 
 async def index_attempts(call: Call) -> Response:
     query, endpoint = call.query(Attempts), await _found(call)
-    rows = await events.attempts_page(
+    rows = await outbound_events.attempts_page(
         call.db,
         workspace_id=call.member.workspace_id,
         endpoint_id=endpoint.id,
@@ -289,14 +289,14 @@ async def replay(call: Call) -> Response:
     also while this one is still retried."""
     endpoint, workspace_id = await _ready(call), call.member.workspace_id
     where = {"workspace_id": workspace_id, "endpoint_id": endpoint.id}
-    old = await events.attempt(call.db, **where, id=call.path("attemptId"))
+    old = await outbound_events.attempt(call.db, **where, id=call.path("attemptId"))
     if old is None:
         raise Problem("not_found", "The endpoint has no such attempt.")
     id = new_id("eva")
-    await events.insert_attempts(
+    await outbound_events.insert_attempts(
         call.db, workspace_id=workspace_id, rows=[(id, endpoint.id, old.event_id)]
     )
-    made = await events.attempt(call.db, **where, id=id)
+    made = await outbound_events.attempt(call.db, **where, id=id)
     assert made is not None  # noqa: S101 - it was made in this transaction
     await call.note("event_endpoint.replayed", endpoint.id, after={"eventId": old.event_id})
     return reply.accepted(attempt_resource(made))
@@ -307,7 +307,7 @@ async def replay_events_since(call: Call) -> Response:
     at a time: those that failed, and those that happened while it was disabled."""
     since, endpoint = call.read(Since).since, await _ready(call)
     workspace_id = call.member.workspace_id
-    missed = await events.missed(
+    missed = await outbound_events.missed(
         call.db,
         workspace_id=workspace_id,
         endpoint_id=endpoint.id,
@@ -316,7 +316,7 @@ async def replay_events_since(call: Call) -> Response:
         limit=REPLAYED_AT_ONCE + 1,
     )
     taken = missed[:REPLAYED_AT_ONCE]
-    await events.insert_attempts(
+    await outbound_events.insert_attempts(
         call.db,
         workspace_id=workspace_id,
         rows=[(new_id("eva"), endpoint.id, event_id) for event_id in taken],

@@ -26,18 +26,18 @@ from app.store import (
     activity,
     api_keys,
     audit_logs,
-    batches,
     claims,
+    contact_batches,
     contacts,
     definition_versions,
     definitions,
     delivery_attempts,
     event_endpoints,
-    events,
     invitations,
     memberships,
     messages,
     new_runs,
+    outbound_events,
     runs,
     sandbox,
     searches,
@@ -383,7 +383,7 @@ ASKED: Mapping[str, Ask] = {
     ),
     "contact by phone": lookup(lambda db, i: contacts.by_phone(db, **W, phone=f"+1415{i:07}")),
     "contact by metadata": lookup(
-        lambda db, i: batches.found(db, "metadata", [(ACME, "crmId", str(i))])
+        lambda db, i: contact_batches.found(db, "metadata", [(ACME, "crmId", str(i))])
     ),
     "contacts, first page": page(contacts.page),
     "contacts, thousandth": thousandth(contacts.page, "con"),
@@ -452,7 +452,7 @@ ASKED: Mapping[str, Ask] = {
     "API keys, thousandth": keys(lambda count: made("key", count - 999), 1),
     **first_and_thousandth("event endpoints", event_endpoints.page, "ep"),
     **first_and_thousandth(
-        "event attempts", partial(events.attempts_page, endpoint_id=made("ep", 0)), "eva"
+        "event attempts", partial(outbound_events.attempts_page, endpoint_id=made("ep", 0)), "eva"
     ),
     "versions, first page": page(partial(definition_versions.page, definition_id="wfl_2")),
     **first_and_thousandth("automations", partial(definitions.page, shape="graph"), "aut"),

@@ -266,7 +266,7 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
     ),
     "m12b": Mutant(
         "a webhook's target is remembered without its revision",
-        "app.store.acceptance:ACCEPT",
+        "app.store.known_events:ACCEPT",
         "d.state = 'ACTIVE' AND d.revision = given.revision",
         "d.state = 'ACTIVE'",
         found=r"a secret was changed, and 202",
@@ -282,7 +282,7 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
     ),
     "m12d": Mutant(
         "a hint in place of a row",
-        "app.store.acceptance:ACCEPT",
+        "app.store.known_events:ACCEPT",
         """        SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM started
 """,
         """        SELECT workspace_id, 'run', id, {jobs.DUE_NOW} FROM started WHERE FALSE

@@ -22,8 +22,7 @@ from app.intake.webhook_requests import Head, IncomingRequest
 from app.intake.webhooks import WebhookTarget
 from app.main import build_process
 from app.process import Process
-from app.store import acceptance as known_events
-from app.store import expiry
+from app.store import expiry, known_events
 from lab.chaos.intake import Keys, Where, Which, cut_commits, cut_off
 from tests.cast import WEBHOOK, hook, workspace
 

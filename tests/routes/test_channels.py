@@ -17,7 +17,7 @@ from app.net.egress import Egress
 from app.process import Process
 from app.providers import api
 from app.providers.own import Own
-from app.store import keys
+from app.store import data_keys
 from app.vault import tokens
 from app.vault.vault import Vault
 from tests import cast as company
@@ -220,11 +220,11 @@ async def test_credentials_open_after_the_secret_key_was_rotated(
     await put(cast.adam, "sms", TWILIO)
     old = process.settings.secret_keys[0]
     async with process.database.write() as db:
-        wrapped = await keys.load(db)
+        wrapped = await data_keys.load(db)
         assert wrapped is not None
         rotating = Vault(["n" * 40, old], wrapped)
-        assert await keys.replace(db, old=wrapped, new=rotating.rewrap())
-        rewrapped = await keys.load(db)
+        assert await data_keys.replace(db, old=wrapped, new=rotating.rewrap())
+        rewrapped = await data_keys.load(db)
     rotated = replace(process, vault=Vault(["n" * 40], rewrapped))
     async with company.client(rotated) as client:
         ada = replace(cast.vic, client=client)

@@ -10,7 +10,7 @@ from app.audience import profile
 from app.database.db import Database, new_id
 from app.machine.fields import parse_duration
 from app.store import (
-    batches,
+    contact_batches,
     contacts,
     definition_versions,
     definitions,
@@ -49,7 +49,7 @@ async def found_by_field(
 ) -> str | None:
     """The id of the contact that a lookup by this field of metadata finds."""
     async with database.read() as db:
-        [row] = await batches.found(db, "metadata", [(workspace_id, name, value)])
+        [row] = await contact_batches.found(db, "metadata", [(workspace_id, name, value)])
     return None if row.id is None else str(row.id)
 
 

@@ -14,7 +14,7 @@ import pytest
 from app.database.db import Database, Handle
 from app.machine import segment_filter
 from app.machine.fields import Place
-from app.store import activity, batches, contacts, erasure, searches, segments
+from app.store import activity, contact_batches, contacts, erasure, searches, segments
 from app.store.segment_sql import Clause
 from tests import servers
 from tests.conftest import SCHEMA
@@ -138,17 +138,21 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id name"],
     ),
     "a batch's contacts": (
-        lambda db: batches.matching(
+        lambda db: contact_batches.matching(
             db, **ACME, email_keys=["10500@acme.test"] * 500, phones=["+1"] * 500, ids=["con_1"]
         ),
         ["workspace_id email_key phone id"],
     ),
     "a batch's locks": (
-        lambda db: batches.locked(db, **ACME, ids=[f"con_{i}" for i in range(10_100, 10_150)]),
+        lambda db: contact_batches.locked(
+            db, **ACME, ids=[f"con_{i}" for i in range(10_100, 10_150)]
+        ),
         ["workspace_id id"],
     ),
     "a batch's fields": (
-        lambda db: batches.remove_fields(db, **ACME, contact_ids=["con_10500", "con_10501"]),
+        lambda db: contact_batches.remove_fields(
+            db, **ACME, contact_ids=["con_10500", "con_10501"]
+        ),
         ["workspace_id contact_id"],
     ),
     "a segment by a tag": (segment(RARE), ["workspace_id id", "id contact_id", "id contact_id"]),

@@ -19,7 +19,6 @@ from app.store import (
     admin,
     api_keys,
     audit_logs,
-    batches,
     broadcast_audiences,
     broadcast_recipients,
     broadcasts,
@@ -29,6 +28,7 @@ from app.store import (
     checkouts,
     circuit_breakers,
     claims,
+    contact_batches,
     contact_events,
     contacts,
     definition_cases,
@@ -40,7 +40,6 @@ from app.store import (
     directory,
     erasure,
     event_endpoints,
-    events,
     expiry,
     explaining,
     health,
@@ -52,6 +51,7 @@ from app.store import (
     messages,
     missed_occasions,
     new_runs,
+    outbound_events,
     receipts,
     retention,
     run_steps,
@@ -595,21 +595,27 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"] * 2,
     ),
     "contacts by their emails": (
-        lambda db: batches.found(db, "email", [("ws_acme", "", f"{i}@x.y") for i in range(64)]),
+        lambda db: contact_batches.found(
+            db, "email", [("ws_acme", "", f"{i}@x.y") for i in range(64)]
+        ),
         ["workspace_id email_key"],
     ),
     "contacts by their phones": (
-        lambda db: batches.found(db, "phone", [("ws_acme", "", f"+1{i}") for i in range(64)]),
+        lambda db: contact_batches.found(
+            db, "phone", [("ws_acme", "", f"+1{i}") for i in range(64)]
+        ),
         ["workspace_id phone"],
     ),
     "contacts by their ids": (
-        lambda db: batches.found(
+        lambda db: contact_batches.found(
             db, "contact_id", [("ws_acme", "", f"con_{i}") for i in range(64)]
         ),
         ["workspace_id id"],
     ),
     "contacts by a metadata field": (
-        lambda db: batches.found(db, "metadata", [("ws_acme", "crmId", f"{i}") for i in range(64)]),
+        lambda db: contact_batches.found(
+            db, "metadata", [("ws_acme", "crmId", f"{i}") for i in range(64)]
+        ),
         ["workspace_id name value"],
     ),
     "runs, inserted": (
@@ -793,11 +799,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id broadcast_id contact_id"],
     ),
     "who hears of events": (
-        lambda db: events.listening(db, **ACME),
+        lambda db: outbound_events.listening(db, **ACME),
         ["workspace_id"],
     ),
     "the claimed attempt at an event": (
-        lambda db: events.unfinished(db, **ACME, id="eva_10050"),
+        lambda db: outbound_events.unfinished(db, **ACME, id="eva_10050"),
         ["workspace_id id"],
     ),
     "an endpoint, failing": (
@@ -807,7 +813,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "what an endpoint missed": (
-        lambda db: events.missed(
+        lambda db: outbound_events.missed(
             db,
             **ACME,
             endpoint_id="ep_10002",
@@ -1413,8 +1419,8 @@ PAGES: list[tuple[Callable[..., Awaitable[Sequence[object]]], str, Any, str]] = 
         "definition_id",
     ),
     (partial(webhook_requests.page, definition_id="wfl_10003"), "code", "invalid", "code"),
-    (partial(events.attempts_page, endpoint_id="ep_10002"), "", None, "endpoint_id"),
-    (partial(events.attempts_page, endpoint_id="ep_10002"), "status", "FAILED", "status"),
+    (partial(outbound_events.attempts_page, endpoint_id="ep_10002"), "", None, "endpoint_id"),
+    (partial(outbound_events.attempts_page, endpoint_id="ep_10002"), "status", "FAILED", "status"),
     (memberships.page, "", None, ""),
     (invitations.page, "", None, ""),
     (api_keys.page, "", None, ""),

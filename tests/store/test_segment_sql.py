@@ -19,7 +19,7 @@ from app.database.db import Database, Handle, new_id
 from app.database.engine import Engine
 from app.machine import document, segment_filter
 from app.machine.fields import Place
-from app.store import batches, contact_events, contacts, definition_versions
+from app.store import contact_batches, contact_events, contacts, definition_versions
 from app.store import segments as stored
 from app.store.segment_sql import Clause
 from tests.store import rows
@@ -221,7 +221,7 @@ async def moved_in(db: Handle, workspace_id: str, person: dict[str, Any]) -> str
     """A contact, and what has become of it."""
     id, now = new_id("con"), await db.now()
     columns = rows.columns(**person["columns"])
-    await batches.insert(db, workspace_id=workspace_id, rows=[(id, columns)])
+    await contact_batches.insert(db, workspace_id=workspace_id, rows=[(id, columns)])
     fields = profile.as_text(columns["metadata"])
     await contacts.add_fields(db, workspace_id=workspace_id, fields=[(id, fields)])
     await contacts.add_tags(db, workspace_id=workspace_id, tags=[(id, person["tags"])])
