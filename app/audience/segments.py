@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -38,7 +39,7 @@ from app.store import (
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
 from app.store.segment_sql import Clause
-from app.store.segments import Counted, Fitting, Newest, PastEvent, PastMessage, PastRun, Segment
+from app.store.segments import Fitting, Newest, PastEvent, PastMessage, PastRun, Segment
 
 MOST = 200  # of a workspace
 MOST_READ = 2_000  # filters in memory, of all workspaces: some 3 MB, of the longest ones 27
@@ -343,42 +344,32 @@ async def page(
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """The contacts who fit a filter. Where `is_complete` is False time ran out: these are of the
-    newest contacts alone."""
+    """How many contacts fit a filter, and by channel how many of them can be written to, and of the
+    others why not. Where `is_complete` is False time ran out: these are of the newest contacts
+    alone."""
 
-    counts: Sequence[Counted]
+    count: int
+    reachable: Mapping[str, Mapping[str, int]]
     is_complete: bool
-
-    @property
-    def count(self) -> int:
-        return sum(one.fitting for one in self.counts)
-
-    def reachable(self) -> dict[str, dict[str, int]]:
-        """By channel, how many can be written to, and of the others why not."""
-        return {
-            channel: {
-                "reachable": self._sum(channel),
-                "noAddress": self._sum(f"{channel}_no_address"),
-                **{reason: self._sum(f"{channel}_{reason}") for reason in segments.BARRED},
-            }
-            for channel in segments.ADDRESSES
-        }
-
-    def _sum(self, name: str) -> int:
-        return sum(getattr(one, name) for one in self.counts)
 
 
 async def count(database: Database, readable: Readable, *, workspace_id: str) -> Reachability:
-    counts: list[Counted] = []
+    total, sums = 0, Counter[tuple[str, str]]()
     since: str | None = ""
     now = None
     async for db, since, until in _windows(database, readable, workspace_id, seconds=COUNT_SECONDS):
         now = now or await db.now()
         fits = fitting(db, readable, now)
-        counts.append(
-            await segments.count(db, fits, workspace_id=workspace_id, since=since, before=until)
+        more, found = await segments.count(
+            db, fits, workspace_id=workspace_id, since=since, before=until
         )
-    return Reachability(counts, since is None)
+        total += more
+        sums.update(found)
+    reachable = {
+        channel: {reason: sums[channel, reason] for reason in segments.REASONS}
+        for channel in segments.ADDRESSES
+    }
+    return Reachability(total, reachable, since is None)
 
 
 # --- one contact ----------------------------------------------------------------------------------

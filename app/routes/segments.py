@@ -325,7 +325,7 @@ async def preview(call: Call) -> Response:
             "count": counted.count,
             "isComplete": counted.is_complete,
             "prose": readable.prose,
-            "reachable": counted.reachable(),
+            "reachable": counted.reachable,
             "sample": [shapes.resource(row, sample.tags[row.id]) for row in sample.rows],
             "contact": shown,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from app.database.db import Handle
@@ -288,47 +289,24 @@ class Fitting:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How many contacts fit, and how many of them cannot be written to by a channel, and why."""
-
-    fitting: int
-    email: int
-    email_no_address: int
-    email_complained: int
-    email_bounced: int
-    email_unsubscribed: int
-    sms: int
-    sms_no_address: int
-    sms_complained: int
-    sms_bounced: int
-    sms_unsubscribed: int
-    whatsapp: int
-    whatsapp_no_address: int
-    whatsapp_complained: int
-    whatsapp_bounced: int
-    whatsapp_unsubscribed: int
-
-
 ADDRESSES = {channel: f"c.{column}" for channel, column in ADDRESS_COLUMNS.items()}
 BARRED = ("complained", "bounced", "unsubscribed")
+REASONS = ("reachable", "noAddress", *BARRED)  # of which each contact has one for a channel
 
 
-def _sum(clause: str, name: str) -> str:
-    return f"CAST(COALESCE(sum(CASE WHEN {clause} THEN 1 ELSE 0 END), 0) AS BIGINT) AS {name}"
-
-
-def _reasons(channel: str) -> str:
-    """The first of several counts, as at the intent."""
+def _sums(channel: str) -> str:
+    """Sums of contacts, each by the first of several reasons, as at the intent."""
     address, status = ADDRESSES[channel], f"c.subscriptions ->> '{channel}'"
-    there = f"{address} IS NOT NULL"
-    sums = [_sum(f"{there} AND {status} IS NULL", channel)]
-    sums.append(_sum(f"{address} IS NULL", f"{channel}_no_address"))
-    sums += [_sum(f"{there} AND {status} = '{one}'", f"{channel}_{one}") for one in BARRED]
-    return ", ".join(sums)
+    there = f"{address} IS NOT NULL AND {status}"
+    clauses = [f"{there} IS NULL", f"{address} IS NULL", *(f"{there} = '{one}'" for one in BARRED)]
+    return ", ".join(
+        f"CAST(COALESCE(sum(CASE WHEN {clause} THEN 1 ELSE 0 END), 0) AS BIGINT)"
+        f" AS {channel}_{reason}"
+        for reason, clause in zip(REASONS, clauses, strict=True)
+    )
 
 
-REASONS = ", ".join(map(_reasons, ADDRESSES))
+SUMS = ", ".join(map(_sums, ADDRESSES))
 
 
 async def reached(db: Handle, *, workspace_id: str, before: str | None, walk: int) -> str | None:
@@ -350,19 +328,19 @@ async def reached(db: Handle, *, workspace_id: str, before: str | None, walk: in
 
 async def count(
     db: Handle, fitting: Fitting, *, workspace_id: str, since: str | None, before: str | None
-) -> Counted:
-    """Count among the contacts from one id up to another."""
+) -> tuple[int, dict[tuple[str, str], int]]:
+    """How many contacts from one id up to another fit, and how many by channel and reason."""
     narrowed, values = _between(since, before)
-    row = await db.returning(
+    [(total, *sums)] = await db.fetch_tuples(
         f"""
-        SELECT count(*) AS fitting, {REASONS} FROM contacts c
+        SELECT count(*) AS fitting, {SUMS} FROM contacts c
         WHERE c.workspace_id = :workspace_id {narrowed} AND ({fitting.sql})
         """,
         workspace_id=workspace_id,
         **values,
         **fitting.values,
     )
-    return Counted(**row)
+    return total, dict(zip(product(ADDRESSES, REASONS), sums, strict=True))
 
 
 async def members(
