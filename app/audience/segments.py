@@ -29,6 +29,7 @@ from app.machine.program import Facts, Json
 from app.machine.segment_filter import Filter, Got, InSegment, Went
 from app.store import (
     broadcasts,
+    contact_past,
     contacts,
     definitions,
     segment_members,
@@ -36,10 +37,11 @@ from app.store import (
     templates,
     topics,
 )
+from app.store.contact_past import Newest, PastEvent, PastMessage, PastRun
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
 from app.store.segment_sql import Clause
-from app.store.segments import Fitting, Newest, PastEvent, PastMessage, PastRun, Segment
+from app.store.segments import Fitting, Segment
 
 MOST = 200  # of a workspace
 MOST_READ = 2_000  # filters in memory, of all workspaces: some 3 MB, of the longest ones 27
@@ -417,9 +419,9 @@ async def pasts(
         nothing: list[Newest[Any]] = [Newest([], are_all=True) for _ in few]
         events = nothing
         if names:
-            events = await segments.past_events(db, **of, names=names, matched=matched)
-        messages = await segments.past_messages(db, **of) if Got in parts else nothing
-        runs = await segments.past_runs(db, **of) if Went in parts else nothing
+            events = await contact_past.events(db, **of, names=names, matched=matched)
+        messages = await contact_past.messages(db, **of) if Got in parts else nothing
+        runs = await contact_past.runs(db, **of) if Went in parts else nothing
         for row, did, got, went in zip(few, events, messages, runs, strict=True):
             contact = shapes.resource(row, tags[row.id])
             is_whole = did.are_all and got.are_all and went.are_all

@@ -23,7 +23,7 @@ from app.errors import Problem, Unavailable
 from app.machine import document, segment_changes, segment_filter
 from app.process import Process
 from app.runs import run_control
-from app.store import contacts, jobs, messages, runs, segment_fills, segment_members
+from app.store import contact_past, contacts, jobs, messages, runs, segment_fills, segment_members
 from app.store import segments as store
 from app.store.contacts import Contact
 from app.store.segment_fills import Stretch
@@ -487,7 +487,7 @@ async def test_a_change_that_has_waited_sees_what_happened_meanwhile(
 async def test_who_has_a_longer_past_than_is_read_is_in_a_segment_whoever_judges(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, bound: str, is_quiet: bool
 ) -> None:
-    monkeypatch.setattr(store, bound, 3 if bound == "MOST_OF_PAST" else 40)
+    monkeypatch.setattr(contact_past, bound, 3 if bound == "MOST_OF_PAST" else 40)
     here = await world(process, acme, 1)
     plan = {"path": "event.properties.plan", "op": "eq", "value": "pro"}
     async with process.database.write() as db:
@@ -514,7 +514,7 @@ async def test_what_is_long_ago_starts_nothing_for_who_has_a_longer_past_than_is
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Left to the segment's job, it would."""
-    monkeypatch.setattr(store, "MOST_OF_PAST", 2)
+    monkeypatch.setattr(contact_past, "MOST_OF_PAST", 2)
     here = await world(process, acme, 1)
     thrice = {"event": "order", "count": {"op": "gte", "value": 3}, "within": "P1D"}
     async with process.database.write() as db:
@@ -533,7 +533,7 @@ async def test_whoever_takes_too_long_even_alone_is_judged_by_the_newest_part_of
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for ever by turns, here and there."""
-    monkeypatch.setattr(store, "MOST_OF_PAST", 2)
+    monkeypatch.setattr(contact_past, "MOST_OF_PAST", 2)
     cut_off(monkeypatch, least=1)
     here = await world(process, acme, 1)
     async with process.database.write() as db:

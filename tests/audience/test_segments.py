@@ -13,8 +13,7 @@ from app.audience.workspace_context import WorkspaceContext
 from app.machine import document
 from app.machine.program import Json
 from app.process import Process
-from app.store import contacts
-from app.store import segments as store
+from app.store import contact_past, contacts
 
 LARGE = {"text": "é" * 30_000}  # two bytes each
 ORDERED = {"event": "order", "count": {"op": "gte", "value": 3}}
@@ -63,7 +62,7 @@ async def test_properties_are_read_where_a_match_asks_for_them(process: Process,
 async def test_of_large_properties_the_newest_are_read(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST_PROPERTIES", 150_000)
+    monkeypatch.setattr(contact_past, "MOST_PROPERTIES", 150_000)
     ids = await people(process, acme, 1, "order", "visit", "visit", "order", "order")
     [past] = await pasts(process, acme, ids, {"any": [MATCHED, {"event": "visit"}]})
     assert [one.name for one in past.events] == ["order", "order", "visit", "visit"]
@@ -74,13 +73,13 @@ async def test_of_large_properties_the_newest_are_read(
 async def test_the_pasts_of_a_few_are_in_memory_at_a_time(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, loaded = store.past_events, []
+    read, loaded = contact_past.events, []
 
     async def counted(*given: Any, **named: Any) -> Any:
         loaded.append(len(named["contact_ids"]))
         return await read(*given, **named)
 
-    monkeypatch.setattr(store, "past_events", counted)
+    monkeypatch.setattr(contact_past, "events", counted)
     monkeypatch.setattr(segments, "PASTS_AT_ONCE", 2)
     ids = await people(process, acme, 5, "order")
     loaded.clear()
