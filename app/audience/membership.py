@@ -19,6 +19,7 @@ from app.machine.condition import Condition
 from app.machine.segment_filter import Filter
 from app.store import (
     contacts,
+    date_occasions,
     jobs,
     missed_occasions,
     segment_fills,
@@ -29,8 +30,9 @@ from app.store import (
 )
 from app.store import segments as store
 from app.store.contacts import Contact
+from app.store.date_occasions import Occasion
 from app.store.missed_occasions import MissedOccasion
-from app.store.segment_members import ALL_START, Change, Effects, Occasion, SegmentMembership
+from app.store.segment_members import ALL_START, Change, Effects, SegmentMembership
 from app.store.segments import Fitting, Segment
 
 # Judgements of one change that are made at once; more are left to the segments' jobs.
@@ -259,7 +261,7 @@ async def _dates(
     workspace = await workspaces.by_id(db, id=workspace_id)
     zone, now = workspace.timezone if workspace else None, await db.now()
     ids = [row.id for row in rows]
-    known = await segment_members.occasions(
+    known = await date_occasions.of_contacts(
         db,
         workspace_id=workspace_id,
         contact_ids=ids,
@@ -304,7 +306,7 @@ async def _dates(
     await keep(db, dated, judged, now, workspace_id=workspace_id)
     if new:
         since = now - occasions.REMEMBERED_FOR
-        await segment_members.remember(db, workspace_id=workspace_id, occasions=new, since=since)
+        await date_occasions.remember(db, workspace_id=workspace_id, occasions=new, since=since)
     return dues
 
 

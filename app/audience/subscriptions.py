@@ -17,7 +17,7 @@ from app.database.db import Handle, new_id
 from app.machine.contact_values import Status
 from app.machine.content import ADDRESS_FIELD, CHANNELS
 from app.outbound import events
-from app.store import suppressions
+from app.store import consent_events, suppressions
 from app.store.contacts import ADDRESS_COLUMNS, Addresses, Contact
 from app.store.suppressions import Reason
 from app.vault.vault import Vault
@@ -283,7 +283,7 @@ async def tell(
         }
         for one in opting
     ]
-    await suppressions.tell(db, workspace_id=workspace_id, rows=rows)
+    await consent_events.insert_many(db, workspace_id=workspace_id, rows=rows)
     if kind == "opted_out":
         about = [
             {

@@ -18,7 +18,7 @@ from app.machine import document
 from app.machine.contact_values import STATES, State
 from app.machine.content import CHANNELS
 from app.machine.program import Json
-from app.store import contacts, suppressions
+from app.store import consent_events, contacts
 from app.store.contacts import Contact
 from app.store.topics import Topic
 
@@ -181,4 +181,4 @@ async def record(
         for one in answers
     ]
     if rows:
-        await suppressions.tell(db, workspace_id=workspace_id, rows=rows)
+        await consent_events.insert_many(db, workspace_id=workspace_id, rows=rows)

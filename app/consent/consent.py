@@ -21,7 +21,7 @@ from app.machine.categories import CONFIRMATION, MARKETING, TEST, TRANSACTIONAL
 from app.machine.content import ADDRESS_FIELD
 from app.machine.reasons import Reason as Code
 from app.process import Process
-from app.store import contacts, messages, suppressions
+from app.store import consent_events, contacts, messages, suppressions
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
 from app.store.row_keys import AddressKey, HashedAddressKey
@@ -252,7 +252,7 @@ async def _name(db: Handle, suppression: Suppression, ids: Sequence[str]) -> Non
             message_ids=ids,
         )
         return
-    await suppressions.name_in_answer(
+    await consent_events.name_in_answer(
         db,
         workspace_id=workspace_id,
         contact_id=left.contact_id,

@@ -12,8 +12,8 @@ from app.machine import document
 from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.process import Process
-from app.store import activity, contacts, searches, topics
-from app.store.activity import ConsentEvent
+from app.store import consent_events, contacts, searches, topics
+from app.store.consent_events import ConsentEvent
 
 PAGE = 500
 METADATA_COLUMNS = 500
@@ -62,7 +62,9 @@ async def as_json_lines(
     async for page in _pages(process, workspace_id, filters, recheck):
         ids = [contact["id"] for contact in page]
         async with process.database.read() as db:
-            consents = await activity.consents_of(db, workspace_id=workspace_id, contact_ids=ids)
+            consents = await consent_events.of_contacts(
+                db, workspace_id=workspace_id, contact_ids=ids
+            )
         yield sheets.json_lines(
             [
                 {**contact, "consents": [_consent(one) for one in consents[contact["id"]]]}

@@ -25,7 +25,7 @@ from app.machine import document
 from app.machine.categories import CONFIRMATION
 from app.messages import create
 from app.process import Process
-from app.store import contacts, suppressions
+from app.store import consent_events, contacts
 from app.store import topics as stored_topics
 from app.store.contacts import Contact
 from app.store.row_keys import ContactKey
@@ -131,7 +131,7 @@ async def count(
     answers = wanted.counted(row.topics)
     whose: ContactKey = {"workspace_id": workspace.id, "contact_id": row.id}
     asked_at = {
-        one: await suppressions.asked_at(db, **whose, channel=one.channel, topic_id=one.topic_id)
+        one: await consent_events.asked_at(db, **whose, channel=one.channel, topic_id=one.topic_id)
         for one in answers
         if one.state == PENDING
     }

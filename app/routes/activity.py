@@ -16,7 +16,7 @@ from app.routes.ids import AttemptId, ConsentId, EventId, MessageId, RunId, Topi
 from app.routes.messages import MessageSummary, readable
 from app.routes.messages import summary as message_summary
 from app.routes.runs import MessageStatus, RunSummary, summary
-from app.store import activity, contact_events, contacts
+from app.store import activity, consent_events, contact_events, contacts
 from app.store.suppressions import Reason
 from app.web import paging
 from app.web.body import Shape
@@ -87,7 +87,7 @@ async def index(call: Call) -> Response:
         of[kind].append(id)
     events = await contact_events.by_ids(call.db, workspace_id=workspace_id, ids=of["event"])
     runs = await activity.runs(call.db, workspace_id=workspace_id, ids=of["run"])
-    consents = await activity.consents(call.db, workspace_id=workspace_id, ids=of["consent"])
+    consents = await consent_events.by_ids(call.db, workspace_id=workspace_id, ids=of["consent"])
     tries: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     ids = of["message"]
     for one in await activity.attempts(call.db, workspace_id=workspace_id, message_ids=ids):

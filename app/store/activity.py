@@ -14,19 +14,6 @@ from app.store.runs import COLUMNS, Run
 
 
 @dataclass(frozen=True, slots=True)
-class ConsentEvent:
-    id: str
-    channel: str
-    topic_id: str | None
-    kind: str
-    reason: str | None
-    source: str
-    evidence: str | None
-    in_flight: list[str] | None
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class TriedAttempt:
     id: str
     message_id: str
@@ -128,51 +115,6 @@ async def messages(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list
         workspace_id=workspace_id,
         ids=list(ids),
     )
-
-
-async def consents(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[ConsentEvent]:
-    return await db.fetch_all_as(
-        ConsentEvent,
-        f"""
-        SELECT {columns(ConsentEvent)} FROM consent_events
-        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
-        """,
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
-
-
-MOST_CONSENTS = 100  # of a contact, the newest
-
-
-@dataclass(frozen=True, slots=True)
-class _ContactConsent(ConsentEvent):
-    contact_id: str
-
-
-async def consents_of(
-    db: Handle, *, workspace_id: str, contact_ids: Sequence[str]
-) -> dict[str, list[ConsentEvent]]:
-    """Every asked contact is a key; the oldest first."""
-    rows = await db.fetch_all_as(
-        _ContactConsent,
-        f"""
-        SELECT {columns(_ContactConsent)}
-        FROM (SELECT {columns(_ContactConsent)},
-                     row_number() OVER (PARTITION BY contact_id ORDER BY id DESC) AS place
-              FROM consent_events
-              WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)) newest
-        WHERE place <= :most
-        ORDER BY contact_id, id
-        """,
-        workspace_id=workspace_id,
-        contact_ids=list(contact_ids),
-        most=MOST_CONSENTS,
-    )
-    found: dict[str, list[ConsentEvent]] = {id: [] for id in contact_ids}
-    for row in rows:
-        found[row.contact_id].append(row)
-    return found
 
 
 async def attempts(

@@ -232,64 +232,6 @@ async def ids_after(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Occasion:
-    """A contact's date that has started its run, and of what it was the date: None where the field
-    had another value by then."""
-
-    contact_id: str
-    definition_id: str
-    at: datetime
-    value: str | None
-
-
-async def occasions(
-    db: Handle, *, workspace_id: str, contact_ids: Sequence[str], definition_ids: Sequence[str]
-) -> list[Occasion]:
-    return await db.fetch_all_as(
-        Occasion,
-        """
-        SELECT contact_id, definition_id, at, value FROM date_occasions
-        WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids)
-          AND definition_id = ANY(:definition_ids)
-        """,
-        workspace_id=workspace_id,
-        contact_ids=list(contact_ids),
-        definition_ids=list(definition_ids),
-    )
-
-
-async def remember(
-    db: Handle, *, workspace_id: str, occasions: Sequence[Occasion], since: datetime
-) -> None:
-    """Keep these, and no longer those of the same contacts that are older than that."""
-    await db.execute_many(
-        """
-        INSERT INTO date_occasions (workspace_id, contact_id, definition_id, at, value)
-        VALUES (:workspace_id, :contact_id, :definition_id, :at, :value)
-        """,
-        [
-            {
-                "workspace_id": workspace_id,
-                "contact_id": one.contact_id,
-                "definition_id": one.definition_id,
-                "at": one.at,
-                "value": one.value,
-            }
-            for one in occasions
-        ],
-    )
-    await db.execute(
-        """
-        DELETE FROM date_occasions
-        WHERE workspace_id = :workspace_id AND contact_id = ANY(:contact_ids) AND at < :since
-        """,
-        workspace_id=workspace_id,
-        contact_ids=sorted({one.contact_id for one in occasions}),
-        since=since,
-    )
-
-
 # --- what is to be judged -------------------------------------------------------------------------
 
 

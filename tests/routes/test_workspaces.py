@@ -24,6 +24,7 @@ from app.store import (
     calls,
     circuit_breakers,
     contact_events,
+    date_occasions,
     definition_cases,
     definition_entries,
     memberships,
@@ -381,8 +382,8 @@ async def one_of_everything(who: Any, process: Process) -> None:
         mine = {"workspace_id": who.workspace_id}
         [segment_id] = await segments.of_workspace(db, **mine)
         await segment_members.touch(db, **mine, contact_ids=[contact_id], segment_ids=[segment_id])
-        date = segment_members.Occasion(contact_id, "wfl_1", await db.now(), None)
-        await segment_members.remember(db, **mine, occasions=[date], since=date.at)
+        date = date_occasions.Occasion(contact_id, "wfl_1", await db.now(), None)
+        await date_occasions.remember(db, **mine, occasions=[date], since=date.at)
         missed = MissedOccasion("wfl_1", contact_id, "date", "late", date.at, date.at)
         await missed_occasions.insert_many(db, **mine, missed=[missed])
         domain = f"{who.workspace_id[3:]}.example"

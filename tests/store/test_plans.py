@@ -28,9 +28,11 @@ from app.store import (
     checkouts,
     circuit_breakers,
     claims,
+    consent_events,
     contact_batches,
     contact_events,
     contacts,
+    date_occasions,
     definition_cases,
     definition_entries,
     definition_versions,
@@ -1010,7 +1012,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id contact_id intended_at"],
     ),
     "when somebody was last asked": (
-        lambda db: suppressions.asked_at(
+        lambda db: consent_events.asked_at(
             db, **ACME, contact_id="con_10050", channel="email", topic_id="top_1"
         ),
         ["workspace_id contact_id"],
@@ -1102,7 +1104,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id segment_id contact_id"],
     ),
     "the dates of a contact that have come": (
-        lambda db: segment_members.occasions(
+        lambda db: date_occasions.of_contacts(
             db, **ACME, contact_ids=["con_10050"], definition_ids=["wfl_10001"]
         ),
         ["workspace_id contact_id"],
