@@ -85,34 +85,26 @@ def configure(settings: Settings, *, stream: TextIO | None = None) -> None:
     logging.captureWarnings(True)
     for note in settings.notes:
         root.warning(note)
-    _telling.to = _Teller(root.level, renderer, output)
+    _teller.least, _teller.renderer, _teller.stream = root.level, renderer, output
 
 
 # --- what every request, run and message writes ---------------------------------------------------
-
-
-def tell(level: int, logger: str, event: str, **values: str | float | None) -> None:
-    """A record like any other, its numbers finite, without the machinery of loggers."""
-    if _telling.to is not None:
-        _telling.to.tell(level, logger, event, values)
 
 
 LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 
 
 class _Teller:
-    """Lines of one turn of the loop are written together."""
+    """Lines of one turn of the loop are written together; none before `configure` says where."""
 
-    def __init__(self, least: int, renderer: _Renderer, stream: TextIO) -> None:
-        self._least = least
-        self._renderer = renderer
-        self._stream = stream
-        self._flushed_by: asyncio.AbstractEventLoop | None = None
+    least: int = logging.CRITICAL
+    renderer: _Renderer
+    stream: TextIO
+    _flushed_by: asyncio.AbstractEventLoop | None = None
 
-    def tell(
-        self, level: int, logger: str, event: str, values: Mapping[str, str | float | None]
-    ) -> None:
-        if level < self._least:
+    def tell(self, level: int, logger: str, event: str, **values: str | float | None) -> None:
+        """A record like any other, its numbers finite, without the machinery of loggers."""
+        if level < self.least:
             return
         record = {
             "time": datetime.now(UTC).isoformat()[:-6] + "Z",
@@ -122,9 +114,9 @@ class _Teller:
             **values,
             "logger": logger,
         }
-        line = self._renderer.line_of_plain(record)
+        line = self.renderer.line_of_plain(record)
         try:
-            self._stream.write(line + "\n")
+            self.stream.write(line + "\n")
         except (OSError, ValueError):
             return  # as in _Writer
         loop = asyncio.get_running_loop()
@@ -135,14 +127,11 @@ class _Teller:
     def _flush(self) -> None:
         self._flushed_by = None
         with suppress(OSError, ValueError):
-            self._stream.flush()
+            self.stream.flush()
 
 
-class _Telling:
-    to: _Teller | None = None  # nobody, until `configure` has said
-
-
-_telling = _Telling()
+_teller = _Teller()
+tell = _teller.tell
 
 
 # --- where lines end ------------------------------------------------------------------------------
