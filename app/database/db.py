@@ -50,7 +50,7 @@ from app.database.engine import (
     Row,
     to_the_end,
 )
-from app.database.handle import Handle
+from app.database.handle import ConnectedHandle, Handle
 from app.database.ids import new_id
 from app.database.migrations import CREATE_TABLE, Section, pending, sections
 
@@ -192,12 +192,12 @@ class Database:
         alone: bool = False,
         follow_indexes: bool = False,
         living: bool = False,
-    ) -> Handle:
+    ) -> ConnectedHandle:
         link = cast(Link, self._databases._backend.connection())  # both our backends give Links
         link.follow_indexes = follow_indexes
         link.living = living
         given = timeouts if self.engine == "postgresql" else None
-        return Handle(link, self.disk, writing=writing, timeouts=given, alone=alone)
+        return ConnectedHandle(link, self.disk, writing=writing, timeouts=given, alone=alone)
 
 
 async def migrate(database: Database, schema: str) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -21,41 +22,38 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-class Handle:
-    """One connection; within a transaction when it came from `write`."""
+class Handle(ABC):
+    """Statements on one connection; within a transaction when it came from `write`."""
 
-    def __init__(
-        self,
-        link: Link,
-        disk: Disk,
-        *,
-        writing: bool,
-        timeouts: RequestTimeouts | None = None,
-        alone: bool = False,
-    ) -> None:
-        """`alone`: each statement is a transaction of its own."""
-        link.writing = writing
-        link.timeouts = self._timeouts = timeouts
-        self._link = link
-        self._disk = disk
-        self._writing = writing
-        self._stage: Stage = "commit" if alone else "statement"
-        self._transaction = link.transaction()
-        self._turn = asyncio.Lock()
-        self._ended = False
-        self._unanswered = False  # nothing is asked of this connection any more
-        self.moment: datetime | None = None  # of the transaction, once it has been asked for
-        self._failure: BaseException | None = None
-        self._savepoints: list[asyncio.Task[Any] | None] = []
-        self._callbacks: list[Callable[[], object]] = []
+    moment: datetime | None = None  # of the transaction, once it has been asked for
+    _writing = True
 
     @property
-    def engine(self) -> Engine:
-        return self._link.engine
+    @abstractmethod
+    def engine(self) -> Engine: ...
 
     @property
-    def is_sharded(self) -> bool:
-        return self._link.is_sharded
+    @abstractmethod
+    def is_sharded(self) -> bool: ...
+
+    @abstractmethod
+    async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
+        """Run `work` on the link, in its turn: for operations that have no method here."""
+
+    @abstractmethod
+    async def now(self) -> datetime:
+        """The value of :now: the transaction's moment, in a reading handle the present one."""
+
+    @abstractmethod
+    def after_commit(self, callback: Callable[[], object]) -> None:
+        """Called once COMMIT has succeeded, in order; never when that part was undone."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """Undo alone what fails inside; the transaction goes on.
+
+        Not so after a lost connection, a deadline or a cancelled statement: those end all of it.
+        """
 
     async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
         self._refuse_writes(sql)
@@ -144,28 +142,62 @@ class Handle:
         """Lock numbers drawn from them together with others who share them."""
         await self.use(lambda link: link.share([*map(_number, names)]))
 
-    async def now(self) -> datetime:
-        """The value of :now: the transaction's moment, in a reading handle the present one."""
-        if self.moment is None or not self._writing:
-            self.moment = await self.use(lambda link: link.clock())
-        return self.moment
-
     async def present(self) -> datetime:
         """The moment at which this is asked: `now`, and for how long the transaction waited."""
         return await self.use(lambda link: link.present())
 
+    def _refuse_writes(self, sql: str) -> None:
+        if not self._writing and writes(sql):
+            raise RuntimeError("A reading handle neither changes nor locks rows; use write().")
+
+
+class ConnectedHandle(Handle):
+    """The handle of a connection, as Database gives it."""
+
+    def __init__(
+        self,
+        link: Link,
+        disk: Disk,
+        *,
+        writing: bool,
+        timeouts: RequestTimeouts | None = None,
+        alone: bool = False,
+    ) -> None:
+        """`alone`: each statement is a transaction of its own."""
+        link.writing = writing
+        link.timeouts = self._timeouts = timeouts
+        self._link = link
+        self._disk = disk
+        self._writing = writing
+        self._stage: Stage = "commit" if alone else "statement"
+        self._transaction = link.transaction()
+        self._turn = asyncio.Lock()
+        self._ended = False
+        self._unanswered = False  # nothing is asked of this connection any more
+        self._failure: BaseException | None = None
+        self._savepoints: list[asyncio.Task[Any] | None] = []
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def engine(self) -> Engine:
+        return self._link.engine
+
+    @property
+    def is_sharded(self) -> bool:
+        return self._link.is_sharded
+
+    async def now(self) -> datetime:
+        if self.moment is None or not self._writing:
+            self.moment = await self.use(lambda link: link.clock())
+        return self.moment
+
     def after_commit(self, callback: Callable[[], object]) -> None:
-        """Called once COMMIT has succeeded, in order; never when that part was undone."""
         if not self._writing:
             raise RuntimeError("A reading handle commits nothing.")
         self._callbacks.append(callback)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
-        """Undo alone what fails inside; the transaction goes on.
-
-        Not so after a lost connection, a deadline or a cancelled statement: those end all of it.
-        """
         if not self._writing:
             raise RuntimeError("A reading handle has no transaction to go back in.")
         callbacks = len(self._callbacks)
@@ -193,7 +225,6 @@ class Handle:
                 self._failure = error
 
     async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
-        """Run `work` on the link, in its turn: for operations that have no method here."""
         async with self._turn:
             if self._ended:
                 raise RuntimeError("The block that this handle belongs to has ended.")
@@ -229,10 +260,6 @@ class Handle:
                 "A statement failed on this handle before; let its error out of the block, or put "
                 "`async with db.savepoint():` around the statement that may fail."
             ) from self._failure
-
-    def _refuse_writes(self, sql: str) -> None:
-        if not self._writing and writes(sql):
-            raise RuntimeError("A reading handle neither changes nor locks rows; use write().")
 
     # --- what Database does with it -----------------------------------------------------------
 

@@ -139,11 +139,6 @@ class _PipelinedHandle(Handle):
         rows: list[Row] = await self._pipeline.submit(_change_held, sql, values)
         return rows
 
-    async def fetch_each(
-        self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
-    ) -> list[list[Row]]:
-        return await self.use(lambda link: link.run_each(sql, each, held=held))
-
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if self._is_exclusive:
             await self._db.execute_many(sql, rows)

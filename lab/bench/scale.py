@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from app.database.db import Database, Handle, Row
+from app.database.handle import ConnectedHandle
 from app.store import (
     activity,
     api_keys,
@@ -542,7 +543,7 @@ async def taken_back(database: Database, query: Query) -> float:
         return ms
 
 
-class RecordingHandle(Handle):
+class RecordingHandle(ConnectedHandle):
     """A handle on the transaction of another one, which keeps what a store function sends."""
 
     def __init__(self, db: Handle) -> None:

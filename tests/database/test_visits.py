@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.database.db import Database, Handle
+from app.database.handle import ConnectedHandle
 from app.database.visits import Visits
 from app.errors import Unavailable
 
@@ -30,7 +31,7 @@ async def test_where_the_database_is_away_it_is_asked_once(
 ) -> None:
     asked = 0
 
-    async def acquire(handle: Handle) -> None:
+    async def acquire(handle: ConnectedHandle) -> None:
         nonlocal asked
         asked += 1
         raise Unavailable("It does not answer.")
@@ -38,7 +39,7 @@ async def test_where_the_database_is_away_it_is_asked_once(
     async def work(db: Handle) -> str:
         return "done"
 
-    monkeypatch.setattr(Handle, "acquire", acquire)
+    monkeypatch.setattr(ConnectedHandle, "acquire", acquire)
     one_by_one = Visits(database)
     for workspace_id in ("ws_acme", "ws_rival"):
         assert await one_by_one.visit(workspace_id, work) is None

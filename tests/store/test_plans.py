@@ -9,12 +9,12 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import pytest
 
 from app.database.db import Database, Handle, Row, explain, explain_by_index
-from app.database.engine import Engine, Link
+from app.database.handle import ConnectedHandle
 from app.store import (
     admin,
     api_keys,
@@ -78,8 +78,6 @@ from app.store.new_runs import NewRun
 from app.store.segments import Fitting
 from tests import servers
 from tests.conftest import SCHEMA
-
-Result = TypeVar("Result")
 
 PAST = datetime.now(UTC) - timedelta(days=30)
 EVERYBODY, NEVER = Fitting("TRUE", {}), Fitting("CAST(NULL AS TIMESTAMPTZ)", {})
@@ -397,40 +395,26 @@ async def filled(url: str) -> AsyncIterator[Database]:
     await database.disconnect()
 
 
-class RecordingHandle(Handle):
-    """A handle that keeps what a store function sends."""
+class RecordingHandle(ConnectedHandle):
+    """A handle on the transaction of another one, which keeps what a store function sends."""
 
     def __init__(self, db: Handle) -> None:
-        self._db = db
+        vars(self).update(vars(db))
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     async def fetch_all(self, sql: str, /, **values: Any) -> list[Row]:
         self.sent.append((sql, values))
-        return await self._db.fetch_all(sql, **values)
+        return await super().fetch_all(sql, **values)
 
     async def fetch_each(
         self, sql: str, each: Sequence[Mapping[str, Any]], *, held: bool = False
     ) -> list[list[Row]]:
         self.sent += [(sql, dict(values)) for values in each]
-        return await self._db.fetch_each(sql, each, held=held)
+        return await super().fetch_each(sql, each, held=held)
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self.sent += [(sql, dict(values)) for values in rows]
-        await self._db.execute_many(sql, rows)
-
-    @property
-    def is_sharded(self) -> bool:
-        return self._db.is_sharded
-
-    @property
-    def engine(self) -> Engine:
-        return self._db.engine
-
-    async def now(self) -> datetime:
-        return await self._db.now()
-
-    async def use(self, work: Callable[[Link], Awaitable[Result]]) -> Result:
-        return await self._db.use(work)
+        await super().execute_many(sql, rows)
 
 
 Query: TypeAlias = Callable[[Any], Awaitable[Any]]
