@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from app.database.db import Handle, new_id
+from app.database.sql import columns, named_values, values
 
 MissSource: TypeAlias = Literal["date", "schedule", "segment_entered", "segment_left"]
 MissReason: TypeAlias = Literal[
@@ -34,23 +35,13 @@ class MissedOccasion:
 async def insert_many(db: Handle, *, workspace_id: str, missed: Sequence[MissedOccasion]) -> None:
     """Record them, of contacts that are locked; what is known already is left as it is."""
     await db.execute_many(
-        """
-        INSERT INTO missed_occasions (workspace_id, id, definition_id, contact_id, source, reason,
-                                      at, until)
-        VALUES (:workspace_id, :id, :definition_id, :contact_id, :source, :reason, :at, :until)
+        f"""
+        INSERT INTO missed_occasions (workspace_id, id, {columns(MissedOccasion)})
+        VALUES (:workspace_id, :id, {values(MissedOccasion)})
         ON CONFLICT (workspace_id, contact_id, definition_id, at) DO NOTHING
         """,
         [
-            {
-                "workspace_id": workspace_id,
-                "id": new_id("mis"),
-                "definition_id": one.definition_id,
-                "contact_id": one.contact_id,
-                "source": one.source,
-                "reason": one.reason,
-                "at": one.at,
-                "until": one.until,
-            }
+            {"workspace_id": workspace_id, "id": new_id("mis"), **named_values(one)}
             for one in missed
         ],
     )
@@ -62,8 +53,8 @@ async def of_contact(
     """The contact's after that time, newest first."""
     return await db.fetch_all_as(
         MissedOccasion,
-        """
-        SELECT definition_id, contact_id, source, reason, at, until FROM missed_occasions
+        f"""
+        SELECT {columns(MissedOccasion)} FROM missed_occasions
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
           AND definition_id = :definition_id AND until > :since
         ORDER BY at DESC

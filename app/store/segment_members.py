@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from app.database.db import Handle, new_id
+from app.database.sql import columns, named_values, values
 from app.store import contacts, jobs, keyset, usage
 from app.store.contacts import Contact
 from app.store.segments import Fitting, SegmentKind
@@ -97,22 +98,13 @@ async def write(db: Handle, *, workspace_id: str, rows: Sequence[SegmentMembersh
     kept = [row for row in rows if row.member or row.next_at is not None]
     gone = [row for row in rows if not row.member and row.next_at is None]
     await db.execute_many(
-        """
-        INSERT INTO segment_members (workspace_id, contact_id, segment_id, member, next_at)
-        VALUES (:workspace_id, :contact_id, :segment_id, :member, :next_at)
+        f"""
+        INSERT INTO segment_members (workspace_id, {columns(SegmentMembership)})
+        VALUES (:workspace_id, {values(SegmentMembership)})
         ON CONFLICT (workspace_id, contact_id, segment_id) DO UPDATE
         SET member = excluded.member, next_at = excluded.next_at
         """,
-        [
-            {
-                "workspace_id": workspace_id,
-                "contact_id": row.contact_id,
-                "segment_id": row.segment_id,
-                "member": row.member,
-                "next_at": row.next_at,
-            }
-            for row in kept
-        ],
+        [{"workspace_id": workspace_id, **named_values(row)} for row in kept],
     )
     await db.execute_many(
         """
