@@ -105,6 +105,11 @@ class Handle(ABC):
         self._refuse_writes(sql)
         return await self.use(lambda link: link.run_on_nodes(sql, values))
 
+    async def count(self, rows: str, /, *, most: int, **values: Any) -> int:
+        """How many rows a query has, up to `most`: counting on would cost what there is."""
+        sql = f"SELECT count(*) FROM ({rows} LIMIT :most) AS kept"
+        return int(await self.fetch_value(sql, most=most, **values))
+
     async def execute(self, sql: str, /, **values: Any) -> None:
         await self.fetch_all(sql, **values)
 

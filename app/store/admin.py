@@ -280,33 +280,14 @@ async def counts(db: Handle) -> Counts:
 
 async def overdue(db: Handle, kind: Kind, *, late: datetime) -> int:
     """How many jobs have been due since `late`, up to ENOUGH: nobody is going to do them."""
-    return int(
-        await db.fetch_value(
-            """
-            SELECT count(*)
-            FROM (SELECT 1 AS one FROM jobs
-                  WHERE kind = :kind AND wake_at < :late LIMIT :enough) AS late
-            """,
-            kind=kind,
-            late=late,
-            enough=ENOUGH,
-        )
-    )
+    sql = "SELECT 1 AS one FROM jobs WHERE kind = :kind AND wake_at < :late"
+    return await db.count(sql, most=ENOUGH, kind=kind, late=late)
 
 
 async def unchained(db: Handle, *, late: datetime) -> int:
     """Entries of the audit trail that nobody has chained since `late`, up to ENOUGH."""
-    return int(
-        await db.fetch_value(
-            """
-            SELECT count(*)
-            FROM (SELECT 1 AS one FROM audit_logs
-                  WHERE sequence IS NULL AND created_at < :late LIMIT :enough) AS late
-            """,
-            late=late,
-            enough=ENOUGH,
-        )
-    )
+    sql = "SELECT 1 AS one FROM audit_logs WHERE sequence IS NULL AND created_at < :late"
+    return await db.count(sql, most=ENOUGH, late=late)
 
 
 UNFINISHED = """FROM runs

@@ -250,23 +250,17 @@ async def queued(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int
 async def uncounted(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> int:
     """How many of them no quota has counted yet, up to `limit`: an attempt is counted before its
     first try."""
-    count: int = await db.fetch_value(
+    return await db.count(
         f"""
-        SELECT count(*)
-        FROM (SELECT r.contact_id
-              FROM broadcast_recipients r
-              JOIN delivery_attempts a
-                ON a.workspace_id = r.workspace_id AND a.message_id = r.message_id
-              WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
-                AND {QUEUED}
-                AND a.finished_at IS NULL AND a.tries = 0
-              LIMIT :limit) AS untried
+        SELECT r.contact_id FROM broadcast_recipients r
+        JOIN delivery_attempts a ON a.workspace_id = r.workspace_id AND a.message_id = r.message_id
+        WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id AND {QUEUED}
+          AND a.finished_at IS NULL AND a.tries = 0
         """,
+        most=limit,
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
-        limit=limit,
     )
-    return count
 
 
 async def unsent(db: Handle, *, workspace_id: str, broadcast_id: str, limit: int) -> list[str]:

@@ -38,20 +38,9 @@ async def due(db: Handle, kind: Kind) -> Backlog:
 
 async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) -> int:
     """How many jobs of a workspace have been due since `late`, up to ENOUGH."""
-    return int(
-        await db.fetch_value(
-            """
-            SELECT count(*)
-            FROM (SELECT 1 AS one FROM jobs
-                  WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at < :late
-                  LIMIT :enough) AS due
-            """,
-            kind=kind,
-            workspace_id=workspace_id,
-            late=late,
-            enough=ENOUGH,
-        )
-    )
+    sql = """SELECT 1 AS one FROM jobs
+             WHERE kind = :kind AND workspace_id = :workspace_id AND wake_at < :late"""
+    return await db.count(sql, most=ENOUGH, kind=kind, workspace_id=workspace_id, late=late)
 
 
 async def most_connections(db: Handle) -> int:
@@ -74,13 +63,5 @@ async def most_connections(db: Handle) -> int:
 
 async def unknown_deliveries(db: Handle) -> int:
     """Up to ENOUGH."""
-    return int(
-        await db.fetch_value(
-            """
-            SELECT count(*)
-            FROM (SELECT id FROM messages WHERE status = 'UNKNOWN' ORDER BY id LIMIT :enough)
-                AS unknown
-            """,
-            enough=ENOUGH,
-        )
-    )
+    sql = "SELECT id FROM messages WHERE status = 'UNKNOWN' ORDER BY id"
+    return await db.count(sql, most=ENOUGH)

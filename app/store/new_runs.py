@@ -149,14 +149,5 @@ async def chain(db: Handle, *, workspace_id: str, id: str) -> tuple[int, str]:
 async def started_by_root(db: Handle, *, workspace_id: str, root: str, most: int) -> int:
     """How many runs the chain that began with this one has started, up to `most`. Those that did
     not come back by a webhook are of one contact: while it is locked, nobody else starts any."""
-    counted: int = await db.fetch_value(
-        """
-        SELECT count(*) FROM (
-            SELECT id FROM runs WHERE workspace_id = :workspace_id AND root = :root LIMIT :most
-        ) AS started
-        """,
-        workspace_id=workspace_id,
-        root=root,
-        most=most,
-    )
-    return counted
+    sql = "SELECT id FROM runs WHERE workspace_id = :workspace_id AND root = :root"
+    return await db.count(sql, most=most, workspace_id=workspace_id, root=root)
