@@ -61,6 +61,7 @@ QUIET = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 )
 DESK: ViewportSize = {"width": 1280, "height": 720}  # as pages begin
+PHONE: ViewportSize = {"width": 390, "height": 844}
 PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
 
 
