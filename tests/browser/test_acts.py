@@ -592,9 +592,10 @@ def test_a_message_that_bounces_after_it_was_sent_says_so_by_itself(
         """As it was before."""
         route.fulfill(json={**route.fetch().json(), "status": "SENT"})
 
-    page.route(f"{service.url}{path}", sent, times=1)
+    page.route(f"{service.url}{path}", sent)
     opened(page, service, path)
     page.locator(".verdict", has_text="Sent").wait_for()
+    page.unroute(f"{service.url}{path}")
     page.locator(".verdict", has_text="Bounced").wait_for()
 
 

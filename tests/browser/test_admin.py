@@ -105,7 +105,7 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
     signed_in(page, service, email)
     page.get_by_role("link", name="All workspaces").click()
     page.get_by_role("link", name="Health").click()
-    page.get_by_text("Checks").wait_for()
+    page.get_by_role("heading", name="Checks").wait_for()
     page.locator(".verdict").wait_for()
     stats = operator.get("/admin/stats").json()
     expect(page.locator(".facts").last).to_contain_text(f"Users{stats['users']}")
