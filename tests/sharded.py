@@ -27,6 +27,7 @@ SKIPPED: Mapping[str, str] = {
     "test_each_look_begins_where_the_one_before_it_ended": LOOKS,
     "test_whose_work_stalls_leaves_hands_for_the_others": LOOKS,
     "test_a_suspension_is_answered_once_nobody_sends_by_what_was_so_before": LOCKS,
+    "test_a_pause_is_answered_once_nobody_sends_by_what_was_so_before": LOCKS,
     "test_sessions_go_when_they_have_expired": MAINTENANCE,
     "test_what_has_just_become_due_is_hinted_at": TAKEN,
     "test_the_next_to_be_due_is_known_leases_included": ONCE_A_SECOND,
