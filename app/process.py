@@ -90,6 +90,15 @@ class Process:
         async with self.database.write(follow_indexes=True) as db:
             return await claim(Together(db))
 
+    async def claim_named(self, kind: Kind, named: Sequence[Pair]) -> list[Job]:
+        """Take these jobs alone, as far as they are due."""
+        lease_seconds = self.settings.lease_seconds
+        if self.database.is_sharded:
+            reach = Apart(self.database, self.shards)
+            return await claims.claim_named(reach, kind, named, lease_seconds=lease_seconds)
+        async with self.database.write(follow_indexes=True) as db:
+            return await claims.claim_named(Together(db), kind, named, lease_seconds=lease_seconds)
+
     def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
         """The claim, renewed for as long as the block takes."""
         return leases.lease(self.database, self.batches, job, self.settings.lease_seconds)

@@ -33,11 +33,10 @@ Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
 # Without progress, next to all others. A row with more of them is a suspect: …
 MAX_SHARED_CLAIMS = 2
-# … so many of as many claims are in progress together, and each of more claims alone. Kills that
+# … of as many claims so many are in progress together, and each of more claims alone. Kills that
 # are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
 SUSPECTS_TOGETHER = {3: 16}
 IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that suspects can run apart
-APART_PAUSE_SECONDS = 2.0  # from one time to the next, while others are due
 MAX_SUSPECTS = 1_000  # that are kept in mind
 MAX_DEFERRALS = 3  # of suspects, while the others do not finish in that time
 RELEASE_DELAY_SECONDS = 1.0  # until a row that was given back is due again
@@ -118,7 +117,10 @@ class WorkerPool:
             while (self._wanted or self._suspects) and not self._closed:
                 await coalesce()  # rows of one transaction free their slots together
                 if self._suspects and (not self._wanted or time.monotonic() > self._apart_at):
+                    began = time.monotonic()
                     await self._run_apart()
+                    # Half of the time at most, while others are due.
+                    self._apart_at = 2 * time.monotonic() - began
                     continue
                 free = self._concurrency - len(self._running)
                 if not free:
@@ -137,11 +139,7 @@ class WorkerPool:
                 for job in claimed:
                     if job.claims <= MAX_SHARED_CLAIMS:
                         self._start(job)
-                await self._give_back(suspects, is_begun=False)
-                if len(self._suspects) < MAX_SUSPECTS:  # the others stay due
-                    self._suspects.update(
-                        {(job.workspace_id, job.id): job.claims for job in suspects}
-                    )
+                await self._put_off(suspects)
         except Unavailable as problem:
             # They stay due; the loop hints again.
             log.warning("claim failed", extra={"error": problem.detail})
@@ -157,7 +155,6 @@ class WorkerPool:
         next to them."""
         if self._running:
             await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
-        self._apart_at = time.monotonic() + APART_PAUSE_SECONDS
         free = self._concurrency - len(self._running)
         claims = min(self._suspects.values())
         alike = [pair for pair, found in self._suspects.items() if found == claims]
@@ -170,15 +167,24 @@ class WorkerPool:
         for pair in pairs:
             del self._suspects[pair], self._deferrals[pair]
         self._wanted |= not self._suspects
-        claimed = await self._process.claim(self._kind, pairs, len(pairs) + 1)
-        together = [job for job in claimed if (job.workspace_id, job.id) in pairs]
-        others = [job for job in claimed if self._closed or job not in together]
-        await self._give_back(others, is_begun=False)
-        if not self._closed:
-            for job in together:
+        claimed = await self._process.claim_named(self._kind, pairs)
+        if self._closed:
+            await self._give_back(claimed, is_begun=False)
+            return
+        # Those of which another worker has died meanwhile run with fewer others.
+        again = [job for job in claimed if job.claims > claims]
+        for job in claimed:
+            if job not in again:
                 self._start(job)
+        await self._put_off(again)
         if self._running:
             await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
+
+    async def _put_off(self, suspects: Sequence[Job]) -> None:
+        """Remember them, until they can run apart; those that are too many stay due."""
+        if len(self._suspects) < MAX_SUSPECTS:
+            self._suspects.update({(job.workspace_id, job.id): job.claims for job in suspects})
+        await self._give_back(suspects, is_begun=False)
 
     def _start(self, job: Job) -> None:
         task = tasks.spawn_detached(self._work(job))

@@ -244,6 +244,16 @@ async def claim(
     return claimed.jobs
 
 
+async def claim_named(
+    reach: Reach, kind: Kind, named: Sequence[tuple[str, str]], *, lease_seconds: float
+) -> list[Job]:
+    """These (workspace_id, id) pairs alone, as far as they are due."""
+    by_workspace: defaultdict[str, list[str]] = defaultdict(list)
+    for workspace_id, id in named:
+        by_workspace[workspace_id].append(id)
+    return await reach.hinted(_Lease(kind, jobs.drawn_token(), lease_seconds), by_workspace)
+
+
 class _Claim:
     """The jobs of one claim so far, and what may be added."""
 

@@ -13,6 +13,7 @@ import pytest
 
 from app.database.db import Database, Handle, explain, new_id
 from app.errors import Unavailable
+from app.process import Process
 from app.runtime.sharing import Shared
 from app.store import claims, jobs, shards
 from app.store.claims import (
@@ -177,6 +178,17 @@ async def test_hinted_rows_are_claimed_before_older_ones(database: Database, kin
     claimed = await claim(database, 4, kind=kind, hinted=[(acme, id) for id in fresh])
     assert sorted(ids(claimed[:3])) == sorted(fresh)
     assert len(claimed) == 4
+
+
+async def test_a_claim_by_name_takes_no_others(process: Process) -> None:
+    database = process.database
+    acme, rival = await workspace(database), await workspace(database)
+    ours, theirs = await due(database, acme, 3), await due(database, rival, 1)
+    later = await due(database, acme, 1, since=-LONG_AGO)
+    named = [(acme, ours[1]), (rival, theirs[0]), (acme, later[0]), (acme, "row_unknown")]
+    claimed = await process.claim_named("message", named)
+    assert sorted(job.id for job in claimed) == sorted([ours[1], theirs[0]])
+    assert await process.claim_named("message", named) == []  # whose leases have begun
 
 
 async def test_hints_do_not_keep_out_whoever_has_none(database: Database) -> None:

@@ -96,6 +96,9 @@ class Fed(Process):
     ) -> list[Job]:
         return await self.source(hinted, limit, fair_share or FairShare())
 
+    async def claim_named(self, kind: Kind, named: Sequence[Pair]) -> list[Job]:  # noqa: ARG002
+        return await self.source(named, len(named), FairShare())
+
 
 def pool(
     process: Process, work: Work, *, claim: Claim | None = None, act: Act | None = None
@@ -272,6 +275,8 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(
     await work.until(lambda: not work.due)
     assert "row_9" not in work.begun
     work.due = [row(9, claims=3)]  # which was given back meanwhile
+    await asyncio.sleep(0.1)
+    assert "row_9" not in work.begun
     work.gate.set()
     await work.until(lambda: "row_9" in work.begun)
     assert sorted(work.done[:2]) == ["row_0", "row_1"]  # before it began
