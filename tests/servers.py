@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -197,7 +197,8 @@ class PostgresServer(Server):
         os.kill(self.pid, number)
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         for one in map(int, children):
-            os.kill(one, number)
+            with suppress(ProcessLookupError):  # it has ended since
+                os.kill(one, number)
 
     @property
     def url(self) -> str:
