@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
 from app.store import claims
-from app.store.claims import Apart, FairShare, Together
+from app.store.claims import Apart, FairShare, Reach, Together
 from app.store.jobs import Job, Kind
 from app.store.shards import Shards
 from app.vault.vault import Vault
@@ -77,27 +77,29 @@ class Process:
     ) -> list[Job]:
         """Take what is due, the hinted jobs first. Without `fair_share` nothing is remembered of
         the claim before it."""
-        claim = partial(
-            claims.claim,
-            kind=kind,
-            hinted=hinted,
-            limit=limit,
-            lease_seconds=self.settings.lease_seconds,
-            fair_share=fair_share,
-        )
-        if self.database.is_sharded:
-            return await claim(Apart(self.database, self.shards if fair_share else Shards()))
-        async with self.database.write(follow_indexes=True) as db:
-            return await claim(Together(db))
+        async with self._reach(self.shards if fair_share else Shards()) as reach:
+            return await claims.claim(
+                reach,
+                kind,
+                hinted=hinted,
+                limit=limit,
+                lease_seconds=self.settings.lease_seconds,
+                fair_share=fair_share,
+            )
 
     async def claim_named(self, kind: Kind, named: Sequence[Pair]) -> list[Job]:
         """Take these jobs alone, as far as they are due."""
         lease_seconds = self.settings.lease_seconds
-        if self.database.is_sharded:
-            reach = Apart(self.database, self.shards)
+        async with self._reach(self.shards) as reach:
             return await claims.claim_named(reach, kind, named, lease_seconds=lease_seconds)
+
+    @asynccontextmanager
+    async def _reach(self, shards: Shards) -> AsyncIterator[Reach]:
+        if self.database.is_sharded:
+            yield Apart(self.database, shards)
+            return
         async with self.database.write(follow_indexes=True) as db:
-            return await claims.claim_named(Together(db), kind, named, lease_seconds=lease_seconds)
+            yield Together(db)
 
     def lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
         """The claim, renewed for as long as the block takes."""

@@ -31,9 +31,8 @@ log = logging.getLogger(__name__)
 
 Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
-# Without progress, next to all others. A row with more of them is a suspect: …
-MAX_SHARED_CLAIMS = 2
-# … of as many claims so many are in progress together, and each of more claims alone. Kills that
+MAX_SHARED_CLAIMS = 2  # without progress; a row with more of them is a suspect, and runs apart
+# How many suspects run together, by their claims; those of more claims one at a time. Kills that
 # are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
 SUSPECTS_TOGETHER = {3: 16}
 IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that suspects can run apart

@@ -87,7 +87,7 @@ class FairShare:
     cursor: str = ""  # the workspace that was scanned last
     look: Look | None = None  # the last at all shards
     seen: set[str] = field(default_factory=set)  # in it, and had enough due rows ever since
-    held_back: bool = False  # the last claim left due rows of a workspace that was at its quota
+    held_back: bool = False  # the last claim left due rows of a workspace: at its quota, or no time
     horizon: Horizon = field(default_factory=Horizon)
     scans: Pace = field(default_factory=Pace)
 

@@ -392,6 +392,28 @@ async def test_no_suspect_is_put_off_for_ever(
     await busy.close(SECONDS)
 
 
+async def test_a_suspect_that_cost_another_worker_its_life_meanwhile_waits_for_its_turn(
+    process: Process,
+) -> None:
+    """What is remembered of it is older: it runs with fewer others than those of three claims."""
+    work = Work()
+    given = iter([[row(8, claims=3), row(9, claims=3)], [row(8, claims=3), row(9, claims=4)]])
+
+    async def claim(hinted: Sequence[Pair], _limit: int, _fair_share: FairShare) -> list[Job]:
+        work.hints.append(list(hinted))
+        return next(given, [row(9, claims=4)] if hinted == [("ws_1", "row_9")] else [])
+
+    busy = pool(process, work, claim=claim)
+    work.gate.clear()
+    busy.hint()
+    await work.until(lambda: bool(work.begun))
+    await asyncio.sleep(0.1)
+    assert work.begun == ["row_8"]
+    work.gate.set()
+    await work.until(lambda: "row_9" in work.done)
+    await busy.close(SECONDS)
+
+
 async def test_others_go_on_beside_a_suspect_that_was_claimed_with_them(process: Process) -> None:
     work = Work()
     work.due = [row(9, claims=3), row(0), row(1), row(2)]
