@@ -134,11 +134,9 @@ async def naming(
 async def asking_beyond(db: Handle, *, workspace_id: str, kept: timedelta) -> list[str]:
     """The names of broadcasts whose own filter asks for what happened longer ago than events are
     `kept`, and whose audience is not frozen yet."""
-    return [
-        one.name
-        for one in await broadcasts.unfinished(db, workspace_id=workspace_id)
-        if one.filter is not None and not one.is_frozen and segments.asks_beyond(one.filter, kept)
-    ]
+    unfinished = await broadcasts.unfinished(db, workspace_id=workspace_id)
+    filters = [(one.name, one.filter) for one in unfinished if one.filter and not one.is_frozen]
+    return await segments.beyond(filters, kept)
 
 
 async def require_sender(

@@ -107,9 +107,10 @@ def timed(condition: Condition, others: Mapping[str, Condition]) -> list[Conditi
     return [part for part in _parts(condition, others) if _is_timed(part)]
 
 
-def looks_back(condition: Condition, others: Mapping[str, Condition]) -> bool:
-    """Whether it asks what has become of a contact."""
-    return any(isinstance(part, Did | Got | Went) for part in _parts(condition, others))
+def looks_back(condition: Condition, others: Mapping[str, Condition]) -> int:
+    """How often it goes through what has become of a contact."""
+    asked = (part for part in _parts(condition, others) if isinstance(part, Did | Got | Went))
+    return sum(part.comparisons() for part in asked)
 
 
 def _is_timed(part: Condition) -> bool:

@@ -511,6 +511,37 @@ async def test_who_has_a_longer_past_than_is_read_is_in_a_segment_whoever_judges
         assert await entries(here) == ([(set(here.people), 1)], 1), number
 
 
+@pytest.mark.parametrize("is_quiet", [False, True], ids=["now", "long ago"])
+async def test_a_change_goes_through_so_much_of_a_past_at_once_and_leaves_the_rest_to_sql(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, is_quiet: bool
+) -> None:
+    """Else a contact's ten thousand events, and two hundred segments that ask for each of them
+    fifty times, would keep the event loop for minutes."""
+    monkeypatch.setattr(membership, "MOST_GONE_THROUGH", 10)
+    gone_through: list[int] = []
+    answer = segment_filter.Did.answer
+
+    def counted(self: segment_filter.Did, facts: Any) -> Any:
+        gone_through.append(len(facts["events"]))
+        return answer(self, facts)
+
+    monkeypatch.setattr(segment_filter.Did, "answer", counted)
+    here = await world(process, acme, 1)
+    async with process.database.write() as db:
+        await here.create(db)
+        for least in (1, 3, 5, 6):
+            await here.save(db, {"event": "order", "count": {"op": "gte", "value": least}})
+    await settle(process)
+    for _ in range(5):
+        gone_through.clear()
+        await order(here, is_quiet=is_quiet)
+        assert sum(gone_through) <= 10
+    await settle(process)
+    everybody = set(here.people)
+    found = [(everybody, 1), (everybody, 1), (everybody, 1), (set(), 0)]
+    assert [*(await here.kept()).values()] == found
+
+
 async def test_what_is_long_ago_starts_nothing_for_who_has_a_longer_past_than_is_read(
     process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
