@@ -15,10 +15,12 @@ from app.machine.program import Json
 
 ROW_BYTES = 256 * 1024  # of one row: a contact as large as one may be
 LINE_BYTES = 1024 * 1024  # of a line of JSON, which has a hundred answers with their evidence
+LINE_VALUES = 10_000  # of a line of JSON, more than a contact has; beyond, reading takes long
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 TOO_LONG = f"The row is longer than {ROW_BYTES} bytes; a quotation mark may be missing."
 LINE_TOO_LONG = f"The line is longer than {LINE_BYTES} bytes."
+LINE_TOO_FULL = f"The line holds more than {LINE_VALUES:,} values."
 NOT_UTF_8 = "The row is not UTF-8; save the file in that encoding."
 BLANK_LINES = 10_000  # in a row, beyond which each is a fault
 TOO_BLANK = f"More than {BLANK_LINES:,} blank lines in a row."
@@ -129,7 +131,10 @@ class JsonLines:
         if len(line) > LINE_BYTES:
             return Record(self._number, fault=LINE_TOO_LONG)
         try:
+            document.refuse_many(line, LINE_VALUES)
             value = document.parse(line)
+        except document.TooManyValues:
+            return Record(self._number, fault=LINE_TOO_FULL)
         except document.MalformedJson as error:
             return Record(self._number, fault=str(error).replace("The body", "The line", 1))
         if not isinstance(value, dict):

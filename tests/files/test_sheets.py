@@ -121,6 +121,14 @@ def test_lines_of_json_are_the_same_in_pieces_of_any_size(
             assert (record.fault or record.value) == expected
 
 
+def test_a_line_of_more_values_than_a_contact_has_is_not_read() -> None:
+    """Half a million of them take half a second of the event loop, and there may be a thousand."""
+    full = b'{"x":[' + b"1," * sheets.LINE_VALUES + b"1]}"
+    text = b'{"x":"' + b"1," * sheets.LINE_VALUES + b'1"}'
+    rows = [sheets.LINE_TOO_FULL, {"x": "1," * sheets.LINE_VALUES + "1"}]
+    assert values_of(read(JsonLines, full + b"\n" + text + b"\n")) == rows
+
+
 @pytest.mark.parametrize("size", [1_000, 65_536, 10_000_000])
 def test_a_row_that_grows_too_long_is_told_and_the_next_one_read(size: int) -> None:
     long = b"x" * (sheets.ROW_BYTES * 3)
