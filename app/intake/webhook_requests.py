@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from app.errors import Problem
+from app.machine import document
 from app.machine.secrets import MASK, is_secret_name
 from app.machine.text import replace_unstorable
 from app.process import Process
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 # Long runs of what keys are made of; also what stands after /webhooks/in/.
 KEY_LIKE = re.compile(r"[A-Za-z0-9_+/=.~-]{24,}")
 LONGEST_REWRITTEN = 16 * 1024  # bytes of a body that is written in other ways, to find out why
+DEEPEST_REWRITTEN = 32  # levels of it: each line of what is at the bottom is indented by as many
 LONGEST_KNOWN = 64  # bytes of a header's name that is kept
 NO_SECRET = frozenset({"idempotency-key", "webhook-id", "x-request-id", "content-type", "host"})
 
@@ -163,8 +165,9 @@ def is_reserialised(body: bytes, is_right: Callable[[bytes], bool]) -> bool:
     if len(body) > LONGEST_REWRITTEN:
         return False
     try:
+        document.refuse_deep(body, DEEPEST_REWRITTEN)
         value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+    except (document.MalformedJson, orjson.JSONDecodeError):
         return False
     return any(is_right(other) for other in _rewritten(body, value))
 

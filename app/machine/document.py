@@ -61,7 +61,7 @@ class LiteralFloat(float):
 
 def parse(body: bytes) -> Json:
     """Parse strict UTF-8 JSON; of doubled keys the last wins. Raises MalformedJson."""
-    _refuse_deep(body)
+    refuse_deep(body)
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -77,7 +77,7 @@ def parse(body: bytes) -> Json:
 def glance(body: bytes) -> Json:
     """Like `parse`, ten times as fast, but numbers lose their literals: for looking around, not for
     printing. Raises MalformedJson, of numbers too that do not fit."""
-    _refuse_deep(body)
+    refuse_deep(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -134,14 +134,15 @@ def _without_strings(unescaped: bytes) -> bytes:
     return b"".join(unescaped.split(b'"')[::2])
 
 
-def _refuse_deep(body: bytes) -> None:
-    """Measure the nesting without recursion, at the speed of C: every bracket outside a string."""
-    if body.count(b"[") + body.count(b"{") <= NESTING:
+def refuse_deep(body: bytes, most: int = NESTING) -> None:
+    """Measure the nesting without recursion, at the speed of C: every bracket outside a string.
+    Raises MalformedJson."""
+    if body.count(b"[") + body.count(b"{") <= most:
         return
     outside = _without_strings(_without_escapes(body))
     steps = memoryview(outside.translate(_STEPS, _NO_BRACKETS)).cast("b")
-    if max(accumulate(steps), default=0) > NESTING:
-        raise MalformedJson(f"The body is nested deeper than {NESTING} levels.")
+    if max(accumulate(steps), default=0) > most:
+        raise MalformedJson(f"The body is nested deeper than {most} levels.")
 
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))

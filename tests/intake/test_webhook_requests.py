@@ -13,7 +13,7 @@ from app.database.db import Row, new_id
 from app.database.ids import first_id
 from app.errors import Problem
 from app.intake import webhooks
-from app.intake.webhook_requests import masked
+from app.intake.webhook_requests import is_reserialised, masked
 from app.process import Process
 from app.store import webhook_requests as store
 from tests.cast import hook
@@ -93,6 +93,21 @@ async def test_the_owner_learns_which_mistake_it_was_and_the_sender_does_not(
     assert (row["code"], row["cause"]) == ("invalid_signature", cause)
     assert row["detail"] == refused.value.detail
     assert "Send exactly one" in refused.value.detail
+
+
+def test_a_body_that_is_nested_deep_is_not_written_in_other_ways() -> None:
+    """Indented, each line of the innermost would have a thousand blanks: megabytes of kilobytes."""
+    deep = b"[" * 900 + b"1,1,1" + b"]" * 900
+    tried: list[bytes] = []
+
+    def is_right(other: bytes) -> bool:
+        tried.append(other)
+        return False
+
+    assert not is_reserialised(deep, is_right)
+    assert tried == []
+    assert not is_reserialised(deep[880:-880], is_right)
+    assert len(tried) > 2
 
 
 async def test_the_newest_thousand_of_a_definition_are_kept_and_nothing_beyond_a_week(
