@@ -58,7 +58,13 @@ COMMANDS: Mapping[str, Command] = {
     "reasons": Command(operating.show_reasons, {}, is_offline=True),
     "grant-super-admin": Command(
         operating.grant_super_admin,
-        {"email": {"help": "the user's email address"}},
+        {
+            "email": {"help": "the user's email address"},
+            "--unverified": {
+                "action": "store_true",
+                "help": "though nobody has shown that the address is theirs",
+            },
+        },
         "python -m app grant-super-admin olivia@example.com",
     ),
     "set-limit": Command(

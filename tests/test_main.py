@@ -263,13 +263,16 @@ def test_a_user_is_made_super_admin_by_address(environ: dict[str, str], tmp_path
     settings = Settings.from_environ(environ, secret_key_file=tmp_path / "key")
     olivia = asyncio.run(registered(settings))
     granting = [
-        Command("grant-super-admin", address, environ=environ)
-        for address in ("nobody@acme.test", olivia.upper())
+        Command("grant-super-admin", *words, environ=environ)
+        for words in (("nobody@acme.test", "--unverified"), (olivia,))
     ]
-    unknown, known = (command.ended() for command in granting)
-    assert unknown[0] == 1
-    assert "nobody@acme.test" in unknown[2]
-    assert "Traceback" not in unknown[2]
+    unknown, unverified = (command.ended() for command in granting)
+    for address, (code, _, errors) in (("nobody@acme.test", unknown), (olivia, unverified)):
+        assert code == 1
+        assert f"No user has the address {address} and has verified it" in errors
+        assert "Traceback" not in errors
+    assert not asyncio.run(is_super_admin(settings, olivia))
+    known = Command("grant-super-admin", olivia.upper(), "--unverified", environ=environ).ended()
     assert known[0] == 0, known
     assert asyncio.run(is_super_admin(settings, olivia))
 
@@ -374,7 +377,10 @@ async def tampered(settings: Settings) -> None:
 async def registered(settings: Settings) -> str:
     async with open_process(settings) as process, cast.client(process) as client:
         acme = await cast.workspace(process, "Acme")
-        return (await cast.person(process, client, acme, "olivia", "owner")).email
+        email = (await cast.person(process, client, acme, "olivia", "owner")).email
+        async with process.database.write() as db:
+            await db.execute("UPDATE users SET email_verified_at = NULL")
+        return email
 
 
 async def is_super_admin(settings: Settings, email: str) -> bool:

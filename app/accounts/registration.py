@@ -147,10 +147,12 @@ async def found_workspace(
     return await new_workspace(process, db, origin, name)
 
 
-async def grant_super_admin(process: Process, email: str) -> bool:
-    """From the command line only. False when no user has this address; raises BadAddress."""
+async def grant_super_admin(process: Process, email: str, *, unverified: bool = False) -> bool:
+    """From the command line only. False when no user has this address and, unless it may be
+    `unverified`, has verified it; raises BadAddress."""
+    key = addresses.email(email).key
     async with process.database.write() as db:
-        return await users.grant_super_admin(db, email_key=addresses.email(email).key)
+        return await users.grant_super_admin(db, email_key=key, unverified=unverified)
 
 
 # --- proved to be its address's -----------------------------------------------------------------

@@ -136,8 +136,16 @@ def verify_audit(settings: Settings, _arguments: argparse.Namespace) -> int:
 def grant_super_admin(settings: Settings, arguments: argparse.Namespace) -> int:
     """Make the user with this email address an administrator of every workspace."""
     email = arguments.email
-    if not _in_process(settings, lambda process: accounts.grant_super_admin(process, email)):
-        raise NotReady(f"No user has the address {email}; register it first.")
+
+    async def grant(process: Process) -> bool:
+        return await accounts.grant_super_admin(process, email, unverified=arguments.unverified)
+
+    if not _in_process(settings, grant):
+        raise NotReady(
+            f"No user has the address {email} and has verified it, by the link in the letter that"
+            " went there; a stranger may have registered with it. If you know that it was you, add"
+            " --unverified."
+        )
     print(f"{email} is a super-admin.")
     return 0
 

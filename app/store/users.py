@@ -128,10 +128,16 @@ async def verify_email(db: Handle, *, id: str) -> User:
     )
 
 
-async def grant_super_admin(db: Handle, *, email_key: str) -> bool:
-    """False when nobody has this address."""
+async def grant_super_admin(db: Handle, *, email_key: str, unverified: bool = False) -> bool:
+    """False when nobody has this address and has verified it: a stranger may have registered with
+    it, unless the caller knows better."""
     granted = await db.fetch_value(
-        "UPDATE users SET super_admin = TRUE WHERE email_key = :email_key RETURNING id",
+        """
+        UPDATE users SET super_admin = TRUE
+        WHERE email_key = :email_key AND (email_verified_at IS NOT NULL OR :unverified)
+        RETURNING id
+        """,
         email_key=email_key,
+        unverified=unverified,
     )
     return granted is not None

@@ -254,7 +254,7 @@ def tried(urls: Mapping[str, str], times: int, rate: float) -> Seen:
         deployment.web()
         with owner_of(deployment, "Acme") as client:
             email = "olivia@acme.test"
-            Command("grant-super-admin", email, environ=deployment.environ).ended()
+            Command("grant-super-admin", email, "--unverified", environ=deployment.environ).ended()
             account = {"email": email, "password": "correct horse battery"}
             session = made(client, "/auth/token", account)
             operator = {"Authorization": f"Bearer {session['accessToken']}"}

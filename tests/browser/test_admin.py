@@ -45,7 +45,7 @@ def test_a_super_admin_finds_a_workspace_suspends_it_and_sets_its_limit(
     mark = secrets.token_hex(4)
     email, operator = founded(f"{mark} operators")
     other, client = founded(f"{mark} <b>Acme</b>")
-    service.command("grant-super-admin", email)
+    service.command("grant-super-admin", email, "--unverified")
     page = stranger
     signed_in(page, service, email)
     page.get_by_role("link", name="All workspaces").click()
@@ -97,7 +97,7 @@ def test_a_super_admin_sees_how_the_installation_is_and_what_happened_where(
     stranger: Page, service: Service, founded: Founded, ids: dict[str, str]
 ) -> None:
     email, operator = founded("Operators")
-    service.command("grant-super-admin", email)
+    service.command("grant-super-admin", email, "--unverified")
     run = service.read(f"/runs/{ids['run']}")
     found = operator.get("/admin/runs?limit=200").json()["data"]
     [where] = [one["workspaceId"] for one in found if one["id"] == run["id"]]
@@ -132,7 +132,7 @@ def test_more_workspaces_than_a_page_holds_are_shown_one_page_after_the_other(
         for number in range(first + 1, min(first + 20, 52)):
             made = owner.post("/workspaces", json={"name": f"{mark} {number:03}"})
             assert made.status_code == 201, made.text
-    service.command("grant-super-admin", email)
+    service.command("grant-super-admin", email, "--unverified")
     page = stranger
     signed_in(page, service, email)
     opened(page, service, f"/admin?q={mark}")

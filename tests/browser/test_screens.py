@@ -200,7 +200,7 @@ def newcomers(
 ) -> Iterator[tuple[Page, Watch]]:
     """Somebody's new workspace, and who looks after all of them, of which one is full."""
     email, _ = service.registered("Olivia", "Acme")
-    service.command("grant-super-admin", email)
+    service.command("grant-super-admin", email, "--unverified")
     context, watch = chromium.new_context(), Watch(service.url)
     page = context.new_page()
     watch.on(page)

@@ -322,9 +322,19 @@ async def test_a_key_acts_with_its_role_capped_by_its_maker_s(
 async def test_a_super_admin_is_one_as_a_person_and_never_as_a_key(process: Process) -> None:
     user, signed = await registered(process)
     _, key = await key_of(process, user, signed, "owner")
-    assert await accounts.grant_super_admin(process, "Olivia@ACME.example")
+    assert await accounts.grant_super_admin(process, "Olivia@ACME.example", unverified=True)
     assert (await identity.authenticate(process, signed.access_token)).super_admin
     assert not (await identity.authenticate(process, key)).super_admin
+
+
+async def test_nobody_is_made_super_admin_by_an_address_that_was_not_verified(
+    process: Process,
+) -> None:
+    """A stranger may have registered with the operator's address first."""
+    await registered(process)
+    assert not await accounts.grant_super_admin(process, "olivia@acme.example")
+    async with process.database.read() as db:
+        assert not await db.fetch_value("SELECT super_admin FROM users")
 
 
 async def test_nobody_is_made_super_admin_by_an_unknown_address(process: Process) -> None:

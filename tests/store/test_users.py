@@ -39,6 +39,8 @@ async def test_one_user_at_a_time_becomes_super_admin(database: Database) -> Non
     async with database.write() as db:
         await inserted(db, "usr_1", "olivia@acme.example")
         await inserted(db, "usr_2", "adam@acme.example")
+        assert not await users.grant_super_admin(db, email_key="adam@acme.example")
+        await users.verify_email(db, id="usr_2")
         assert await users.grant_super_admin(db, email_key="adam@acme.example")
         assert not await users.grant_super_admin(db, email_key="nobody@acme.example")
         rows = await db.fetch_all("SELECT id FROM users WHERE super_admin")
