@@ -133,6 +133,8 @@ def _request(
     if isinstance(url, str):  # up to the path, which may change while the credential stays
         scheme, _, rest = url.strip().partition("://")
         server = f"{scheme}://{re.split(r'[/?#]', rest, maxsplit=1)[0]}".lower()
+        if "{" in server:  # Liquid chooses the server, and may go on behind any slash
+            server = url
     copy = {}
     for name, value in config.items():
         if name == "headers" and isinstance(value, dict):

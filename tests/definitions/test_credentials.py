@@ -126,6 +126,19 @@ async def test_the_mask_leads_it_to_no_other_server_and_makes_none_up(cast: Cast
     assert refused.status_code == 422
 
 
+async def test_the_mask_follows_no_change_of_what_chooses_the_server(cast: Cast) -> None:
+    """Behind the first slash, Liquid may go on choosing it."""
+    eu, us = "eu.example/v1", "us.example/v1"
+    chooses = "https://{%% if contact.metadata.eu %%}%s{%% else %%}%s{%% endif %%}/orders"
+    new = {"name": "W", "steps": [call(url=chooses % (eu, us))]}
+    url = f"/workflows/{(await cast.ed.made('/workflows', new))['id']}"
+    for bad in (chooses % (eu, "evil.example/v1"), chooses % (eu, us) + "/more"):
+        response = await cast.ed.patch(url, {"steps": [shown(call(url=bad))]})
+        assert response.status_code == 422, response.text
+    same = await cast.ed.patch(url, {"steps": [shown(call(url=chooses % (eu, us)))]})
+    assert same.status_code == 200, same.text
+
+
 async def test_the_call_carries_it_after_the_mask_was_saved(
     cast: Cast,
     open_process: Process,
