@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
-from app.accounts import closure
+from app.accounts import closure, joining
 from app.audience import addresses, segments
 from app.broadcasts import audience
 from app.config import places
@@ -301,8 +301,10 @@ async def create_key(call: Call) -> Response:
 
 
 async def remove_key(call: Call) -> Response:
+    await call.lock_role()
     row = await _key(call)
     call.match_shown(ApiKey.of(row))
+    joining.require_grantable(call.member, row.role)
     if not await api_keys.revoke(call.db, workspace_id=call.member.workspace_id, id=row.id):
         raise _unknown_key()
     await call.note("api_key.revoked", row.id)

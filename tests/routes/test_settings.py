@@ -545,6 +545,14 @@ async def test_a_revoked_key_is_refused_on_the_next_request_and_listed_no_more(c
     assert refused(await cast.adam.delete(f"{KEYS}/{made['id']}")) == (404, "not_found")
 
 
+async def test_nobody_revokes_a_key_with_a_higher_role_than_their_own(cast: Cast) -> None:
+    made = await cast.olivia.made(KEYS, {**NEW_KEY, "role": "owner"})
+    assert refused(await cast.adam.delete(f"{KEYS}/{made['id']}")) == (403, "forbidden")
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert (await cast.client.get("/auth/me", headers=headers)).status_code == 200
+    assert (await cast.olivia.delete(f"{KEYS}/{made['id']}")).status_code == 204
+
+
 async def test_a_key_of_another_workspace_is_not_found(cast: Cast) -> None:
     made = await cast.adam.made(KEYS, NEW_KEY)
     foreign = await cast.mallory.delete(f"{KEYS}/{made['id']}")
