@@ -48,6 +48,9 @@ SECONDS = 0.5  # of CPU time for a job that does not say
 PATIENCE = 10.0  # how long a job waits for its turn
 WAITING_SECONDS = 6.0  # that the waiting jobs of one workspace may take
 ALL_WAITING_SECONDS = 60.0
+# Of all that may wait and be held: the rest is for those who have nothing there yet, so that a few
+# workspaces cannot shut out all others.
+SHARED = 0.75
 WAITING_BYTES = 8 * 1024 * 1024  # of the jobs of one workspace, and so of one
 ALL_WAITING_BYTES = 32 * 1024 * 1024
 IDLE_SECONDS = 30.0  # then the process ends
@@ -264,7 +267,7 @@ class Compute:
         if theirs and theirs + weight > HELD_BYTES:
             raise _share_used_up(f"Results of more than {HELD_BYTES >> 20} MiB")
         total = sum(held.weight for held in others)
-        if total and total + weight > ALL_HELD_BYTES:
+        if total and total + weight > ALL_HELD_BYTES * (SHARED if theirs else 1):
             raise _busy()
 
     async def _asked(self, job: Job[Result], patience: float) -> tuple[Result, int]:
@@ -315,8 +318,9 @@ class Compute:
             or sum(len(one.request) for one in queue) + length > WAITING_BYTES
         ):
             raise _share_used_up()
-        if self._seconds + seconds > ALL_WAITING_SECONDS or (
-            self._bytes + length > ALL_WAITING_BYTES
+        share = SHARED if queue else 1
+        if self._seconds + seconds > ALL_WAITING_SECONDS * share or (
+            self._bytes + length > ALL_WAITING_BYTES * share
         ):
             raise _busy()
 

@@ -168,6 +168,25 @@ async def test_a_share_of_the_queue_is_refused_and_others_are_let_in(computing: 
     assert abs(computing._seconds) < 1e-6
 
 
+async def test_a_few_workspaces_shut_out_nobody_who_has_nothing_in_the_queue(
+    computing: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute, "ALL_WAITING_SECONDS", 8.0)
+    asked = [
+        asyncio.create_task(computing.apart(rendered(id, HEAVY, 1.0)))
+        for id in ["ws_a"] * 4 + ["ws_b"] * 4
+    ]
+    await asyncio.sleep(0.01)
+    with pytest.raises(Busy) as refusal:
+        await computing.apart(rendered("ws_b", "x", 2.0))
+    assert refusal.value.status == 503
+    other = asyncio.create_task(computing.apart(rendered("ws_c", "x")))
+    for task in asked:
+        task.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+    assert (await other).parts == {"text": "x"}
+
+
 class Unwritable:
     def __reduce__(self) -> Any:
         raise AssertionError("written down in vain")
