@@ -112,10 +112,10 @@ class Clause:
         """The value at a path, but for tags and `createdAt`."""
         match path.segments[1:]:
             case ("subscriptions", str(channel)):
-                text = f"COALESCE(c.subscriptions ->> '{channel}', 'subscribed')"
+                text = f"COALESCE(c.subscriptions ->> {self._text(channel)}, 'subscribed')"
                 return SqlValue(text, "TRUE")
             case ("topics", str(id), str(channel)):
-                text = f"c.topics -> {self._text(id)} ->> '{channel}'"
+                text = f"c.topics -> {self._text(id)} ->> {self._text(channel)}"
                 return SqlValue(text, f"{text} IS NOT NULL")
             case ("metadata", str(name)):
                 return self._member("c.metadata", name)
