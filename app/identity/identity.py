@@ -41,6 +41,12 @@ class Member:
     name: str  # of the person, or of the key
     plan: str  # the workspace's
 
+    @property
+    def counted_as(self) -> str:
+        """The id that their requests are counted by: of the key, or of the person, who may sign in
+        as often as they like."""
+        return self.via_id if self.via == "key" else self.user_id
+
 
 async def authenticate(process: Process, bearer: str, *, ongoing: bool = False) -> Member:
     """Raises Problem `unauthenticated`. `ongoing` is for a request that was let in and is not yet

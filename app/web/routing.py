@@ -166,7 +166,7 @@ class _Path:
                 auth.bearer_of(headers),
                 lambda: auth.authenticate(call.process, headers),
             )
-            verdict = await call.throttle.check(API, call.member.via_id)
+            verdict = await call.throttle.check(API, call.member.counted_as)
             call.request.state.limits.update(verdict.limits)
             auth.permit(call.member, endpoint.can)
             auth.afford(call.member, endpoint.plan)

@@ -527,7 +527,7 @@ async def test_strangers_take_what_they_get(api: httpx2.AsyncClient) -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-async def test_a_key_and_a_session_have_600_requests_a_minute_each(
+async def test_a_key_and_a_person_have_600_requests_a_minute_each(
     process: Process, cast: Cast
 ) -> None:
     throttle = Throttle(None)
@@ -544,6 +544,15 @@ async def test_a_key_and_a_session_have_600_requests_a_minute_each(
         assert response.headers["ratelimit-policy"] == '"api";q=600;w=60'
         for other in (await headers_of(process, cast.vic), bearer(cast.ed)):
             assert (await api.get("/anybody/1", headers=other)).status_code == 200
+
+
+async def test_whoever_signs_in_more_often_may_ask_no_more(process: Process, cast: Cast) -> None:
+    """A sign-in lives for 30 days: in a day an address has time for fourteen thousand."""
+    one, another = [await headers_of(process, cast.vic) for _ in range(2)]
+    async with application(process) as api:
+        for left, headers in ((599, one), (598, another), (597, one)):
+            response = await api.get("/anybody/1", headers=headers)
+            assert response.headers["ratelimit"] == f'"api";r={left};t=60'
 
 
 async def test_every_answer_to_a_bearer_says_what_is_left(process: Process, cast: Cast) -> None:
