@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import TypeAlias
 
 import structlog
@@ -36,8 +38,9 @@ MAX_SHARED_CLAIMS = 2  # without progress; a row with more of them is a suspect,
 # are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
 SUSPECTS_TOGETHER = {3: 16}
 IDLE_WAIT_SECONDS = 2.0  # for the rows in progress to finish, so that suspects can run apart
+APART_SECONDS = 1.0  # for which suspects run, batch by batch, once the pool is idle
 MAX_SUSPECTS = 1_000  # that are kept in mind
-MAX_DEFERRALS = 3  # of suspects, while the others do not finish in that time
+MAX_DEFERRALS = 3  # of the suspects in a row, while the others do not finish in that time
 RELEASE_DELAY_SECONDS = 1.0  # until a row that was given back is due again
 CANCEL_GRACE_SECONDS = 1.0  # for a cancelled send to record that its outcome is unknown
 
@@ -55,8 +58,9 @@ class WorkerPool:
         self._fair_share = FairShare()
         self._hinted: dict[Pair, None] = {}
         self._suspects: dict[Pair, int] = {}  # that were given back, by their claims
-        self._deferrals: Counter[Pair] = Counter()  # of these
+        self._deferrals = 0  # since some of them ran
         self._apart_at = 0.0  # when some of them may run next, by the process's clock
+        self._is_apart = False  # they run, or wait for the others to finish
         self._wanted = False  # a hint has come since the last claim
         self._claiming: asyncio.Task[None] | None = None
         self._closed = False
@@ -84,7 +88,9 @@ class WorkerPool:
     def accept(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         """Hint at as many rows as there are free slots; returns the others, for another worker, or
         for this one once a slot is free."""
-        free = 0 if self._closed else self._concurrency - len(self._running) - len(self._hinted)
+        free = self._concurrency - len(self._running) - len(self._hinted)
+        if self._closed or self._is_apart:
+            free = 0
         accepted: list[Pair] = []
         others: list[Pair] = []
         for pair in pairs:
@@ -116,8 +122,9 @@ class WorkerPool:
             while (self._wanted or self._suspects) and not self._closed:
                 await coalesce()  # rows of one transaction free their slots together
                 if self._suspects and (not self._wanted or time.monotonic() > self._apart_at):
-                    began = time.monotonic()
+                    began, self._is_apart = time.monotonic(), True
                     await self._run_apart()
+                    self._is_apart = False
                     # Half of the time at most, while others are due.
                     self._apart_at = 2 * time.monotonic() - began
                     continue
@@ -145,44 +152,61 @@ class WorkerPool:
         except Exception:
             log.exception("claim failed unexpectedly")
         finally:
-            self._claiming = None
+            self._claiming, self._is_apart = None, False
 
     async def _run_apart(self) -> None:
-        """Some of the suspects run while no others do, so that the next crash counts against no
-        others. They are claimed only then: a worker that dies before has not died of them. They
-        are put off while the others do not finish, MAX_DEFERRALS times at most; then they run
-        next to them."""
+        """Suspects run while no others do, so that the next crash counts against no others. They
+        are claimed only then: a worker that dies before has not died of them. They are put off
+        while the others do not finish, MAX_DEFERRALS times at most; then some run next to them."""
         if self._running:
             await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
+        if self._running and self._deferrals < MAX_DEFERRALS:
+            self._deferrals += 1
+            return
+        self._deferrals = 0
+        until = time.monotonic() + APART_SECONDS
+        while self._suspects and len(self._running) < self._concurrency and not self._closed:
+            claims, pairs = self._next_suspects()
+            for pair in pairs:
+                del self._suspects[pair]
+            claimed = await self._process.claim_named(self._kind, pairs)
+            if self._closed:
+                return await self._give_back(claimed, is_begun=False)
+            for job in claimed:
+                if job.claims <= claims:
+                    self._start(job)
+            # Those of which another worker has died meanwhile run with fewer others.
+            await self._put_off([job for job in claimed if job.claims > claims])
+            if self._running:
+                await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
+            if time.monotonic() > until:
+                break
+        self._wanted |= not self._suspects  # there may be more
+
+    def _next_suspects(self) -> tuple[int, list[Pair]]:
+        """Those that may run together, and their claims: as many as the oldest of a workspace that
+        is drawn by lot, then the first of each workspace, the second of each, and so on, so that
+        none stands behind another's thousand."""
+        whose = random.choice([*{workspace_id for workspace_id, _ in self._suspects}])
+        claims = next(found for pair, found in self._suspects.items() if pair[0] == whose)
+        places: Counter[str] = Counter({whose: -1})  # it comes first
+        queue: list[tuple[int, Pair]] = []
+        for pair, found in self._suspects.items():
+            if found == claims:
+                queue.append((places[pair[0]], pair))
+                places[pair[0]] += 1
+        queue.sort(key=itemgetter(0))
         free = self._concurrency - len(self._running)
-        claims = min(self._suspects.values())
-        alike = [pair for pair, found in self._suspects.items() if found == claims]
-        pairs = alike[: min(free, SUSPECTS_TOGETHER.get(claims, 1))]
-        if self._closed or not free:
-            return
-        if self._running and any(self._deferrals[pair] < MAX_DEFERRALS for pair in pairs):
-            self._deferrals.update(pairs)
-            return
-        for pair in pairs:
-            del self._suspects[pair], self._deferrals[pair]
-        self._wanted |= not self._suspects
-        claimed = await self._process.claim_named(self._kind, pairs)
-        if self._closed:
-            await self._give_back(claimed, is_begun=False)
-            return
-        # Those of which another worker has died meanwhile run with fewer others.
-        again = [job for job in claimed if job.claims > claims]
-        for job in claimed:
-            if job not in again:
-                self._start(job)
-        await self._put_off(again)
-        if self._running:
-            await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
+        return claims, [pair for _, pair in queue[: min(free, SUSPECTS_TOGETHER.get(claims, 1))]]
 
     async def _put_off(self, suspects: Sequence[Job]) -> None:
-        """Remember them, until they can run apart; those that are too many stay due."""
-        if len(self._suspects) < MAX_SUSPECTS:
-            self._suspects.update({(job.workspace_id, job.id): job.claims for job in suspects})
+        """Remember them, until they can run apart; those that are too many stay due. No workspace
+        has more than leave room for as many of others."""
+        kept = FairShare(Counter(workspace_id for workspace_id, _ in self._suspects))
+        for job in suspects:
+            if kept.quota_left(job.workspace_id, MAX_SUSPECTS - len(self._suspects)):
+                self._suspects[job.workspace_id, job.id] = job.claims
+                kept.in_progress[job.workspace_id] += 1
         await self._give_back(suspects, is_begun=False)
 
     def _start(self, job: Job) -> None:

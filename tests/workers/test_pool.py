@@ -54,6 +54,16 @@ class Work:
         await self.tell()
         return claimed
 
+    def or_named(self, suspects: Sequence[Job]) -> Claim:
+        """Claims these when they are named, and else what is due."""
+        by_name = {(job.workspace_id, job.id): job for job in suspects}
+
+        async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+            named = [by_name[pair] for pair in hinted if pair in by_name]
+            return named or await self.claim(hinted, limit, fair_share)
+
+        return claim
+
     async def act(self, _process: Process, claimed: Job) -> None:
         self.begun.append(claimed.id)
         await self.tell()
@@ -265,21 +275,74 @@ async def test_a_claim_that_fails_does_not_stop_the_next(
 async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(
     process: Process,
 ) -> None:
-    work = Work(2)
+    work, beside = Work(2), [{"nothing yet"}]
+
+    async def act(process: Process, claimed: Job) -> None:
+        if claimed.id == "row_9":
+            beside.append(set(work.begun) - set(work.done))
+        await work.act(process, claimed)
+
     work.gate.clear()
-    busy = pool(process, work)
+    busy = pool(process, work, act=act)
     busy.hint()
     await work.until(lambda: len(work.begun) == 2)
     work.due = [row(9, claims=3)]
     busy.hint()
     await work.until(lambda: not work.due)
-    assert "row_9" not in work.begun
     work.due = [row(9, claims=3)]  # which was given back meanwhile
     await asyncio.sleep(0.1)
-    assert "row_9" not in work.begun
     work.gate.set()
     await work.until(lambda: "row_9" in work.begun)
-    assert sorted(work.done[:2]) == ["row_0", "row_1"]  # before it began
+    assert beside[1:] == [set()]
+    await busy.close(SECONDS)
+
+
+async def test_once_nothing_else_runs_suspects_follow_one_another(process: Process) -> None:
+    """For each slice of them the others pause until the slowest of these has finished."""
+    suspects = [row(n, claims=4) for n in range(3)]
+    work = Work(20)
+    work.due[:4] = [row(9), *suspects]
+    busy = pool(process, work, claim=work.or_named(suspects))
+    busy.hint()
+    await work.until(lambda: len(work.done) == 20)
+    assert work.done[0] == "row_9"
+    assert sorted(work.done[1:4]) == ["row_0", "row_1", "row_2"]
+    await busy.close(SECONDS)
+
+
+async def test_no_workspace_s_suspects_stand_behind_a_thousand_of_another(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "MAX_SUSPECTS", 40)
+    busy = WorkerPool(process, "message", Work().act, concurrency=64)
+    await busy._put_off([row(n, claims=3) for n in range(60)])
+    kept = len(busy._suspects)
+    assert kept < 40  # so that there is room for others
+    rival = replace(row(80, claims=3), workspace_id="ws_2")
+    third = replace(row(90, claims=5), workspace_id="ws_3")
+    await busy._put_off([rival, third])
+    assert len(busy._suspects) == kept + 2
+    drawn = [busy._next_suspects() for _ in range(200)]
+    assert {claims for claims, _ in drawn} == {3, 5}
+    assert all(("ws_2", "row_80") in pairs for claims, pairs in drawn if claims == 3)
+    assert {len(pairs) for claims, pairs in drawn if claims == 3} == {16}
+    assert all(pairs == [("ws_3", "row_90")] for claims, pairs in drawn if claims == 5)
+
+
+async def test_while_suspects_run_hints_are_left_to_other_workers(process: Process) -> None:
+    work = Work()
+    work.due = [row(9, claims=3)]
+    busy = pool(process, work, claim=work.or_named(work.due))
+    work.gate.clear()
+    busy.hint()
+    await work.until(lambda: work.begun == ["row_9"])
+    pairs = [("ws_1", "row_1")]
+    assert busy.accept(pairs) == pairs
+    work.gate.set()
+    await work.until(lambda: work.done == ["row_9"])
+    while busy._claiming:
+        await asyncio.sleep(0.01)
+    assert busy.accept(pairs) == []
     await busy.close(SECONDS)
 
 
