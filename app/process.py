@@ -76,7 +76,7 @@ class Process:
         fair_share: FairShare | None = None,
     ) -> list[Job]:
         """Take what is due, the hinted jobs first. Without `fair_share` nothing is remembered of
-        the claim before it."""
+        the claim before it; with it suspects are put off (store/claims.py)."""
         async with self._reach(self.shards if fair_share else Shards()) as reach:
             return await claims.claim(
                 reach,

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 Act: TypeAlias = Callable[[Process, Job], Awaitable[None]]
 
-MAX_SHARED_CLAIMS = 2  # without progress; a row with more of them is a suspect, and runs apart
 # How many suspects run together, by their claims; those of more claims one at a time. Kills that
 # are nobody's fault leave hundreds of them, which one by one would hold up all others for minutes.
 SUSPECTS_TOGETHER = {3: 16}
@@ -57,7 +56,7 @@ class WorkerPool:
         self._running: set[asyncio.Task[None]] = set()
         self._fair_share = FairShare()
         self._hinted: dict[Pair, None] = {}
-        self._suspects: dict[Pair, int] = {}  # that were given back, by their claims
+        self._suspects: dict[Pair, int] = {}  # that were put off, by their claims
         self._deferrals = 0  # since some of them ran
         self._apart_at = 0.0  # when some of them may run next, by the process's clock
         self._is_apart = False  # they run, or wait for the others to finish
@@ -117,7 +116,7 @@ class WorkerPool:
 
     async def _claim_all(self) -> None:
         """Claims again when a hint has come during the claim. Suspects are nobody's until they can
-        run apart: their leases might run out while they wait."""
+        run apart."""
         try:
             while (self._wanted or self._suspects) and not self._closed:
                 await coalesce()  # rows of one transaction free their slots together
@@ -134,18 +133,17 @@ class WorkerPool:
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
                 claimed = await self._process.claim(self._kind, hinted, free, self._fair_share)
+                shared = [job for job in claimed if job.is_claimed]
                 if self._closed:
-                    return await self._give_back(claimed, is_begun=False)
-                suspects = [job for job in claimed if job.claims > MAX_SHARED_CLAIMS]
+                    return await self._give_back(shared, is_begun=False)
                 # There may be more; of suspects the same again.
-                self._wanted |= len(claimed) == free > len(suspects)
+                self._wanted |= len(claimed) == free and bool(shared)
                 self._wanted |= (
                     self._fair_share.held_back and len(self._running) < self._concurrency - free
                 )
-                for job in claimed:
-                    if job.claims <= MAX_SHARED_CLAIMS:
-                        self._start(job)
-                await self._put_off(suspects)
+                for job in shared:
+                    self._start(job)
+                self._remember([job for job in claimed if not job.is_claimed])
         except Unavailable as problem:
             # They stay due; the loop hints again.
             log.warning("claim failed", extra={"error": problem.detail})
@@ -162,7 +160,7 @@ class WorkerPool:
             await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
         if self._running and self._deferrals < MAX_DEFERRALS:
             self._deferrals += 1
-            return
+            return None
         self._deferrals = 0
         until = time.monotonic() + APART_SECONDS
         while self._suspects and len(self._running) < self._concurrency and not self._closed:
@@ -176,18 +174,21 @@ class WorkerPool:
                 if job.claims <= claims:
                     self._start(job)
             # Those of which another worker has died meanwhile run with fewer others.
-            await self._put_off([job for job in claimed if job.claims > claims])
+            again = [job for job in claimed if job.claims > claims]
+            self._remember(again)
+            await self._give_back(again, is_begun=False)
             if self._running:
                 await asyncio.wait(self._running, timeout=IDLE_WAIT_SECONDS)
             if time.monotonic() > until:
                 break
         self._wanted |= not self._suspects  # there may be more
+        return None
 
     def _next_suspects(self) -> tuple[int, list[Pair]]:
-        """Those that may run together, and their claims: as many as the oldest of a workspace that
-        is drawn by lot, then the first of each workspace, the second of each, and so on, so that
-        none stands behind another's thousand."""
-        whose = random.choice([*{workspace_id for workspace_id, _ in self._suspects}])
+        """The suspects that may run together, and their claims: as many as the oldest of a
+        workspace that is drawn by lot, then the first of each workspace, the second of each, and so
+        on, so that none stands behind another's thousand."""
+        [whose] = random.sample([*{workspace_id for workspace_id, _ in self._suspects}], 1)
         claims = next(found for pair, found in self._suspects.items() if pair[0] == whose)
         places: Counter[str] = Counter({whose: -1})  # it comes first
         queue: list[tuple[int, Pair]] = []
@@ -199,15 +200,14 @@ class WorkerPool:
         free = self._concurrency - len(self._running)
         return claims, [pair for _, pair in queue[: min(free, SUSPECTS_TOGETHER.get(claims, 1))]]
 
-    async def _put_off(self, suspects: Sequence[Job]) -> None:
-        """Remember them, until they can run apart; those that are too many stay due. No workspace
-        has more than leave room for as many of others."""
+    def _remember(self, suspects: Sequence[Job]) -> None:
+        """Until they can run apart; those that are too many stay due. No workspace has more than
+        leave room for as many of others."""
         kept = FairShare(Counter(workspace_id for workspace_id, _ in self._suspects))
         for job in suspects:
             if kept.quota_left(job.workspace_id, MAX_SUSPECTS - len(self._suspects)):
                 self._suspects[job.workspace_id, job.id] = job.claims
                 kept.in_progress[job.workspace_id] += 1
-        await self._give_back(suspects, is_begun=False)
 
     def _start(self, job: Job) -> None:
         task = tasks.spawn_detached(self._work(job))

@@ -1,6 +1,7 @@
 """Claims of due jobs: the hinted ones, then a share of the oldest of each workspace.
 
-Claiming draws a token and moves wake_at to the end of the lease (see `jobs`).
+Claiming draws a token and moves wake_at to the end of the lease (see `jobs`). A worker pool claims
+no suspects, which may have killed their workers, but learns of them and claims them by name.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
 LONGEST_PAUSE_SECONDS = 30.0
 MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_SHARED_CLAIMS = 2  # without progress; whatever was claimed so often already is a suspect
+ANY_CLAIMS = 1_000_000_000
 # Of a claim apart: what it has claimed waits no longer for the rest, and for a silent node once.
 CLAIM_SECONDS = 1.0
 TIMEOUTS = RequestTimeouts(
@@ -105,14 +108,23 @@ class _Lease:
     kind: Kind
     token: int
     seconds: float
+    shared_claims: int  # whatever was claimed so often, without progress, is only put off
     since: datetime = BEGINNING
 
     async def values(self, db: Handle) -> dict[str, str | int | datetime]:
-        until = await db.now() + timedelta(seconds=self.seconds)
-        return {"kind": self.kind, "lease_token": self.token, "until": until}
+        now = await db.now()
+        return {
+            "kind": self.kind,
+            "lease_token": self.token,
+            "until": now + timedelta(seconds=self.seconds),
+            "shared_claims": self.shared_claims,
+            # Due, but not in this claim any more.
+            "put_off": now + datetime.resolution,
+        }
 
-    def job(self, workspace_id: str, id: str, claims: int) -> Job:
-        return Job(self.kind, workspace_id, id, self.token, claims)
+    def job(self, workspace_id: str, id: str, token: int, claims: int) -> Job:
+        """The job; if it was put off, with the number that its claim would have had."""
+        return Job(self.kind, workspace_id, id, token, claims if token else claims + 1)
 
 
 class Reach(Protocol):
@@ -215,10 +227,13 @@ async def claim(
 
     The hinted (workspace_id, id) pairs first, but never all of it: hints come fastest from the
     busiest workspace. Then a share of the oldest of each workspace, so that one workspace's backlog
-    does not stand before another's single row. With `fair_share` each has its quota at most.
+    does not stand before another's single row. With `fair_share` each has its quota at most, and
+    suspects are among the jobs and not claimed: they are put off, behind all that is due, and
+    nobody's, so that no crash counts against them.
     """
     memory = fair_share or FairShare()
-    lease = _Lease(kind, jobs.drawn_token(), lease_seconds)
+    shared_claims = MAX_SHARED_CLAIMS if fair_share else ANY_CLAIMS
+    lease = _Lease(kind, jobs.drawn_token(), lease_seconds, shared_claims)
     claimed = _Claim(limit, fair_share)
     claimed.add(await reach.hinted(lease, claimed.allowed(hinted[: limit - 1])))
     workspaces = claimed.drawn(await reach.workspaces(kind, memory))
@@ -251,7 +266,8 @@ async def claim_named(
     by_workspace: defaultdict[str, list[str]] = defaultdict(list)
     for workspace_id, id in named:
         by_workspace[workspace_id].append(id)
-    return await reach.hinted(_Lease(kind, jobs.drawn_token(), lease_seconds), by_workspace)
+    lease = _Lease(kind, jobs.drawn_token(), lease_seconds, ANY_CLAIMS)
+    return await reach.hinted(lease, by_workspace)
 
 
 class _Claim:
@@ -305,10 +321,15 @@ class _Claim:
 # was empty compares every job of the workspace with every one that was found.
 CLAIM = """
     UPDATE jobs
-    SET lease_token = :lease_token, claims = claims + 1, wake_at = :until, woken = FALSE
+    SET lease_token = CASE WHEN claims < :shared_claims
+                           THEN CAST(:lease_token AS BIGINT) ELSE 0 END,
+        claims = CASE WHEN claims < :shared_claims THEN claims + 1 ELSE claims END,
+        wake_at = CASE WHEN claims < :shared_claims
+                       THEN CAST(:until AS TIMESTAMPTZ) ELSE :put_off END,
+        woken = woken AND claims >= :shared_claims
     FROM due
     WHERE jobs.ctid = due.place {of_workspace}
-    RETURNING jobs.workspace_id, jobs.id, jobs.claims
+    RETURNING jobs.workspace_id, jobs.id, jobs.lease_token, jobs.claims
     """
 
 

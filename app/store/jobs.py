@@ -75,13 +75,17 @@ MAX_CLAIMS = 5  # without progress: a row that ends its worker every time is set
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed one."""
+    """A claimed one, or a suspect that a claim has found and put off."""
 
     kind: Kind
     workspace_id: str
     id: str
-    lease_token: int
+    lease_token: int  # 0: it was put off
     claims: int = 1  # without progress, with this one
+
+    @property
+    def is_claimed(self) -> bool:
+        return self.lease_token != 0
 
 
 # --- made, woken, ended ---------------------------------------------------------------------------

@@ -93,7 +93,7 @@ async def test_a_claim_of_hinted_jobs_reads_each_by_its_key(
         """
     async with database.write(follow_indexes=True) as db:
         before = await db.fetch_value(pages)
-        lease = claims._Lease("message", 1, LEASE_SECONDS)
+        lease = claims._Lease("message", 1, LEASE_SECONDS, claims.ANY_CLAIMS)
         found = await Together(db).hinted(lease, {acme: hinted})
         assert len(found) == 31
         # Down the key, the row, and its new version into each of three indexes.
@@ -156,6 +156,29 @@ async def test_claims_count_how_often_a_row_was_taken_up_in_vain(database: Datab
         [claimed] = await claim(database, 8)
         assert claimed.claims == times
         await abandon(database)
+
+
+async def test_a_pool_s_claim_puts_suspects_off_behind_the_others_and_counts_nothing(
+    database: Database,
+) -> None:
+    """Claimed and given back, they would be in hand for a moment, in which another worker that is
+    killed would count against them."""
+    acme = await workspace(database)
+    suspect, *others = await due(database, acme, 3)
+    async with database.write() as db:
+        await db.execute("UPDATE jobs SET claims = 2, woken = TRUE WHERE id = :id", id=suspect)
+    for hinted in ([], [(acme, suspect)]):
+        await abandon(database)
+        came = await claim(database, 8, hinted=hinted, fair_share=FairShare())
+        assert sorted(ids(came)) == sorted([suspect, *others])
+        [put_off] = [job for job in came if not job.is_claimed]
+        assert (put_off.id, put_off.claims) == (suspect, 3)
+        row = await found(database, suspect)
+        assert (row["lease_token"], row["claims"], row["woken"]) == (0, 2, True)
+        async with database.read() as db:
+            assert row["wake_at"] <= await db.now()
+    [claimed] = await claim(database, 1, hinted=[(acme, suspect)])
+    assert (claimed.id, claimed.claims, claimed.is_claimed) == (suspect, 3, True)
 
 
 @kinds

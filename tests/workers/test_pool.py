@@ -21,7 +21,7 @@ from app.process import Process
 from app.runs import runner
 from app.runtime.batching import Batches
 from app.store import jobs, runs
-from app.store.claims import FairShare
+from app.store.claims import MAX_SHARED_CLAIMS, FairShare
 from app.store.jobs import Job, Kind
 from tests.cast import hook
 from tests.cast import workspace as founded
@@ -81,7 +81,8 @@ class Work:
 
 
 def row(n: int, claims: int = 1) -> Job:
-    return Job("run", "ws_1", f"row_{n}", 1, claims)
+    """Put off if it is a suspect, as a pool's claims do; by name it would be claimed."""
+    return Job("run", "ws_1", f"row_{n}", int(claims <= MAX_SHARED_CLAIMS), claims)
 
 
 Claim: TypeAlias = Callable[[Sequence[Pair], int, FairShare], Awaitable[list[Job]]]
@@ -289,7 +290,7 @@ async def test_what_may_have_killed_workers_is_tried_with_nothing_beside_it(
     work.due = [row(9, claims=3)]
     busy.hint()
     await work.until(lambda: not work.due)
-    work.due = [row(9, claims=3)]  # which was given back meanwhile
+    work.due = [row(9, claims=3)]  # which was put off meanwhile
     await asyncio.sleep(0.1)
     work.gate.set()
     await work.until(lambda: "row_9" in work.begun)
@@ -315,12 +316,12 @@ async def test_no_workspace_s_suspects_stand_behind_a_thousand_of_another(
 ) -> None:
     monkeypatch.setattr(pools, "MAX_SUSPECTS", 40)
     busy = WorkerPool(process, "message", Work().act, concurrency=64)
-    await busy._put_off([row(n, claims=3) for n in range(60)])
+    busy._remember([row(n, claims=3) for n in range(60)])
     kept = len(busy._suspects)
     assert kept < 40  # so that there is room for others
     rival = replace(row(80, claims=3), workspace_id="ws_2")
     third = replace(row(90, claims=5), workspace_id="ws_3")
-    await busy._put_off([rival, third])
+    busy._remember([rival, third])
     assert len(busy._suspects) == kept + 2
     drawn = [busy._next_suspects() for _ in range(200)]
     assert {claims for claims, _ in drawn} == {3, 5}
@@ -485,7 +486,7 @@ async def test_others_go_on_beside_a_suspect_that_was_claimed_with_them(process:
     busy.hint()
     await work.until(lambda: len(work.begun) == 3)
     assert "row_9" not in work.begun
-    work.due = [row(9, claims=3)]  # which was given back meanwhile
+    work.due = [row(9, claims=3)]  # which was put off meanwhile
     work.gate.set()
     await work.until(lambda: "row_9" in work.done)
     assert [("ws_1", "row_9")] in work.hints
