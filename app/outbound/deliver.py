@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
+from app.database import pipelining
 from app.database.db import Handle
+from app.errors import CommitUnknown
 from app.jobs import leases
 from app.machine import document
 from app.machine.program import Json
@@ -22,6 +26,7 @@ from app.net.egress import Answer, Failure, Request
 from app.outbound import chains
 from app.process import Process
 from app.runtime.backoff import jittered, retry_after
+from app.runtime.batching import batched
 from app.store import event_endpoints, jobs, new_runs, outbound_events
 from app.store.jobs import Job
 from app.store.outbound_events import Endpoint, UnfinishedAttempt
@@ -58,18 +63,14 @@ def sealed(process: Process, workspace_id: str, endpoint_id: str, secret: str) -
 async def post(process: Process, job: Job) -> None:
     """Make the claimed attempt's next try, and write down what it came to."""
     async with process.lease(job) as lease:
-        async with process.database.read() as db:
-            attempt = await outbound_events.unfinished(db, workspace_id=job.workspace_id, id=job.id)
-            now = await db.now()
-            is_poison = job.claims > jobs.MAX_CLAIMS
-            chain = {} if attempt is None or is_poison else await _chain(process, db, attempt)
+        attempt, now, chain = await process.batches.run(read_some, process, job)
         if not lease.is_held:
             return
         endpoint = None if attempt is None else attempt.endpoint
         if attempt is None or endpoint is None or endpoint.disabled_reason or attempt.suspended:
             await _set_down(process, job, attempt, now)
             return
-        if is_poison:
+        if job.claims > jobs.MAX_CLAIMS:
             await _record(process, job, attempt, TryOutcome("FAILED", "poisoned", POISONED))
             return
         begun = time.monotonic()
@@ -87,6 +88,23 @@ async def post(process: Process, job: Job) -> None:
 
 
 POISONED = "Sending it crashed the worker several times."
+
+
+@batched(max_items=32, concurrency=2, whose=lambda job: job.workspace_id)
+async def read_some(
+    process: Process, claimed: Sequence[Job]
+) -> Sequence[tuple[UnfinishedAttempt | None, datetime, dict[str, str]]]:
+    """Each attempt, the time, and the headers of its chain."""
+    async with process.database.read() as db:
+        return await pipelining.run_all(db, [partial(_read, process, job) for job in claimed])
+
+
+async def _read(
+    process: Process, job: Job, db: Handle
+) -> tuple[UnfinishedAttempt | None, datetime, dict[str, str]]:
+    attempt = await outbound_events.unfinished(db, workspace_id=job.workspace_id, id=job.id)
+    chain = {} if attempt is None else await _chain(process, db, attempt)
+    return attempt, await db.now(), chain
 
 
 async def _chain(process: Process, db: Handle, attempt: UnfinishedAttempt) -> dict[str, str]:
@@ -229,44 +247,91 @@ async def _record(
     ended: TryOutcome,
     tried: Mapping[str, Json] | None = None,
 ) -> None:
-    """The attempt's job, then its endpoint, in one transaction: everybody locks them in this
-    order."""
-    # That has the URL which was called: what another one answered says nothing of it.
-    url = attempt.endpoint.url if attempt.endpoint is not None else ""
-    endpoint = {"workspace_id": attempt.workspace_id, "id": attempt.endpoint_id, "url": url}
-    failing_since = _failing_since(attempt)
-    async with process.database.write() as db:
-        if not await jobs.lock(db, [job]):
-            return
-        is_disabled = ended.disables is not None and await event_endpoints.disable(
+    await process.batches.run(record_some, process, Try(job, attempt, ended, tried))
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """The outcome of a claimed attempt; `tried` tells of the call, if there was one."""
+
+    job: Job
+    attempt: UnfinishedAttempt
+    outcome: TryOutcome
+    tried: Mapping[str, Json] | None
+
+    @property
+    def called(self) -> tuple[str, str, str]:
+        """The endpoint, with the URL which was called: what another one answered says nothing of
+        it."""
+        url = self.attempt.endpoint.url if self.attempt.endpoint is not None else ""
+        return self.attempt.workspace_id, self.attempt.endpoint_id, url
+
+
+@batched(max_items=32, concurrency=2, whose=lambda one: one.job.workspace_id)
+async def record_some(process: Process, tries: Sequence[Try]) -> Sequence[CommitUnknown | None]:
+    """The attempts' jobs, then their endpoints, in one transaction: everybody locks them in this
+    order, and endpoints one after another in that of their ids."""
+    try:
+        async with process.database.write() as db:
+            held = await jobs.lock(db, [one.job for one in tries])
+            by_endpoint: defaultdict[tuple[str, str, str], list[Try]] = defaultdict(list)
+            for one in tries:
+                if one.job in held:
+                    by_endpoint[one.called].append(one)
+            ended: list[tuple[Try, TryOutcome]] = []
+            for called in sorted(by_endpoint):
+                ended += await _note(db, called, by_endpoint[called])
+            await pipelining.run_all(db, [partial(_settle, *one) for one in ended])
+    except CommitUnknown as error:
+        return [error for _ in tries]
+    for one, outcome in ended:
+        if outcome.wake_at is None:
+            process.metrics.count("tidings_events_ended", status=outcome.status)
+        if outcome.disables is not None:
+            log.warning(
+                "event endpoint disabled",
+                extra={"endpoint_id": one.attempt.endpoint_id, "code": outcome.disables},
+            )
+    return [None for _ in tries]
+
+
+async def _note(
+    db: Handle, called: tuple[str, str, str], tries: Sequence[Try]
+) -> list[tuple[Try, TryOutcome]]:
+    """Write down what tries say of their endpoint, and return what each came to by that: one
+    disables it, if it may still be."""
+    workspace_id, id, url = called
+    endpoint = {"workspace_id": workspace_id, "id": id, "url": url}
+    made = [one for one in tries if one.tried is not None]
+    has_accepted = any(one.outcome.status == "SUCCEEDED" for one in made)
+    # Another may have failed since that was read.
+    if has_accepted or any(_failing_since(one.attempt) is None for one in made):
+        await event_endpoints.set_failing(db, **endpoint, failing=not has_accepted)
+    ended = []
+    for one in tries:
+        outcome = one.outcome
+        if outcome.disables is not None and not await event_endpoints.disable(
             db,
             **endpoint,
-            reason=ended.disables,
-            failing_since=failing_since if ended.disables == "failing" else None,
-        )
-        if ended.otherwise is not None and not is_disabled:
-            ended = ended.otherwise
-        await outbound_events.settle(
-            db,
-            workspace_id=job.workspace_id,
-            id=job.id,
-            status=ended.status,
-            reason_code=ended.code,
-            reason_detail=ended.detail,
-            response_status=ended.status_code,
-            response_excerpt=ended.excerpt,
-            tries=attempt.tries if tried is None else [*attempt.tries, tried],
-            wake_at=ended.wake_at,
-            finished_at=None if ended.wake_at else await db.now(),
-        )
-        succeeded = ended.status == "SUCCEEDED"
-        # Another may have failed since that was read.
-        if tried is not None and (succeeded or failing_since is None):
-            await event_endpoints.set_failing(db, **endpoint, failing=not succeeded)
-    if ended.wake_at is None:
-        process.metrics.count("tidings_events_ended", status=ended.status)
-    if is_disabled:
-        log.warning(
-            "event endpoint disabled",
-            extra={"endpoint_id": attempt.endpoint_id, "code": ended.disables},
-        )
+            reason=outcome.disables,
+            failing_since=_failing_since(one.attempt) if outcome.disables == "failing" else None,
+        ):
+            outcome = outcome.otherwise or outcome
+        ended.append((one, outcome))
+    return ended
+
+
+async def _settle(one: Try, outcome: TryOutcome, db: Handle) -> None:
+    await outbound_events.settle(
+        db,
+        workspace_id=one.job.workspace_id,
+        id=one.job.id,
+        status=outcome.status,
+        reason_code=outcome.code,
+        reason_detail=outcome.detail,
+        response_status=outcome.status_code,
+        response_excerpt=outcome.excerpt,
+        tries=one.attempt.tries if one.tried is None else [*one.attempt.tries, one.tried],
+        wake_at=outcome.wake_at,
+        finished_at=None if outcome.wake_at else await db.now(),
+    )

@@ -4,6 +4,7 @@ never inward."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from app.database.db import Row, new_id
 from app.intake import webhooks
+from app.net.egress import Answer
 from app.outbound import deliver, events
 from app.process import Process
 from app.store import event_endpoints, workspaces
@@ -341,6 +343,39 @@ async def test_a_try_that_fails_disables_no_endpoint_that_accepted_another_meanw
         await later(open_process, "event_attempt", 60)
         assert await post_due(open_process) == 1  # it is tried again, as by its schedule
     assert {row["status"] for row in await attempts(open_process)} == {"SUCCEEDED"}
+
+
+async def test_tries_that_end_together_are_recorded_together_each_as_it_ended(
+    open_process: Process, acme: str
+) -> None:
+    """What an endpoint has accepted counts before what would disable it."""
+    mixed, _ = await endpoint(open_process, acme, "https://receiver.example/mixed")
+    gone, _ = await endpoint(open_process, acme, "https://receiver.example/gone")
+    async with open_process.database.read() as db:
+        long_ago = await db.now() - deliver.DISABLED_AFTER - timedelta(days=1)
+    await set_columns(open_process.database, "event_endpoints", mixed, failing_since=long_ago)
+    for _ in range(4):
+        await tell(open_process, acme)
+    claimed = await open_process.claim("event_attempt", [], 8)
+    tries = []
+    for job in claimed:
+        attempt, now, _ = await open_process.batches.run(deliver.read_some, open_process, job)
+        assert attempt is not None
+        status = 410 if attempt.endpoint_id == gone else 503
+        outcome = deliver._outcome_of(attempt, Answer(status, (), b"", truncated=False), now)
+        tries.append(deliver.Try(job, attempt, outcome, {"status": status}))
+    last = max(n for n, one in enumerate(tries) if one.attempt.endpoint_id == mixed)
+    accepted = deliver._outcome_of(tries[last].attempt, Answer(204, (), b"", truncated=False), now)
+    tries[last] = replace(tries[last], outcome=accepted)
+    assert await deliver.record_some.work(open_process, tries) == [None] * 8
+    row = await endpoint_of(open_process, mixed)
+    assert (row["disabled_reason"], row["failing_since"]) == (None, None)
+    assert (await endpoint_of(open_process, gone))["disabled_reason"] == "gone"
+    ended = await attempts(open_process)
+    ends = sorted((one["endpoint_id"] == gone, one["status"]) for one in ended)
+    retried = [(False, "QUEUED")] * 3
+    assert ends == [*retried, (False, "SUCCEEDED"), (True, "FAILED"), *[(True, "QUEUED")] * 3]
+    assert {len(one["tries"]) for one in ended} == {1}
 
 
 # --- crashes --------------------------------------------------------------------------------------
