@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -84,23 +84,22 @@ def refuse_many(raw: Json) -> None:
     texts = list(_texts(raw))
     if len(texts) > MOST:
         raise TooMany(f"A new contact gets at most {MOST} values.")
+
+    def parse_all() -> None:
+        tokens = 0
+        for text in texts:
+            with suppress(template.TemplateError):
+                tokens += template.parse(text, roots=ROOTS).tokens
+            if tokens > effort.TOKENS:
+                raise effort.Exceeded  # also for what was parsed before
+
     try:
-        effort.attempt(SECONDS, lambda: _try(texts))
+        effort.attempt(SECONDS, parse_all)
     except effort.Exceeded:
         raise TooMany(
             f"All values together have at most {effort.TOKENS:,} names, values, operators and tags"
             " of Liquid."
         ) from None
-
-
-def _try(texts: Iterable[str]) -> None:
-    """Raises effort.Exceeded, also for what was parsed before."""
-    tokens = 0
-    for text in texts:
-        with suppress(template.TemplateError):
-            tokens += template.parse(text, roots=ROOTS).tokens
-        if tokens > effort.TOKENS:
-            raise effort.Exceeded
 
 
 def _texts(value: Json) -> Iterator[str]:

@@ -70,13 +70,10 @@ def lint(
         reads = list(dict.fromkeys([*_reads(part), *by_template]))
         if program is not None:
             known = sure.get(part.node.id, frozenset())
-            findings += _outputs_missing(reads, known, program.nodes)
-            findings += _address_uncertain(part, known)
+            findings += _on_some_path(part, reads, known, program.nodes)
         findings += unseen(reads, bodies)
         findings += _fields_unknown(reads)
-        findings += _compared_as_it_stands(part)
-        findings += _without_timeout(part)
-        findings += _credential_exposed(part)
+        findings += _in_configuration(part)
     return findings
 
 
@@ -147,9 +144,10 @@ def _most_starts(program: Program) -> dict[str, int]:
     return {id: count for id, count in most.items() if program.nodes[id].kind == "start_workflow"}
 
 
-def _outputs_missing(
-    reads: Iterable[Read], known: Facts, nodes: Mapping[str, Node]
+def _on_some_path(
+    part: Part, reads: Iterable[Read], known: Facts, nodes: Mapping[str, Node]
 ) -> Iterator[Finding]:
+    """Findings about what is not there, or may not be, whenever a run comes to the part."""
     for read in reads:
         root, *rest = read.path.segments
         if root == "steps" and rest and ("output", str(rest[0])) not in known:
@@ -161,6 +159,10 @@ def _outputs_missing(
             else:
                 message = f"Some path comes here without an output of {name}."
             yield _warning("output_missing", read.pointer, message)
+    needed = ADDRESS_FIELD.get(part.node.config.get("channel", ""))
+    if needed and "to" not in part.node.config and ("address", needed) not in known:
+        message = f"Some path comes here with a contact that may have no {needed}."
+        yield _warning("address_uncertain", f"{part.config_pointer}/channel", message)
 
 
 def unseen(reads: Iterable[Read], bodies: Sequence[Json]) -> Iterator[Finding]:
@@ -188,8 +190,10 @@ def _fields_unknown(reads: Iterable[Read]) -> Iterator[Finding]:
             yield _warning("field_unknown", read.pointer, message)
 
 
-def _compared_as_it_stands(part: Part) -> Iterator[Finding]:
-    for leaf, place in _leaves(dict(part.node.config), Place(part.config_pointer, [])):
+def _in_configuration(part: Part) -> Iterator[Finding]:
+    """Findings about what a part says of itself, wherever it stands."""
+    config, at = part.node.config, Place(part.config_pointer, [])
+    for leaf, place in _leaves(dict(config), at):
         if not isinstance(leaf, Comparison):
             continue
         for value in leaf.value if isinstance(leaf.value, list) else [leaf.value]:
@@ -197,28 +201,13 @@ def _compared_as_it_stands(part: Part) -> Iterator[Finding]:
                 message = f"{quote(value)} is compared as it stands: no Liquid is rendered here."
                 yield _warning("value_not_rendered", place.at("value").pointer, message)
                 break
-
-
-def _address_uncertain(part: Part, known: Facts) -> Iterator[Finding]:
-    needed = ADDRESS_FIELD.get(part.node.config.get("channel", ""))
-    if needed and "to" not in part.node.config and ("address", needed) not in known:
-        message = f"Some path comes here with a contact that may have no {needed}."
-        yield _warning("address_uncertain", f"{part.config_pointer}/channel", message)
-
-
-def _without_timeout(part: Part) -> Iterator[Finding]:
-    if "timeout" in NODES[part.node.kind].fields and "timeout" not in part.node.config:
+    if "timeout" in NODES[part.node.kind].fields and "timeout" not in config:
         message = "Without a timeout a run may wait here for ever."
-        yield _warning("no_timeout", f"{part.config_pointer}/timeout", message)
-
-
-def _credential_exposed(part: Part) -> Iterator[Finding]:
+        yield _warning("no_timeout", at.at("timeout").pointer, message)
     if part.node.kind == "http_request":
-        for keys, name in dict.fromkeys(exposed(part.node.config)):
+        for keys, name in dict.fromkeys(exposed(config)):
             message = f"{quote(name)} can be read here by every member; in `headers` it is sealed."
-            yield _warning(
-                "credential_exposed", Place(part.config_pointer, []).at(*keys).pointer, message
-            )
+            yield _warning("credential_exposed", at.at(*keys).pointer, message)
 
 
 def _warning(code: str, pointer: str, message: str) -> Finding:

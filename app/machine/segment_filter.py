@@ -8,9 +8,10 @@ app/store/segment_sql.py says the same in SQL, segment_prose.py in words.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Literal
 
 from app.machine import compare, condition, document, effort, path
@@ -233,27 +234,25 @@ def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
 
         return Field(Reader(read, line.schema), f"Say which {kind}, by its id.")
 
-    def refine(one: Comparison, place: Place) -> None:
-        _refine(one, place)
-        match one.path.segments[1:]:
-            case ("topics", str(id), str()):
-                mentions.append(Mention("topic", id, place.at("path").pointer))
-
-    sent = {
+    got = {
+        "message": Field(choice(*MESSAGES), f"Say what became of it: {' or '.join(MESSAGES)}."),
         "templateId": replace(named("template"), needed=None),
         "broadcastId": replace(named("broadcast"), needed=None),
         "within": within,
     }
-    definition, segment = named("definition"), named("segment")
+    went = {
+        "run": Field(choice(*RUNS), f"Say how far: {', '.join(RUNS)}."),
+        "definitionId": named("definition"),
+    }
     return Grammar(
         frozenset({"contact"}),
         {
             "event": lambda raw, place: _did(raw, place, within),
-            "message": lambda raw, place: _got(raw, place, sent),
-            "run": lambda raw, place: _went(raw, place, definition),
-            "segmentId": lambda raw, place: _in_segment(raw, place, segment),
+            "message": partial(_question, Got, got),
+            "run": partial(_question, Went, went),
+            "segmentId": partial(_question, InSegment, {"segmentId": named("segment")}),
         },
-        refine,
+        partial(_refine, mentions),
     )
 
 
@@ -283,33 +282,24 @@ def _did(raw: dict[str, Json], place: Place, within: Field) -> Did | None:
     return Did(members["event"], op, times, members.get("within"), members.get("match"))
 
 
-def _got(raw: dict[str, Json], place: Place, sent: Mapping[str, Field]) -> Got | None:
-    message = Field(choice(*MESSAGES), f"Say what became of it: {' or '.join(MESSAGES)}.")
-    members = read_object(raw, {"message": message, **sent}, place)
-    if "message" not in members:
-        return None
-    return Got(members["message"], *map(members.get, sent))
-
-
-def _went(raw: dict[str, Json], place: Place, definition: Field) -> Went | None:
-    fields = {
-        "run": Field(choice(*RUNS), f"Say how far: {', '.join(RUNS)}."),
-        "definitionId": definition,
-    }
+def _question(
+    asked: Callable[..., Question], fields: Mapping[str, Field], raw: dict[str, Json], place: Place
+) -> Question | None:
+    """The question whose members are these fields, in their order; None when one is missing that
+    is needed."""
     members = read_object(raw, fields, place)
-    if members.keys() != fields.keys():
+    if any(field.needed and name not in members for name, field in fields.items()):
         return None
-    return Went(members["run"], members["definitionId"])
+    return asked(*map(members.get, fields))
 
 
-def _in_segment(raw: dict[str, Json], place: Place, segment: Field) -> InSegment | None:
-    members = read_object(raw, {"segmentId": segment}, place)
-    return InSegment(members["segmentId"]) if members else None
-
-
-def _refine(one: Comparison, place: Place) -> None:
-    """Hold it to what a contact has, and to text and times that a database holds."""
+def _refine(mentions: list[Mention], one: Comparison, place: Place) -> None:
+    """Hold it to what a contact has, and to text and times that a database holds; note the topic
+    that it mentions."""
     _refine_value(one, place)
+    match one.path.segments[1:]:
+        case ("topics", str(id), str()):
+            mentions.append(Mention("topic", id, place.at("path").pointer))
     match one.path.segments[1:]:
         case (str(name),) if name in (*FIELDS, "createdAt"):
             pass

@@ -7,7 +7,7 @@ brackets of a path mean here what they mean everywhere else (`path.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from liquid import Token, TokenStream
@@ -75,7 +75,11 @@ def markup(source: str) -> Iterator[Token]:
             continue
         name = cast("re.Match[str]", _NAME.match(inner))
         if name[1] == "raw":
-            position, trim = yield from _raw(source, position)
+            ending = _END_OF_RAW.search(source, position)
+            if ending is None:
+                raise _error("{% raw %} is never closed by {% endraw %}", source, position)
+            yield from _content(source, position, ending.start(), False, False)
+            position, trim = ending.end(), bool(ending[1])
         elif name[1] == "comment":
             position, trim = _after_comment(source, position)
         elif name[1] != "#":
@@ -93,14 +97,6 @@ def _content(source: str, start: int, end: int, left: bool, right: bool) -> Iter
     text = text.rstrip() if right else text
     if text:
         yield Token(tokens.TOKEN_CONTENT, text, start, source)
-
-
-def _raw(source: str, start: int) -> Generator[Token, None, tuple[int, bool]]:
-    end = _END_OF_RAW.search(source, start)
-    if end is None:
-        raise _error("{% raw %} is never closed by {% endraw %}", source, start)
-    yield from _content(source, start, end.start(), False, False)
-    return end.end(), bool(end[1])
 
 
 def _after_comment(source: str, start: int) -> tuple[int, bool]:

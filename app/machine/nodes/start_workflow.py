@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from app.machine import document
 from app.machine.fields import Field, Liquid, Place, described_by, line, liquid
@@ -48,21 +48,16 @@ def _data(raw: Json, place: Place) -> Mapping[str, Json] | None:
     if not isinstance(raw, dict):
         place.refuse("wrong_type", "This must be an object; strings in it may be Liquid.")
         return None
-    if sum(1 for _ in _values(raw)) > MOST_VALUES:
+    # All within, objects and lists too. Without recursion: a body may be nested 128 deep.
+    values = [*raw.values()]
+    for one in values:
+        if isinstance(one, dict | list):
+            values += one.values() if isinstance(one, dict) else one
+    if len(values) > MOST_VALUES:
         place.refuse("too_many", f"Pass on at most {MOST_VALUES} values.")
         return None
     read: Mapping[str, Json] = _read(raw, place, 1)
     return read
-
-
-def _values(members: Mapping[str, Json]) -> Iterator[Json]:
-    """All within, objects and lists too. Without recursion: a body may be nested 128 deep."""
-    waiting = [*members.values()]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict | list):
-            waiting += one.values() if isinstance(one, dict) else one
-        yield one
 
 
 def _read(value: Json, place: Place, depth: int) -> Json:
