@@ -284,23 +284,24 @@ class Http1(H11Protocol):
         self, app: ASGIApp, _config: Config, scope: Scope, send: Send
     ) -> Callable[[Message], Awaitable[None]]:
         inbox = Inbox()
-        self._group.create_task(self._respond(app, scope, inbox, send))
-        return inbox.put
 
-    async def _respond(self, app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
         async def receive() -> Message:
             if self.connection.they_are_waiting_for_100_continue:
                 await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
             return await inbox.get()
 
-        try:
-            await app(scope, receive, send)
-        except Exception:
-            log.exception("application failed")
-        finally:
-            inbox.close()
-            with suppress(OSError):
-                await send(None)  # to hypercorn: it has ended
+        async def respond() -> None:
+            try:
+                await app(scope, receive, send)
+            except Exception:
+                log.exception("application failed")
+            finally:
+                inbox.close()
+                with suppress(OSError):
+                    await send(None)  # to hypercorn: it has ended
+
+        self._group.create_task(respond())
+        return inbox.put
 
     async def _send_h11_event(self, event: Any) -> None:
         """Send as hypercorn does, but the head of an answer is written together with its body."""

@@ -103,7 +103,11 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._started_at = time.perf_counter()
-        self._headers = _grouped(scope["headers"])
+        headers = dict(NONE)  # those that we look at
+        for name, value in scope["headers"]:
+            if name in NONE:
+                headers[name] = (*headers[name], value)
+        self._headers = headers
         self._request_id = request_id(self._headers[b"x-request-id"])
         self._client = client_address(
             scope.get("client"), self._headers[b"x-forwarded-for"], edge.trusted_hops
@@ -288,15 +292,6 @@ NONE: Headers = dict.fromkeys(
     ),
     (),
 )
-
-
-def _grouped(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """The headers that we look at."""
-    grouped = dict(NONE)
-    for name, value in headers:
-        if name in NONE:
-            grouped[name] = (*grouped[name], value)
-    return grouped
 
 
 def refuse_ambiguous(scope: Scope, headers: Headers) -> None:

@@ -216,19 +216,25 @@ class _Writer:
         operation: Schema = {
             "operationId": operation_id(endpoint),
             "summary": " ".join(words_of(endpoint)).capitalize(),
-            "description": "\n\n".join(filter(None, (about, _needs(endpoint.can) + plan))),
+            "description": "\n\n".join(filter(None, (about, WHO[endpoint.can] + plan))),
             "tags": [tag_of(endpoint)],
-            "parameters": [
-                *self._path_parameters(endpoint),
-                *self._query_parameters(endpoint),
-                *self._header_parameters(endpoint),
-            ],
+            "parameters": [*self._parameters(endpoint)],
             "responses": self._responses(endpoint),
             "security": [] if endpoint.can == PUBLIC else [{"bearer": []}],
             "x-permission": endpoint.can,
         }
-        if endpoint.takes is not None:
-            operation["requestBody"] = {"required": True, "content": self._taken(endpoint)}
+        takes = endpoint.takes
+        content: Schema = {}
+        if isinstance(takes, tuple):
+            content = {media_type: {"schema": FILES.get(media_type, TEXT)} for media_type in takes}
+        elif takes is not None:
+            patch = endpoint.method == "PATCH" and issubclass(takes, Writable)
+            schema = self._schemas.patch_of(takes) if patch else self._schemas.of(takes)
+            media = {"schema": schema, "example": self._schemas.example(schema, patch=patch)}
+            media_types = sorted(MERGE_PATCH) if patch else ["application/json"]
+            content = dict.fromkeys(media_types, media)
+        if takes is not None:
+            operation["requestBody"] = {"required": True, "content": content}
         return {key: value for key, value in operation.items() if value != [] or key == "security"}
 
     def webhook(self, type: str, model: type[BaseModel]) -> Schema:
@@ -258,7 +264,8 @@ class _Writer:
 
     # --- what comes in ---
 
-    def _path_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
+    def _parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
+        """The parameters of its path, its query and its head."""
         for match in PARAMETER.finditer(endpoint.path):
             schema = self._id_of(endpoint.path[: match.end()]) or IN_PATHS.get(match[1], TEXT)
             yield {
@@ -268,6 +275,27 @@ class _Writer:
                 "schema": schema,
                 "example": self._schemas.example(schema, match[1]),
             }
+        query = self._schemas.parameters_of(endpoint.parameters or Query)
+        for name, inner in query.get("properties", {}).items():
+            found = not_null(inner)
+            parameter: Schema = {"name": name, "in": "query", "schema": found}
+            if name in query.get("required", ()):
+                parameter["required"] = True
+            if found.get("type") == "object":
+                parameter |= {"style": "deepObject", "explode": True}
+            if "description" in found:
+                parameter["description"] = found.pop("description")
+            example = self._schemas.example(found, f"?{name}")
+            yield parameter if example == UNTOLD else {**parameter, "example": example}
+        judges = endpoint.judges_tag(self._table.get(("GET", endpoint.path)))
+        for name, wanted in (
+            ("Idempotency-Key", endpoint.takes_key),
+            ("If-Match", judges),
+            ("If-None-Match", judges or (endpoint.method == "GET" and endpoint.has_tag(200))),
+        ):
+            if wanted:
+                description, schema = ASKED_HEADERS[name]
+                yield {"name": name, "in": "header", "description": description, "schema": schema}
 
     def _id_of(self, path: str) -> Schema | None:
         """The type of the id of the resource at the path."""
@@ -281,43 +309,6 @@ class _Writer:
                 found: Schema | None = schema.get("properties", {}).get("id")
                 return found if found and "pattern" in found else None
         return None
-
-    def _query_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
-        model = endpoint.parameters or Query
-        schema = self._schemas.parameters_of(model)
-        for name, inner in schema.get("properties", {}).items():
-            found = not_null(inner)
-            parameter: Schema = {"name": name, "in": "query", "schema": found}
-            if name in schema.get("required", ()):
-                parameter["required"] = True
-            if found.get("type") == "object":
-                parameter |= {"style": "deepObject", "explode": True}
-            if "description" in found:
-                parameter["description"] = found.pop("description")
-            example = self._schemas.example(found, f"?{name}")
-            yield parameter if example == UNTOLD else {**parameter, "example": example}
-
-    def _header_parameters(self, endpoint: Endpoint) -> Iterator[Schema]:
-        judges = endpoint.judges_tag(self._table.get(("GET", endpoint.path)))
-        for name, wanted in (
-            ("Idempotency-Key", endpoint.takes_key),
-            ("If-Match", judges),
-            ("If-None-Match", judges or (endpoint.method == "GET" and endpoint.has_tag(200))),
-        ):
-            if wanted:
-                description, schema = ASKED_HEADERS[name]
-                yield {"name": name, "in": "header", "description": description, "schema": schema}
-
-    def _taken(self, endpoint: Endpoint) -> Schema:
-        takes = endpoint.takes
-        if isinstance(takes, tuple):
-            return {media_type: {"schema": FILES.get(media_type, TEXT)} for media_type in takes}
-        assert takes is not None  # noqa: S101 - its caller has looked
-        patch = endpoint.method == "PATCH" and issubclass(takes, Writable)
-        schema = self._schemas.patch_of(takes) if patch else self._schemas.of(takes)
-        content = {"schema": schema, "example": self._schemas.example(schema, patch=patch)}
-        media_types = sorted(MERGE_PATCH) if patch else ["application/json"]
-        return dict.fromkeys(media_types, content)
 
     # --- what goes out ---
 
@@ -433,15 +424,12 @@ def _problem(code: str) -> Schema:
     }
 
 
-def _needs(can: str) -> str:
-    if can in WHO:
-        return WHO[can]
-    least = next(role for role in ROLES if can in PERMISSIONS[role])
-    above = "" if least == ROLES[-1] else " and above"
-    return f"Requires `{can}`: {least}{above}."
-
-
 WHO = {
+    **{
+        can: f"Requires `{can}`: {role}{'' if role == ROLES[-1] else ' and above'}."
+        for role in reversed(ROLES)  # the least that has it comes last, and stays
+        for can in PERMISSIONS[role]
+    },
     PUBLIC: "Public.",
     MEMBER: "For every member of the workspace.",
     ADMIN: "For super-admins with a session.",

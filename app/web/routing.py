@@ -234,18 +234,15 @@ class _Path:
             call.refuse_unacceptable("application/json")  # likewise
         try:
             response = await cast(Handler, endpoint.handler)(call)
-        except body.Unchanged:
-            response = await self._as_it_is(call)
+        except body.Unchanged:  # the answer to a GET of this path
+            show = cast(Handler, self._endpoints["GET"].handler)
+            if call.connection is not None:
+                response = await show(call)
+            else:
+                async with self._process.database.read() as call.connection:
+                    response = await show(call)
         if endpoint.tx is not None and endpoint.can != PUBLIC:
             # Within the transaction, which a refusal rolls back.
             call.refuse_the_ignored()
             call.refuse_unacceptable(response.headers.get("content-type", ""))
         return response
-
-    async def _as_it_is(self, call: Call) -> Response:
-        """The answer to a GET of this path."""
-        show = cast(Handler, self._endpoints["GET"].handler)
-        if call.connection is not None:
-            return await show(call)
-        async with self._process.database.read() as call.connection:
-            return await show(call)
