@@ -84,8 +84,7 @@ async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
     known = await templates.named(db, workspace_id=subject.workspace_id, ids=subject.template_ids)
     workspace = await workspaces.by_id(db, id=subject.workspace_id)
     able = await providers.names(process, db, subject.workspace_id)
-    found = [*await _of_trigger(process, db, subject), *_of_channels(subject.compiled, able)]
-    found += _of_calls(process, subject.compiled)
+    found = [*await _of_trigger(process, db, subject), *_of_steps(process, subject.compiled, able)]
     found += await starts.find(process, db, subject.workspace_id, subject.row.id, subject.compiled)
     found += await _of_topics(db, subject)
     has_address = workspace is not None and workspace.postal_address is not None
@@ -224,15 +223,7 @@ async def signing_secret(process: Process, db: Handle, workspace_id: str, id: st
     return process.vault.decrypt("signing secret", sealed, workspace_id, id).decode()
 
 
-# --- templates and channels ---------------------------------------------------------------------
-
-
-def _of_channels(compiled: check.Compiled, able: Collection[str]) -> Iterator[Finding]:
-    for part in compiled.parts:
-        channel = part.node.config.get("channel")
-        if channel is not None and channel not in able:
-            message = f"No provider is set up for {channel}: until then its messages fail."
-            yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
+# --- topics, channels and calls -----------------------------------------------------------------
 
 
 async def _of_topics(db: Handle, subject: Subject) -> list[Finding]:
@@ -253,7 +244,15 @@ async def _of_topics(db: Handle, subject: Subject) -> list[Finding]:
     return found
 
 
-def _of_calls(process: Process, compiled: check.Compiled) -> Iterator[Finding]:
+def _of_steps(
+    process: Process, compiled: check.Compiled, able: Collection[str]
+) -> Iterator[Finding]:
+    """Whether their messages and their calls can leave. `able` are the channels with a provider."""
+    for part in compiled.parts:
+        channel = part.node.config.get("channel")
+        if channel is not None and channel not in able:
+            message = f"No provider is set up for {channel}: until then its messages fail."
+            yield _warning("channel_not_configured", f"{part.config_pointer}/channel", message)
     for part in compiled.parts:
         url = part.node.config.get("url") if part.node.kind == "http_request" else None
         target = url and _literal_target(url.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -58,19 +59,15 @@ def keys_of(named: Sequence[Named]) -> dict[str, str]:
     has a number if an earlier one has that."""
     keys = {one.id: one.key for one in named if one.key is not None}
     taken = {*keys.values()}
-    free: dict[str, Iterator[str]] = {}
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     for one in named:
         if one.key is None:
-            stem = key_of(one.name)
-            numbered = free.setdefault(stem, _numbered(stem))
-            keys[one.id] = next(key for key in numbered if key not in taken)
-            taken.add(keys[one.id])
+            key = stem = key_of(one.name)
+            while key in taken:
+                key = f"{stem}-{next(numbers[stem])}"
+            keys[one.id] = key
+            taken.add(key)
     return keys
-
-
-def _numbered(stem: str) -> Iterator[str]:
-    yield stem
-    yield from (f"{stem}-{number}" for number in count(2))
 
 
 # --- what a body refers to ------------------------------------------------------------------------
