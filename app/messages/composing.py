@@ -15,7 +15,6 @@ from app.machine.content import ADDRESS_FIELD
 from app.machine.program import Facts, Json
 from app.machine.reasons import Reason
 from app.messages import circuit_breaker, facts, footers, providers, senders
-from app.messages.footers import Footer
 from app.messages.settling import Transition
 from app.process import Process
 from app.providers.base import Channel, Message
@@ -80,17 +79,17 @@ async def prepare(
         hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
         is_own = contact is not None and subscriptions.key_of(contact, row.channel) == key
         own = contact if is_own else None
-        own_hash = _own_hash(process, row, contact)
-        barred = await _barred(db, row, content, hash, contact, own_hash=own_hash, is_own=is_own)
+        barred = await _barred(process, db, row, content, hash, contact=contact, is_own=is_own)
         if barred is not None:
             return Transition("SUPPRESSED", barred)
         url = _link(process, row, content, own, key)
         to = subscriptions.clean(row.channel, to, None)
         roots = footers.with_links(await _facts(db, row, run, contact, source["data"]), url)
         recorded = await _recorded(db, row) if again else None
-        footer = _footer(content, roots, url, takes_replies=_takes_replies(channel, to))
         sender = {} if recorded else _sender(process, row, channel)
-        words = recorded or _rendered(process, row, content, roots, footer)
+        words = recorded or _rendered(
+            process, row, content, roots, url, takes_replies=_takes_replies(channel, to)
+        )
         message = Message(
             message_key=row.message_key,
             attempt_id=row.attempt_id,
@@ -123,9 +122,14 @@ def _rendered(
     row: HeldMessage,
     content: Said,
     roots: Facts,
-    footer: Footer | None,
+    url: str,
+    *,
+    takes_replies: bool,
 ) -> Words:
     """Raises PartError, Unfinished, Heavy."""
+    footer = None
+    if content.is_marketing:
+        footer = footers.footer_of(roots, content.content, url, takes_replies=takes_replies)
     job = Job(
         row.workspace_id,
         footers.render,
@@ -182,18 +186,21 @@ async def _waiting(
 
 
 async def _barred(
+    process: Process,
     db: Handle,
     row: HeldMessage,
     content: Said,
     address_hash: str,
-    contact: Contact | None,
     *,
-    own_hash: str | None,
+    contact: Contact | None,
     is_own: bool,
 ) -> Reason | None:
     """Why it must not be sent, or None. Account mail ignores the workspace's suppressions."""
     if row.account_mail is not None:
         return None
+    # Of the address that the contact has on the message's channel.
+    key = subscriptions.key_of(contact, row.channel) if contact is not None else None
+    own_hash = key and subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
     return await consent.judge(
         db,
         workspace_id=row.workspace_id,
@@ -205,12 +212,6 @@ async def _barred(
         own_hash=own_hash,
         is_own=is_own,
     )
-
-
-def _own_hash(process: Process, row: HeldMessage, contact: Contact | None) -> str | None:
-    """The hash of the address that the contact has on the message's channel."""
-    key = subscriptions.key_of(contact, row.channel) if contact is not None else None
-    return key and subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
 
 
 def _link(process: Process, row: HeldMessage, content: Said, own: Contact | None, key: str) -> str:
@@ -229,12 +230,6 @@ def _link(process: Process, row: HeldMessage, content: Said, own: Contact | None
         topic_mark=preferences.mark_of(content.topic_id) if content.topic_id else b"",
     )
     return preferences.url_of(process, link)
-
-
-def _footer(content: Said, roots: Facts, url: str, *, takes_replies: bool) -> Footer | None:
-    if not content.is_marketing:
-        return None
-    return footers.footer_of(roots, content.content, url, takes_replies=takes_replies)
 
 
 def _takes_replies(channel: Channel, to: str) -> bool:

@@ -143,7 +143,15 @@ async def ask(
     process: Process, db: Handle, workspace: WorkspaceContext, row: Contact, counted: CountedAnswers
 ) -> None:
     """Letters to the contact, with whose row the answers were recorded. Raises as `answer` does."""
-    asked, now = _asked(row, counted), await db.now()
+    asked = [one for one in counted.answers if one.state == PENDING]
+    errors = [
+        FieldError(counted.wanted.channel_of(one), f"The contact has no address for {one.channel}.")
+        for one in asked
+        if not subscriptions.key_of(row, one.channel)
+    ]
+    if errors:
+        raise profile.invalid(errors)
+    now = await db.now()
     hashes = subscriptions.hashes(process.vault, workspace.id, row)
     # What was asked at another address, nobody can answer any more.
     same = [one for one in asked if counted.hashes.get(one.channel) == hashes[one.channel]]
@@ -159,18 +167,6 @@ async def ask(
         )
         # Reminded by what was asked before.
         await _ask(process, db, question, counted.wanted, reminds=since[one] > REMINDER)
-
-
-def _asked(row: Contact, counted: CountedAnswers) -> list[Answer]:
-    asked = [one for one in counted.answers if one.state == PENDING]
-    errors = [
-        FieldError(counted.wanted.channel_of(one), f"The contact has no address for {one.channel}.")
-        for one in asked
-        if not subscriptions.key_of(row, one.channel)
-    ]
-    if errors:
-        raise profile.invalid(errors)
-    return asked
 
 
 async def _ask(
