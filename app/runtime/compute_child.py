@@ -52,7 +52,12 @@ def main() -> None:
         request = source.read(length)
         if len(request) < length:
             return
-        answer = _answer(request)
+        try:
+            answer = _pickled(("returned", _done(request)))
+            if len(answer) > MOST_ANSWER:
+                raise MemoryError
+        except (Exception, TooLong) as error:  # noqa: BLE001 - raised again in the parent
+            answer = _failure(error)
         sink.write(LENGTH.pack(len(answer)) + answer)
         sink.flush()
 
@@ -103,16 +108,6 @@ def _pickled(value: object) -> bytes:
     if pickler.literals > MOST_LITERALS:
         raise MemoryError
     return into.getvalue()
-
-
-def _answer(request: bytes) -> bytes:
-    try:
-        answer = _pickled(("returned", _done(request)))
-        if len(answer) > MOST_ANSWER:
-            raise MemoryError
-        return answer
-    except (Exception, TooLong) as error:  # noqa: BLE001 - raised again in the parent
-        return _failure(error)
 
 
 def _done(request: bytes) -> object:

@@ -63,15 +63,13 @@ class ComputeProcess:
     @property
     def is_fit(self) -> bool:
         self._keep()
-        is_alive = self.process.returncode is None and not self._is_killed
-        return is_alive and self._resident() < MOST_RESIDENT
-
-    def _resident(self) -> int:
+        if self.process.returncode is not None or self._is_killed:
+            return False
         try:
             pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         except (OSError, IndexError, ValueError):  # not on Linux
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+            return True
+        return pages * os.sysconf("SC_PAGE_SIZE") < MOST_RESIDENT
 
     def used(self) -> float:
         """Seconds of CPU time; of a system that does not say, those of the clock."""
