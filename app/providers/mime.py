@@ -201,7 +201,14 @@ def _written(text: str, plain: str) -> list[str]:
     words = plain.split(" ")
     if text.isascii() and "=?" not in text and max(map(len, words)) <= LONGEST_WORD:
         return words
-    return [f"=?utf-8?b?{b64encode(word).decode()}?=" for word in _words(text)]
+    # Whole characters, up to 39 octets together: 64 once encoded, so 76 a line with the name.
+    pieces = [b""]
+    for character in text:
+        octets = character.encode()
+        if len(pieces[-1]) + len(octets) > 39:
+            pieces.append(b"")
+        pieces[-1] += octets
+    return [f"=?utf-8?b?{b64encode(piece).decode()}?=" for piece in pieces]
 
 
 def _folded(name: str, pieces: Sequence[str]) -> str:
@@ -213,19 +220,6 @@ def _folded(name: str, pieces: Sequence[str]) -> str:
         value += f" {piece}" if fits else f"\r\n {piece}"
         length = length + 1 + len(piece) if fits else 1 + len(piece)
     return value
-
-
-def _words(text: str) -> Iterator[bytes]:
-    """Whole characters, up to 39 octets together: 64 once encoded, so 76 a line with the name."""
-    word = b""
-    for character in text:
-        octets = character.encode()
-        if len(word) + len(octets) > 39:
-            yield word
-            word = b""
-        word += octets
-    if word:
-        yield word
 
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
