@@ -27,6 +27,10 @@ REPEATED_WITHIN = timedelta(seconds=receipts.KEPT_SECONDS)
 # Contacts of old events × segments that name one: these are judged in the same transaction (0241).
 MOST_JUDGED = 5_000
 TRIES = 5  # somebody else may send an event with the same id, but hardly time and again
+GONE = (
+    "The event with this id is no longer kept, for its contact was erased since; a new event needs"
+    " a new id."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +93,14 @@ class _Batch:
     answers: dict[int, Outcome] = field(default_factory=dict)  # by place
     contacts: dict[Who, FoundContact] = field(default_factory=dict)
     made: Tagged = field(default_factory=dict)  # contacts that are new
-    present: set[str] = field(default_factory=set)  # contacts that are locked
     at_once: int = 1  # new contacts of old events that are judged at a time
-    quiet: set[str] = field(default_factory=set)  # contacts of old events alone
 
     async def outcomes(self) -> list[Outcome]:
         await self._repeat()
         await self._look_up()
         await self._bound()
         await self._create()
-        await self._lock()
         await self._record()
-        await self._appear()
         return [self.answers[place] for place in range(len(self.events))]
 
     def _open(self) -> list[tuple[int, ReportedEvent]]:
@@ -126,7 +126,7 @@ class _Batch:
                 self.answers[place] = (
                     Recorded(row.id, row.contact_id, row.name, row.at, replayed=True)
                     if row
-                    else _gone()
+                    else Problem("conflict", GONE)
                 )
 
     async def _look_up(self) -> None:
@@ -162,6 +162,7 @@ class _Batch:
                 )
 
     async def _create(self) -> None:
+        """Create who is missing, and lock them all."""
         missing: dict[Who, Missing] = {}
         for place, event in self._open():
             who = self._who(event)
@@ -175,15 +176,13 @@ class _Batch:
             found, new = await audience.insert_all(self.db, self.workspace.vault, missing)
             self.contacts |= found
             self.made = new.get(self.workspace, {})
-
-    async def _lock(self) -> None:
         ids = {self.contacts[self._who(event)].id for _, event in self._open()}
         rows = await contact_batches.locked(
             self.db, workspace_id=self.workspace.id, ids=sorted(ids)
         )
-        self.present = {row.id for row in rows}
+        present = {row.id for row in rows}
         for place, event in self._open():
-            if self.contacts[self._who(event)].id not in self.present:  # erased since we looked
+            if self.contacts[self._who(event)].id not in present:  # erased since we looked
                 self.answers[place] = _unknown(event)
 
     async def _record(self) -> None:
@@ -201,8 +200,6 @@ class _Batch:
             self.answers[place] = _recorded(new)
             if event.receipt is not None:
                 led[event.receipt] = new
-        old = {self.contacts[self._who(event)].id for _, event in opened if not event.reacts}
-        self.quiet = old - {event.contact_id for event in fresh.values() if event.reacts}
         receipted = [
             Receipt(self.workspace.id, receipt, event.id, event.contact_id)
             for receipt, event in sorted(led.items())
@@ -213,14 +210,14 @@ class _Batch:
             if kept < len(receipted):
                 raise _Overtaken
         await reactions.all_happened(self.db, self.workspace, list(fresh.values()))
-
-    async def _appear(self) -> None:
-        """New contacts, which have their events by now: they were never without them. Old
-        events alone welcome nobody, as an import does not."""
-        loud = {id: tags for id, tags in self.made.items() if id not in self.quiet}
+        # New contacts have their events by now: they were never without them. Old events alone
+        # welcome nobody, as an import does not.
+        old = {self.contacts[self._who(event)].id for _, event in opened if not event.reacts}
+        quiet = old - {event.contact_id for event in fresh.values() if event.reacts}
+        loud = {id: tags for id, tags in self.made.items() if id not in quiet}
         if loud:
             await reactions.appeared(self.db, self.workspace, loud)
-        for few in membership.by_turns(sorted(self.made.keys() & self.quiet), self.at_once):
+        for few in membership.by_turns(sorted(self.made.keys() & quiet), self.at_once):
             some = {id: self.made[id] for id in few}
             await reactions.appeared(self.db, self.workspace, some, starts=False)
 
@@ -231,11 +228,3 @@ def _recorded(event: ContactEvent, *, replayed: bool = False) -> Recorded:
 
 def _unknown(event: ReportedEvent) -> Problem:
     return lookups.unknown(event.lookup, by_address="send createContact: true")
-
-
-def _gone() -> Problem:
-    return Problem(
-        "conflict",
-        "The event with this id is no longer kept, for its contact was erased since; a new event"
-        " needs a new id.",
-    )

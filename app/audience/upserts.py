@@ -275,20 +275,17 @@ def _joined(columns: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         joined[FIELD_COLUMNS[name]] = entry.checked.columns[FIELD_COLUMNS[name]]
     if "email" in entry.values:
         joined["email_key"] = entry.checked.columns["email_key"]
-    if "metadata" in entry.values:
-        joined["metadata"] = _metadata(columns["metadata"], entry)
-    return joined
-
-
-def _metadata(held: Mapping[str, Json], entry: Entry) -> dict[str, Json]:
-    """Null removes (RFC 7396). What reads the same is the same: a sheet knows text alone."""
-    given = entry.values["metadata"]
-    if given is None:
-        return {}
-    joined = {name: value for name, value in held.items() if given.get(name, value) is not None}
-    for name, value in entry.checked.columns["metadata"].items():
-        if name not in held or document.text(held[name]) != entry.checked.fields[name]:
-            joined[name] = value
+    if "metadata" not in entry.values:
+        return joined
+    held, given = columns["metadata"], entry.values["metadata"]
+    metadata: dict[str, Json] = {}
+    if given is not None:  # null removes, all of them or one (RFC 7396)
+        metadata = {name: one for name, one in held.items() if given.get(name, one) is not None}
+        for name, value in entry.checked.columns["metadata"].items():
+            # What reads the same is the same: a sheet knows text alone.
+            if name not in held or document.text(held[name]) != entry.checked.fields[name]:
+                metadata[name] = value
+    joined["metadata"] = metadata
     return joined
 
 
