@@ -100,12 +100,17 @@ async def test_email(call: Call) -> Response:
     """One message to one address, through the same delivery as every other. In production that is a
     member's; whoever may not manage members cannot read it afterwards."""
     wanted = call.read(TestEmail)
+    given = {"subject": wanted.subject, "html": wanted.html, "text": wanted.text}
+    content = {name: source for name, source in given.items() if source is not None}
     found = [
         ("/to", await wrong_address(call, wanted.to)),
         ("/contactId", await wrong_contact(call, wanted.contact_id)),
         ("/templateId", await _wrong_template(call, "email", wanted.template_id)),
-        *_wrong_content(call, wanted),
     ]
+    if wanted.template_id is None:
+        found += _wrong_parts(call, ("email", content, ""))
+    elif content:
+        found.append(("/templateId", "Give a templateId, or subject and html or text, not both."))
     _refuse("The test email cannot be sent like this; see errors.", found)
     await call.throttle.check(TEST_EMAIL, call.member.workspace_id)
     made = await create_message(
@@ -117,7 +122,7 @@ async def test_email(call: Call) -> Response:
             contact_id=wanted.contact_id,
             to=addresses.email(wanted.to).address,
             template_id=wanted.template_id,
-            content=None if wanted.template_id else _content(wanted),
+            content=None if wanted.template_id else content,
             category=TEST,
             data=wanted.data,
         ),
@@ -209,23 +214,11 @@ async def _wrong_template(call: Call, channel: str, id: str | None) -> str | Non
     return None if row and row.channel == channel else f"There is no such {channel} template."
 
 
-def _wrong_content(call: Call, wanted: TestEmail) -> list[tuple[str, str]]:
-    if wanted.template_id is not None:
-        both = "Give a templateId, or subject and html or text, not both."
-        return [("/templateId", both)] if _content(wanted) else []
-    return _wrong_parts(call, ("email", _content(wanted), ""))
-
-
 def _wrong_parts(call: Call, given: tuple[Any, ...]) -> list[tuple[str, str]]:
     """Raises Heavy."""
     job = Job(call.member.workspace_id, contents.checked, given)
     _, findings = call.process.compute.here(job)
     return [(finding.pointer, finding.message) for finding in findings]
-
-
-def _content(wanted: TestEmail) -> dict[str, str]:
-    given = {"subject": wanted.subject, "html": wanted.html, "text": wanted.text}
-    return {name: source for name, source in given.items() if source is not None}
 
 
 routes = [

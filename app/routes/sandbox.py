@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from importlib.resources import files
 from typing import Annotated, Any
@@ -76,13 +74,6 @@ async def index(call: Call) -> Response:
     query = call.query(Filters)
     if not query.wait:
         return await _listed(call, query)
-    with _place(call):
-        return await _listed(call, query)
-
-
-@contextmanager
-def _place(call: Call) -> Iterator[None]:
-    """Among those that wait. Raises Problem `rate_limited`."""
     waiting, workspace_id = call.process.waiting, call.member.workspace_id
     if waiting[workspace_id] >= MOST_WAITING or waiting.total() >= ALL_WAITING:
         raise Problem(
@@ -93,7 +84,7 @@ def _place(call: Call) -> Iterator[None]:
         )
     waiting[workspace_id] += 1
     try:
-        yield
+        return await _listed(call, query)
     finally:
         waiting[workspace_id] -= 1
         if not waiting[workspace_id]:
@@ -102,15 +93,23 @@ def _place(call: Call) -> Iterator[None]:
 
 async def _listed(call: Call, query: Filters) -> Response:
     before = paging.position(call, query)
-    began, newest = time.monotonic(), _newest(call)
+    process, workspace_id = call.process, call.member.workspace_id
+
+    async def ask() -> str | None:
+        async with process.database.read() as db:
+            return await sandbox.newest(db, workspace_id=workspace_id)
+
+    # A question that all share who watch a workspace at the time.
+    newest = process.newest_captured.setdefault(workspace_id, Shared(ASK_SECONDS))
+    began = time.monotonic()
     while True:
         await call.recheck()  # what may be seen follows the role that the member has by then
-        seen = await newest() if query.wait else None  # first: nothing slips between the two
+        seen = await newest.get(ask) if query.wait else None  # first: nothing slips between the two
         # A connection for each look: nobody who waits holds one.
-        async with call.process.database.read() as db:
+        async with process.database.read() as db:
             rows = await sandbox.page(
                 db,
-                workspace_id=call.member.workspace_id,
+                workspace_id=workspace_id,
                 filters=query.filters(),
                 before=before,
                 limit=query.limit + 1,
@@ -123,20 +122,8 @@ async def _listed(call: Call, query: Filters) -> Response:
         while (now := time.monotonic()) < until:
             pause = max(ASK_SECONDS, min((now - began) / 10, LONGEST_PAUSE))
             await call.pause(min(pause, until - now))
-            if await newest() != seen:
+            if await newest.get(ask) != seen:
                 break
-
-
-def _newest(call: Call) -> Callable[[], Awaitable[str | None]]:
-    """The newest capture: a question that all share who watch a workspace at the time."""
-    process, workspace_id = call.process, call.member.workspace_id
-
-    async def ask() -> str | None:
-        async with process.database.read() as db:
-            return await sandbox.newest(db, workspace_id=workspace_id)
-
-    shared = process.newest_captured.setdefault(workspace_id, Shared(ASK_SECONDS))
-    return lambda: shared.get(ask)
 
 
 async def page(call: Call) -> Response:
