@@ -167,60 +167,50 @@ async def users(
 async def runs_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[AnyRun]:
-    bounded = await keyset.by_time(db, "run", filters)
-    each = _by_status(bounded, RUN_STATUSES)
-    pages = [await _runs(db, filters=one, before=before, limit=limit) for one in each]
+    pages = []
+    for one in _by_status(await keyset.by_time(db, "run", filters), RUN_STATUSES):
+        narrowed, values = keyset.narrowed(RUNS, one, before, "r.id")
+        page = await db.fetch_all_as(
+            AnyRun,
+            f"""
+            SELECT r.workspace_id, {RUN}
+            FROM runs r
+            JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
+            WHERE TRUE {narrowed}
+            ORDER BY r.id DESC
+            LIMIT :limit
+            """,
+            limit=limit,
+            **values,
+        )
+        pages.append(page)
     return _newest(pages, limit)
-
-
-async def _runs(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[AnyRun]:
-    narrowed, values = keyset.narrowed(RUNS, filters, before, "r.id")
-    return await db.fetch_all_as(
-        AnyRun,
-        f"""
-        SELECT r.workspace_id, {RUN}
-        FROM runs r
-        JOIN definitions d ON d.workspace_id = r.workspace_id AND d.id = r.definition_id
-        WHERE TRUE {narrowed}
-        ORDER BY r.id DESC
-        LIMIT :limit
-        """,
-        limit=limit,
-        **values,
-    )
 
 
 async def attempts_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[AnyAttempt]:
     """Without mails about accounts."""
-    bounded = await keyset.by_time(db, "att", filters)
-    each = _by_status(bounded, ATTEMPT_STATUSES)
-    pages = [await _attempts(db, filters=one, before=before, limit=limit) for one in each]
+    pages = []
+    for one in _by_status(await keyset.by_time(db, "att", filters), ATTEMPT_STATUSES):
+        narrowed, values = keyset.narrowed(ATTEMPTS, one, before, "a.id")
+        page = await db.fetch_all_as(
+            AnyAttempt,
+            f"""
+            SELECT a.workspace_id, {ATTEMPT}
+            FROM delivery_attempts a
+            JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
+            WHERE {VISIBLE} {narrowed}
+            ORDER BY a.id DESC
+            LIMIT :limit
+            """,
+            limit=limit,
+            mails=[],
+            reader=None,
+            **values,
+        )
+        pages.append(page)
     return _newest(pages, limit)
-
-
-async def _attempts(
-    db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[AnyAttempt]:
-    narrowed, values = keyset.narrowed(ATTEMPTS, filters, before, "a.id")
-    return await db.fetch_all_as(
-        AnyAttempt,
-        f"""
-        SELECT a.workspace_id, {ATTEMPT}
-        FROM delivery_attempts a
-        JOIN messages m ON m.workspace_id = a.workspace_id AND m.id = a.message_id
-        WHERE {VISIBLE} {narrowed}
-        ORDER BY a.id DESC
-        LIMIT :limit
-        """,
-        limit=limit,
-        mails=[],
-        reader=None,
-        **values,
-    )
 
 
 def _by_status(filters: Mapping[str, Any], statuses: Sequence[str]) -> list[Mapping[str, Any]]:
