@@ -281,7 +281,12 @@ class _Batch:
         await self._create()
         await self._keep_receipts()
         await self._start()
-        self._answer_copies()
+        first = {(event.workspace.id, event.receipt): event for event in self.fresh}
+        for event in self.copies:
+            original = first[event.workspace.id, event.receipt]
+            self.answers[event.run_id] = Accepted(
+                original.run_id, self._contact(original), replayed=True
+            )
         await records.insert_many(self.db, list(self._records()))
 
     def _open(self) -> list[InboundEvent]:
@@ -425,14 +430,6 @@ class _Batch:
         outdated = {event.run_id for event in left if event.run_id not in self.answers}
         if outdated:
             raise _Overtaken(outdated)
-
-    def _answer_copies(self) -> None:
-        first = {(event.workspace.id, event.receipt): event for event in self.fresh}
-        for event in self.copies:
-            original = first[event.workspace.id, event.receipt]
-            self.answers[event.run_id] = Accepted(
-                original.run_id, self._contact(original), replayed=True
-            )
 
     def _contact(self, event: InboundEvent) -> str:
         assert event.who is not None  # noqa: S101 - the others were refused

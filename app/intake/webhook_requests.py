@@ -56,17 +56,15 @@ def masked(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """By name, those that came twice joined by a comma (RFC 9110 §5.3)."""
     kept: dict[str, str] = {}
     for raw_name, raw_value in headers:
-        name, is_secret, is_plain = _judged(raw_name)
+        # Kept where it is short, as nearly all are: strangers choose these names.
+        is_short = len(raw_name) <= LONGEST_KNOWN
+        judged = _known(raw_name) if is_short else _known.__wrapped__(raw_name)
+        name, is_secret, is_plain = judged
         value = MASK if is_secret else raw_value.decode("latin-1")
         if len(value) >= 24 and not is_plain:
             value = KEY_LIKE.sub(MASK, value)
         kept[name] = f"{kept[name]}, {value}" if name in kept else value
     return kept
-
-
-def _judged(raw_name: bytes) -> tuple[str, bool, bool]:
-    """Kept where it is short, as nearly all are: strangers choose these names."""
-    return _known(raw_name) if len(raw_name) <= LONGEST_KNOWN else _known.__wrapped__(raw_name)
 
 
 @lru_cache(1_024)
@@ -145,15 +143,19 @@ def _weight(note: Note) -> int:
 
 @batched(max_items=100, weigh=_weight, whose=lambda note: note.request.workspace_id)
 async def write_some(process: Process, notes: Sequence[Note]) -> Sequence[None]:
-    requests = await asyncio.to_thread(lambda: [_explained(note) for note in notes])
+    requests = await asyncio.to_thread(
+        lambda: [
+            replace(
+                note.request,
+                cause=note.cause() if note.cause else note.request.cause,
+                looked_up=note.look_up(),
+            )
+            for note in notes
+        ]
+    )
     async with process.database.write() as db:
         await webhook_requests.insert_many(db, requests)
     return [None] * len(notes)
-
-
-def _explained(note: Note) -> RequestRecord:
-    cause = note.cause() if note.cause else note.request.cause
-    return replace(note.request, cause=cause, looked_up=note.look_up())
 
 
 # --- why a signature was wrong --------------------------------------------------------------------
