@@ -294,8 +294,9 @@ async def _workspace(
         await joining.join(process, db, where.user(user), offer, user_id)
         return await joining.entered(db, user_id, offer.workspace_id)
     if colleagues is not None and workspace_id in (None, colleagues.workspace_id):
-        if await _has_room(process, db, colleagues.workspace_id):
-            return await _join_colleagues(process, db, where.user(user), colleagues)
+        joined = await _join_colleagues(process, db, where.user(user), colleagues)
+        if joined is not None:
+            return joined
         if workspace_id is not None or process.settings.registration != "open":
             raise Problem(
                 "quota_exceeded",
@@ -317,18 +318,15 @@ async def _colleagues(db: Handle, email_key: str) -> SignInDomain | None:
     return await domains.claimed(db, domain=sign_in_domains.domain_of(email_key))
 
 
-async def _has_room(process: Process, db: Handle, workspace_id: str) -> bool:
+async def _join_colleagues(
+    process: Process, db: Handle, origin: Origin, colleagues: SignInDomain
+) -> workspaces.Workspace | None:
+    """None where they have no room for another member."""
+    workspace_id, user_id = colleagues.workspace_id, str(origin.id)
     try:
         await quotas.require_member(process, db, workspace_id, more=1)
     except Problem:
-        return False
-    return True
-
-
-async def _join_colleagues(
-    process: Process, db: Handle, origin: Origin, colleagues: SignInDomain
-) -> workspaces.Workspace:
-    workspace_id, user_id = colleagues.workspace_id, str(origin.id)
+        return None
     await memberships.owners(db, workspace_id=workspace_id)  # whoever changes a role locks them
     await joining.admit(
         process, db, origin, workspace_id, user_id, id=new_id("mem"), role=colleagues.role

@@ -52,10 +52,19 @@ async def authenticate(process: Process, bearer: str, *, ongoing: bool = False) 
     """Raises Problem `unauthenticated`. `ongoing` is for a request that was let in and is not yet
     answered: its access token may have expired since, its session may not."""
     by_key = bearer.startswith("td_")
+    row: Bearer | None = None
     if by_key:
         row = await keyring.bearer(process, bearer)
-    else:
-        row = await _by_token(process, bearer, ongoing=ongoing)
+    elif (claims := access_tokens.read(process, bearer)) is not None:
+        async with process.database.read() as db:
+            row = await sessions.bearer(
+                db,
+                id=claims.sid,
+                user_id=claims.sub,
+                workspace_id=claims.ws,
+                issued_at=datetime.fromtimestamp(claims.iat, UTC),
+                expires_at=NEVER if ongoing else datetime.fromtimestamp(claims.exp, UTC),
+            )
     if row is None:
         raise unauthenticated(
             "Send `Authorization: Bearer` with an access token or an API key that is still valid."
@@ -72,22 +81,6 @@ async def authenticate(process: Process, bearer: str, *, ongoing: bool = False) 
         name=row.name,
         plan=plans.higher(row.plan, process.settings.default_plan),
     )
-
-
-async def _by_token(process: Process, token: str, *, ongoing: bool) -> Bearer | None:
-    claims = access_tokens.read(process, token)
-    if claims is None:
-        return None
-    expires_at = NEVER if ongoing else datetime.fromtimestamp(claims.exp, UTC)
-    async with process.database.read() as db:
-        return await sessions.bearer(
-            db,
-            id=claims.sid,
-            user_id=claims.sub,
-            workspace_id=claims.ws,
-            issued_at=datetime.fromtimestamp(claims.iat, UTC),
-            expires_at=expires_at,
-        )
 
 
 async def lock_role(db: Handle, member: Member) -> Member:

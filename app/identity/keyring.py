@@ -13,7 +13,6 @@ from app.errors import Problem
 from app.identity import roles
 from app.process import Process
 from app.store import api_keys
-from app.store.api_keys import KeyBearer
 from app.store.sessions import Bearer
 from app.vault import tokens
 from app.vault.vault import digest
@@ -58,7 +57,7 @@ async def create(
 
 
 async def bearer(process: Process, key: str) -> Bearer | None:
-    """The bearer of the key; its use is noted."""
+    """The bearer of the key; its use is noted, at most once a minute."""
     prefix = re.escape(KEY_PREFIXES[process.settings.environment])
     match = re.fullmatch(rf"{prefix}({tokens.PATTERN})([0-9A-Za-z]{{6}})", key)
     if match is None or match[2] != _checksum(match[1]):
@@ -67,7 +66,12 @@ async def bearer(process: Process, key: str) -> Bearer | None:
         row = await api_keys.bearer(db, hash=digest(key))
     if row is None:
         return None
-    await _touch(process, row)
+    used = row.last_used_at
+    if used is None or datetime.now(UTC) - used >= TOUCH_EVERY:
+        # A database too busy for it must not hold up the call.
+        with suppress(TimeoutError, Problem):
+            async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
+                await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
     return Bearer(
         via_id=row.via_id,
         workspace_id=row.workspace_id,
@@ -79,16 +83,6 @@ async def bearer(process: Process, key: str) -> Bearer | None:
         suspended=row.suspended,
         plan=row.plan,
     )
-
-
-async def _touch(process: Process, row: KeyBearer) -> None:
-    """Note the use, at most once a minute; a database too busy for it must not hold up the call."""
-    used = row.last_used_at
-    if used is not None and datetime.now(UTC) - used < TOUCH_EVERY:
-        return
-    with suppress(TimeoutError, Problem):
-        async with asyncio.timeout(TOUCH_SECONDS), process.database.write() as db:
-            await api_keys.touch(db, workspace_id=row.workspace_id, id=row.via_id)
 
 
 def _checksum(random: str) -> str:
