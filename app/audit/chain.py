@@ -162,17 +162,7 @@ async def _verdict(process: Process, workspace_id: str, row: audit_logs.Head | N
     chained = at.sequence - head.first_sequence + 1
     if at.sequence != head.sequence or not hmac.compare_digest(at.hash, head.hash):
         return Verdict(Fault(at.sequence + 1, None, "The end was cut off."), chained, 0, head)
-    return await _verify_unchained(process, workspace_id, head, chained)
-
-
-async def _head_row(process: Process, workspace_id: str) -> audit_logs.Head | None:
-    async with process.database.read() as db:
-        return await audit_logs.head(db, workspace_id=workspace_id)
-
-
-async def _verify_unchained(
-    process: Process, workspace_id: str, head: Head, chained: int
-) -> Verdict:
+    # Then those that are not chained yet.
     fault, begun, seen, after, more = None, head.sequence > 0, 0, "", True
     while more and fault is None:
         async with process.database.read() as db:
@@ -187,6 +177,11 @@ async def _verify_unchained(
     if fault is None and not begun:
         fault = Fault(1, None, f"The trail does not begin with {FIRST}.")
     return Verdict(fault, chained + seen, seen, head)
+
+
+async def _head_row(process: Process, workspace_id: str) -> audit_logs.Head | None:
+    async with process.database.read() as db:
+        return await audit_logs.head(db, workspace_id=workspace_id)
 
 
 async def _links(

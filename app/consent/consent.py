@@ -234,32 +234,23 @@ async def quiet(process: Process, suppression: Suppression) -> list[str]:
         if not sending or time.monotonic() > deadline:
             break
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
-    ids = sorted(row.id for row in rows)
-    if ids:
-        async with process.database.write() as db:
-            await _name(db, suppression, ids)
+    ids, left = sorted(row.id for row in rows), suppression.left
+    if not ids:
+        return []
+    async with process.database.write() as db:
+        if left is None:
+            reason = suppression.reason
+            await suppressions.name_in_flight(db, **where, reason=reason, message_ids=ids)
+        else:
+            await consent_events.name_in_answer(
+                db,
+                workspace_id=suppression.workspace_id,
+                contact_id=left.contact_id,
+                channel=left.channel,
+                topic_id=left.topic_id,
+                message_ids=ids,
+            )
     return ids
-
-
-async def _name(db: Handle, suppression: Suppression, ids: Sequence[str]) -> None:
-    workspace_id, left = suppression.workspace_id, suppression.left
-    if left is None:
-        await suppressions.name_in_flight(
-            db,
-            workspace_id=workspace_id,
-            address_hash=suppression.address_hash,
-            reason=suppression.reason,
-            message_ids=ids,
-        )
-        return
-    await consent_events.name_in_answer(
-        db,
-        workspace_id=workspace_id,
-        contact_id=left.contact_id,
-        channel=left.channel,
-        topic_id=left.topic_id,
-        message_ids=ids,
-    )
 
 
 def known(
