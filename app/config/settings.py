@@ -112,7 +112,13 @@ class Settings:
                     f"SECRET_KEY must be set, or DATABASE_URL changed: {path} cannot be stored:"
                     f" {error.strerror}."
                 ) from error
-        return cls(**_lowered(values))
+        asked, sqlite = values["web_concurrency"], values["database_url"].startswith("sqlite:")
+        if asked != 1 and (sqlite or values["redis_url"] is None):
+            # SQLite and the queue in process are for one process.
+            cause = "DATABASE_URL is SQLite" if sqlite else "REDIS_URL is not set"
+            note = f"WEB_CONCURRENCY was lowered from {asked} to 1 because {cause}."
+            values |= {"web_concurrency": 1, "notes": (note,)}
+        return cls(**values)
 
     @property
     def production(self) -> bool:
@@ -232,17 +238,6 @@ def _unsafe(values: Mapping[str, Any]) -> list[str]:
             " without Redis, set ALLOW_SQLITE_IN_PRODUCTION=1."
         )
     return faults
-
-
-def _lowered(values: Mapping[str, Any]) -> dict[str, Any]:
-    """SQLite and the queue in process are for one process."""
-    asked = values["web_concurrency"]
-    sqlite = values["database_url"].startswith("sqlite:")
-    if asked == 1 or (values["redis_url"] is not None and not sqlite):
-        return dict(values)
-    cause = "DATABASE_URL is SQLite" if sqlite else "REDIS_URL is not set"
-    note = f"WEB_CONCURRENCY was lowered from {asked} to 1 because {cause}."
-    return {**values, "web_concurrency": 1, "notes": (note,)}
 
 
 def place_of_key(database_url: str) -> Path:

@@ -38,7 +38,10 @@ class Resolver:
     async def resolve(self, host: str, owner: str) -> Sequence[str]:
         """The addresses of a name, on the account of `owner`. Sets no deadline, its caller does.
         Raises OSError."""
-        while host not in self._asked and not self._may_take(owner):
+        while host not in self._asked:
+            mine, free = self._taken.get(owner, 0), THREADS - len(self._asked)
+            if not mine or (mine < OF_ONE and free > RESERVED):
+                break
             self._freed.clear()
             await self._freed.wait()
         task = self._asked.get(host)
@@ -47,10 +50,6 @@ class Resolver:
             task = self._asked[host] = asyncio.create_task(self._in_thread(host, owner))
             task.add_done_callback(_heard)
         return await asyncio.shield(task)
-
-    def _may_take(self, owner: str) -> bool:
-        mine, free = self._taken.get(owner, 0), THREADS - len(self._asked)
-        return not mine or (mine < OF_ONE and free > RESERVED)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
