@@ -7,6 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -224,8 +225,11 @@ class Csv:
         if not line.strip():
             return None
         for delimiter in DIALECTS:
-            if any(map(self.is_column, _cells(line, delimiter))):
-                return delimiter
+            # The cells as far as they are known: a quotation may go on in the next line.
+            with suppress(csv.Error):  # of a cell that is too long
+                rows = csv.reader([line], delimiter=delimiter)
+                if any(self.is_column(cell) for cells in rows for cell in cells):
+                    return delimiter
         return max(DIALECTS, key=line.count)
 
     def _begin_anew(self) -> list[str]:
@@ -236,14 +240,6 @@ class Csv:
 
 _BLANK = frozenset({"\n", "\r\n", "\r", ""})
 _SEPARATOR = re.compile("sep=([,;\t])\r?\n", re.IGNORECASE)
-
-
-def _cells(line: str, delimiter: str) -> Sequence[str]:
-    """The cells of a line as far as they are known: a quotation may go on in the next line."""
-    try:
-        return [cell for cells in csv.reader([line], delimiter=delimiter) for cell in cells]
-    except csv.Error:  # a cell that is too long
-        return ()
 
 
 def _fault(line: str, delimiter: str) -> str | None:
