@@ -121,13 +121,11 @@ async def naming(
     topic_id: str = "",
 ) -> list[str]:
     """The ids of the broadcasts that have not ended and name one of these."""
+    wanted = {segment_id, template_id, topic_id} - {""}
     return [
         one.id
         for one in await broadcasts.unfinished(db, workspace_id=workspace_id)
-        if one.template_id == template_id
-        or one.segment_id == segment_id
-        or one.topic_id == topic_id
-        or (one.filter is not None and _names(one.filter, segment_id, topic_id))
+        if wanted & _named(one)
     ]
 
 
@@ -157,7 +155,7 @@ async def require_sender(
         if one.state != "DRAFT"
         and (
             one.template_id == template_id
-            or (not one.is_frozen and not _segments(one).isdisjoint(segment_ids))
+            or (not one.is_frozen and not _named(one).isdisjoint(segment_ids))
         )
     ]
     if users:
@@ -169,10 +167,14 @@ async def require_sender(
         )
 
 
-def _segments(broadcast: Written) -> set[str]:
-    """The ids of those that it names itself."""
-    named = set() if broadcast.filter is None else set(segments.stored(broadcast.filter).segments)
-    return named if broadcast.segment_id is None else named | {broadcast.segment_id}
+def _named(broadcast: Written) -> set[str]:
+    """The ids of what it names itself."""
+    given = (broadcast.template_id, broadcast.segment_id, broadcast.topic_id)
+    named = {id for id in given if id is not None}
+    if broadcast.filter is not None:
+        read = segments.stored(broadcast.filter)
+        named |= {*read.segments, *(id for id, _ in read.topics)}
+    return named
 
 
 async def about_topic(
@@ -194,13 +196,6 @@ async def about_topic(
             and known[one.template_id].channel in channels
         )
     ]
-
-
-def _names(filter: str, segment_id: str, topic_id: str) -> bool:
-    read = segments.stored(filter)
-    if topic_id:
-        return any(id == topic_id for id, _ in read.topics)
-    return segment_id in read.segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -267,7 +267,12 @@ def pull(server: Server, folder: Path) -> Iterator[str]:
     there is one; a line for each."""
     with _named(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    known = {path: _key_of(path) for path in _files_in(folder)}
+    known: dict[Path, str] = {}
+    for path in _files_in(folder):
+        # What cannot be pushed is in nobody's way as long as its name is no definition's.
+        known[path] = path.stem
+        with suppress(FilesError):
+            known[path] = File.read(path).key
     by_key = {key: path for path, key in known.items()}
     tags: dict[str, str] = {}
     for noun in NOUNS.values():
@@ -290,15 +295,6 @@ def pull(server: Server, folder: Path) -> Iterator[str]:
         if key not in tags:
             yield f"{path.name}: not in the workspace"
     yield f"{len(tags)} definitions."
-
-
-def _key_of(path: Path) -> str:
-    """The key that the file has. What cannot be pushed is in nobody's way as long as its name is no
-    definition's."""
-    try:
-        return File.read(path).key
-    except FilesError:
-        return path.stem
 
 
 def _written(path: Path, file: Mapping[str, Json]) -> str:
