@@ -7,6 +7,7 @@ what it was when the letter was written, so that a used one is worthless.
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -65,37 +66,24 @@ async def register(
     if process.settings.registration != "open":
         raise Problem("forbidden", CLOSED[process.settings.registration])
     password_hash = await passwords.hashed(password)
-    try:
+    with suppress(Duplicate):
         async with process.database.write() as db:
             user = await new_user(db, email, name, password_hash)
             workspace = await new_workspace(process, db, where.user(user), workspace_name)
             await ask_to_verify(process, db, user, workspace.id)
             signed = await signing_in.start(process, db, user.id, workspace, in_cookie=in_cookie)
             return user, signed
-    except Duplicate:
-        return await _return(process, where, email, password, workspace_name, in_cookie=in_cookie)
-
-
-async def _return(
-    process: Process,
-    where: Where,
-    email: Email,
-    password: str,
-    workspace_name: str,
-    *,
-    in_cookie: bool,
-) -> tuple[users.User, SignIn]:
     async with process.database.read() as db:
-        user = await users.by_email(db, email_key=email.key)
-        if user is None or await memberships.workspace(db, user_id=user.id, workspace_id=None):
+        known = await users.by_email(db, email_key=email.key)
+        if known is None or await memberships.workspace(db, user_id=known.id, workspace_id=None):
             raise Problem("conflict", TAKEN)
-    if not await passwords.match(password, user.password_hash):
+    if not await passwords.match(password, known.password_hash):
         raise Problem("conflict", TAKEN)
     async with process.database.write() as db:
-        await signing_in.require_unchanged(db, user)
-        workspace = await new_workspace(process, db, where.user(user), workspace_name)
-        signed = await signing_in.start(process, db, user.id, workspace, in_cookie=in_cookie)
-        return user, signed
+        await signing_in.require_unchanged(db, known)
+        workspace = await new_workspace(process, db, where.user(known), workspace_name)
+        signed = await signing_in.start(process, db, known.id, workspace, in_cookie=in_cookie)
+        return known, signed
 
 
 async def new_user(db: Handle, email: Email, name: str, password_hash: str) -> users.User:
