@@ -52,7 +52,18 @@ async def as_csv(
     ]
     yield sheets.csv_text([header])
     async for page in _pages(process, workspace_id, filters, recheck):
-        yield sheets.csv_text([_cells(contact, names, asked) for contact in page])
+        rows = []
+        for contact in page:
+            values = [
+                *(contact[name] for name in BEFORE),
+                sheets.list_text(contact["tags"]),
+                *(contact["subscriptions"][channel] for channel in CHANNELS),
+                *(contact["topics"].get(id, {}).get(channel) for id, channel in asked),
+                *(contact["metadata"].get(name) for name in names),
+                *(contact[name] for name in AFTER),
+            ]
+            rows.append([document.text(value) for value in values])
+        yield sheets.csv_text(rows)
 
 
 async def as_json_lines(
@@ -106,16 +117,3 @@ async def _pages(
         before = ids[-1] if len(rows) == PAGE else rest
         if before is None:
             return
-
-
-def _cells(contact: Resource, names: Sequence[str], asked: Sequence[tuple[str, str]]) -> list[str]:
-    metadata = contact["metadata"]
-    values = [
-        *(contact[name] for name in BEFORE),
-        sheets.list_text(contact["tags"]),
-        *(contact["subscriptions"][channel] for channel in CHANNELS),
-        *(contact["topics"].get(id, {}).get(channel) for id, channel in asked),
-        *(metadata.get(name) for name in names),
-        *(contact[name] for name in AFTER),
-    ]
-    return [document.text(value) for value in values]

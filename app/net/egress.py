@@ -336,10 +336,12 @@ class Egress:
                 for name, value in response.headers
             )
             raw, is_cut = await _first(response.aiter_stream(), KEPT_BYTES + 1)
-        coding = next(
-            (value for name, value in text_headers if name == "content-encoding"), "identity"
-        )
-        body = _unpacked(raw, coding.strip().lower())
+        body = raw
+        coding = next((value for name, value in text_headers if name == "content-encoding"), "")
+        if coding.strip().lower() in ("gzip", "x-gzip", "deflate"):
+            # We ask for none, and some servers pack all the same. At most a byte more than is kept.
+            with suppress(zlib.error):
+                body = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, KEPT_BYTES + 1)
         return Answer(
             response.status, text_headers, body[:KEPT_BYTES], is_cut or len(body) > KEPT_BYTES
         )
@@ -452,13 +454,3 @@ async def _first(chunks: AsyncIterator[bytes], most: int) -> tuple[bytes, bool]:
     except _TooMuch:
         return bytes(kept), True
     return bytes(kept[:most]), False
-
-
-def _unpacked(raw: bytes, coding: str) -> bytes:
-    """We ask for none, and some servers pack all the same; one byte more than is kept at most."""
-    if coding not in ("gzip", "x-gzip", "deflate"):
-        return raw
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(raw, KEPT_BYTES + 1)
-    except zlib.error:
-        return raw
