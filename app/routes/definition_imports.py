@@ -97,24 +97,8 @@ class _Undone(Exception):
 async def bring_in(call: Call) -> Response:
     """Creates or changes a definition and its templates, as the file says."""
     wanted = call.read(Import)
-    file: dict[str, Json] = document.parse(call.body)["file"]
-    _refuse_unclear(wanted)
-    answers: list[dict[str, Any]] = []
-    try:
-        async with call.db.savepoint():
-            answers.append(await _imported(call, wanted, file))
-            if wanted.mode == "dry_run":
-                raise _Undone
-    except _Undone:
-        pass
-    except Duplicate:
-        raise Problem("conflict", AT_ONCE) from None
-    return reply.ok(answers[0])
-
-
-def _refuse_unclear(wanted: Import) -> None:
-    """Raises Problem `invalid` for members that do not go together."""
     file, errors = wanted.file, list[FieldError]()
+    # Members that do not go together.
     if wanted.alongside and wanted.mode != "dry_run":
         errors.append(FieldError("/alongside", "Only with mode dry_run."))
     if (key := file.key or portable.key_of(file.name)) in wanted.alongside:
@@ -131,6 +115,17 @@ def _refuse_unclear(wanted: Import) -> None:
     ]
     if errors:
         raise _invalid(errors)
+    answers: list[dict[str, Any]] = []
+    try:
+        async with call.db.savepoint():
+            answers.append(await _imported(call, wanted, document.parse(call.body)["file"]))
+            if wanted.mode == "dry_run":
+                raise _Undone
+    except _Undone:
+        pass
+    except Duplicate:
+        raise Problem("conflict", AT_ONCE) from None
+    return reply.ok(answers[0])
 
 
 async def _imported(call: Call, wanted: Import, file: Mapping[str, Json]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from app.routes.definitions import DefinitionKind, object_in
 from app.routes.runs import Reason
 from app.runtime.compute import Job
 from app.simulation import proofs, scenes, simulation, trial
-from app.simulation.gating import Gate
 from app.simulation.scenes import Given
 from app.simulation.traces import Passage, Trace
 from app.simulation.trial import Setting
@@ -403,10 +402,17 @@ def _case(
     """The case as a file has it: with all that it needs, and what came of it. Also with the ways
     that splits took, which differ by the definition's ID."""
     given, row = looked.given, looked.subject.row
-    place = {
+    workspace: dict[str, Json] = {
         name: setting.workspace[name] for name in ("name", "timezone", "country", "postalAddress")
     }
-    answers = {"channels": list(setting.channels), "startable": setting.startable}
+    workspace["sender"] = setting.sender
+    workspace |= {"channels": list(setting.channels), "startable": setting.startable}
+    rules = {
+        "frequencyCap": setting.gate.frequency_cap,
+        "quietHours": setting.gate.quiet_hours,
+        "defaultTopicId": setting.gate.default_topic_id,
+    }
+    workspace |= {name: rule for name, rule in rules.items() if rule is not None}
     asked = {name: value for name, value in document.parse(raw).items() if name not in _ELSEWHERE}
     known: dict[str, Any] = {} if given.contact is None else {"contact": given.contact}
     if given.entered is not None:
@@ -424,7 +430,7 @@ def _case(
             row.shape: credentials.masked(document.parse(row.body.encode())),
         },
         "templates": {id: _template(one) for id, one in setting.templates.items()},
-        "workspace": {**place, "sender": setting.sender, **answers, **_rules(setting.gate)},
+        "workspace": workspace,
         "input": {**asked, **known, "startAt": given.start_at},
         "expected": expected,
     }
@@ -438,15 +444,6 @@ def _template(template: Mapping[str, Json]) -> dict[str, Json]:
         **({} if topic_id is None else {portable.TOPIC: topic_id}),
         "content": template["content"],
     }
-
-
-def _rules(gate: Gate) -> dict[str, Json]:
-    rules = {
-        "frequencyCap": gate.frequency_cap,
-        "quietHours": gate.quiet_hours,
-        "defaultTopicId": gate.default_topic_id,
-    }
-    return {name: rule for name, rule in rules.items() if rule is not None}
 
 
 routes = [
