@@ -20,7 +20,7 @@ from app.database.visits import Visits
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
-from app.store import expiry, job_sweep, jobs, segment_members, sweeps, webhook_requests
+from app.store import expiry, job_sweep, jobs, parked, segment_members, sweeps, webhook_requests
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
 from workers.retention import RetentionScan
@@ -39,6 +39,7 @@ SWEEP_SECONDS = 60.0  # from the end of a sweep of expired rows to the next
 SWEPT_AGAIN = timedelta(seconds=SWEEP_SECONDS / 2)
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
 DEFINITIONS_AT_ONCE = 200  # that have requests: a page of them
+RESUMED_AT_ONCE = 20  # workspaces: a page of them
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
 Result = TypeVar("Result")
 Batch: TypeAlias = Callable[[Process], Awaitable[bool]]  # whether there may be more
@@ -46,14 +47,17 @@ TASKS: tuple[Batch, ...] = (
     circuit_breaker.probe_batch,
     refusals.undo_batch,
     quotas.fold_batch,
-    closure.cancel_batch,
-    closure.remove_batch,
 )
 
 
 async def run_for_ever(process: Process) -> None:
     """Ends by cancellation. A task that fails holds up no other, and is tried again later."""
-    await _repeat(process, (*TASKS, RetentionScan().run_batch), SHARDED_ROUND_SECONDS)
+    in_turns = (
+        closure.cancelling().run_batch,
+        closure.removal().run_batch,
+        RetentionScan().run_batch,
+    )
+    await _repeat(process, (*TASKS, *in_turns), SHARDED_ROUND_SECONDS)
 
 
 async def seal_for_ever(process: Process) -> None:
@@ -120,8 +124,19 @@ async def sweep(process: Process) -> None:
 
 
 async def resume_parked(process: Process) -> None:
-    while await parking.resume_batch(process):  # noqa: ASYNC110 - work, not waiting
-        await asyncio.sleep(PAUSE_SECONDS)
+    """Resume the rest where too much was waiting: of a page of workspaces some of each in turn."""
+    page, visits = [""], Visits(process.database)
+    while page:
+        async with process.shards.reading(process.database) as db:
+            page = await parked.in_vain(db, after=page[-1], limit=RESUMED_AT_ONCE)
+        left = page
+        while left:
+            left = [
+                whose
+                for whose in left
+                if await visits.visit(whose, partial(parking.resume_rest, workspace_id=whose))
+            ]
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def delete_expired(process: Process) -> None:

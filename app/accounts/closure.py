@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from app.billing import paying
 from app.database.db import Handle
@@ -12,11 +14,14 @@ from app.errors import Problem, Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import definitions, messages, paid_plans, runs, workspaces
-from app.store.directory import Place
 
 log = logging.getLogger(__name__)
 
-TRIED_AT_ONCE = 20  # the first that can be worked on has a batch
+Key: TypeAlias = tuple[str, str]  # the workspace's id, and the row's
+Find: TypeAlias = Callable[[Handle, Key], Awaitable[Sequence[Key]]]  # those after it, in order
+Work: TypeAlias = Callable[[Key, Handle], Awaitable[bool]]  # whether anything could be done
+
+TRIED_AT_ONCE = 20  # the first in which something can be done has a batch
 BATCH = 1_000  # rows of one transaction: some tens of milliseconds of SQLite's one writer
 
 
@@ -46,19 +51,42 @@ async def stop(process: Process, workspace_id: str) -> None:
             left = await messages.stop(db, workspace_id=workspace_id, limit=BATCH)
 
 
-async def remove_batch(process: Process) -> bool:
-    """A batch of rows of a closed workspace; False when there is nothing (more) to remove."""
-    async with process.shards.reading(process.database) as db:
-        found = await workspaces.closed(db, limit=TRIED_AT_ONCE)
-    visits = Visits(process.database)
-    for workspace_id in found:
-        if await visits.visit(workspace_id, partial(_remove, workspace_id=workspace_id)):
-            return True
-    return False
+class Turns:
+    """Batches of work in one place until it is done, then in the next, as one process does them.
+    Where nothing can be done now is passed over until all others have had their turn."""
+
+    def __init__(self, find: Find, work: Work) -> None:
+        self._find = find
+        self._work = work
+        self._after: Key = ("", "")  # the place that was passed over last
+
+    async def run_batch(self, process: Process) -> bool:
+        """False when there is nothing (more) to do, or nothing that can be done now."""
+        async with process.shards.reading(process.database) as db:
+            found = await self._find(db, self._after)
+        visits = Visits(process.database)
+        for key in found:
+            if await visits.visit(key[0], partial(self._work, key)):
+                return True
+            self._after = key
+        if len(found) < TRIED_AT_ONCE:
+            self._after = ("", "")
+        return False
 
 
-async def _remove(db: Handle, workspace_id: str) -> bool:
+def removal() -> Turns:
+    """Remove the rows of closed workspaces."""
+    return Turns(_closed, _remove)
+
+
+async def _closed(db: Handle, after: Key) -> Sequence[Key]:
+    found = await workspaces.closed(db, after=after[0], limit=TRIED_AT_ONCE)
+    return [(id, id) for id in found]
+
+
+async def _remove(key: Key, db: Handle) -> bool:
     """False when another worker is at it."""
+    workspace_id, _ = key
     if not await workspaces.lock_closed(db, id=workspace_id):
         return False
     if not await workspaces.delete_some(db, id=workspace_id, limit=BATCH):
@@ -67,23 +95,17 @@ async def _remove(db: Handle, workspace_id: str) -> bool:
     return True
 
 
-async def cancel_batch(process: Process) -> bool:
-    """Cancel a batch of runs of an archived definition; False when there is none (for now).
+def cancelling() -> Turns:
+    """Cancel the runs of archived definitions.
 
     Nothing depends on it but what a person reads: such a run ends by itself at its next touch.
     """
-    async with process.shards.reading(process.database) as db:
-        found = await definitions.ending(db, limit=TRIED_AT_ONCE)
-    visits = Visits(process.database)
-    for ending in found:
-        if await visits.visit(ending.workspace_id, partial(_cancel, ending=ending)):
-            return True
-    return False
+    return Turns(partial(definitions.ending, limit=TRIED_AT_ONCE), _cancel)
 
 
-async def _cancel(db: Handle, ending: Place) -> bool:
+async def _cancel(key: Key, db: Handle) -> bool:
     """False when another worker is at it, or no run is left that could be cancelled now."""
-    workspace_id, id = ending.workspace_id, ending.id
+    workspace_id, id = key
     if not await definitions.lock_ending(db, workspace_id=workspace_id, id=id):
         return False
     cancelled = await runs.cancel_some(

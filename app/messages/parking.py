@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from app.database.db import Handle
-from app.database.visits import Visits
 from app.errors import Unavailable
 from app.machine.reasons import Reason
 from app.process import Process
@@ -13,7 +10,6 @@ from app.store import broadcasts, parked, workspaces
 from app.store.held_messages import UnsettledMessage
 
 WOKEN_AT_ONCE = 5_000  # rows of one transaction
-RESUMED_AT_ONCE = 20  # workspaces of one batch
 NOT_YET = "Sending is paused, but what a worker had in hand before may still go out. Send it again."
 
 
@@ -56,15 +52,8 @@ async def resume(db: Handle, workspace_id: str) -> bool:
     return woken == WOKEN_AT_ONCE
 
 
-async def resume_batch(process: Process) -> bool:
-    """Resume some of each workspace that had too much waiting; False when there is none."""
-    async with process.shards.reading(process.database) as db:
-        found = await parked.in_vain(db, limit=RESUMED_AT_ONCE)
-    visits = Visits(process.database)
-    return any([await visits.visit(id, partial(_resume, workspace_id=id)) for id in found])
-
-
-async def _resume(db: Handle, workspace_id: str) -> bool:
-    if not await workspaces.sending_paused(db, id=workspace_id):
-        await resume(db, workspace_id)
-    return True
+async def resume_rest(db: Handle, workspace_id: str) -> bool:
+    """The same later, of a workspace that had too much waiting, unless it sends nothing again."""
+    if await workspaces.sending_paused(db, id=workspace_id):
+        return False
+    return await resume(db, workspace_id)

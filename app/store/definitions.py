@@ -472,19 +472,23 @@ async def existing(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> set[
     return set(found)
 
 
-async def ending(db: Handle, *, limit: int) -> list[Place]:
-    """ARCHIVED ones whose runs may not all have ended. Without a lock: asked often, and nearly
-    always none."""
-    return await db.fetch_all_as(
-        Place,
+async def ending(
+    db: Handle, after: tuple[str, str] = ("", ""), *, limit: int
+) -> list[tuple[str, str]]:
+    """The workspaces and ids of ARCHIVED ones whose runs may not all have ended. Without a lock:
+    asked often, and nearly always none."""
+    found = await db.fetch_tuples(
         """
         SELECT workspace_id, id FROM definitions
-        WHERE ending
+        WHERE ending AND (workspace_id, id) > (:whose, :id)
         ORDER BY workspace_id, id
         LIMIT :limit
         """,
+        whose=after[0],
+        id=after[1],
         limit=limit,
     )
+    return [(workspace_id, id) for workspace_id, id in found]
 
 
 async def lock_ending(db: Handle, *, workspace_id: str, id: str) -> bool:

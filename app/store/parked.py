@@ -97,16 +97,18 @@ async def _wake(db: Handle, whose: str, *, workspace_id: str, limit: int, **valu
     return len(ids)
 
 
-async def in_vain(db: Handle, *, limit: int) -> list[str]:
-    """Workspaces that send again, and whose messages still wait."""
+async def in_vain(db: Handle, *, after: str = "", limit: int) -> list[str]:
+    """The next workspaces that send again, and whose messages still wait."""
     return await db.fetch_values(
         f"""
         SELECT w.id FROM workspaces w
-        WHERE NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
+        WHERE w.id > :after
+          AND NOT w.sending_paused AND NOT w.suspended AND w.deleted_at IS NULL
           AND EXISTS (SELECT 1 FROM messages m
                       WHERE m.workspace_id = w.id AND m.parked AND {OF_WORKSPACE})
         ORDER BY w.id
         LIMIT :limit
         """,
+        after=after,
         limit=limit,
     )

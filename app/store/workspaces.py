@@ -294,10 +294,16 @@ async def close(db: Handle, *, id: str) -> None:
     )
 
 
-async def closed(db: Handle, *, limit: int) -> list[str]:
+async def closed(db: Handle, *, after: str = "", limit: int) -> list[str]:
     """Find those whose rows are still there, without a lock: asked often, nearly always in vain."""
     return await db.fetch_values(
-        "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY id LIMIT :limit",
+        """
+        SELECT id FROM workspaces
+        WHERE deleted_at IS NOT NULL AND id > :after
+        ORDER BY id
+        LIMIT :limit
+        """,
+        after=after,
         limit=limit,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from app.accounts import closure
@@ -9,7 +11,6 @@ from app.audience import audience
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.definitions import activation
-from app.errors import Unavailable
 from app.messages import create
 from app.process import Process
 from app.providers.base import Message, Receipt
@@ -23,37 +24,46 @@ async def test_a_closed_workspace_goes_and_then_there_is_nothing_to_do(
 ) -> None:
     async with process.database.write() as db:
         await workspaces.close(db, id=cast.olivia.workspace_id)
-    assert await closure.remove_batch(process)
+    removal = closure.removal()
+    assert await removal.run_batch(process)
     async with process.database.read() as db:
         assert await workspaces.by_id(db, id=cast.olivia.workspace_id) is None
         assert await workspaces.by_id(db, id=cast.mallory.workspace_id) is not None
-    assert not await closure.remove_batch(process)
+    assert not await removal.run_batch(process)
 
 
+@pytest.mark.parametrize("tried_at_once", [1, closure.TRIED_AT_ONCE])
 async def test_one_that_cannot_be_removed_now_holds_up_no_other(
-    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch, tried_at_once: int
 ) -> None:
-    """On a sharded database it may be on a node that does not answer."""
+    """It is not tried again before each batch of the other, and does not fill what is tried at
+    once."""
     first, other = sorted([cast.olivia.workspace_id, cast.mallory.workspace_id])
-    lock_closed = workspaces.lock_closed
+    lock_closed, tries = workspaces.lock_closed, Counter[str]()
 
     async def locked(db: Handle, *, id: str) -> bool:
+        tries[id] += 1
         if id == first:
-            raise Unavailable("Its node does not answer.")
+            raise RuntimeError("a fault of ours")
         return await lock_closed(db, id=id)
 
     monkeypatch.setattr(workspaces, "lock_closed", locked)
+    monkeypatch.setattr(closure, "TRIED_AT_ONCE", tried_at_once)
+    monkeypatch.setattr(closure, "BATCH", 1)
     async with process.database.write() as db:
         for id in (first, other):
             await workspaces.close(db, id=id)
-    while await closure.remove_batch(process):
-        pass
+    removal, rounds = closure.removal(), 0
+    while tries[first] < 2:
+        rounds += not await removal.run_batch(process)
     async with process.database.read() as db:
         assert await workspaces.closed(db, limit=2) == [first]
+    assert tries[other] > 1
+    assert rounds <= 3
 
 
 async def test_nothing_goes_where_none_is_closed(cast: Cast, process: Process) -> None:
-    assert not await closure.remove_batch(process)
+    assert not await closure.removal().run_batch(process)
     assert (await cast.olivia.get("/contacts")).status_code == 200
 
 
@@ -131,14 +141,15 @@ async def test_what_is_archived_ends_some_runs_at_once_and_the_others_a_batch_at
     count = activation.CANCELLED_AT_ONCE + closure.BATCH + 7
     await many_runs(process, cast.ed.workspace_id, one, count)
     await many_runs(process, cast.ed.workspace_id, other, 3)
-    assert not await closure.cancel_batch(process)
+    cancelling = closure.cancelling()
+    assert not await cancelling.run_batch(process)
     archived = await cast.ed.patch(f"/workflows/{one}", {"state": "ARCHIVED"})
     assert archived.status_code == 200
     assert await unfinished(process, one) == closure.BATCH + 7
-    assert await closure.cancel_batch(process)
+    assert await cancelling.run_batch(process)
     assert await unfinished(process, one) == 7
-    assert await closure.cancel_batch(process)
-    assert not await closure.cancel_batch(process)
+    assert await cancelling.run_batch(process)
+    assert not await cancelling.run_batch(process)
     assert (await unfinished(process, one), await unfinished(process, other)) == (0, 3)
     async with process.database.read() as db:
         assert await definitions.ending(db, limit=1) == []
@@ -154,6 +165,7 @@ async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_
     workflow = {"name": "W", "state": "ACTIVE", "steps": [{"type": "wait", "duration": "P1D"}]}
     id = (await cast.ed.made("/workflows", workflow))["id"]
     await many_runs(process, cast.ed.workspace_id, id, 2)
+    cancelling = closure.cancelling()
     async with process.database.write() as moving:
         await moving.fetch_one(
             "SELECT id FROM runs WHERE workspace_id = :whose ORDER BY id LIMIT 1 FOR UPDATE",
@@ -161,9 +173,9 @@ async def test_a_run_that_is_being_moved_is_passed_over_and_the_definition_kept_
         )
         await cast.ed.patch(f"/workflows/{id}", {"state": "ARCHIVED"})
         assert await unfinished(process, id) == 1
-        assert not await closure.cancel_batch(process)
-    assert await closure.cancel_batch(process)
+        assert not await cancelling.run_batch(process)
+    assert await cancelling.run_batch(process)
     assert await unfinished(process, id) == 0
-    assert not await closure.cancel_batch(process)
+    assert not await cancelling.run_batch(process)
     async with process.database.read() as db:
         assert await definitions.ending(db, limit=1) == []

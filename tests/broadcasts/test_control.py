@@ -468,7 +468,8 @@ async def test_a_deleted_workspace_sends_nothing_more_and_leaves_nothing(
     gone = await cast.olivia.delete("/settings/workspace", json={"name": workspace["name"]})
     assert gone.status_code == 204, gone.text
     await settle(process)
-    while await closure.remove_batch(process):
+    removal = closure.removal()
+    while await removal.run_batch(process):
         pass
     async with process.database.read() as db:
         for table in ("broadcasts", "broadcast_recipients", "jobs", "captured_messages"):

@@ -294,8 +294,8 @@ async def test_all_of_it_goes_a_batch_at_a_time_and_nothing_else(
         await one_of_everything(who, process)
     others = await rows_of(process, cast.mallory.workspace_id)
     assert (await end(cast)).status_code == 204
-    batches = 0
-    while await closure.remove_batch(process):
+    removal, batches = closure.removal(), 0
+    while await removal.run_batch(process):
         batches += 1
     assert batches >= 1
     assert await rows_of(process, cast.olivia.workspace_id) == dict.fromkeys(others, 0)
@@ -354,7 +354,7 @@ async def test_a_batch_has_an_end(cast: Cast, process: Process) -> None:
 
 async def test_two_workers_do_not_remove_the_same_rows(cast: Cast, process: Process) -> None:
     await end(cast)
-    outcomes = await asyncio.gather(*(closure.remove_batch(process) for _ in range(4)))
+    outcomes = await asyncio.gather(*(closure.removal().run_batch(process) for _ in range(4)))
     assert any(outcomes)
     async with process.database.read() as db:
         assert await workspaces.closed(db, limit=1) == []

@@ -18,7 +18,7 @@ from app.audit.trail import Origin
 from app.database.db import Database, Handle
 from app.errors import Unavailable
 from app.intake import webhooks
-from app.messages import create
+from app.messages import create, parking
 from app.process import Process
 from app.runtime import tasks
 from app.store import (
@@ -26,6 +26,7 @@ from app.store import (
     idempotency,
     job_sweep,
     jobs,
+    parked,
     segment_members,
     webhook_requests,
     workspaces,
@@ -301,6 +302,37 @@ async def test_what_a_resumed_workspace_left_waiting_is_woken(process: Process, 
     await maintenance.sweep(process)
     await settle(process)
     assert await sent(process) == 1
+
+
+@pytest.mark.parametrize("at_once", [1, maintenance.RESUMED_AT_ONCE])
+async def test_one_that_cannot_be_resumed_now_holds_up_no_other(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    first, other = sorted([acme, await workspace(process, "Rival")])
+    content = {"subject": "Hello", "html": "<p>Hi</p>"}
+    wake, tries = parked.wake, Counter[str]()
+
+    async def woken(db: Handle, *, workspace_id: str, limit: int) -> int:
+        tries[workspace_id] += 1
+        if workspace_id == first:
+            raise RuntimeError("a fault of ours")
+        return await wake(db, workspace_id=workspace_id, limit=limit)
+
+    for whose in (first, other):
+        order = partial(create.Order, whose, "email", None, template_id=None, content=content)
+        async with process.database.write() as db:
+            for number in range(3):
+                await create.create(process, db, order(to=f"{number}@example.com"))
+            await db.execute(
+                "UPDATE messages SET parked = TRUE WHERE workspace_id = :whose", whose=whose
+            )
+    monkeypatch.setattr(parked, "wake", woken)
+    monkeypatch.setattr(parking, "WOKEN_AT_ONCE", 1)
+    monkeypatch.setattr(maintenance, "RESUMED_AT_ONCE", at_once)
+    await maintenance.resume_parked(process)
+    assert tries == {first: 1, other: 4}
+    async with process.database.read() as db:
+        assert await parked.in_vain(db, limit=2) == [first]
 
 
 async def test_a_customer_whom_the_provider_does_not_know_holds_up_no_other(
