@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app.database.db import Database, Handle, RequestTimeouts
-from app.errors import Unavailable
+from app.errors import DiskFull, Locked, Unavailable
 
 log = logging.getLogger(__name__)
+
+ANSWERS = (DiskFull, Locked)  # by which a node shows that it is there: its others have their turn
 Result = TypeVar("Result")
 
 
@@ -44,7 +46,8 @@ class Visits:
         except Unavailable as problem:
             log.warning("a workspace is left for later", extra={**whose, "error": problem.detail})
             self._away = not is_begun
-            if node is not None:
+            if node is not None and not isinstance(problem, ANSWERS):
+                log.warning("so are the others of its node", extra={"node": node})
                 self._lost.add(node)
             return None
         except Exception:

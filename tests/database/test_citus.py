@@ -16,6 +16,7 @@ from app.audit import trail
 from app.audit.trail import Origin
 from app.database import citus
 from app.database.db import Database, Deadlines, Handle, RequestTimeouts, migrate, new_id
+from app.database.visits import Visits
 from app.errors import CommitUnknown, Unavailable
 from app.main import build_process
 from app.process import SCHEMA
@@ -357,6 +358,24 @@ async def test_a_claim_waits_once_for_a_silent_node_however_many_of_its_workspac
     async with asyncio.timeout(5):
         while not await answered(sharded, struck[0]):
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_a_lock_in_one_workspace_leaves_the_others_of_its_node_their_turn(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    [held, other, *_], _ = await placed(cluster, sharded, "held")
+    for id in (held, other):
+        async with sharded.write() as db:
+            await workspaces.insert(db, id=id, name=id, timezone="UTC")
+    visits = Visits(sharded, RequestTimeouts())
+    async with sharded.write() as holder:
+        await workspaces.locked(holder, id=held)
+        found = [
+            await visits.visit(id, partial(workspaces.locked, id=id)) for id in (held, other)
+        ]
+    assert [one is not None for one in found] == [False, True]
 
 
 @pytest.mark.drill
