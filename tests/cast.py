@@ -139,7 +139,8 @@ async def assemble(process: Process, through: httpx2.AsyncClient) -> Cast:
 
 async def seal(process: Process) -> None:
     """Chain all that was committed; a sharded database is looked at anew."""
-    while await chain.seal(replace(process, shards=Shards())):
+    sealing = chain.Sealing()
+    while await sealing.run_batch(replace(process, shards=Shards())):
         pass
 
 

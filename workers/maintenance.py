@@ -63,7 +63,7 @@ async def run_for_ever(process: Process) -> None:
 async def seal_for_ever(process: Process) -> None:
     """Seal audit trails. A loop of its own: an entry waits no longer than a round, however much is
     removed. Of a sharded database the pools' look says of which workspaces."""
-    await _repeat(process, (chain.seal,), ROUND_SECONDS)
+    await _repeat(process, (chain.Sealing().run_batch,), ROUND_SECONDS)
 
 
 async def _repeat(process: Process, tasks: Sequence[Batch], sharded_seconds: float) -> None:

@@ -23,33 +23,51 @@ from app.database.db import Handle, RequestTimeouts
 from app.database.visits import Visits
 from app.process import Process
 from app.store import audit_logs
+from app.store.shards import Look
 from app.vault.vault import Vault
 
 log = logging.getLogger(__name__)
 
 BATCH = 500
+FEW = 20  # where so many took too long, on a disk that is busy
 WORKSPACES = 100  # of one round
 LOOKS = 3  # at a chain that changes while it is looked at
 
 
-async def seal(process: Process) -> bool:
-    """Chain what was committed since. True when there may be more."""
-    if process.database.is_sharded:
-        look = await process.shards.look(process.database)
-        pending = random.sample([*look.unsealed], min(len(look.unsealed), WORKSPACES))
-    else:
-        async with process.database.read() as db:
-            pending = await audit_logs.unchained_workspaces(db, limit=WORKSPACES)
-    full, visits = False, Visits(process.database, RequestTimeouts())
-    for workspace_id in pending:
-        sealing = partial(_seal, vault=process.vault, workspace_id=workspace_id)
-        full |= await visits.visit(workspace_id, sealing) == BATCH
-    return full
+class Sealing:
+    """The sealing of trails by one process."""
+
+    def __init__(self) -> None:
+        self._look: Look | None = None  # the last at all shards
+        self._left: set[str] = set()  # workspaces that may have entries to seal, as it found them
+        self._slow: set[str] = set()  # those in which a batch has failed, until all is sealed
+
+    async def run_batch(self, process: Process) -> bool:
+        """Chain what was committed since. True when there may be more."""
+        if process.database.is_sharded:
+            look = await process.shards.look(process.database)
+            if look is not self._look:  # it is kept for a second, and most are sealed by then
+                self._look, self._left = look, {*look.unsealed}
+        else:
+            async with process.database.read() as db:
+                self._left = {*await audit_logs.unchained_workspaces(db, limit=WORKSPACES)}
+        visits = Visits(process.database, RequestTimeouts())
+        for workspace_id in random.sample([*self._left], min(len(self._left), WORKSPACES)):
+            limit = FEW if workspace_id in self._slow else BATCH
+            sealing = partial(_seal, vault=process.vault, workspace_id=workspace_id, limit=limit)
+            sealed = await visits.visit(workspace_id, sealing)
+            if sealed is None:
+                self._slow.add(workspace_id)
+            elif sealed < limit:
+                self._slow.discard(workspace_id)
+            if sealed != limit:
+                self._left.remove(workspace_id)
+        return bool(self._left)
 
 
-async def _seal(db: Handle, vault: Vault, workspace_id: str) -> int:
+async def _seal(db: Handle, vault: Vault, workspace_id: str, limit: int) -> int:
     row = await audit_logs.head_locked(db, workspace_id=workspace_id)
-    rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=BATCH)
+    rows = await audit_logs.unchained(db, workspace_id=workspace_id, limit=limit)
     head = head_of(vault, workspace_id, row)
     if head is None:
         _log_lost(workspace_id, row)

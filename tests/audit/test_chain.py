@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 from app.audit import chain, trail
 from app.audit.chain import Verdict
 from app.audit.trail import Origin
-from app.database.db import Handle, new_id
+from app.database.db import Database, Handle, new_id
+from app.errors import Unavailable
 from app.process import Process
 from app.store import audit_logs
-from tests.cast import seal
+from app.store.shards import Look, Shards
+from tests.cast import seal, workspace
 from tests.present import present
 
 OLIVIA = Origin("user", "usr_olivia", "Olivia", "192.0.2.1", "request-1")
@@ -85,6 +88,59 @@ async def test_two_that_chain_at_once_make_one_chain(process: Process, acme: str
             await noted(process, db, acme, "contact.created")
     await asyncio.gather(seal(process), seal(process))
     assert [entry.sequence for entry in await entries(process, acme)] == list(range(1, 13))
+
+
+async def test_entries_that_take_too_long_together_are_sealed_a_few_at_a_time(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chained = audit_logs.chain
+
+    async def slow(db: Handle, *, workspace_id: str, links: Sequence[Any]) -> None:
+        if len(links) > 4:
+            raise Unavailable("It took too long.")
+        await chained(db, workspace_id=workspace_id, links=links)
+
+    monkeypatch.setattr(chain, "BATCH", 8)
+    monkeypatch.setattr(chain, "FEW", 2)
+    monkeypatch.setattr(audit_logs, "chain", slow)
+    async with process.database.write() as db:
+        await begun(process, db, acme)
+        for _ in range(9):
+            await noted(process, db, acme, "contact.created")
+    sealing = chain.Sealing()
+    for _ in range(6):  # one that fails, and five for ten entries
+        await sealing.run_batch(replace(process, shards=Shards()))
+    assert [entry.sequence for entry in await entries(process, acme)] == list(range(1, 11))
+
+
+async def test_of_one_look_at_all_shards_a_trail_is_sealed_again_only_if_it_may_have_more(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look is kept for a second."""
+    rival, locks = await workspace(process, "Rival"), Counter[str]()
+    head_locked = audit_logs.head_locked
+    for whose, count in ((acme, 4), (rival, 0)):
+        async with process.database.write() as db:
+            found = Look(await db.now(), {}, unsealed=frozenset([acme, rival]))
+            await begun(process, db, whose)
+            for _ in range(count):
+                await noted(process, db, whose, "contact.created")
+
+    async def look(_: Database) -> Look:
+        return found
+
+    async def locked(db: Handle, *, workspace_id: str) -> audit_logs.Head | None:
+        locks[workspace_id] += 1
+        return await head_locked(db, workspace_id=workspace_id)
+
+    monkeypatch.setattr(chain, "BATCH", 2)
+    monkeypatch.setattr(Database, "is_sharded", True)
+    monkeypatch.setattr(process.shards, "look", look)
+    monkeypatch.setattr(audit_logs, "head_locked", locked)
+    sealing = chain.Sealing()
+    rounds = [await sealing.run_batch(process) for _ in range(4)]
+    assert rounds == [True, True, False, False]
+    assert locks == {acme: 3, rival: 1}
 
 
 async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: str) -> None:
