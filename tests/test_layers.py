@@ -210,6 +210,7 @@ EVERYWHERE = {
     "claims.next_due": "a worker looks for work",
     "restored.park_runs": "a restored database is looked through",
     "shards._is_any_due": "a worker looks for work",
+    "shards._unsealed": "likewise",
     "usage.any_changes": "a worker looks for work",
     "usage.changed": "a worker looks for work",
     "memberships.workspaces_of": "those of one person",

@@ -27,7 +27,7 @@ from app.store.jobs import Kind
 HEAD = 64  # the oldest due rows of a kind in a shard; nearly always these are all
 SCANNED = 256  # workspaces, in the order of their ids, when there are more due rows than that
 EVERY_SECONDS = 1.0
-IDLE_SECONDS = 0.5  # in which all shards say that nothing is due, or each node is asked by itself
+IDLE_SECONDS = 0.5  # in which all shards say that no job is due, or each node is asked by itself
 AUDIT = "audit"  # beside the kinds of jobs
 
 # Of one shard, for each kind: the workspaces of its oldest due jobs and,
@@ -96,7 +96,7 @@ class Shards:
     def __init__(self) -> None:
         self._last: Shared[Look] = Shared(EVERY_SECONDS)
         self._after = ""
-        self._idle = False  # nothing was due at the last look
+        self._idle = False  # no job was due at the last look
         self._outage = Outage("a node does not answer: its work waits", "all nodes answer again")
 
     async def look(self, database: Database) -> Look:
@@ -119,29 +119,43 @@ class Shards:
             self._outage.failed(ConnectionError("; ".join(found.silent)))
         else:
             self._outage.worked()
-        self._idle = not any(found.due.values()) and not found.unsealed
+        self._idle = not any(found.due.values())
         self._after = random.sample(["", *(id for ids in found.due.values() for id in ids)], 1)[0]
         return found
 
 
 async def _idle(database: Database) -> Look | None:
-    """A look that finds nothing, over connections that our session has to the nodes. None where
-    there is something to look for, or where that takes long: each node is asked by itself then."""
+    """A look that finds no job, over connections that our session has to the nodes. None where
+    there is one to look for, or where that takes long: each node is asked by itself then."""
     with suppress(Unavailable):
         async with database.read(RequestTimeouts.within(IDLE_SECONDS)) as db:
             now = await db.now()
             if not await _is_any_due(db):
-                return Look(now, {})
+                return Look(now, {}, unsealed=await _unsealed(db))
     return None
 
 
 async def _is_any_due(db: Handle) -> bool:
-    due = await db.fetch_value(
+    found = await db.fetch_value(
         "SELECT id FROM jobs WHERE kind = ANY(:kinds) AND wake_at <= :now LIMIT 1",
         kinds=list(jobs.KINDS),
     )
-    unsealed = "SELECT id FROM audit_logs WHERE sequence IS NULL LIMIT 1"
-    return due is not None or await db.fetch_value(unsealed) is not None
+    return found is not None
+
+
+async def _unsealed(db: Handle) -> frozenset[str]:
+    """Unlike a look at each node it reads past all entries of a trail that cannot be sealed; that
+    costs less than opening connections each second for as long as there is one."""
+    found = await db.fetch_values(
+        """
+        SELECT DISTINCT workspace_id FROM audit_logs
+        WHERE sequence IS NULL
+        ORDER BY workspace_id
+        LIMIT :head
+        """,
+        head=HEAD,
+    )
+    return frozenset(found)
 
 
 async def look(db: Handle, *, after: str = "") -> Look:

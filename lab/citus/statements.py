@@ -33,7 +33,8 @@ CHANGES = re.compile(r"\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|FOR\s+(?:KEY\s+)?
 # maintenance for each worker, and again at once while it has work. None of it locks a row.
 LOOKS: Mapping[str, str] = {
     "store/shards.look": "claims, the heartbeat and the audit trail: once a second for each worker",
-    "store/shards._is_any_due": "likewise, for each worker that had nothing due at its last look",
+    "store/shards._is_any_due": "likewise, for each worker that had no job due at its last look",
+    "store/shards._unsealed": "likewise",
     "store/job_sweep._missing_of_shards": "maintenance: once a minute",
     "store/job_sweep._strays_of_shards": "maintenance: once a minute",
     "store/segment_members._late_of_shards": "maintenance: at most twice a minute",

@@ -18,7 +18,8 @@ from app.audit.trail import Origin
 from app.database.db import Database, Handle, new_id
 from app.errors import Unavailable
 from app.process import Process
-from app.store import audit_logs
+from app.runtime.sharing import Shared
+from app.store import audit_logs, shards
 from app.store.shards import Look, Shards
 from tests.cast import seal, workspace
 from tests.present import present
@@ -141,6 +142,26 @@ async def test_of_one_look_at_all_shards_a_trail_is_sealed_again_only_if_it_may_
     rounds = [await sealing.run_batch(process) for _ in range(4)]
     assert rounds == [True, True, False, False]
     assert locks == {acme: 3, rival: 1}
+
+
+async def test_a_trail_that_cannot_be_sealed_has_no_node_asked_over_a_connection_of_its_own(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def look(db: Handle, *, after: str = "") -> Look:
+        nonlocal looks
+        looks += 1
+        return Look(await db.now(), {}, unsealed=frozenset([acme]))
+
+    monkeypatch.setattr(shards, "look", look)
+    of_process = Shards()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    async with process.database.write() as db:
+        await begun(process, db, acme)
+    for _ in range(3):
+        assert (await of_process.look(process.database)).unsealed == {acme}
+    assert looks == 1
 
 
 async def test_what_is_forgotten_leaves_the_chain_whole(process: Process, acme: str) -> None:
