@@ -281,14 +281,17 @@ async def test_shorter_timeouts_detect_a_silent_server_sooner(
     await insert(through, "c")
 
 
-async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(connect: Connect) -> None:
+@pytest.mark.parametrize("timeouts", [RequestTimeouts(lock_ms=50), RequestTimeouts.within(0.5)])
+async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(
+    connect: Connect, timeouts: RequestTimeouts
+) -> None:
     database = await connect(pool_size=2)
     await insert(database, "a")
     taken = "SELECT id FROM things WHERE id = 'a' FOR UPDATE"
     async with database.write() as holder:
         await holder.execute(taken)
         with pytest.raises(Locked) as refusal:
-            async with database.write(RequestTimeouts(lock_ms=50)) as db:
+            async with database.write(timeouts) as db:
                 await db.execute(taken)
     assert isinstance(refusal.value.__cause__, asyncpg.LockNotAvailableError)
     assert not refusal.value.unanswered
