@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
-from app.database.db import Database
+from app.database.db import Database, Handle
 from app.database.engine import Link
 from app.database.postgres import PostgresConnection
 from app.database.sqlite import SQLiteConnection
@@ -85,6 +85,31 @@ async def test_a_copy_is_answered_once_what_it_repeats_is_safe(
     await asked(cast.ed)
     assert confirmed == []
     await asked(cast.ed)
+    assert len(confirmed) == 1
+
+
+async def test_a_copy_of_what_asks_somebody_else_first_is_answered_once_that_is_safe(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody is asked: it ends there."""
+    calls = 0
+
+    async def concluding(call: Call) -> Response:
+        nonlocal calls
+        calls += 1
+
+        async def end(_: Handle) -> Response:
+            return reply.ok({})
+
+        return await call.conclude(end)
+
+    confirmed = confirmations(monkeypatch)
+    async with application(process, concluding, tx=None, concludes=True) as client:
+        ed = replace(cast.ed, client=client)
+        assert (await asked(ed, url="/things")).status_code == 200
+        assert confirmed == []
+        copy = await asked(ed, url="/things")
+    assert (copy.status_code, copy.headers[REPLAYED], calls) == (200, "true", 1)
     assert len(confirmed) == 1
 
 
@@ -222,8 +247,11 @@ async def test_when_nobody_knows_whether_it_was_committed_a_repeat_is_safe(
 
 
 @asynccontextmanager
-async def application(process: Process, handler: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    things = post("/things", handler, can=MEMBER, query=Pages, takes=("application/json",))
+async def application(
+    process: Process, handler: Any, **more: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    takes = ("application/json",)
+    things = post("/things", handler, can=MEMBER, query=Pages, takes=takes, **more)
     routes = mount([things], process, Throttle(None))
     transport = httpx2.ASGITransport(app=Edge(router(routes), process.settings))
     async with httpx2.AsyncClient(transport=transport, base_url="http://tidings.test") as client:
