@@ -238,8 +238,12 @@ async def _connections(settings: Settings, database: Database) -> Finding:
         return fine("connections", f"{settings.connections_sentence}, to a pooler")
     async with database.read() as db:
         most = await health.most_connections(db)
-    detail = f"{settings.connections_sentence}; the server takes {most}"
-    if settings.most_connections <= most:
+    wanted, takes = settings.most_connections, "the server takes"
+    if database.is_sharded:  # sessions that wait for a silent node stay, and others are opened
+        wanted *= 2
+        takes = "twice that while a node is silent; the coordinator and each node take at least"
+    detail = f"{settings.connections_sentence}; {takes} {most}"
+    if wanted <= most:
         return fine("connections", detail)
     advice = (
         "lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, raise what limits them (max_connections, or"

@@ -9,6 +9,14 @@ from app.database.db import Handle
 from app.store.jobs import Kind
 
 ENOUGH = 10_000  # more is told as this many: counting on would cost what the backlog costs
+MOST_CONNECTIONS = """
+    SELECT LEAST(
+        sum(CASE WHEN name = 'max_connections' THEN 1 ELSE -1 END * CAST(setting AS INT)),
+        (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
+        (SELECT NULLIF(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))
+    FROM pg_settings
+    WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +52,15 @@ async def overdue(db: Handle, kind: Kind, *, workspace_id: str, late: datetime) 
 
 
 async def most_connections(db: Handle) -> int:
-    """That PostgreSQL takes from our role in our database, which is no superuser."""
-    return int(
-        await db.fetch_value(
-            """
-            SELECT LEAST(
-                sum(CASE WHEN name = 'max_connections' THEN 1 ELSE -1 END * CAST(setting AS INT)),
-                (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
-                (SELECT NULLIF(datconnlimit, -1) FROM pg_database
-                 WHERE datname = current_database()))
-            FROM pg_settings
-            WHERE name IN ('max_connections', 'superuser_reserved_connections',
-                           'reserved_connections')
-            """
+    """That PostgreSQL takes from our role in our database, which is no superuser; of a sharded one
+    the coordinator, or the node that takes the fewest."""
+    found = [await db.fetch_value(MOST_CONNECTIONS)]
+    if db.is_sharded:
+        found += await db.fetch_values(
+            "SELECT CAST(result AS INT) FROM run_command_on_workers(:question) WHERE success",
+            question=MOST_CONNECTIONS,
         )
-    )
+    return int(min(found))
 
 
 async def unknown_deliveries(db: Handle) -> int:

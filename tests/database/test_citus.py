@@ -14,6 +14,8 @@ import pytest
 
 from app.audit import trail
 from app.audit.trail import Origin
+from app.commands import doctor
+from app.config.settings import Settings
 from app.database import citus
 from app.database.db import Database, Deadlines, Handle, RequestTimeouts, migrate, new_id
 from app.database.visits import Visits
@@ -257,6 +259,27 @@ async def test_a_node_that_could_lose_what_was_committed_is_named(
 
 @pytest.mark.timeout(180)
 @pytest.mark.drill
+async def test_twice_the_connections_are_wanted_of_the_coordinator_and_of_each_node(
+    cluster: servers.Citus, sharded: Database
+) -> None:
+    async def look(pool_size: int) -> doctor.Finding:
+        environ = {"SECRET_KEY": "a key of tests alone", "DATABASE_POOL_SIZE": str(pool_size)}
+        return await doctor._connections(Settings.from_environ(environ), sharded)
+
+    async with sharded.read() as db:
+        name = await db.fetch_value("SELECT current_database()")
+    found = [await look(36), await look(37)]  # of a web process and a worker, twice
+    assert [one.verdict for one in found] == ["ok", "warn"]
+    assert "take at least 147" in found[0].sentence
+    await servers._on(cluster.nodes[0].url, f"ALTER DATABASE {name} CONNECTION LIMIT 100")
+    found = [await look(25), await look(26)]
+    await servers._on(cluster.nodes[0].url, f"ALTER DATABASE {name} CONNECTION LIMIT -1")
+    assert [one.verdict for one in found] == ["ok", "warn"]
+    assert "take at least 100" in found[0].sentence
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
 async def test_whether_a_node_that_died_before_its_commit_was_answered_has_committed_is_unknown(
     cluster: servers.Citus, sharded: Database
 ) -> None:
@@ -372,9 +395,7 @@ async def test_a_lock_in_one_workspace_leaves_the_others_of_its_node_their_turn(
     visits = Visits(sharded, RequestTimeouts())
     async with sharded.write() as holder:
         await workspaces.locked(holder, id=held)
-        found = [
-            await visits.visit(id, partial(workspaces.locked, id=id)) for id in (held, other)
-        ]
+        found = [await visits.visit(id, partial(workspaces.locked, id=id)) for id in (held, other)]
     assert [one is not None for one in found] == [False, True]
 
 
