@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from app.audit import trail
 from app.broadcasts.audience import NONE, CountedAudience
 from app.broadcasts.guard import MOST, SendingRefusal
 from app.database.db import Handle
 from app.errors import Problem
+from app.machine import document
 from app.machine.program import Json
 from app.machine.reasons import SENTENCES, Reason
 from app.outbound import events
@@ -18,6 +20,8 @@ from app.store import broadcasts, parked
 from app.store.broadcasts import Broadcast, State
 from app.store.row_keys import BroadcastKey
 
+LATE = timedelta(minutes=5)  # a time that came no longer ago than this is as good as now
+
 
 def require(broadcast: Broadcast, verb: str, *states: State) -> None:
     """Raises Problem `conflict`."""
@@ -25,6 +29,19 @@ def require(broadcast: Broadcast, verb: str, *states: State) -> None:
         named = " or ".join(states)
         detail = f"A broadcast is {verb} while it is {named}; this one is {broadcast.state}."
         raise Problem("conflict", detail)
+
+
+def has_passed(send_at: datetime | None, now: datetime) -> bool:
+    """Whether it came long ago: what is scheduled for such a time would go to everybody at once."""
+    return send_at is not None and send_at < now - LATE
+
+
+def refusal_of_time(broadcast: Broadcast, now: datetime) -> SendingRefusal | None:
+    if broadcast.state != "DRAFT" or not has_passed(broadcast.send_at, now):
+        return None
+    moment = document.text(broadcast.send_at)
+    detail = f"Its sendAt, {moment}, has passed: give another time, or null to send it at once."
+    return SendingRefusal(Reason.SEND_AT_PASSED, detail)
 
 
 async def schedule(db: Handle, broadcast: Broadcast, counted: CountedAudience) -> Broadcast:

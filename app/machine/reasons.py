@@ -81,10 +81,11 @@ class Reason(StrEnum):
     CHAIN_TOO_WIDE = "chain_too_wide"
     DATA_TOO_LARGE = "data_too_large"
 
-    # A broadcast paused by itself, or wrote to nobody.
+    # A broadcast paused by itself, wrote to nobody, or was not scheduled.
     TOO_MANY_BOUNCES = "too_many_bounces"
     TOO_MANY_COMPLAINTS = "too_many_complaints"
     NOBODY_REACHABLE = "nobody_reachable"
+    SEND_AT_PASSED = "send_at_passed"
 
     # The run itself ended.
     CONTACT_ERASED = "contact_erased"
@@ -165,6 +166,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.TOO_MANY_BOUNCES: "Too many of the broadcast's last messages bounced permanently.",
     Reason.TOO_MANY_COMPLAINTS: "Too many of the broadcast's last messages were reported as spam.",
     Reason.NOBODY_REACHABLE: "Nobody in the audience can be written to, so nothing was sent.",
+    Reason.SEND_AT_PASSED: "The broadcast's sendAt has passed; give another one, or none to send it"
+    " at once.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",

@@ -49,6 +49,7 @@ NOT_YET = "The broadcast is paused, but what a worker had in hand before may sti
 CODES = {
     Reason.SUPPRESSED_UNVERIFIED: "forbidden",
     Reason.CHANNEL_NOT_CONFIGURED: "conflict",
+    Reason.SEND_AT_PASSED: "conflict",
 }
 
 
@@ -65,9 +66,9 @@ class Sample(Shape):
 class BroadcastPreview(Shape):
     """The audience that would be frozen now, to the contact, unless `isComplete` is false: then
     time ran out, and `audience` is of the `lookedAt` oldest contacts of the workspace alone.
-    `refusal` is why it could not be scheduled now: a quota, an address that no owner has verified,
-    or no provider for the channel. `samples` are rendered for the newest contacts who can be
-    written to."""
+    `refusal` is why it could not be scheduled now: a `sendAt` that has passed, a quota, an address
+    that no owner has verified, or no provider for the channel. `samples` are rendered for the
+    newest contacts who can be written to."""
 
     audience: AudienceCounts
     is_complete: bool
@@ -111,7 +112,8 @@ async def _look(call: Call) -> _Looked:
     counts = await audiences.count(process, audience)
     async with process.database.read() as db:
         room = await guard.room(process, db, workspace_id, template.channel)
-    refusal = guard.refusal(room, max(1, counts.reachable))
+        refusal = control.refusal_of_time(broadcast, await db.now())
+    refusal = refusal or guard.refusal(room, max(1, counts.reachable))
     return _Looked(broadcast, template, audience, counts, refusal)
 
 
@@ -147,8 +149,9 @@ async def preview(call: Call) -> Response:
 
 
 async def schedule(call: Call) -> Response:
-    """It is sent at `sendAt`, or at once. What a quota or an unverified address would hold back is
-    refused now. With If-Match, only as the caller has seen it."""
+    """It is sent at `sendAt`, or at once; a `sendAt` that passed more than five minutes ago is a
+    conflict. What a quota or an unverified address would hold back is refused now. With If-Match,
+    only as the caller has seen it."""
     looked = await _look(call)
     _refuse(looked.refusal)
 

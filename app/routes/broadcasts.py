@@ -63,9 +63,9 @@ Tag = Annotated[str, AfterValidator(_tag)]
 
 
 class WritableBroadcast(Writable):
-    """The audience is one of `segmentId`, `filter` and `tag`. `sendAt` is at most 366 days ahead;
-    without it, it is sent once it is scheduled; with `localTime`, at that time of the day where the
-    contact is. `perMinute` is the pace, to which it rises in five minutes."""
+    """The audience is one of `segmentId`, `filter` and `tag`. `sendAt` is at most 366 days ahead,
+    and not in the past; without it, it is sent once it is scheduled; with `localTime`, at that time
+    of the day where the contact is. `perMinute` is the pace, to which it rises in five minutes."""
 
     name: Name
     segment_id: str | None = None
@@ -217,7 +217,7 @@ async def update(call: Call) -> Response:
     }
     new = call.patch(WritableBroadcast, stored)
     control.require(row, "changed", "DRAFT", "SCHEDULED")
-    written = await _written(call, new)
+    written = await _written(call, new, row.send_at)
     if all(getattr(row, name) == value for name, value in written.items()):
         raise Unchanged
     changed = await store.update(
@@ -332,9 +332,12 @@ def counted(contacts: Mapping[str, int]) -> dict[str, int]:
 # --- what a broadcast may be ----------------------------------------------------------------------
 
 
-async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
-    """The columns. Raises Problem `invalid`."""
-    workspace_id = call.member.workspace_id
+async def _written(
+    call: Call, new: WritableBroadcast, send_at: datetime | None = None
+) -> dict[str, Any]:
+    """The columns; `send_at` is the time that the broadcast has so far, which may have passed: who
+    leaves it as it is has not chosen it now. Raises Problem `invalid`."""
+    workspace_id, now = call.member.workspace_id, await call.db.now()
     errors = []
     given = [new.segment_id, new.filter, new.tag]
     if sum(one is not None for one in given) != 1:
@@ -352,8 +355,11 @@ async def _written(call: Call, new: WritableBroadcast) -> dict[str, Any]:
         if template.category != MARKETING:
             wrong = "Only marketing has a topic; the template is transactional."
         errors += [FieldError("/topicId", wrong)] if wrong else []
-    if new.send_at is not None and new.send_at > await call.db.now() + YEAR:
+    if new.send_at is not None and new.send_at > now + YEAR:
         errors.append(FieldError("/sendAt", f"Must be at most {YEAR.days} days ahead."))
+    is_chosen = document.text(new.send_at) != document.text(send_at)
+    if is_chosen and control.has_passed(new.send_at, now):
+        errors.append(FieldError("/sendAt", "Must not be in the past; null sends it at once."))
     if errors:
         raise Problem("invalid", "The broadcast is not valid; see errors.", errors=errors)
     filter = None

@@ -14,6 +14,7 @@ from app.store import broadcast_audiences, segments
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
+from tests.driving import set_clock
 from tests.routes.test_broadcasts import VIP, broadcast, person
 from tests.routes.test_segments import PRO
 
@@ -52,10 +53,11 @@ async def test_a_local_time_at_which_it_begins_is_that_of_the_same_day(
     cast: Cast, process: Process, minutes: int, is_today: bool
 ) -> None:
     """The worker that begins it is always a little late, and after an outage by much."""
-    at = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=minutes)
+    at = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
     here, east = await person(cast, "ada"), await person(cast, "bob", timezone="Etc/GMT-2")
-    path = await begun(cast, process, sendAt=at.isoformat(), localTime=f"{at:%H:%M}")
-    await stepped(process, 2)
+    path = await begun_later(cast, sendAt=at.isoformat(), localTime=f"{at:%H:%M}")
+    set_clock(process, at + timedelta(minutes=minutes))
+    await stepped(process, 3)
     found = {one["contactId"]: one for one in await recipients(cast, path[12:])}
     due_at = {id: datetime.fromisoformat(one["dueAt"]) for id, one in found.items()}
     assert due_at == {
@@ -85,8 +87,8 @@ async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
     }
 
 
-async def begun_later(cast: Cast) -> str:
-    made = await broadcast(cast, sendAt=NEXT_MONTH)
+async def begun_later(cast: Cast, **given: Any) -> str:
+    made = await broadcast(cast, **{"sendAt": NEXT_MONTH, **given})
     path = f"/broadcasts/{made['id']}"
     assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"
     return path

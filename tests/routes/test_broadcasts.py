@@ -13,6 +13,7 @@ from app.machine.fields import YEAR
 from app.process import Process
 from app.store import segments, workspaces
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
+from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
 from tests.tables import each_row
 
@@ -111,6 +112,34 @@ async def test_a_broadcast_begins_at_most_a_year_ahead(cast: Cast) -> None:
     [error] = refused.json()["errors"]
     assert error == {"pointer": "/sendAt", "message": "Must be at most 366 days ahead."}
     assert await cast.vic.read(path) == made
+
+
+async def test_a_time_that_has_passed_is_refused_when_it_is_written_and_when_it_is_scheduled(
+    cast: Cast, process: Process
+) -> None:
+    await person(cast, "ada")
+    now = datetime.now(UTC)
+    made = await broadcast(cast, sendAt=(now - timedelta(minutes=2)).isoformat())  # as good as now
+    path, passed = f"/broadcasts/{made['id']}", {"sendAt": (now - timedelta(hours=1)).isoformat()}
+    new = {"name": "Summer", "templateId": made["templateId"], "tag": "vip", **passed}
+    for refused in (await cast.ed.post("/broadcasts", new), await cast.ed.patch(path, passed)):
+        assert refused.status_code == 422, refused.text
+        [error] = refused.json()["errors"]
+        assert (error["pointer"], error["message"][:23]) == ("/sendAt", "Must not be in the past")
+    assert (await cast.vic.made(f"{path}/preview", None))["refusal"] is None
+
+    set_clock(process, now + timedelta(hours=1))
+    same = {"name": "Winter", "sendAt": made["sendAt"]}  # which nobody has chosen now
+    assert (await cast.ed.patch(path, same)).status_code == 200
+    preview = await cast.vic.made(f"{path}/preview", None)
+    assert preview["refusal"]["code"] == "send_at_passed"
+    refused = await cast.adam.post(f"{path}/schedule")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert refused.json()["detail"] == preview["refusal"]["sentence"]
+    assert made["sendAt"] in refused.json()["detail"]
+    assert (await cast.vic.read(path))["state"] == "DRAFT"
+    assert (await cast.ed.patch(path, {"sendAt": None})).status_code == 200
+    assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"
 
 
 async def test_editors_write_broadcasts_and_admins_send_them(cast: Cast) -> None:

@@ -13,6 +13,9 @@ import { TestMail } from '../test_mail'
 export type Stored = Schemas['BroadcastShape']
 type Summary = Schemas['BroadcastSummary']
 type Counts = Schemas['AudienceCounts']
+/** A time that came no longer ago than this is as good as now. */
+const LATE_MS = 5 * 60_000
+const hasPassed = (sendAt: string) => Date.parse(sendAt) < Date.now() - LATE_MS
 const STATES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'SENT', 'CANCELLED']
 /** In the order in which the first that holds counts. */
 const REASONS: Record<keyof Counts, string> = {
@@ -51,7 +54,7 @@ export function Broadcast({ id }: { id: string }) {
   const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
   const done = async (answer: Promise<Partial<Stored>>) => { const changed = await answer; if (value) broadcast.set({ ...value, ...changed }) }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
-  const begins = value?.sendAt ? <>It starts at <When at={value.sendAt} />.</> : 'It starts at once.'
+  const begins = !value?.sendAt ? 'It starts at once.' : hasPassed(value.sendAt) ? <>Its time, <When at={value.sendAt} />, has passed: choose another one first.</> : <>It starts at <When at={value.sendAt} />.</>
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
     {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Edit</Link>}
     {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))}>
