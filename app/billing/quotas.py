@@ -146,7 +146,12 @@ async def set_daily_limit(
 
 async def sent_today(db: Handle, workspace_id: str) -> int:
     """The messages that count for a daily limit; they are counted while there is one."""
-    period = day(await db.now())
+    return await _sent_on(db, workspace_id, await db.now())
+
+
+async def _sent_on(db: Handle, workspace_id: str, moment: datetime) -> int:
+    """Likewise on another day: none on one that is to come."""
+    period = day(moment)
     return await usage.used(db, workspace_id=workspace_id, meter=DAILY, period=period)
 
 
@@ -174,10 +179,11 @@ async def room_for_messages(
     *,
     is_operators: bool,
     under_way: UnderWay,
+    at: datetime | None = None,
 ) -> Room:
     """The number that `take_message` would let through, to outsiders, as of now, beside what is
-    under way."""
-    now = await db.now()
+    under way; or at a time to come, whose month and day have their whole amounts."""
+    now = at or await db.now()
     rooms = []
     judged = await earned(db, workspace_id) if process.settings.production else None
     if judged is not None:
@@ -185,7 +191,7 @@ async def room_for_messages(
             return Room(0, Reason.SUPPRESSED_UNVERIFIED)
         daily = daily_limit(process, workspace_id, judged, now) if is_operators else None
         if daily is not None:
-            sent = await sent_today(db, daily.account)
+            sent = await _sent_on(db, daily.account, now)
             left = daily.amount - sent - under_way.operators
             rooms.append(Room(left, Reason.SUPPRESSED_DAILY_LIMIT))
     monthly = plan_of(process, await workspaces.by_id(db, id=workspace_id)).messages_per_month

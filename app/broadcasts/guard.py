@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from app.billing import quotas
 from app.billing.quotas import Room, UnderWay
@@ -56,15 +57,21 @@ async def outcomes(process: Process, db: Handle, broadcast: Broadcast) -> Sendin
 
 
 async def room(
-    process: Process, db: Handle, workspace_id: str, channel: str, under_way: UnderWay = NOTHING
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    channel: str,
+    under_way: UnderWay = NOTHING,
+    at: datetime | None = None,
 ) -> Room:
-    """The messages that the workspace may still send on the channel, beside what is under way."""
+    """The messages that the workspace may still send on the channel, beside what is under way; or
+    may send at a time to come."""
     provider = await providers.of(process, db, workspace_id, channel)
     if provider is None:
         return Room(0, Reason.CHANNEL_NOT_CONFIGURED)
     is_operators = providers.is_operators(process, provider)
     return await quotas.room_for_messages(
-        process, db, workspace_id, is_operators=is_operators, under_way=under_way
+        process, db, workspace_id, is_operators=is_operators, under_way=under_way, at=at
     )
 
 
@@ -96,17 +103,28 @@ PERIODS: Mapping[Reason, str] = {
 
 
 def refusal(
-    room: Room, wanted: int, words: str = "It is for {:,} contacts"
+    room: Room,
+    wanted: int,
+    words: str = "It is for {:,} contacts",
+    at: datetime | None = None,
 ) -> SendingRefusal | None:
     """Why so many messages would not all go out, whoever they are to; `words` are those for how
-    many they are."""
+    many they are. `at` is the time that the room is of, if that is to come."""
     if room.left is None or wanted <= room.left:
         return None
-    if room.left <= 0:
+    if room.reason not in PERIODS or (room.left <= 0 and at is None):
         return SendingRefusal(room.reason, WITHOUT_ROOM[room.reason])
-    when = PERIODS[room.reason]
-    detail = f"{words.format(wanted)}; messages left {when}: {room.left:,}."
+    period = PERIODS[room.reason] if at is None else _period(room.reason, at)
+    if room.left <= 0:
+        detail = f"No messages are left {period}: choose another time, or a higher plan."
+    else:
+        detail = f"{words.format(wanted)}; messages left {period}: {room.left:,}."
     return SendingRefusal(room.reason, detail)
+
+
+def _period(reason: Reason, at: datetime) -> str:
+    is_of_day = reason is Reason.SUPPRESSED_DAILY_LIMIT
+    return f"on {quotas.day(at)} (UTC)" if is_of_day else f"in {quotas.month(at)} (UTC)"
 
 
 async def refusal_to_resume(

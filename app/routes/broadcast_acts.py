@@ -111,9 +111,11 @@ async def _look(call: Call) -> _Looked:
         raise Problem("conflict", audiences.GIVEN_UP if is_given_up else audiences.BEING_FILLED)
     counts = await audiences.count(process, audience)
     async with process.database.read() as db:
-        room = await guard.room(process, db, workspace_id, template.channel)
-        refusal = control.refusal_of_time(broadcast, await db.now())
-    refusal = refusal or guard.refusal(room, max(1, counts.reachable))
+        now, at = await db.now(), broadcast.send_at
+        at = at if at is not None and at > now else None  # it leaves by the quotas of that time
+        room = await guard.room(process, db, workspace_id, template.channel, at=at)
+    refusal = control.refusal_of_time(broadcast, now)
+    refusal = refusal or guard.refusal(room, max(1, counts.reachable), at=at)
     return _Looked(broadcast, template, audience, counts, refusal)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.accounts import closure
+from app.billing import quotas
 from app.billing.quotas import Room
 from app.broadcasts import guard, sending
 from app.config.plans import PLANS, Plan
@@ -18,7 +19,7 @@ from app.machine.reasons import Reason
 from app.messages import delivery
 from app.process import Process
 from app.providers import inbox
-from app.store import jobs
+from app.store import jobs, usage
 from app.store.jobs import Job
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
@@ -248,6 +249,48 @@ async def test_what_a_quota_would_hold_back_is_refused_beforehand(
     refused = await cast.adam.post(f"{path}/schedule")
     assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
     assert (await cast.vic.read(path))["state"] == "DRAFT"
+
+
+async def test_a_quota_is_judged_for_the_month_in_which_it_is_sent(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await people(cast, 5)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    await begun(cast, process)
+    await worked(process)
+    at = datetime.now(UTC) + timedelta(days=40)
+    refused = await cast.adam.post(f"/broadcasts/{(await broadcast(cast))['id']}/schedule")
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    path = f"/broadcasts/{(await broadcast(cast, sendAt=at.isoformat()))['id']}"
+    for most, words in (
+        (4, f"It is for 5 contacts; messages left in {at:%Y-%m} (UTC): 4."),
+        (0, f"No messages are left in {at:%Y-%m} (UTC): choose another time, or a higher plan."),
+    ):
+        monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(most))
+        assert (await cast.adam.post(f"{path}/schedule")).json()["detail"] == words
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(5))
+    assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"
+
+
+async def test_the_limit_of_a_day_is_judged_for_the_day_in_which_it_is_sent(
+    cast: Cast, process: Process
+) -> None:
+    production = replace(process.settings, environment="production")
+    live, _ = with_provider(replace(process, settings=production), accepts)
+    id = cast.ed.workspace_id
+    async with process.database.write() as db:
+        by_the_day = "UPDATE workspaces SET plan = 'starter', daily_limit = 3 WHERE id = :id"
+        await db.execute(by_the_day, id=id)
+        now = await db.now()
+        day = quotas.day(now)
+        await usage.add(db, workspace_id=id, meter=usage.DAILY, amount=3, period=day)
+        today = await guard.room(live, db, id, "email")
+        tomorrow = await guard.room(live, db, id, "email", at=now + timedelta(days=1))
+    assert (today.left, tomorrow.left) == (0, 3)
+    assert guard.refusal(tomorrow, 3, at=now) is None
+    refused = guard.refusal(tomorrow, 4, at=now)
+    assert refused is not None
+    assert refused.detail.endswith(f"messages left on {now:%Y-%m-%d} (UTC): 3.")
 
 
 async def test_a_quota_that_is_used_up_meanwhile_pauses_it(
