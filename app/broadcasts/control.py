@@ -46,18 +46,31 @@ def refusal_of_time(broadcast: Broadcast, now: datetime) -> SendingRefusal | Non
 
 async def schedule(db: Handle, broadcast: Broadcast, counted: CountedAudience) -> Broadcast:
     """Its job is due at `send_at`, or at once. An audience that nobody is in, or nobody who can be
-    written to, says so."""
+    written to, says so; and so does one that there was no time to count."""
     now = await db.now()
-    nobody = counted.is_complete and counted.reachable == 0
+    code: Reason | None = None
+    detail: str | None = None
+    if not counted.is_complete:
+        code, detail = Reason.AUDIENCE_NOT_COUNTED, _not_counted(counted)
+    elif counted.reachable == 0:
+        code, detail = Reason.NOBODY_REACHABLE, nobody_of(counted.contacts)
     return await broadcasts.move(
         db,
         workspace_id=broadcast.workspace_id,
         id=broadcast.id,
         state="SCHEDULED",
-        reason_code=Reason.NOBODY_REACHABLE if nobody else None,
-        reason_detail=nobody_of(counted.contacts) if nobody else None,
+        reason_code=code,
+        reason_detail=detail,
         wake_at=max(broadcast.send_at or now, now),
         previewed=dict(counted.contacts) if counted.is_complete else None,
+    )
+
+
+def _not_counted(counted: CountedAudience) -> str:
+    return (
+        f"There was no time to count its whole audience: of the {counted.looked_at:,} oldest"
+        f" contacts {counted.reachable:,} can be reached. Should the messages left be too few for"
+        " all, it pauses when they are used up."
     )
 
 

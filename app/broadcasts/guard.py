@@ -110,7 +110,9 @@ def refusal(
 ) -> SendingRefusal | None:
     """Why so many messages would not all go out, whoever they are to; `words` are those for how
     many they are. `at` is the time that the room is of, if that is to come."""
-    if room.left is None or wanted <= room.left:
+    if room.left is None or (wanted == 0 and room.reason in PERIODS):  # nobody uses up nothing
+        return None
+    if max(1, wanted) <= room.left:
         return None
     if room.reason not in PERIODS or (room.left <= 0 and at is None):
         return SendingRefusal(room.reason, WITHOUT_ROOM[room.reason])

@@ -81,11 +81,12 @@ class Reason(StrEnum):
     CHAIN_TOO_WIDE = "chain_too_wide"
     DATA_TOO_LARGE = "data_too_large"
 
-    # A broadcast paused by itself, wrote to nobody, or was not scheduled.
+    # A broadcast paused by itself, wrote to nobody, was not scheduled, or may have to pause.
     TOO_MANY_BOUNCES = "too_many_bounces"
     TOO_MANY_COMPLAINTS = "too_many_complaints"
     NOBODY_REACHABLE = "nobody_reachable"
     SEND_AT_PASSED = "send_at_passed"
+    AUDIENCE_NOT_COUNTED = "audience_not_counted"
 
     # The run itself ended.
     CONTACT_ERASED = "contact_erased"
@@ -168,6 +169,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.NOBODY_REACHABLE: "Nobody in the audience can be written to, so nothing was sent.",
     Reason.SEND_AT_PASSED: "The broadcast's sendAt has passed; give another one, or none to send it"
     " at once.",
+    Reason.AUDIENCE_NOT_COUNTED: "There was no time to count the whole audience: whether the"
+    " messages left are enough for it is not known.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",

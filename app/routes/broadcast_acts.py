@@ -115,7 +115,8 @@ async def _look(call: Call) -> _Looked:
         at = at if at is not None and at > now else None  # it leaves by the quotas of that time
         room = await guard.room(process, db, workspace_id, template.channel, at=at)
     refusal = control.refusal_of_time(broadcast, now)
-    refusal = refusal or guard.refusal(room, max(1, counts.reachable), at=at)
+    wanted = counts.reachable if counts.is_complete else max(1, counts.reachable)
+    refusal = refusal or guard.refusal(room, wanted, at=at)
     return _Looked(broadcast, template, audience, counts, refusal)
 
 

@@ -102,7 +102,8 @@ class AudienceShape(Shape):
     """The counts of who was in it when it was `previewed`, as it was scheduled, and when it was
     `frozen`, which goes on while `isComplete` is false. `difference` is what changed between. Where
     there was no time to count all contacts as it was scheduled, `previewed` and `difference` are
-    null."""
+    null, and while it is SCHEDULED its `reason` is `audience_not_counted`: whether the messages
+    left are enough for all is not known."""
 
     previewed: AudienceCounts | None
     frozen: AudienceCounts | None

@@ -69,6 +69,7 @@ export const ADVICE: Record<string, string> = {
   too_many_bounces: 'Check the addresses that bounced: old or bought lists bounce. Resume once they are removed.',
   too_many_complaints: 'Consider whether these people asked for it. Resuming puts the sender’s reputation at risk.',
   nobody_reachable: 'The counts show who is left out, and why.',
+  audience_not_counted: 'Check in the settings how many messages are left this month, or divide the audience.',
   send_at_passed: 'Edit it, and choose another time, or none to send it at once.',
   cancelled: 'Replay starts a new run from the beginning.',
   visit_limit: 'Look for a loop in the flow.',

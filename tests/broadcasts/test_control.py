@@ -251,6 +251,22 @@ async def test_what_a_quota_would_hold_back_is_refused_beforehand(
     assert (await cast.vic.read(path))["state"] == "DRAFT"
 
 
+async def test_an_audience_of_nobody_needs_no_messages(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await people(cast, 1)
+    monkeypatch.setattr("app.billing.quotas.PLANS", plan_of(0))
+    somebody, nobody = await broadcast(cast), await broadcast(cast, tag="none")
+    refused = await cast.adam.post(f"/broadcasts/{somebody['id']}/schedule")
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    path = f"/broadcasts/{nobody['id']}"
+    assert (await cast.vic.made(f"{path}/preview", None))["refusal"] is None
+    scheduled = await cast.adam.made(f"{path}/schedule", None)
+    assert (scheduled["state"], scheduled["reason"]["code"]) == ("SCHEDULED", "nobody_reachable")
+    await worked(process)
+    assert (await cast.vic.read(path))["state"] == "SENT"
+
+
 async def test_a_quota_is_judged_for_the_month_in_which_it_is_sent(
     cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,9 @@ async def test_a_count_that_is_cut_short_says_how_many_it_looked_at(
     assert preview["audience"]["total"] == 2
     scheduled = await cast.adam.made(f"{path}/schedule", None)
     assert scheduled["audience"]["previewed"] is None  # and compared with nothing
+    assert scheduled["reason"]["code"] == "audience_not_counted"
+    words = "of the 2 oldest contacts 2 can be reached. Should the messages left be too few"
+    assert words in scheduled["reason"]["sentence"]
 
 
 async def test_a_segment_that_is_being_deleted_is_no_audience_any_more(
