@@ -192,7 +192,7 @@ async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: 
 
 @pytest.mark.parametrize(
     ("kind", "code", "least"),
-    [("bounce", "too_many_bounces", 3), ("complain", "too_many_complaints", 1)],
+    [("bounce", "too_many_bounces", 3), ("complain", "too_many_complaints", 2)],
 )
 async def test_too_many_bounces_or_complaints_pause_it(
     cast: Cast,

@@ -44,10 +44,14 @@ GOES_ON = ("SENDING", None)
         ([(95, FINE), (5, BOUNCED)], PAUSED_BY_BOUNCES, "Of the last 100 messages 5 bounced."),
         ([(96, FINE), (4, BOUNCED)], GOES_ON, ""),
         (
-            [(99, FINE), (1, COMPLAINED)],
+            [(98, FINE), (2, COMPLAINED)],
             PAUSED_BY_COMPLAINTS,
-            "Of the last 100 messages 1 were reported as spam.",
+            "Of the last 100 messages 2 were reported as spam.",
         ),
+        ([(99, FINE), (1, COMPLAINED)], GOES_ON, ""),  # one says nothing
+        ([(332, FINE), (1, COMPLAINED)], GOES_ON, ""),
+        ([(664, FINE), (2, COMPLAINED)], PAUSED_BY_COMPLAINTS, "Of the last 666 messages 2 "),
+        ([(665, FINE), (2, COMPLAINED)], GOES_ON, ""),
     ],
 )
 async def test_a_broadcast_pauses_at_so_many_bounces_and_complaints_of_the_last_thousand(
