@@ -39,18 +39,22 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 PURPOSE = "double opt-in"  # that the vault signs for
 HASH, TIME = 32, 6  # bytes
 
+SUBJECT = "Please confirm: {{trigger.topic}} from {{workspace.name}}"
+ASKED = (
+    "You, or somebody who gave this address, asked {{workspace.name}} for {{trigger.topic}}.\n\n"
+    "Confirm it here within {{trigger.days}} days:\n{{trigger.url}}\n\n"
+    "If you did not ask for it, do nothing: "
+)
+SHORT = {"text": "{{workspace.name}}: confirm that you want {{trigger.topic}}: {{trigger.url}}"}
 LETTERS: Mapping[str, Mapping[str, str]] = {
-    "email": {
-        "subject": "Please confirm: {{trigger.topic}} from {{workspace.name}}",
-        "text": (
-            "You, or somebody who gave this address, asked {{workspace.name}} for"
-            " {{trigger.topic}}.\n\nConfirm it here within 14 days:\n{{trigger.url}}\n\nIf you did"
-            " not ask for it, do nothing: you get no more than one reminder.\n"
-        ),
-    },
-    "sms": {"text": "{{workspace.name}}: confirm that you want {{trigger.topic}}: {{trigger.url}}"},
+    "email": {"subject": SUBJECT, "text": f"{ASKED}you get no more than one reminder.\n"},
+    "sms": SHORT,
+    "whatsapp": SHORT,
 }
-LETTERS = {**LETTERS, "whatsapp": LETTERS["sms"]}
+REMINDERS: Mapping[str, Mapping[str, str]] = {
+    **LETTERS,
+    "email": {"subject": SUBJECT, "text": f"{ASKED}this is the only reminder.\n"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +178,35 @@ async def _ask(
 ) -> None:
     """By a letter now, and perhaps another one later, which is not sent if they answer before."""
     topic = wanted.known[question.topic_id]
-    later = [await db.now() + REMINDER] if reminds else []
-    data = {"topic": topic.name, "url": url_of(process, question)}
-    for send_at in (None, *later):
-        order = create.Order(
-            workspace_id=question.workspace_id,
-            channel=question.channel,
-            contact_id=question.contact_id,
-            to=None,
-            template_id=None,
-            content=LETTERS[question.channel],
-            category=CONFIRMATION,
-            topic_id=topic.id,
-            data=data,
-            send_at=send_at,
-        )
-        await create.create(process, db, order)
+    await _write(process, db, question, topic, LETTERS, valid_for=EXPIRY)
+    if reminds:  # by the same link, which has grown older by then
+        later, left = await db.now() + REMINDER, EXPIRY - REMINDER
+        await _write(process, db, question, topic, REMINDERS, valid_for=left, send_at=later)
+
+
+async def _write(
+    process: Process,
+    db: Handle,
+    question: Question,
+    topic: Topic,
+    letters: Mapping[str, Mapping[str, str]],
+    *,
+    valid_for: timedelta,
+    send_at: datetime | None = None,
+) -> None:
+    order = create.Order(
+        workspace_id=question.workspace_id,
+        channel=question.channel,
+        contact_id=question.contact_id,
+        to=None,
+        template_id=None,
+        content=letters[question.channel],
+        category=CONFIRMATION,
+        topic_id=topic.id,
+        data={"topic": topic.name, "url": url_of(process, question), "days": valid_for.days},
+        send_at=send_at,
+    )
+    await create.create(process, db, order)
 
 
 async def join(process: Process, db: Handle, link: Link, choice: TopicChoice) -> str | None:

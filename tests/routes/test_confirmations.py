@@ -85,6 +85,11 @@ async def test_one_reminder_goes_to_who_has_not_confirmed(
         await settle(process)
     letters = (await cast.vic.read("/sandbox/messages"))["data"]
     assert [one["to"] for one in letters] == [ADA, ADA]
+    reminder, letter = (one["text"] for one in letters)
+    assert "Confirm it here within 14 days" in letter
+    assert "no more than one reminder" in letter
+    assert "Confirm it here within 11 days" in reminder  # the link is as old as the letter
+    assert "this is the only reminder" in reminder
     shown = await client.get(path)
     assert "too old" in shown.text
     assert "<form" not in shown.text
