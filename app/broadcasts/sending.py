@@ -205,7 +205,8 @@ async def _make_some(
         most = process.settings.broadcast_domain_per_minute
         spread = pacing.spread(there, slots, most, await db.now())
         if spread.later:  # they have turns of their own
-            await recipients.postpone(db, **which, until=spread.later, has_turn=True)
+            reason = recipients.BUSY_DOMAIN
+            await recipients.postpone(db, **which, until=spread.later, reason=reason)
         if spread.slots or slots:
             kept = {domain: document.text(slot) for domain, slot in spread.slots.items()}
             await broadcasts.note(
@@ -261,7 +262,7 @@ async def _awake(
         if ends is not None and not quiet.are_too_long(now, ends):
             later[one.contact_id] = gate.released(ends, f"{broadcast.id}|{one.contact_id}")
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
-    await recipients.postpone(db, **which, until=later, has_turn=False)
+    await recipients.postpone(db, **which, until=later, reason=Reason.QUIET_HOURS)
     return [one for one in due if one.contact_id not in later]
 
 

@@ -167,8 +167,9 @@ class RecipientFilters(Pages):
 class RecipientShape(Shape):
     """A contact of the frozen audience, with its message or the reason for none: `erased`,
     `no_address`, `suppressed`, `unsubscribed`, `no_consent`, `capped`, `quota`, or what
-    became of the message; while that waits for its recipient, `recipient_deferred` or
-    `quiet_hours`."""
+    became of the message. Who is PENDING waits for the end of `quiet_hours`, for others at a
+    `busy_domain`, or, without a reason, for its turn; who is QUEUED with one, for the recipient:
+    `recipient_deferred` or `quiet_hours`. `dueAt` says until when a PENDING one waits."""
 
     contact_id: ContactId
     status: RecipientStatus

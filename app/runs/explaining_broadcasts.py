@@ -23,6 +23,12 @@ BARRED: Mapping[str, str] = {
     "no_consent": "The contact had not agreed to get the broadcast's topic on its channel.",
     "capped": "The contact had got as much marketing as the workspace allows itself.",
 }
+# What the message of a recipient waits for who is PENDING.
+WAITING: Mapping[str, str] = {
+    "quiet_hours": "Quiet hours hold the contact's message: it is made when they end",
+    broadcast_recipients.BUSY_DOMAIN: "Other messages to the contact's domain come first: its own"
+    " is made when its turn comes",
+}
 
 
 async def explain(
@@ -68,8 +74,9 @@ def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
         return Explained(at, Explanation.AWAITS_TURN, broadcast.id, detail)
     if recipient.status == "PENDING":
         turn = document.text(recipient.due_at)
-        detail = f"The contact's message is made when its turn comes, not before {turn}."
-        return Explained(at, Explanation.AWAITS_TURN, broadcast.id, detail)
+        plain = "The contact's message is made when its turn comes"
+        detail = f"{WAITING.get(recipient.reason or '', plain)}, not before {turn}."
+        return Explained(at, Explanation.AWAITS_TURN, broadcast.id, detail, recipient.reason)
     if recipient.status == "CANCELLED":
         ended = broadcast.finished_at or broadcast.updated_at
         return Explained(ended, Explanation.BROADCAST_CANCELLED, broadcast.id)

@@ -35,6 +35,7 @@ OF_MESSAGES: Mapping[str, str] = {
     "suppressed_unverified": "quota",
 }
 CANCELLED = "broadcast_cancelled"
+BUSY_DOMAIN = "busy_domain"  # of a recipient who is PENDING because others at the domain come first
 
 # The index by status is for those alone who say so (schema.sql): a planner whose statistics are old
 # would take it for as good as the key, and walk the audience to find one contact of it.
@@ -138,12 +139,13 @@ async def postpone(
     workspace_id: str,
     broadcast_id: str,
     until: Mapping[str, datetime],
-    has_turn: bool,
+    reason: str,
 ) -> None:
-    """Contacts, and when each is due instead."""
+    """Contacts, and when each is due instead; for what they wait."""
     await db.execute_many(
         """
-        UPDATE broadcast_recipients SET due_at = :due_at, has_turn = :has_turn
+        UPDATE broadcast_recipients
+        SET due_at = :due_at, reason = :reason, has_turn = :has_turn
         WHERE workspace_id = :workspace_id AND broadcast_id = :broadcast_id
           AND contact_id = :contact_id
         """,
@@ -153,7 +155,8 @@ async def postpone(
                 "broadcast_id": broadcast_id,
                 "contact_id": contact_id,
                 "due_at": due_at,
-                "has_turn": has_turn,
+                "reason": reason,
+                "has_turn": reason == BUSY_DOMAIN,
             }
             for contact_id, due_at in until.items()
         ],

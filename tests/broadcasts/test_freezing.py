@@ -222,6 +222,16 @@ async def test_in_quiet_hours_a_message_is_made_when_they_end(cast: Cast, proces
     assert found[sleeps]["status"] == "PENDING"
     due_at = datetime.fromisoformat(found[sleeps]["dueAt"])
     assert timedelta(hours=1, minutes=58) <= due_at - now <= timedelta(hours=2, minutes=16)
+    assert await recipients(cast, path[12:], "?reason=quiet_hours") == [found[sleeps]]
+    about = f"/contacts/{sleeps}/explain?broadcastId={path[12:]}"
+    [why] = (await cast.vic.read(about))["data"]
+    assert (why["code"], why["reason"]) == ("awaits_turn", "quiet_hours")
+    assert why["sentence"].startswith("Quiet hours hold the contact's message")
+    assert why["sentence"].endswith(f"not before {found[sleeps]['dueAt']}.")
+    set_clock(process, due_at + timedelta(minutes=1))
+    await worked(process)
+    [sent] = [one for one in await recipients(cast, path[12:]) if one["contactId"] == sleeps]
+    assert (sent["status"], sent["reason"]) == ("SENT", None)
 
 
 BARRED = ("erased", "no_address", "suppressed", "unsubscribed", "no_consent", "capped")

@@ -13,7 +13,7 @@ const words = (code: string) => code.replaceAll('_', ' ')
 /** Why a recipient gets nothing or waits, and what became of the message. */
 const WHY: Record<string, string> = {
   erased: 'erased', no_address: 'no address', suppressed: 'suppressed', unsubscribed: 'unsubscribed', no_consent: 'not opted in to the topic', capped: 'message limit reached', quota: 'messages used up',
-  cancelled: 'broadcast cancelled', recipient_deferred: 'recipient cannot be reached for now', quiet_hours: 'waits for the end of quiet hours', suppressed_max_wait: 'quiet hours last too long',
+  cancelled: 'broadcast cancelled', recipient_deferred: 'recipient cannot be reached for now', quiet_hours: 'waits for the end of quiet hours', busy_domain: 'others at the domain come first', suppressed_max_wait: 'quiet hours last too long',
   bounced_hard: 'bounced permanently', bounced_soft: 'bounced this time', complained: 'reported as spam', invalid_address: 'invalid address', template_error: 'template error', template_missing: 'template missing',
   channel_not_configured: 'channel not set up', provider_rejected: 'rejected by the provider', provider_throttled: 'throttled by the provider', provider_unreachable: 'provider unreachable', provider_misconfigured: 'credentials or sender rejected',
   recipients_refused: 'too many recipients rejected', outcome_unknown: 'unknown whether it was sent', worker_lost: 'the service stopped while it was sent', restored: 'perhaps sent before a backup was restored', found_arrived: 'found to have arrived', found_lost: 'found not to have arrived', poisoned: 'given up: it stopped the service several times',
