@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -360,7 +361,9 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(
     page.get_by_label("Topic").select_option(topic)
     begins = NEXT_MONTH.replace("T09:00:00Z", "T07:08")  # in the time zone of the browser
     page.get_by_label("Send at").fill(begins)
+    expect(page.get_by_text("it is sent a day later")).to_have_count(0)
     page.get_by_label("Contact’s local time").fill("09:30")
+    page.get_by_text("it is sent a day later").wait_for()
     page.get_by_label("Messages per minute").fill("120")
     page.get_by_role("button", name="Create broadcast").click()
     page.get_by_role("heading", level=1, name=f"Tea {tag}").wait_for()
@@ -382,6 +385,36 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(
     page.get_by_role("button", name="Save").click()
     page.locator(".facts .status", has_text="Draft").wait_for()
     assert service.read(f"/broadcasts/{id}")["sendAt"] is None
+
+
+def test_a_time_that_has_passed_is_named_before_it_is_scheduled(
+    page: Page, service: Service
+) -> None:
+    body = {"name": "Late", "tag": "tea", "templateId": template(service), "sendAt": NEXT_MONTH}
+    id = service.made("/broadcasts", body)["id"]
+    opened(page, service, f"/broadcasts/{id}")
+    page.get_by_text("It starts at").wait_for(state="attached")
+    page.clock.set_fixed_time(datetime.fromisoformat(NEXT_MONTH) + timedelta(hours=1))
+    opened(page, service, f"/broadcasts/{id}")
+    page.get_by_role("button", name="Schedule", exact=True).click()
+    page.get_by_role("dialog").get_by_text("has passed: choose another one first").wait_for()
+
+
+def test_a_broadcast_that_was_cancelled_before_it_began_is_only_deleted(
+    page: Page, service: Service
+) -> None:
+    name = f"Never {secrets.token_hex(4)}"
+    body = {"name": name, "tag": "tea", "templateId": template(service), "sendAt": NEXT_MONTH}
+    path = f"/broadcasts/{service.made('/broadcasts', body)['id']}"
+    for act in ("schedule", "cancel"):
+        service.made(f"{path}/{act}", None)
+    opened(page, service, path)
+    page.get_by_text("It was cancelled before it began").wait_for()
+    expect(page.get_by_role("heading", name="Who would get it now")).to_have_count(0)
+    expect(page.get_by_role("button", name="Send test email")).to_have_count(0)
+    confirmed(page, "Delete")
+    page.get_by_role("heading", level=1, name="Broadcasts").wait_for()
+    assert service.api.get(path).status_code == 404
 
 
 def test_a_broadcast_is_paused_resumed_and_cancelled(page: Page, service: Service) -> None:

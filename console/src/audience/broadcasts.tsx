@@ -54,21 +54,27 @@ export function Broadcast({ id }: { id: string }) {
   const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
   const done = async (answer: Promise<Partial<Stored>>) => { const changed = await answer; if (value) broadcast.set({ ...value, ...changed }) }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
-  const begins = !value?.sendAt ? 'It starts at once.' : hasPassed(value.sendAt) ? <>Its time, <When at={value.sendAt} />, has passed: choose another one first.</> : <>It starts at <When at={value.sendAt} />.</>
+  const neverBegan = isOpen || (value?.state === 'CANCELLED' && !value.audience.frozen)
   return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
     {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Edit</Link>}
     {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))}>
-      <p>{begins} Everyone in the audience at that moment who can be reached gets it once. Until then it can be edited; afterwards it can be paused or cancelled, but what was sent cannot be recalled.</p></Confirm>}
+      <p><Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once. Until then it can be edited; afterwards it can be paused or cancelled, but what was sent cannot be recalled.</p></Confirm>}
     {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more is sent, except what is being handed over at this moment. Resume continues where it stopped.</p></Confirm>}
     {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It continues where it stopped; nobody gets it twice.</p></Confirm>}
     {isMoving(value) && may('broadcasts:send') && <Confirm label="Cancel broadcast" danger title="Cancel this broadcast?" leave="Keep broadcast" act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}><p>What has not been sent never will be. This cannot be undone.</p></Confirm>}
-    {isOpen && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>None of it has been sent.</p></Confirm>}
+    {neverBegan && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>None of it has been sent.</p></Confirm>}
   </>}>
     <Shown of={broadcast}>{value => <>
       <About of={value} template={template.value} />
-      {value.audience.frozen ? <Sent of={value} reload={broadcast.reload} /> : <Preview of={value} isMail={template.value?.channel === 'email'} />}
+      {value.audience.frozen ? <Sent of={value} reload={broadcast.reload} /> : value.state === 'CANCELLED' ? <p class="empty">It was cancelled before it began: nobody got it.</p> : <Preview of={value} isMail={template.value?.channel === 'email'} />}
     </>}</Shown>
   </Screen>
+}
+
+/** For who is about to schedule it. */
+function Begins({ of: { sendAt, localTime } }: { of: Stored }) {
+  const starts = !sendAt ? 'It starts at once.' : hasPassed(sendAt) ? <>Its time, <When at={sendAt} />, has passed: choose another one first.</> : <>It starts at <When at={sendAt} />.</>
+  return <>{starts}{localTime && ` Each contact gets it when it is next ${localTime} where they are: where that has passed by then, a day later.`}</>
 }
 
 function About({ of, template }: { of: Stored; template: Schemas['Template'] | null }) {

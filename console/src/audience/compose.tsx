@@ -63,7 +63,7 @@ function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; a
       <Field label="Template" required {...choice(known.templates)} hint={template ? `Via ${template.channel}, ${template.category}.` : 'The template sets the channel.'} {...field('templateId')} />
       {template?.category === 'marketing' && <Field label="Topic" {...choice(known.topics, 'the template’s')} hint="Only contacts who opted in get this." {...field('topicId')} />}
       <div class="columns">
-        <Field label="Send at" type="datetime-local" hint="In your time zone. Empty: once it is scheduled." {...field('sendAt')} />
+        <Field label="Send at" type="datetime-local" hint={`In your time zone. Empty: once it is scheduled.${draft.localTime && ' Where the local time has passed by then, it is sent a day later.'}`} {...field('sendAt')} />
         <Field label="Contact’s local time" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
         <Field label="Messages per minute" type="number" min="1" hint="At most. Empty: as fast as allowed." {...field('perMinute')} />
       </div>
