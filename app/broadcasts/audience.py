@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from app.audience import segments, subscriptions
 from app.audience.segments import Readable
 from app.audience.topics import SUBSCRIBED
-from app.consent.gate import FrequencyCap
+from app.broadcasts.turns import Clock
+from app.consent.gate import FrequencyCap, QuietHours
 from app.database.db import Handle
 from app.errors import Problem
 from app.identity.identity import Member
@@ -28,12 +29,13 @@ from app.process import Process
 from app.store import broadcast_audiences as stored_audiences
 from app.store import broadcasts, suppressions, templates, topics, workspaces
 from app.store import segments as stored_segments
-from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Unsubscribed, Window
-from app.store.broadcasts import Written
+from app.store.broadcast_audiences import UNSUBSCRIBED, Gate, Turns, Unsubscribed, Window
+from app.store.broadcasts import Broadcast, Written
 from app.store.contacts import Contact
 from app.store.row_keys import WorkspaceKey
 from app.store.segments import Segment
 from app.store.templates import Template
+from app.store.workspaces import Workspace
 
 CHUNK = 1_000  # contacts of one transaction of the freezing
 COUNT_WALK = 5_000  # contacts of one statement of a preview
@@ -54,6 +56,7 @@ class Audience:
     readable: Readable
     is_marketing: bool
     gate: Gate
+    clock: Clock
     unfilled: Segment | None = None  # a frozen one of which it is not known yet who is in it
 
     @property
@@ -65,22 +68,29 @@ class Audience:
         return max(1, min(most, segments.STEP // self.readable.comparisons))
 
 
-async def of(db: Handle, workspace_id: str, written: Written, template: Template) -> Audience:
+async def of(
+    db: Handle, broadcast: Broadcast, template: Template, *, begins_at: datetime
+) -> Audience:
+    workspace_id = broadcast.workspace_id
     existing = await stored_segments.of_workspace(db, workspace_id=workspace_id)
     frozen = None
-    if written.segment_id is not None:
-        segment = existing[written.segment_id]
+    if broadcast.segment_id is not None:
+        segment = existing[broadcast.segment_id]
         filter = segments.stored(segment.filter)
         frozen = segment if segment.kind == "frozen" else None
-    elif written.filter is not None:
-        filter = segments.stored(written.filter)
+    elif broadcast.filter is not None:
+        filter = segments.stored(broadcast.filter)
     else:
-        filter = tagged(written.tag or "")
+        filter = tagged(broadcast.tag or "")
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    gate = await _gate(db, workspace, broadcast, template)
+    quiet = _quiet_hours(workspace, template) if gate.cap else None
     return Audience(
         workspace_id,
         replace(segments.known(filter, existing), frozen_id=frozen.id if frozen else None),
         template.category == MARKETING,
-        await _gate(db, workspace_id, written, template),
+        gate,
+        Clock.of(broadcast, begins_at, workspace.timezone if workspace else "", quiet),
         None if frozen is None or frozen.is_settled else frozen,
     )
 
@@ -95,21 +105,27 @@ def tagged(tag: str) -> Filter:
     return filter
 
 
-async def _gate(db: Handle, workspace_id: str, written: Written, template: Template) -> Gate:
+async def _gate(
+    db: Handle, workspace: Workspace | None, broadcast: Broadcast, template: Template
+) -> Gate:
     """The gate that each of its messages meets when that leaves (consent.py, gate.py)."""
     gate = Gate(template.channel)
     if template.category != MARKETING:
         return gate
-    topic_id = written.topic_id or template.topic_id
+    topic_id = broadcast.topic_id or template.topic_id
     if topic_id is not None:
-        topic = await topics.by_id(db, workspace_id=workspace_id, id=topic_id)
+        topic = await topics.by_id(db, workspace_id=broadcast.workspace_id, id=topic_id)
         if topic is None or not topic.is_default:
             gate = replace(gate, topic_id=topic_id)
-    workspace = await workspaces.by_id(db, id=workspace_id)
     cap = FrequencyCap.of(workspace.frequency_cap) if workspace else None
     if cap is None or not cap.applies(template.category, template.channel):
         return gate
     return replace(gate, cap=cap.limit, cap_channel=cap.channel or "", cap_window=cap.window)
+
+
+def _quiet_hours(workspace: Workspace | None, template: Template) -> QuietHours | None:
+    quiet = QuietHours.of(workspace.quiet_hours) if workspace else None
+    return quiet if quiet and quiet.applies(template.category, template.channel) else None
 
 
 async def naming(
@@ -218,6 +234,16 @@ async def next_window(
     return NextWindow(Window(after, walk.until, await db.now()), walk.contacts)
 
 
+async def turns_in(db: Handle, audience: Audience, window: Window) -> Turns:
+    """The times at which the messages to the contacts of a window are due, and leave."""
+    clock = audience.clock
+    zones: list[str] = []
+    if clock.is_by_zone:
+        where: WorkspaceKey = {"workspace_id": audience.workspace_id}
+        zones = await stored_audiences.timezones(db, window, **where)
+    return Turns({zone: clock.turn(zone) for zone in zones}, clock.turn(None))
+
+
 # --- counted --------------------------------------------------------------------------------------
 
 
@@ -246,9 +272,11 @@ async def count(process: Process, audience: Audience) -> CountedAudience:
                 return CountedAudience(contacts, True, looked_at)
             fits, window = segments.fitting(db, audience.readable, await db.now()), following.window
             where: WorkspaceKey = {"workspace_id": audience.workspace_id}
-            counted = await stored_audiences.count(db, fits, audience.gate, window, **where)
+            turns = await turns_in(db, audience, window)
+            counted = await stored_audiences.count(db, fits, audience.gate, turns, window, **where)
             if counted[UNSUBSCRIBED]:
-                out = await stored_audiences.unsubscribed(db, fits, audience.gate, window, **where)
+                channel = audience.channel
+                out = await stored_audiences.unsubscribed(db, fits, channel, window, **where)
                 judged = await judge(process, db, audience, out)
                 del counted[UNSUBSCRIBED]
                 counted += Counter(reason or NONE for reason in judged.values())

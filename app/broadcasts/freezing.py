@@ -7,26 +7,19 @@ worker dies on the way: a chunk, its counts and the place that it ends at are on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, time, timedelta
 
 from app.audience import segments
 from app.broadcasts import audience as audiences
 from app.broadcasts.audience import CHUNK, FIRST, NONE, Audience
 from app.database.db import Handle
-from app.machine import calendar
 from app.process import Process
 from app.store import broadcast_audiences as stored_audiences
 from app.store import broadcast_recipients as recipients
-from app.store import broadcasts, workspaces
+from app.store import broadcasts
 from app.store.broadcast_audiences import UNSUBSCRIBED, Window
 from app.store.broadcasts import Broadcast
 from app.store.row_keys import BroadcastKey
-
-# A worker begins a moment after `sendAt`, or, after an outage, later: a local time that came
-# meanwhile is that day's still, if it came no longer ago than this.
-GRACE = timedelta(hours=1)
 
 
 async def freeze(
@@ -64,15 +57,13 @@ async def _freeze(
 ) -> Counter[str]:
     """How many contacts were added, by the reason for which they get nothing."""
     which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
-    due_at, due_in = await _due(db, broadcast, window)
     await stored_audiences.freeze(
         db,
         segments.fitting(db, audience.readable, await db.now()),
         audience.gate,
+        await audiences.turns_in(db, audience, window),
         window,
         **which,
-        due_at=due_at,
-        due_in=due_in,
     )
     added = await stored_audiences.count_frozen(db, window, **which)
     if added[UNSUBSCRIBED]:
@@ -83,25 +74,3 @@ async def _freeze(
         added[UNSUBSCRIBED] -= len(judged)
         added += Counter(reason or NONE for reason in judged.values())
     return added
-
-
-async def _due(
-    db: Handle, broadcast: Broadcast, window: Window
-) -> tuple[datetime, Mapping[str, datetime]]:
-    """When the messages of a window are due, and when in the time zones that its contacts name: an
-    unknown zone is the workspace's."""
-    frozen_at = window.created_until
-    if broadcast.local_time is None:
-        return frozen_at, {}
-    at = time.fromisoformat(broadcast.local_time)
-    workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
-    own = None if workspace is None else workspace.timezone
-    names = await stored_audiences.timezones(db, window, workspace_id=broadcast.workspace_id)
-    since = max(broadcast.send_at or frozen_at, frozen_at - GRACE)
-    just_before = since - datetime.resolution  # the first such time that is not before it
-    zones = {name: calendar.zone(name, own) for name in [*names, ""]}
-    moments = {
-        name: calendar.next_time(just_before, at, calendar.DAYS, zone)
-        for name, zone in zones.items()
-    }
-    return moments.pop(""), moments

@@ -106,7 +106,8 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
     if not broadcast.is_frozen:
-        audience = await audiences.of(db, job.workspace_id, broadcast, template)
+        begins_at = broadcast.frozen_at or await db.now()
+        audience = await audiences.of(db, broadcast, template, begins_at=begins_at)
         if audience.unfilled is not None:  # somebody has saved it again
             if audience.unfilled.reason_code is not None:
                 trouble = SendingRefusal(Reason.POISONED, audiences.GIVEN_UP)

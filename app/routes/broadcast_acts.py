@@ -65,7 +65,9 @@ class Sample(Shape):
 
 class BroadcastPreview(Shape):
     """The audience that would be frozen now, to the contact, unless `isComplete` is false: then
-    time ran out, and `audience` is of the `lookedAt` oldest contacts of the workspace alone.
+    time ran out, and `audience` is of the `lookedAt` oldest contacts of the workspace alone. Who is
+    `capped` would be so when the message leaves: at `sendAt`, the local time or the end of quiet
+    hours.
     `refusal` is why it could not be scheduled now: a `sendAt` that has passed, a quota, an address
     that no owner has verified, or no provider for the channel. `samples` are rendered for the
     newest contacts who can be written to."""
@@ -105,14 +107,16 @@ async def _look(call: Call) -> _Looked:
         template = await templates.by_id(db, workspace_id=workspace_id, id=broadcast.template_id)
         if template is None:
             raise Problem("conflict", "Its template no longer exists; choose another one.")
-        audience = await audiences.of(db, workspace_id, broadcast, template)
+        now = await db.now()
+        begins_at = max(broadcast.send_at or now, now)
+        audience = await audiences.of(db, broadcast, template, begins_at=begins_at)
     if audience.unfilled is not None:
         is_given_up = audience.unfilled.reason_code is not None
         raise Problem("conflict", audiences.GIVEN_UP if is_given_up else audiences.BEING_FILLED)
     counts = await audiences.count(process, audience)
+    due_at = audience.clock.turn(None).due_at
+    at = due_at if due_at > now else None  # its messages leave by the quotas of that time
     async with process.database.read() as db:
-        now, at = await db.now(), broadcast.send_at
-        at = at if at is not None and at > now else None  # it leaves by the quotas of that time
         room = await guard.room(process, db, workspace_id, template.channel, at=at)
     refusal = control.refusal_of_time(broadcast, now)
     wanted = counts.reachable if counts.is_complete else max(1, counts.reachable)

@@ -37,20 +37,50 @@ class Gate:
     cap_window: timedelta = timedelta(0)
 
 
-async def _values(db: Handle, gate: Gate) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The time at which a message is due, and at which it leaves: the end of quiet hours."""
+
+    due_at: datetime
+    leaves_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The turns of a window: in the time zones that have their own, and of all others."""
+
+    by_zone: Mapping[str, Turn]
+    others: Turn
+
+
+def _values(gate: Gate, turns: Turns) -> dict[str, Any]:
+    by_zone = turns.by_zone.values()
     return {
         "topic_id": gate.topic_id,
         "cap": gate.cap,
         "cap_channel": gate.cap_channel,
-        "cap_since": await db.now() - gate.cap_window,
+        "cap_since": turns.others.leaves_at - gate.cap_window,
+        "zones": list(turns.by_zone),
+        "dues": [turn.due_at for turn in by_zone],
+        "cap_sinces": [turn.leaves_at - gate.cap_window for turn in by_zone],
     }
 
 
-# As store/messages.take counts.
+# Contacts `c`, with the turn of the time zone that each names, if that has its own.
+CONTACTS = """contacts c
+              LEFT JOIN (SELECT zone, due_at, cap_since
+                         FROM unnest(CAST(:zones AS TEXT[]), CAST(:dues AS TIMESTAMPTZ[]),
+                                     CAST(:cap_sinces AS TIMESTAMPTZ[]))
+                              AS given (zone, due_at, cap_since)) AS given
+                  ON given.zone = c.timezone"""
+
+# As store/messages.take counts, at the time at which the message leaves: who has got enough by now
+# may get this one in the morning.
 CAPPED = """CAST(:cap AS BIGINT) > 0
                           AND (SELECT count(*) FROM messages m
                                WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id
-                                 AND m.intended_at > CAST(:cap_since AS TIMESTAMPTZ)
+                                 AND m.intended_at
+                                     > COALESCE(given.cap_since, CAST(:cap_since AS TIMESTAMPTZ))
                                  AND m.status NOT IN ('FAILED', 'SUPPRESSED')
                                  AND CAST(:cap_channel AS TEXT) IN ('', m.channel))
                               >= CAST(:cap AS BIGINT)"""
@@ -103,6 +133,7 @@ async def count(
     db: Handle,
     fitting: Fitting,
     gate: Gate,
+    turns: Turns,
     window: Window,
     *,
     workspace_id: str,
@@ -112,12 +143,13 @@ async def count(
     rows = await db.fetch_tuples(
         f"""
         SELECT reason, count(*) AS contacts
-        FROM (SELECT COALESCE({REASON[gate.channel]}, '') AS reason FROM contacts c
+        FROM (SELECT COALESCE({REASON[gate.channel]}, '') AS reason
+              FROM {CONTACTS}
               WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})) AS judged
         GROUP BY reason
         """,
         workspace_id=workspace_id,
-        **await _values(db, gate),
+        **_values(gate, turns),
         **_within(window),
         **fitting.values,
     )
@@ -135,7 +167,7 @@ class Unsubscribed:
 async def unsubscribed(
     db: Handle,
     fitting: Fitting,
-    gate: Gate,
+    channel: str,
     window: Window,
     *,
     workspace_id: str,
@@ -143,12 +175,13 @@ async def unsubscribed(
     return await db.fetch_all_as(
         Unsubscribed,
         f"""
-        SELECT c.id AS contact_id, {ADDRESSES[gate.channel]} AS address FROM contacts c
+        SELECT c.id AS contact_id, {ADDRESSES[channel]} AS address FROM contacts c
         WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})
-          AND {REASON[gate.channel]} = '{UNSUBSCRIBED}'
+          AND {ADDRESSES[channel]} IS NOT NULL
+          AND c.subscriptions ->> CAST(:channel AS TEXT) IS NOT NULL
         """,
         workspace_id=workspace_id,
-        **await _values(db, gate),
+        channel=channel,
         **_within(window),
         **fitting.values,
     )
@@ -172,36 +205,29 @@ async def freeze(
     db: Handle,
     fitting: Fitting,
     gate: Gate,
+    turns: Turns,
     window: Window,
     *,
     workspace_id: str,
     broadcast_id: str,
-    due_at: datetime,
-    due_in: Mapping[str, datetime],
 ) -> None:
-    """Make those of a window who fit recipients, due at a time, or at that of their time zone."""
+    """Make those of a window who fit recipients, each due at its turn."""
     await db.execute(
         f"""
         INSERT INTO broadcast_recipients (workspace_id, broadcast_id, contact_id, status, reason,
                                           due_at)
         SELECT workspace_id, :broadcast_id, id,
-               CASE WHEN reason IS NULL THEN 'PENDING' ELSE 'SUPPRESSED' END, reason,
-               COALESCE(zones.due_at, CAST(:due_at AS TIMESTAMPTZ))
-        FROM (SELECT c.workspace_id, c.id, c.timezone, {REASON[gate.channel]} AS reason
-              FROM contacts c
+               CASE WHEN reason IS NULL THEN 'PENDING' ELSE 'SUPPRESSED' END, reason, due_at
+        FROM (SELECT c.workspace_id, c.id, {REASON[gate.channel]} AS reason,
+                     COALESCE(given.due_at, CAST(:due_at AS TIMESTAMPTZ)) AS due_at
+              FROM {CONTACTS}
               WHERE c.workspace_id = :workspace_id AND {IN_WINDOW} AND ({fitting.sql})) AS judged
-        LEFT JOIN (SELECT zone, due_at
-                   FROM unnest(CAST(:zones AS TEXT[]), CAST(:dues AS TIMESTAMPTZ[]))
-                        AS given (zone, due_at)) AS zones
-            ON zones.zone = judged.timezone
         ORDER BY id
         """,
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
-        **await _values(db, gate),
-        due_at=due_at,
-        zones=list(due_in),
-        dues=list(due_in.values()),
+        **_values(gate, turns),
+        due_at=turns.others.due_at,
         **_within(window),
         **fitting.values,
     )

@@ -9,12 +9,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.audience import segment_jobs
+from app.machine import document
 from app.process import Process
 from app.store import broadcast_audiences, segments
 from tests.broadcasts.test_control import begun, people, stepped
 from tests.broadcasts.test_sending import recipients, sent_to, worked
 from tests.cast import NEXT_MONTH, Cast, settle
 from tests.driving import set_clock
+from tests.messages.test_gate import EVENING, MORNING, NIGHT, setting
 from tests.routes.test_broadcasts import VIP, broadcast, person
 from tests.routes.test_segments import PRO
 
@@ -201,6 +203,46 @@ async def test_a_contact_that_has_got_enough_is_capped(cast: Cast, process: Proc
     [capped] = await recipients(cast, shown["id"], "?reason=capped")
     assert capped["contactId"] == ada
     assert await sent_to(cast) == {"ada@x.test": 1, "bob@x.test": 1}
+
+
+@pytest.mark.parametrize(
+    ("held", "given", "window", "is_capped"),
+    [
+        ({"quietHours": NIGHT}, {}, "PT10H", False),
+        ({"quietHours": NIGHT}, {}, "PT11H", True),
+        ({}, {"localTime": "09:00"}, "PT11H", False),
+        ({}, {"localTime": "09:00"}, "PT12H", True),
+        ({}, {"sendAt": document.text(MORNING)}, "PT10H", False),
+        ({}, {}, "PT10H", True),
+    ],
+)
+async def test_a_cap_is_judged_for_the_time_at_which_the_message_leaves(
+    cast: Cast,
+    process: Process,
+    held: dict[str, Any],
+    given: dict[str, Any],
+    window: str,
+    is_capped: bool,
+) -> None:
+    """In the morning there may be room for one again: ten hours and a half are between."""
+    set_clock(process, EVENING)
+    await person(cast, "ada", timezone="Europe/Berlin")
+    await begun(cast, process)
+    await worked(process)
+    await setting(cast, frequencyCap={"limit": 1, "window": window}, **held)
+    path = await begun_later(cast, **{"sendAt": None, **given})
+    previewed = (await cast.vic.read(path))["audience"]["previewed"]
+    assert (previewed["reachable"], previewed["capped"]) == (1 - is_capped, int(is_capped))
+    await settle(process)
+    for at in (MORNING, MORNING + timedelta(hours=2)):
+        set_clock(process, at)
+        await settle(process)
+    await worked(process)
+    assert (await cast.vic.read(path))["audience"]["frozen"] == previewed
+    [found] = await recipients(cast, path[12:])
+    end = ("SUPPRESSED", "capped") if is_capped else ("SENT", None)
+    assert (found["status"], found["reason"]) == end
+    assert (await sent_to(cast)).total() == 2 - is_capped
 
 
 async def test_in_quiet_hours_a_message_is_made_when_they_end(cast: Cast, process: Process) -> None:

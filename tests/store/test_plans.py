@@ -456,6 +456,8 @@ OF_CONTACT = {**ACME, "contact_id": "con_10003"}
 OF_BROADCAST = {**ACME, "broadcast_id": "bro_10001"}
 CHUNK = broadcast_audiences.Window("con_10500", "con_10600", PAST + timedelta(days=1))
 GATE = broadcast_audiences.Gate("email", "top_1", 3, "", timedelta(days=7))
+TURN = broadcast_audiences.Turn(PAST, PAST)
+TURNS = broadcast_audiences.Turns({"Asia/Tokyo": TURN, "Europe/Berlin": TURN}, TURN)
 EVERYBODY = segments.Fitting("TRUE", {})
 
 
@@ -733,7 +735,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "a chunk of an audience, counted": (
-        lambda db: broadcast_audiences.count(db, EVERYBODY, GATE, CHUNK, **ACME),
+        lambda db: broadcast_audiences.count(db, EVERYBODY, GATE, TURNS, CHUNK, **ACME),
         ["workspace_id id"],
     ),
     "those of a chunk who are not subscribed": (
