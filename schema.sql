@@ -687,6 +687,8 @@ CREATE TABLE broadcasts (
     domain_slots   JSONB NOT NULL DEFAULT '{}',   -- receiving domain → when its next message may leave,
                                                   -- of domains that others wait for
     judged_from    TEXT NOT NULL DEFAULT '',      -- the id of a message: bounces of later ones count
+    goes_on_at     TIMESTAMPTZ,                   -- with a local time, when the work on it is to go on
+    resumed_at     TIMESTAMPTZ,                   -- when it went on long after that, so that times had passed
     ending         BOOLEAN NOT NULL DEFAULT FALSE,  -- CANCELLED, and some recipients do not say so
     revision       INTEGER NOT NULL,
     created_at     TIMESTAMPTZ NOT NULL,

@@ -93,6 +93,7 @@ async def begin(process: Process, db: Handle, broadcast: Broadcast) -> None:
         wake_at=now,
         frozen_at=now,
         started_at=now,
+        goes_on_at=now,
     )
     process.queue.due(db, "broadcast", broadcast.workspace_id, broadcast.id)
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from app.broadcasts import audience as audiences
 from app.broadcasts import control, freezing, guard, pacing
 from app.broadcasts.guard import SendingRefusal
+from app.broadcasts.turns import GRACE, Clock
 from app.consent import gate
 from app.consent.gate import QuietHours
 from app.database import pipelining
@@ -46,6 +48,7 @@ BATCH = 250  # messages made in one transaction
 # While the audience is being frozen some messages leave already, but few: it is to be done soon.
 FROZEN_BETWEEN = 20  # chunks, between two batches
 BATCH_MEANWHILE = 50
+MISSED_AT_ONCE = 1_000
 CANCELLED_AT_ONCE = 2_000
 SETTLED_AT_ONCE = 100
 
@@ -94,6 +97,7 @@ async def step(process: Process, job: Job, turn: int = 0) -> bool:
 
 async def _rest(process: Process, db: Handle, job: Job, wake_at: datetime) -> None:
     whose: RowKey = {"workspace_id": job.workspace_id, "id": job.id}
+    await broadcasts.rest(db, **whose, until=wake_at)
     await jobs.rest(db, "broadcast", **whose, wake_at=wake_at)
     if wake_at <= await db.now():
         process.queue.due(db, "broadcast", job.workspace_id, job.id)
@@ -105,6 +109,7 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
         trouble = SendingRefusal(Reason.TEMPLATE_MISSING, "Its template no longer exists.")
         await control.pause_by_itself(process, db, broadcast, trouble)
         return False
+    broadcast = await _gone_on(db, broadcast)
     if not broadcast.is_frozen:
         begins_at = broadcast.frozen_at or await db.now()
         audience = await audiences.of(db, broadcast, template, begins_at=begins_at)
@@ -121,6 +126,17 @@ async def _send(process: Process, db: Handle, job: Job, broadcast: Broadcast, tu
     return await _make(process, db, job, broadcast, template)
 
 
+async def _gone_on(db: Handle, broadcast: Broadcast) -> Broadcast:
+    """The broadcast; after a pause or an outage that took longer than local times are still good,
+    it says when it was resumed."""
+    now, due_at = await db.now(), broadcast.goes_on_at
+    if broadcast.local_time is None or due_at is None or now <= due_at + GRACE:
+        return broadcast
+    whose: RowKey = {"workspace_id": broadcast.workspace_id, "id": broadcast.id}
+    await broadcasts.note(db, **whose, goes_on_at=now, resumed_at=now)
+    return replace(broadcast, goes_on_at=now, resumed_at=now)
+
+
 # --- messages made --------------------------------------------------------------------------------
 
 
@@ -129,6 +145,8 @@ async def _make(
 ) -> bool:
     """Make the messages whose turn it is, unless something is wrong with those that left."""
     which: BroadcastKey = {"workspace_id": job.workspace_id, "broadcast_id": job.id}
+    if await _put_off_missed(db, broadcast, template):
+        return True
     now, queued = await db.now(), await recipients.queued(db, **which, limit=WINDOW + WAITING)
     in_flight = queued.messages - min(queued.waiting, WAITING)
     if broadcast.per_minute is None:
@@ -138,7 +156,7 @@ async def _make(
         pace = pacing.allowance(broadcast.per_minute, began, broadcast.paced_at, now)
     most = BATCH if broadcast.is_frozen else min(BATCH, BATCH_MEANWHILE)
     limit = max(0, min(most, WINDOW - in_flight, pace.messages))
-    due = await recipients.due(db, template.channel, **which, limit=limit)
+    due = await recipients.due(db, template.channel, **which, by=now, limit=limit)
     trouble = await guard.outcomes(process, db, broadcast)
     wanted = len(due)
     if due and trouble is None:
@@ -167,6 +185,22 @@ async def _make(
             wake_at = min(turn, wake_at) if queued.messages else turn
     await _rest(process, db, job, wake_at)
     return False
+
+
+async def _put_off_missed(db: Handle, broadcast: Broadcast, template: Template) -> bool:
+    """Put off some of those whose local time passed while the work stood still, to their next one;
+    whether there were any."""
+    if broadcast.local_time is None or broadcast.resumed_at is None:
+        return False
+    which: BroadcastKey = {"workspace_id": broadcast.workspace_id, "broadcast_id": broadcast.id}
+    workspace = await workspaces.by_id(db, id=broadcast.workspace_id)
+    begins_at = broadcast.frozen_at or broadcast.resumed_at
+    clock = Clock.of(broadcast, begins_at, workspace.timezone if workspace else "")
+    too_late, limit = clock.since - datetime.resolution, MISSED_AT_ONCE
+    missed = await recipients.due(db, template.channel, **which, by=too_late, limit=limit)
+    later = {one.contact_id: clock.turn(one.timezone).due_at for one in missed}
+    await recipients.postpone(db, **which, until=later)
+    return bool(missed)
 
 
 async def _within_room(

@@ -1,4 +1,4 @@
-"""When the messages of a broadcast are due: at once, or by the clock where each contact is. Pure."""
+"""The times at which the messages of a broadcast are due, by the clock of each contact. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime, time, timedelta
 from app.consent.gate import QuietHours
 from app.machine import calendar
 from app.store.broadcast_audiences import Turn
-from app.store.broadcasts import Written
+from app.store.broadcasts import Broadcast
 
-# A worker begins a moment after `sendAt`, or, after an outage, later: a local time that came
-# meanwhile is that day's still, if it came no longer ago than this.
+# A worker begins a moment after `sendAt`, and later after an outage or a pause: a local time that
+# came meanwhile is that day's still, if it came no longer ago than this.
 GRACE = timedelta(hours=1)
 
 
@@ -28,11 +28,15 @@ class Clock:
 
     @classmethod
     def of(
-        cls, broadcast: Written, begins_at: datetime, timezone: str, quiet: QuietHours | None
+        cls,
+        broadcast: Broadcast,
+        begins_at: datetime,
+        timezone: str,
+        quiet: QuietHours | None = None,
     ) -> Clock:
-        """The clock of a broadcast that begins then."""
-        at = broadcast.local_time
-        since = max(broadcast.send_at or begins_at, begins_at - GRACE)
+        """The clock of a broadcast that begins then, and may have been resumed since."""
+        at, goes_on_at = broadcast.local_time, max(begins_at, broadcast.resumed_at or begins_at)
+        since = max(broadcast.send_at or begins_at, goes_on_at - GRACE)
         return cls(begins_at, since, time.fromisoformat(at) if at else None, timezone, quiet)
 
     @property

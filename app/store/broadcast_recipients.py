@@ -97,8 +97,9 @@ class DueRecipient:
 
 
 async def due(
-    db: Handle, channel: str, *, workspace_id: str, broadcast_id: str, limit: int
+    db: Handle, channel: str, *, workspace_id: str, broadcast_id: str, by: datetime, limit: int
 ) -> list[DueRecipient]:
+    """Those who are due by then, who has waited longest first."""
     return await db.fetch_all_as(
         DueRecipient,
         f"""
@@ -107,12 +108,13 @@ async def due(
         FROM broadcast_recipients r
         LEFT JOIN contacts c ON c.workspace_id = :workspace_id AND c.id = r.contact_id
         WHERE r.workspace_id = :workspace_id AND r.broadcast_id = :broadcast_id
-          AND r.status = 'PENDING' AND r.due_at <= :now
+          AND r.status = 'PENDING' AND r.due_at <= :by
         ORDER BY r.due_at, r.contact_id
         LIMIT :limit
         """,
         workspace_id=workspace_id,
         broadcast_id=broadcast_id,
+        by=by,
         limit=limit,
     )
 
@@ -139,7 +141,7 @@ async def postpone(
     workspace_id: str,
     broadcast_id: str,
     until: Mapping[str, datetime],
-    reason: str,
+    reason: str | None = None,
 ) -> None:
     """Contacts, and when each is due instead; for what they wait."""
     await db.execute_many(

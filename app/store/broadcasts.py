@@ -46,6 +46,8 @@ class Broadcast(Written):
     paced_from: datetime | None
     domain_slots: Mapping[str, str]
     judged_from: str
+    goes_on_at: datetime | None
+    resumed_at: datetime | None
     ending: bool
     revision: int
     created_at: datetime
@@ -280,6 +282,20 @@ async def note(db: Handle, *, workspace_id: str, id: str, **changes: Any) -> Non
         workspace_id=workspace_id,
         id=id,
         **changes,
+    )
+
+
+async def rest(db: Handle, *, workspace_id: str, id: str, until: datetime) -> None:
+    """Its work goes on then. Only of one with a local time, for others nobody asks: each message
+    that leaves holds the row for a moment."""
+    await db.execute(
+        """
+        UPDATE broadcasts SET goes_on_at = :until
+        WHERE workspace_id = :workspace_id AND id = :id AND local_time IS NOT NULL
+        """,
+        workspace_id=workspace_id,
+        id=id,
+        until=until,
     )
 
 

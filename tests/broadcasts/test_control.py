@@ -508,13 +508,13 @@ async def test_a_pace_rises_from_the_first_message_on_and_anew_after_a_resume(
         return int(queued[-1] - queued[-2])
 
     assert await made_at(timedelta(hours=1)) == 0
-    assert await made_at(timedelta(hours=3)) == 4
-    assert await made_at(timedelta(hours=3, minutes=10)) == 20
+    assert await made_at(timedelta(hours=2, minutes=30)) == 4
+    assert await made_at(timedelta(hours=2, minutes=40)) == 20
     await cast.adam.made(f"{path}/pause", None)
-    set_clock(process, start + timedelta(days=1))
+    set_clock(process, start + timedelta(hours=3, minutes=10))
     await cast.adam.made(f"{path}/resume", None)
-    assert await made_at(timedelta(days=1, seconds=30)) == 4
-    assert await made_at(timedelta(days=1, minutes=10)) == 20
+    assert await made_at(timedelta(hours=3, minutes=10, seconds=30)) == 4
+    assert await made_at(timedelta(hours=3, minutes=20)) == 20
 
 
 async def test_a_deleted_workspace_sends_nothing_more_and_leaves_nothing(

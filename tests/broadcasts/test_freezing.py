@@ -69,6 +69,67 @@ async def test_a_local_time_at_which_it_begins_is_that_of_the_same_day(
     assert found[here]["status"] == ("QUEUED" if is_today else "PENDING")
 
 
+@pytest.mark.parametrize("by", ["pause", "outage"])
+@pytest.mark.parametrize(("minutes", "is_today"), [(50, True), (70, False)])
+async def test_a_local_time_that_passes_while_it_stands_still_is_that_of_the_next_day(
+    cast: Cast, process: Process, by: str, minutes: int, is_today: bool
+) -> None:
+    """But for the hour in which one is still good."""
+    at = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=2)
+    everybody = await people(cast, 3)
+    path = await begun(cast, process, localTime=f"{at:%H:%M}")
+    await stepped(process, 3)
+    if by == "pause":
+        await cast.adam.made(f"{path}/pause", None)
+    set_clock(process, at + timedelta(minutes=minutes))
+    if by == "pause":
+        await cast.adam.made(f"{path}/resume", None)
+    await stepped(process, 2)
+    due_at = at if is_today else at + timedelta(days=1)
+    found = await recipients(cast, path[12:])
+    assert {datetime.fromisoformat(one["dueAt"]) for one in found} == {due_at}
+    assert {one["status"] for one in found} == {"QUEUED" if is_today else "PENDING"}
+    set_clock(process, at + timedelta(days=1, minutes=1))
+    await worked(process)
+    assert await sent_to(cast) == dict.fromkeys(everybody, 1)
+
+
+async def test_who_is_frozen_after_a_long_pause_is_due_at_the_next_local_time_like_the_others(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.broadcasts.freezing.CHUNK", 2)
+    at = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=2)
+    await people(cast, 5)
+    path = await begun(cast, process, localTime=f"{at:%H:%M}")
+    await stepped(process, 1)
+    await cast.adam.made(f"{path}/pause", None)
+    set_clock(process, at + timedelta(hours=3))
+    await cast.adam.made(f"{path}/resume", None)
+    await stepped(process, 5)
+    dues = [datetime.fromisoformat(one["dueAt"]) for one in await recipients(cast, path[12:])]
+    assert dues == [at + timedelta(days=1)] * 5
+
+
+async def test_a_broadcast_that_is_long_under_way_puts_nobody_off(
+    cast: Cast, process: Process
+) -> None:
+    """At one message a minute, and with a short pause, some get it more than an hour late."""
+    at = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=2)
+    await people(cast, 4)
+    path = await begun(cast, process, localTime=f"{at:%H:%M}", perMinute=1)
+    for minutes in (0, 59, 90):
+        set_clock(process, at + timedelta(minutes=minutes))
+        await stepped(process, 3)
+    await cast.adam.made(f"{path}/pause", None)
+    assert (await cast.vic.read(path))["progress"]["queued"] == 3
+    for minutes in (120, 126):  # the pace rises anew
+        set_clock(process, at + timedelta(minutes=minutes))
+        if minutes == 120:
+            await cast.adam.made(f"{path}/resume", None)
+        await stepped(process, 2)
+    assert (await cast.vic.read(path))["progress"]["queued"] == 4
+
+
 async def test_the_difference_between_preview_and_freezing_is_shown_by_cause(
     cast: Cast, process: Process
 ) -> None:
@@ -234,7 +295,7 @@ async def test_a_cap_is_judged_for_the_time_at_which_the_message_leaves(
     previewed = (await cast.vic.read(path))["audience"]["previewed"]
     assert (previewed["reachable"], previewed["capped"]) == (1 - is_capped, int(is_capped))
     await settle(process)
-    for at in (MORNING, MORNING + timedelta(hours=2)):
+    for at in (MORNING, MORNING + timedelta(minutes=30), MORNING + timedelta(hours=1)):
         set_clock(process, at)
         await settle(process)
     await worked(process)

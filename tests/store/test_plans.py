@@ -747,7 +747,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id broadcast_id contact_id"],
     ),
     "the recipients whose turn it is": (
-        lambda db: broadcast_recipients.due(db, "email", **OF_BROADCAST, limit=9),
+        lambda db: broadcast_recipients.due(db, "email", **OF_BROADCAST, by=PAST, limit=9),
         ["workspace_id broadcast_id due_at"],
     ),
     "when the next recipient is due": (
