@@ -66,11 +66,10 @@ class Sample(Shape):
 class BroadcastPreview(Shape):
     """The audience that would be frozen now, to the contact, unless `isComplete` is false: then
     time ran out, and `audience` is of the `lookedAt` oldest contacts of the workspace alone. Who is
-    `capped` would be so when the message leaves: at `sendAt`, the local time or the end of quiet
-    hours.
-    `refusal` is why it could not be scheduled now: a `sendAt` that has passed, a quota, an address
-    that no owner has verified, or no provider for the channel. `samples` are rendered for the
-    newest contacts who can be written to."""
+    `capped` would be so when the message leaves: at `sendAt`, its local time or the end of quiet
+    hours. `refusal` is why it could not be scheduled now: a `sendAt` that has passed, a quota, an
+    address that no owner has verified, or no provider for the channel. `samples` are rendered for
+    the newest contacts who can be written to."""
 
     audience: AudienceCounts
     is_complete: bool
