@@ -65,6 +65,7 @@ async def room(
     db: Handle,
     workspace_id: str,
     channel: str,
+    *,
     under_way: UnderWay = NOTHING,
     at: datetime | None = None,
 ) -> Room:
@@ -143,5 +144,5 @@ async def refusal_to_resume(
     which: BroadcastKey = {"workspace_id": workspace_id, "broadcast_id": broadcast.id}
     waiting = await recipients.uncounted(db, **which, limit=MOST)
     others = await made(process, db, workspace_id) if waiting else NOTHING
-    left = await room(process, db, workspace_id, channel, others)
+    left = await room(process, db, workspace_id, channel, under_way=others)
     return refusal(left, max(1, waiting), "{:,} of its messages were made before the pause")

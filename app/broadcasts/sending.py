@@ -216,7 +216,7 @@ async def _within_room(
         return [], None
     under_way = await guard.made(process, db, job.workspace_id)
     # Read after them: what has left meanwhile counts twice, and not never.
-    room = await guard.room(process, db, job.workspace_id, channel, under_way)
+    room = await guard.room(process, db, job.workspace_id, channel, under_way=under_way)
     due = due if room.left is None else due[: max(0, room.left)]
     return due, None if due or under_way.messages else guard.refusal(room, 1)
 

@@ -17,8 +17,8 @@ GRACE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Of messages that leave from `begins_at` on, or at the first local time that is not before
-    `since`. `quiet` are the hours that hold them, where it matters when they end."""
+    """The clock of messages that leave from `begins_at` on, or at the first local time that is not
+    before `since`. `quiet` are the hours that hold them, where it matters when they end."""
 
     begins_at: datetime
     since: datetime

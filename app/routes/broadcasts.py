@@ -339,7 +339,7 @@ async def _written(
 ) -> dict[str, Any]:
     """The columns; `send_at` is the time that the broadcast has so far, which may have passed: who
     leaves it as it is has not chosen it now. Raises Problem `invalid`."""
-    workspace_id, now = call.member.workspace_id, await call.db.now()
+    workspace_id = call.member.workspace_id
     errors = []
     given = [new.segment_id, new.filter, new.tag]
     if sum(one is not None for one in given) != 1:
@@ -357,11 +357,8 @@ async def _written(
         if template.category != MARKETING:
             wrong = "Only marketing has a topic; the template is transactional."
         errors += [FieldError("/topicId", wrong)] if wrong else []
-    if new.send_at is not None and new.send_at > now + YEAR:
-        errors.append(FieldError("/sendAt", f"Must be at most {YEAR.days} days ahead."))
-    is_chosen = document.text(new.send_at) != document.text(send_at)
-    if is_chosen and control.has_passed(new.send_at, now):
-        errors.append(FieldError("/sendAt", "Must not be in the past; null sends it at once."))
+    wrong_time = _wrong_time(new.send_at, send_at, await call.db.now())
+    errors += [FieldError("/sendAt", wrong_time)] if wrong_time else []
     if errors:
         raise Problem("invalid", "The broadcast is not valid; see errors.", errors=errors)
     filter = None
@@ -387,6 +384,15 @@ async def _written(
         "local_time": new.local_time,
         "per_minute": new.per_minute,
     }
+
+
+def _wrong_time(new: datetime | None, old: datetime | None, now: datetime) -> str | None:
+    if new is not None and new > now + YEAR:
+        return f"Must be at most {YEAR.days} days ahead."
+    is_chosen = document.text(new) != document.text(old)  # as far as clients see them
+    if is_chosen and control.has_passed(new, now):
+        return "Must not be in the past; null sends it at once."
+    return None
 
 
 routes = [

@@ -99,7 +99,7 @@ class DueRecipient:
 async def due(
     db: Handle, channel: str, *, workspace_id: str, broadcast_id: str, by: datetime, limit: int
 ) -> list[DueRecipient]:
-    """Those who are due by then, who has waited longest first."""
+    """The recipients who are due by then, who has waited longest first."""
     return await db.fetch_all_as(
         DueRecipient,
         f"""
