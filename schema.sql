@@ -372,6 +372,7 @@ CREATE TABLE segments (
 );
 CREATE INDEX segments_by_definition ON segments (workspace_id, definition_id)
     WHERE definition_id IS NOT NULL;
+CREATE INDEX segments_given_up ON segments (workspace_id, id) WHERE reason_code IS NOT NULL;
 
 -- Something that a live segment's answer depends on, by which a change finds those to judge again.
 CREATE TABLE segment_names (

@@ -251,6 +251,7 @@ async def look_at(
     looked_at = findings.subject_of(process, workspace_id, row)
     found = _found(looked_at.compiled, kept=row.version > 0)
     found += await findings.find(process, db, looked_at)
+    found += await findings.of_watch(db, workspace_id, row)
     results = await _results(process, db, looked_at, run_cases)
     return [*found, *case_results.found(results, gate=row.cases_gate)]
 

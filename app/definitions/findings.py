@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 from app.audience.topics import wrong_channel
 from app.database.db import Handle
-from app.definitions import credentials, inspection, portable, starts
+from app.definitions import credentials, inspection, portable, starts, watching
 from app.errors import FieldError
 from app.machine import check, document, occasions
 from app.machine.nodes.wait_for import SEGMENTS
@@ -25,6 +25,7 @@ from app.store import (
     segments,
     templates,
     topics,
+    watches,
     webhook_requests,
     workspaces,
 )
@@ -188,6 +189,10 @@ FROZEN = (
     "The segment is frozen: nobody enters or leaves it, unless its filter is saved again with"
     " ?startAutomations=true."
 )
+SEGMENT_GIVEN_UP = (
+    "The work on the segment was given up, so it may start nothing: save the filter of the segment"
+    " again."
+)
 
 
 async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
@@ -212,7 +217,20 @@ async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
             found.append(Finding("segment_unknown", pointer, message))
         elif existing[id].kind == "frozen" and pointer != unasked:
             found.append(_warning("segment_frozen", pointer, FROZEN))
+        if id in existing and existing[id].reason_code is not None:
+            found.append(_warning("work_given_up", pointer, SEGMENT_GIVEN_UP))
     return found
+
+
+async def of_watch(db: Handle, workspace_id: str, row: definitions.Definition) -> list[Finding]:
+    """Whether the dates or times of the definition, as it is stored, are followed."""
+    is_followed = watching.watched(row.state, row.trigger_config) is not None
+    of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": row.id}
+    if not is_followed or not await watches.is_given_up(db, **of):
+        return []
+    what = f"The work on its {row.trigger_config['source']}"
+    message = f"{what} was given up, so it starts no runs: pause it and activate it again."
+    return [_warning("work_given_up", "/trigger", message)]
 
 
 async def signing_secret(process: Process, db: Handle, workspace_id: str, id: str) -> str | None:

@@ -415,13 +415,13 @@ async def _shown(call: Call, segment: Segment, existing: Mapping[str, Segment]) 
 
 
 def resource(segment: Segment, existing: Mapping[str, Segment], counts: _Counts) -> dict[str, Any]:
-    is_filled = segment.state == "filled"
+    is_filled, is_given_up = segment.state == "filled", segment.reason_code is not None
     counted_at = segment.filled_at if segment.kind == "frozen" else counts.at
     return {
         **written(segment, existing),
         "count": counts.by_id.get(segment.id, 0) if is_filled else None,
-        "countedAt": counted_at if is_filled else None,
-        "reason": None if segment.reason_code is None else GIVEN_UP,
+        "countedAt": counted_at if is_filled and not is_given_up else None,
+        "reason": GIVEN_UP if is_given_up else None,
     }
 
 

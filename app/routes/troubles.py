@@ -11,11 +11,13 @@ from starlette.responses import Response
 from app.machine.content import ChannelName
 from app.providers import ProviderName
 from app.routes.admin import LATE
-from app.routes.ids import AutomationId, WorkflowId
-from app.store import circuit_breakers, health, jobs, webhook_requests
+from app.routes.ids import AutomationId, SegmentId, WorkflowId
+from app.store import circuit_breakers, health, jobs, segments, webhook_requests
 from app.web import reply
 from app.web.body import Shape
 from app.web.routing import Call, get
+
+MOST_GIVEN_UP = 50
 
 
 class ProviderTrouble(Shape):
@@ -42,14 +44,24 @@ class RefusedRequests(Shape):
     count: int
 
 
+class GivenUp(Shape):
+    """A segment, or a definition with dates or a schedule: the work on it ended its worker several
+    times, and is not tried again until the segment's filter is saved again, or the definition is
+    paused and activated again."""
+
+    id: SegmentId | WorkflowId | AutomationId
+    name: str
+
+
 class Troubles(Shape):
     """`overdue` is how much of each kind of work has been due for five minutes and was not done,
     up to 10000: all zero while workers run. `refused` has at most 50 definitions, the most refused
-    first."""
+    first; of what is given up at most 50 are listed."""
 
     providers: list[ProviderTrouble]
     overdue: dict[jobs.Kind, int]
     refused: list[RefusedRequests]
+    given_up: list[GivenUp]
 
 
 async def show(call: Call) -> Response:
@@ -62,11 +74,13 @@ async def show(call: Call) -> Response:
         for kind in jobs.KINDS
     }
     refused = await webhook_requests.refused(call.db, workspace_id=workspace_id)
+    given_up = await segments.given_up(call.db, workspace_id=workspace_id, limit=MOST_GIVEN_UP)
     return reply.ok(
         {
             "providers": [ProviderTrouble.of(one) for one in open_ones],
             "overdue": overdue,
             "refused": [RefusedRequests.of(one) for one in refused],
+            "givenUp": [GivenUp.of(one) for one in given_up],
         }
     )
 

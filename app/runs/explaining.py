@@ -347,6 +347,8 @@ async def _of_definition(
         when = f", not ACTIVE since {document.text(since)}" if since else ", not ACTIVE"
         detail = f"The definition is {definition.state}{when}, so it starts no runs."
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
+    elif given_up := await explaining_occasions.given_up(db, question.workspace_id, definition):
+        more.append(Explained(now, Explanation.GIVEN_UP, id, given_up))
     trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
         after = f" after {document.text(question.since)}" if question.since else ""

@@ -1,4 +1,5 @@
-"""Explains which dates and times of a schedule started no run, and which runs started late."""
+"""Explains which dates, times of a schedule, entries and exits started no run, and which runs
+started late."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from app.database.db import Handle
+from app.definitions import findings
 from app.machine import compare, document
 from app.machine.fields import parse_duration
 from app.runs.explanations import Explained, Explanation
-from app.store import explaining, missed_occasions
+from app.store import explaining, missed_occasions, segments, watches
+from app.store.definitions import Definition
 from app.store.explaining import ExplainedRun
 from app.store.missed_occasions import MissReason, MissSource
 
@@ -60,6 +63,22 @@ async def missed(
         detail = sentence.format(at=document.text(one.at), until=document.text(one.until))
         found.append(Explained(one.at, code, definition_id, detail))
     return found
+
+
+async def given_up(db: Handle, workspace_id: str, definition: Definition) -> str | None:
+    """Explain that nobody does the work which would start the ACTIVE definition's runs."""
+    trigger = definition.trigger_config
+    if trigger["source"] in TIMED and await watches.is_given_up(
+        db, workspace_id=workspace_id, definition_id=definition.id
+    ):
+        what = f"The work on the definition's {trigger['source']}"
+        return f"{what} was given up, so it starts no runs until it is paused and activated again."
+    id = trigger["segmentId"] if trigger["source"] in findings.OF_SEGMENTS else ""
+    segment = await segments.by_id(db, workspace_id=workspace_id, id=id) if id else None
+    if segment is None or segment.reason_code is None:
+        return None
+    what = f"The work on the segment {segment.name} was given up"
+    return f"{what}, so it may start no runs until the segment's filter is saved again."
 
 
 async def started_late(

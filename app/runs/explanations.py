@@ -20,6 +20,7 @@ class Explanation(StrEnum):
 
     # The definition, and how far back its records go.
     NOT_ACTIVE = "not_active"
+    GIVEN_UP = "given_up"
     NO_EVENT = "no_event"
     NOT_KNOWN_BEFORE = "not_known_before"
 
@@ -87,6 +88,10 @@ class Meaning:
 MEANINGS: Mapping[Explanation, Meaning] = {
     Explanation.NOT_ACTIVE: Meaning(
         "The definition is not ACTIVE, so it starts no runs.", "definition"
+    ),
+    Explanation.GIVEN_UP: Meaning(
+        "The work on what starts the definition was given up, so it may start no runs.",
+        "definition",
     ),
     Explanation.NO_EVENT: Meaning(
         "Nothing that starts the definition came for this contact.", "definition"

@@ -251,6 +251,32 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Segment]:
     return {segment.id: segment for segment in found}
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A segment whose job is set aside, or the definition whose watch is."""
+
+    id: str
+    name: str
+
+
+async def given_up(db: Handle, *, workspace_id: str, limit: int) -> list[GivenUp]:
+    """The segments for which nothing is done, in order. A watch that has ended starts nothing
+    anyway."""
+    return await db.fetch_all_as(
+        GivenUp,
+        """
+        SELECT COALESCE(d.id, s.id) AS id, COALESCE(d.name, s.name) AS name
+        FROM segments s
+        LEFT JOIN definitions d ON d.workspace_id = :workspace_id AND d.id = s.definition_id
+        WHERE s.workspace_id = :workspace_id AND s.reason_code IS NOT NULL AND s.missed IS NULL
+        ORDER BY s.id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        limit=limit,
+    )
+
+
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[Segment]:

@@ -152,6 +152,21 @@ async def count_ended(db: Handle, *, workspace_id: str, definition_id: str) -> i
     return count
 
 
+async def is_given_up(db: Handle, *, workspace_id: str, definition_id: str) -> bool:
+    """Whether the definition's watch is set aside: its dates or times start nothing. COALESCE keeps
+    a planner from walking all that are."""
+    found = await db.fetch_value(
+        """
+        SELECT id FROM segments
+        WHERE workspace_id = :workspace_id AND definition_id = :definition_id
+          AND missed IS NULL AND COALESCE(reason_code, '') <> ''
+        """,
+        workspace_id=workspace_id,
+        definition_id=definition_id,
+    )
+    return found is not None
+
+
 async def lock_one(db: Handle, *, workspace_id: str, id: str) -> Segment | None:
     """The watch as it is, which nobody ends or moves before the transaction ends."""
     return await db.fetch_one_as(

@@ -271,7 +271,7 @@ def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
         assert own.api.patch("/settings/workspace", json={"sendingPaused": paused}).is_success
         expect(page.get_by_text("Sending is paused.")).to_have_count(int(paused))
     expect(needs).to_have_count(0)
-    late = {"providers": [], "overdue": {"broadcast": 2}, "refused": []}
+    late = {"providers": [], "overdue": {"broadcast": 2}, "refused": [], "givenUp": []}
     page.route("**/troubles", lambda route: route.fulfill(json=late))
     page.get_by_role("link", name="2 broadcasts overdue").wait_for()
     trigger = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
@@ -327,11 +327,18 @@ def test_home_says_whom_messages_wait_for_and_what_nobody_does(
 
     def late(route: Route) -> None:
         """The answer of this service, had its workers stood still."""
-        answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "overdue": {"message": 3}})
+        answer, more = route.fetch(), {"overdue": {"message": 3}, "givenUp": given_up}
+        route.fulfill(response=answer, json={**answer.json(), **more})
 
+    given_up = [{"id": "seg_1", "name": "Vip"}, {"id": "wfl_1", "name": "Birthday"}]
     page.route("**/troubles", late)
     loaded(page, service, "/")
+    for text, to in (
+        ("The work on segment Vip was given up", "/segments/seg_1"),
+        ("The dates or times of Birthday are no longer followed", "/flows/workflows/wfl_1"),
+    ):
+        link = page.get_by_role("link", name=text)
+        expect(link).to_have_attribute("href", re.compile(f"{to}$"))
     assert page.get_by_text("SMS messages are waiting").count() == 0
     sent = service.read("/billing/plan")["usage"]["messagesPerMonth"]
     # Without a limit a day none are counted by the day, and none is claimed.

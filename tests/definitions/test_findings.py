@@ -315,6 +315,22 @@ def frozen(segment: str) -> list[tuple[str, Any, str]]:
     ]
 
 
+def given_up(segment: str) -> list[tuple[str, dict[str, Any], str]]:
+    return [
+        ("work_given_up", {"source": "date", "field": "metadata.renewsAt"}, "/trigger"),
+        (
+            "work_given_up",
+            {"source": "schedule", "segmentId": segment, "cron": "0 9 * * *"},
+            "/trigger",
+        ),
+        (
+            "work_given_up",
+            {"source": "segment_entered", "segmentId": segment},
+            "/trigger/segmentId",
+        ),
+    ]
+
+
 @pytest.fixture
 def mail_alone(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where nobody has set up a provider for the rest."""
@@ -379,6 +395,31 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+async def test_work_that_was_given_up_is_found_until_it_is_begun_anew(
+    cast: Cast, process: Process
+) -> None:
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    seeds, paths = given_up(segment["id"]), []
+    for _, trigger, _ in seeds:
+        body = {"name": "N", "state": "ACTIVE", "trigger": trigger, "steps": []}
+        paths.append(f"/workflows/{(await cast.ed.made('/workflows', body))['id']}")
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET reason_code = 'poisoned'")
+    for (code, _, pointer), path in zip(seeds, paths, strict=True):
+        assert (code, pointer) in await read(cast, path)
+        for state in ("PAUSED", "ACTIVE"):
+            await cast.ed.patch(path, {"state": state})
+    await cast.ed.patch(f"/segments/{segment['id']}", {"filter": vip})
+    for path in paths:
+        assert "work_given_up" not in {code for code, _ in await read(cast, path)}
+
+
+async def read(cast: Cast, path: str) -> list[tuple[str, str]]:
+    return [(one["code"], one["pointer"]) for one in (await cast.ed.read(path))["findings"]]
+
+
 @pytest.mark.parametrize(("code", "case", "pointer"), CASES)
 async def test_a_case_that_fails_is_found(cast: Cast, code: str, case: Any, pointer: str) -> None:
     made = await cast.ed.made("/workflows", {"name": "N", "steps": [{"type": "exit"}]})
@@ -393,7 +434,7 @@ def test_there_are_three_defects_for_each_finding() -> None:
         code
         for seeds in (
             *(TRIGGERS, CHANNELS, TAGS, CALLS, CASES, UNREADABLE, marketing("")),
-            *(templates("", ""), topics(""), starts("", "", ""), frozen("")),
+            *(templates("", ""), topics(""), starts("", "", ""), frozen(""), given_up("")),
         )
         for code, _, _ in seeds
     )

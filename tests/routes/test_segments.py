@@ -485,6 +485,18 @@ async def test_a_segment_that_ends_its_workers_is_given_up_until_it_is_saved_aga
     assert (await cast.vic.read(path))["count"] == 1
 
 
+async def test_a_segment_that_is_given_up_later_is_not_counted_as_of_now(
+    cast: Cast, process: Process
+) -> None:
+    await person(cast, "ada", tags=["vip"])
+    path = f"/segments/{(await cast.ed.made('/segments', {'name': 'Gold', 'filter': VIP}))['id']}"
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET reason_code = 'poisoned'")
+    shown = await cast.vic.read(path)
+    assert (shown["count"], shown["countedAt"], shown["reason"]["code"]) == (1, None, "poisoned")
+
+
 async def test_a_segment_that_was_given_up_can_be_deleted(cast: Cast, process: Process) -> None:
     path = await given_up(cast, process)
     assert (await cast.ed.delete(path)).status_code == 204

@@ -8,12 +8,12 @@ from datetime import timedelta
 from app.process import Process
 from app.store import circuit_breakers, jobs
 from app.store.jobs import Kind
-from tests.cast import WEBHOOK, Cast, any_address
+from tests.cast import WEBHOOK, Cast, any_address, settle
 from tests.routes.test_webhooks import send, sending
 from tests.store.test_jobs import INSERT_JOB, kinds
 
 NOTHING_IS = dict.fromkeys(jobs.KINDS, 0)
-NONE = {"providers": [], "overdue": NOTHING_IS, "refused": []}
+NONE = {"providers": [], "overdue": NOTHING_IS, "refused": [], "givenUp": []}
 
 
 async def test_in_health_there_are_none(cast: Cast) -> None:
@@ -64,4 +64,24 @@ async def test_requests_that_a_webhook_refused_are_counted(cast: Cast, process: 
     assert await cast.vic.read("/troubles") == {**NONE, "refused": refused}
     assert await cast.mallory.read("/troubles") == NONE
     await cast.ed.patch(f"/workflows/{made['id']}", json={"state": "PAUSED"})
+    assert await cast.vic.read("/troubles") == NONE
+
+
+async def test_segments_and_dates_whose_work_was_given_up_are_listed(
+    cast: Cast, process: Process
+) -> None:
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    trigger = {"source": "date", "field": "metadata.renewsAt"}
+    flow = await cast.ed.made("/workflows", {"name": "Tea", "state": "ACTIVE", "trigger": trigger})
+    await settle(process)
+    assert await cast.vic.read("/troubles") == NONE
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET reason_code = 'poisoned'")
+    shown = await cast.vic.read("/troubles")
+    listed = [{"id": segment["id"], "name": "Vip"}, {"id": flow["id"], "name": "Tea"}]
+    assert shown == {**NONE, "givenUp": listed}
+    assert await cast.mallory.read("/troubles") == NONE
+    await cast.ed.patch(f"/workflows/{flow['id']}", {"state": "PAUSED"})
+    await cast.ed.patch(f"/segments/{segment['id']}", {"filter": vip})
     assert await cast.vic.read("/troubles") == NONE

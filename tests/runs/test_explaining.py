@@ -35,6 +35,7 @@ from tests.runs.test_explaining_occasions import (
     at,
     passed_in_a_pause,
     passed_while_workers_were_down,
+    set_aside,
     watched,
 )
 
@@ -185,6 +186,14 @@ async def before_a_restore(scene: Scene) -> str:
     set_clock(scene.process, when + HOUR)
     await after_restore.park(scene.process)
     await settle(scene.process)
+    assert scene.definition is not None
+    return str(scene.definition["id"])
+
+
+@case(Explanation.GIVEN_UP)
+async def whose_work_was_given_up(scene: Scene) -> str:
+    await watched(scene, "date")
+    await set_aside(scene, "watch")
     assert scene.definition is not None
     return str(scene.definition["id"])
 

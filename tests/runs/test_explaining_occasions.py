@@ -166,6 +166,37 @@ async def test_a_watch_that_was_set_aside_is_ended_and_says_what_was_missed(
 
 
 @pytest.mark.parametrize("source", ["date", "schedule"])
+async def test_a_watch_that_was_set_aside_says_so_until_it_is_followed_again(
+    scene: Scene, source: str
+) -> None:
+    await watched(scene, source)
+    await set_aside(scene, "watch")
+    assert (await scene.entry(Explanation.GIVEN_UP))["sentence"] == (
+        f"The work on the definition's {source} was given up, so it starts no runs until it is"
+        " paused and activated again."
+    )
+    for state in ("PAUSED", "ACTIVE"):
+        await turned(scene, state)
+        assert Explanation.GIVEN_UP not in {one["code"] for one in await scene.explained()}
+
+
+@pytest.mark.parametrize("source", ["segment_entered", "segment_left", "schedule"])
+async def test_a_segment_that_was_set_aside_says_so_to_who_waits_for_its_flows(
+    scene: Scene, source: str
+) -> None:
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await scene.cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    cron = {"cron": "0 9 * * *"} if source == "schedule" else {}
+    await scene.workflow(TAG, source=source, segmentId=segment["id"], **cron)
+    await settle(scene.process)
+    await set_aside(scene, "live")
+    assert (await scene.entry(Explanation.GIVEN_UP))["sentence"] == (
+        "The work on the segment Vip was given up, so it may start no runs until the segment's"
+        " filter is saved again."
+    )
+
+
+@pytest.mark.parametrize("source", ["date", "schedule"])
 async def test_a_watch_that_was_set_aside_goes_on_by_another_grace_window(
     scene: Scene, source: str
 ) -> None:

@@ -1033,6 +1033,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: watches.count_ended(db, **ACME, definition_id="wfl_10003"),
         ["workspace_id definition_id"],
     ),
+    "whether a definition's watch was given up": (
+        lambda db: watches.is_given_up(db, **ACME, definition_id="wfl_10003"),
+        ["workspace_id definition_id"],
+    ),
     "the watches of a definition, locked": (
         lambda db: watches.lock_of(db, **ACME, definition_id="wfl_10003"),
         ["workspace_id definition_id"],
@@ -1258,6 +1262,13 @@ async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(
 ) -> None:
     [plan] = await plans_of(filled, lambda db: definitions.ending(db, limit=20))
     assert re.search(r"\bdefinitions_ending\b", plan), plan
+
+
+async def test_what_was_given_up_is_known_without_a_look_at_the_others(filled: Database) -> None:
+    [plan] = await plans_of(filled, lambda db: segments.given_up(db, **ACME, limit=9))
+    assert re.search(r"\bsegments_given_up\b", plan), plan
+    assert not WALKS.search(plan), plan
+    assert not SORTS.search(plan), plan
 
 
 async def test_what_is_old_is_looked_for_after_what_was_kept_before(filled: Database) -> None:

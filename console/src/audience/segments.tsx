@@ -13,7 +13,7 @@ import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
 const KINDS = [['live', 'live: contacts enter once they match'], ['frozen', 'frozen: contacts that match when it is saved']] as const
-const count = (segment: Stored) => (segment.count === null ? 'being counted' : segment.count.toLocaleString())
+const count = ({ count, reason }: Stored) => [count === null && !reason ? 'being counted' : count?.toLocaleString(), reason && 'given up'].filter(Boolean).join(', ')
 
 export function Segments() {
   const { query } = useLocation()

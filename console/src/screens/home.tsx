@@ -58,6 +58,9 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
   if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data.length, 'message')} with an unknown outcome: check whether it arrived`, to: '/messages?status=UNKNOWN' })
   for (const { definitionId: id, name, count: refused } of troubles.refused)
     list.push({ key: id, text: `${count(refused, 'refused request')} to ${name} this week`, to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}/requests?outcome=REFUSED` })
+  for (const { id, name } of troubles.givenUp) list.push({ key: `given up ${id}`, ...(id.startsWith('seg')
+    ? { text: `The work on segment ${name} was given up: save its filter again`, to: `/segments/${id}` }
+    : { text: `The dates or times of ${name} are no longer followed: pause it and activate it again`, to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}` }) })
   for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `Broadcast ${name} is paused`, to: `/broadcasts/${id}` })
   if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data.length, 'failed run')} this week`, to: '/runs?status=FAILED' })
   for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
