@@ -420,7 +420,7 @@ CREATE TABLE missed_occasions (
     definition_id TEXT NOT NULL,
     contact_id    TEXT NOT NULL,
     source        TEXT NOT NULL,                  -- of the trigger
-    reason        TEXT NOT NULL,                  -- late | inactive | stopped | restored
+    reason        TEXT NOT NULL,                  -- late | inactive | stopped | filling | restored
     at            TIMESTAMPTZ NOT NULL,           -- the first,
     until         TIMESTAMPTZ NOT NULL,           -- and up to then every later one
     PRIMARY KEY (workspace_id, id),

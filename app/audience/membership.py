@@ -44,12 +44,14 @@ MOST_GONE_THROUGH = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A contact has entered a segment, or left it; `awaited` if that was due by time."""
+    """A contact has entered a segment, or left it; `awaited` if that was due by time. `unjudged` if
+    the fill had still to come to them: it may not be news, so it starts nothing."""
 
     contact_id: str
     segment_id: str
     entered: bool
     awaited: bool
+    unjudged: bool
 
 
 # A process may make ids by a clock that is ahead of ours.
@@ -408,9 +410,8 @@ async def keep_changes(
     *,
     workspace_id: str,
 ) -> list[Flip]:
-    """Keep what was found of locked contacts at a moment to have changed; the flips among it,
-    without those of contacts that the fill of a segment finds for the first time. The segments'
-    jobs are not woken."""
+    """Keep what was found of locked contacts at a moment to have changed; the flips among it. The
+    segments' jobs are not woken."""
     flips, counted = [], Counter[str]()
     by_id = {segment.id: segment for segment in chosen}
     for change in changes:
@@ -420,9 +421,9 @@ async def keep_changes(
             continue
         counted[one.segment_id] += 1 if one.member else -1
         segment = by_id[one.segment_id]
-        if segment.starts or not segment.is_unjudged(one.contact_id):
-            was_due = was is not None and was.next_at is not None and was.next_at <= now
-            flips.append(Flip(one.contact_id, one.segment_id, one.member, was_due))
+        was_due = was is not None and was.next_at is not None and was.next_at <= now
+        is_unjudged = not segment.starts and segment.is_unjudged(one.contact_id)
+        flips.append(Flip(one.contact_id, one.segment_id, one.member, was_due, is_unjudged))
     rows = [change.now for change in changes]
     await segment_members.write(db, workspace_id=workspace_id, rows=rows)
     await segment_members.count_changes(db, workspace_id=workspace_id, amounts=counted)

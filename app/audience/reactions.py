@@ -19,7 +19,7 @@ from app.machine.program import Json
 from app.outbound import chains, events
 from app.store import contact_events, definitions, missed_occasions, new_runs, segment_members
 from app.store.contacts import FIELD_COLUMNS
-from app.store.missed_occasions import MissedOccasion, MissSource
+from app.store.missed_occasions import MissedOccasion, MissReason, MissSource
 from app.store.segment_members import ALL_START, Effects
 
 Tagged: TypeAlias = Mapping[str, Sequence[str]]  # contact → the tags that are new on it
@@ -149,7 +149,8 @@ async def moved(
 ) -> None:
     """Locked contacts have entered or left segments, or their dates have come: wake the runs that
     wait for it and start what that starts, as far as `effects` says of whom. Time starts what it
-    was to start, whatever change it is found with."""
+    was to start, whatever change it is found with. Whom a fill has still to come to wakes and
+    starts nothing, and that is recorded."""
     now = await db.now()
     of = {one: "start" if one.awaited else effects.get(one.contact_id, "start") for one in found}
     for due in found:
@@ -159,11 +160,12 @@ async def moved(
     flips = [flip for flip in found if isinstance(flip, Flip) and of[flip] != "none"]
     if not flips:
         return
-    ids = sorted({flip.contact_id for flip in flips})
+    news = [flip for flip in flips if not flip.unjudged]
+    ids = sorted({flip.contact_id for flip in news})
     listening = await contact_events.listening(
         db, workspace_id=workspace.id, contact_ids=ids, names=[]
     )
-    for flip in flips:
+    for flip in news:
         what = segment_changes.moved(flip.segment_id, entered=flip.entered)
         run_ids = [
             row.id
@@ -180,20 +182,23 @@ async def _start_by_segments(
 ) -> None:
     now = await db.now()
     at = document.text(now)
-    for segment_id, entered in sorted({(flip.segment_id, flip.entered) for flip in flips}):
-        ids = [
-            flip.contact_id
-            for flip in flips
-            if (flip.segment_id, flip.entered) == (segment_id, entered)
-        ]
+    moves: dict[tuple[str, bool, bool], list[str]] = {}
+    for flip in flips:
+        move = flip.segment_id, flip.entered, flip.unjudged
+        moves.setdefault(move, []).append(flip.contact_id)
+    for (segment_id, entered, unjudged), ids in sorted(moves.items()):
         source: MissSource = "segment_entered" if entered else "segment_left"
-        started, paused = await definitions.moved_by(
+        active, paused = await definitions.moved_by(
             db, workspace_id=workspace.id, source=source, segment_id=segment_id
         )
+        started = [] if unjudged else active
         await _start_these(db, workspace, started, ids, {"segmentId": segment_id, "at": at})
+        why: list[tuple[MissReason, list[str]]] = [("inactive", paused)]
+        why += [("filling", active)] if unjudged else []
         missed = [
-            MissedOccasion(definition_id, id, source, "inactive", now, now)
-            for definition_id in paused
+            MissedOccasion(definition_id, id, source, reason, now, now)
+            for reason, definition_ids in why
+            for definition_id in definition_ids
             for id in ids
         ]
         await missed_occasions.insert_many(db, workspace_id=workspace.id, missed=missed)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
 from app.audience import membership, reactions, schedules, segments
-from app.audience.membership import Moved, Questions
+from app.audience.membership import Flip, Moved, Questions
 from app.audience.workspace_context import context_of
 from app.database.db import Handle
 from app.database.ids import first_id
@@ -281,7 +281,9 @@ async def _fill(
     else:
         ids = await segment_fills.ids_of(db, stretch, **whose)
         moved = await _judge(db, segment, existing, ids, questions, **whose)
-        await _react(process, db, job, moved)
+        # Whom the fill finds has not entered, unless it is to start what that starts.
+        news = [one for one in moved if not isinstance(one, Flip) or not one.unjudged]
+        await _react(process, db, job, news)
     await store.advance_fill(db, segment, **whose, up_to=None if stretch.is_last else stretch.until)
     return True
 

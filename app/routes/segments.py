@@ -61,7 +61,8 @@ class WritableSegment(Writable):
 
 
 class SegmentShape(Revised):
-    """`prose` is the filter in words. `count` is null until the segment has been filled. With a
+    """`prose` is the filter in words. `count` is null until the segment has been filled; until then
+    those who enter or leave it start flows only if it was saved with `startAutomations`. With a
     `reason`, the work on it was given up, and its members may be out of date until its filter is
     saved again."""
 

@@ -33,6 +33,10 @@ WHY: Mapping[MissReason, tuple[Explanation, str]] = {
         Explanation.MISSED_INACTIVE,
         ", and before its run was started the definition was paused, or its trigger changed",
     ),
+    "filling": (
+        Explanation.MISSED_FILLING,
+        " while the segment was being filled, so it started no run",
+    ),
     "restored": (
         Explanation.MISSED_RESTORED,
         ", and a backup was restored since, which does not say whether it started its run, so it"

@@ -34,8 +34,9 @@ class Explanation(StrEnum):
     REFUSED_REQUEST = "refused_request"
     REFUSED_UNREADABLE = "refused_unreadable"
 
-    # A date or a time of a schedule that started no run, or a late one.
+    # A date, a time of a schedule, an entry or an exit that started no run, or a late one.
     MISSED_INACTIVE = "missed_inactive"
+    MISSED_FILLING = "missed_filling"
     MISSED_LATE = "missed_late"
     MISSED_RESTORED = "missed_restored"
     STARTED_LATE = "started_late"
@@ -133,6 +134,11 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     Explanation.MISSED_INACTIVE: Meaning(
         "The contact's date, a time of the schedule, or the contact's entry or exit came while the"
         " definition was not ACTIVE, or before it was paused or changed, so it started no run.",
+        "definition",
+    ),
+    Explanation.MISSED_FILLING: Meaning(
+        "The contact's entry or exit came while the segment was being filled, so it started no"
+        " run.",
         "definition",
     ),
     Explanation.MISSED_LATE: Meaning(
@@ -263,8 +269,9 @@ Each is recorded with its contact, so that another value of the field changes no
 with the contact that has it, times of a schedule with each member of its segment, from the first
 after the contact was created. Who was in the segment at that time is not known: the record covers
 the contacts that are in it when it is made. An entry into a segment, or an exit, is recorded as it
-happens, for each `PAUSED` definition that waits for it. A contact's own change in the very moment
-of a pause may be neither a run nor a record. All are kept for as long as runs are.
+happens, for each `PAUSED` definition that waits for it; and for each `ACTIVE` one, as long as the
+segment is being filled and the fill has not come to the contact. A contact's own change in the very
+moment of a pause may be neither a run nor a record. All are kept for as long as runs are.
 
 What came before a pause is recorded when that begins. The dates and times of a pause are recorded
 when it ends, or when the trigger changes, by the trigger that was there until then; before that,

@@ -15,6 +15,7 @@ MissReason: TypeAlias = Literal[
     "late",  # it was looked at after its graceWindow
     "inactive",  # it came while the definition was not ACTIVE
     "stopped",  # the definition was paused, or its trigger changed, before a run was started
+    "filling",  # the segment's fill had still to come to the contact
     "restored",  # a backup was restored since, which does not say whether a run was started
 ]
 MOST = 50  # that are read, the newest

@@ -89,6 +89,7 @@ export const EXPLAINED: Partial<Record<Schemas['Explaining']['code'], string>> =
   refused_unreadable: 'Check whether it was about this contact; fix the path, then retry it.',
   given_up: 'Do what the sentence says; if it happens again, ask the operator for the log.',
   missed_inactive: 'Start a run manually if it is still wanted.',
+  missed_filling: 'Start a run manually if it is still wanted.',
   missed_restored: 'Check whether they got what the run would have sent; if not, start a run manually.',
   missed_late: 'Start a run manually if it is still wanted; ask the operator why no worker was up.',
   run_failed: 'Fix what the step names, then retry the run.',

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import HOSTILE, Service, Watch, opened, ready
 from tests.browser.test_acts import confirmed
@@ -74,6 +74,23 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     assert ada in members
     assert bob not in members
     clean(page)
+
+
+def test_the_list_of_segments_says_which_was_given_up(page: Page, service: Service) -> None:
+    tag = f"tea-{secrets.token_hex(4)}"
+    filter = {"path": "contact.tags", "op": "contains", "value": tag}
+    service.made("/segments", {"name": f"Tea {tag}", "filter": filter})
+
+    def given_up(route: Route) -> None:
+        """The answer of this service, had its workers been lost each time."""
+        answer = route.fetch()
+        lost = {"count": None, "countedAt": None, "reason": {"code": "poisoned", "detail": "."}}
+        rows = [{**one, **lost} for one in answer.json()["data"]]
+        route.fulfill(response=answer, json={**answer.json(), "data": rows})
+
+    page.route("**/segments?*", given_up)
+    opened(page, service, "/segments")
+    page.locator("tbody tr", has_text=tag).get_by_text("given up", exact=True).wait_for()
 
 
 def test_a_filter_that_the_form_cannot_show_stays_json(

@@ -33,6 +33,7 @@ from tests.runs.scene import EMAIL, MANUAL, WAIT, Scene
 from tests.runs.test_explaining_occasions import (
     HOUR,
     at,
+    moved_amid_a_fill,
     passed_in_a_pause,
     passed_while_workers_were_down,
     set_aside,
@@ -169,6 +170,13 @@ async def about_nobody(scene: Scene) -> str:
 @case(Explanation.MISSED_INACTIVE)
 async def while_inactive(scene: Scene) -> str:
     await passed_in_a_pause(scene, "date")
+    assert scene.definition is not None
+    return str(scene.definition["id"])
+
+
+@case(Explanation.MISSED_FILLING)
+async def before_the_segment_was_filled(scene: Scene) -> str:
+    await moved_amid_a_fill(scene, "segment_entered")
     assert scene.definition is not None
     return str(scene.definition["id"])
 

@@ -391,6 +391,64 @@ async def test_who_moves_in_a_pause_has_missed_it(scene: Scene, source: str, wha
     [_] = (await scene.cast.vic.read("/runs"))["data"]
 
 
+VIP = {"path": "contact.tags", "op": "contains", "value": "vip"}
+GOLD = {"path": "contact.tags", "op": "contains", "value": "gold"}
+
+
+async def moved_amid_a_fill(scene: Scene, source: str) -> None:
+    """Ada enters a segment, or leaves it, that is being filled by another filter."""
+    tags = f"/contacts/{scene.ada['id']}/tags"
+    if source == "segment_left":
+        await scene.cast.ed.made(tags, {"tags": ["vip"]})
+    segment = await scene.cast.ed.made("/segments", {"name": "Vip", "filter": VIP})
+    await settle(scene.process)
+    await scene.workflow(TAG, source=source, segmentId=segment["id"])
+    filter = {"any": [VIP, GOLD]}
+    await scene.cast.ed.patch(f"/segments/{segment['id']}", {"filter": filter})
+    if source == "segment_left":
+        await scene.cast.ed.delete(f"{tags}/vip")
+    else:
+        await scene.cast.ed.made(tags, {"tags": ["gold"]})
+
+
+@pytest.mark.parametrize(
+    ("source", "what"), [("segment_entered", "entered"), ("segment_left", "left")]
+)
+async def test_who_moves_amid_a_fill_starts_nothing_and_is_told_of_it(
+    scene: Scene, source: str, what: str
+) -> None:
+    await moved_amid_a_fill(scene, source)
+    await settle(scene.process)
+    [entry] = await scene.explained()
+    assert (entry["code"], entry["sentence"]) == (
+        "missed_filling",
+        f"The contact {what} the segment at {entry['at']} while the segment was being filled, so it"
+        " started no run.",
+    )
+    tags = f"/contacts/{scene.ada['id']}/tags"
+    await scene.cast.ed.made(tags, {"tags": ["vip", "gold"]})
+    for tag in ("vip", "gold"):
+        await scene.cast.ed.delete(f"{tags}/{tag}")
+    await scene.cast.ed.made(tags, {"tags": ["vip"]})
+    await settle(scene.process)
+    assert len((await scene.cast.vic.read("/runs"))["data"]) == 1
+
+
+async def test_whom_a_fill_finds_has_missed_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where the machine judges."""
+    monkeypatch.setattr(segment_jobs, "_questions", lambda *_, **__: (None, 9))
+    segment = await scene.cast.ed.made("/segments", {"name": "Vip", "filter": GOLD})
+    await scene.cast.ed.made(f"/contacts/{scene.ada['id']}/tags", {"tags": ["vip"]})
+    await scene.workflow(TAG, source="segment_entered", segmentId=segment["id"])
+    await settle(scene.process)
+    await scene.cast.ed.patch(f"/segments/{segment['id']}", {"filter": VIP})
+    await settle(scene.process)
+    assert (await scene.cast.vic.read(f"/segments/{segment['id']}"))["count"] == 1
+    assert [one["code"] for one in await scene.explained()] == ["no_event"]
+
+
 async def test_a_definition_that_rests_says_since_when(scene: Scene) -> None:
     await watched(scene, "date")
     await turned(scene, "PAUSED")

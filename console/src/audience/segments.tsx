@@ -45,7 +45,8 @@ export function Segment({ id }: { id: string }) {
   </>}>
     <Shown of={segment}>{value => <>
       <p class="prose">{value.prose}</p>
-      {value.reason && <p class="note">{value.reason.detail}</p>}
+      {value.reason ? <p class="note">{value.reason.detail}</p>
+        : value.count === null && <p class="note">Being filled: until it is complete, contacts who enter or leave it start flows only if that was chosen when it was saved.</p>}
       <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Type', value.kind], ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />]]} />
       <Section title="Contacts">
         <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>No contacts match{value.kind === 'live' ? ' yet; those who match later enter it then' : ''}.</p>} columns={[
