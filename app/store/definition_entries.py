@@ -31,6 +31,7 @@ class UnfinishedRun:
 async def of_contact(
     db: Handle, *, workspace_id: str, definition_id: str, contact_id: str
 ) -> list[KeptEntry]:
+    """Without those of runs that have ended before their first step, which went through nothing."""
     return await db.fetch_all_as(
         KeptEntry,
         """
@@ -40,6 +41,7 @@ async def of_contact(
         LEFT JOIN runs r ON r.workspace_id = :workspace_id AND r.id = e.run_id
         WHERE e.workspace_id = :workspace_id AND e.definition_id = :definition_id
           AND e.contact_id = :contact_id
+          AND (r.id IS NULL OR r.finished_at IS NULL OR r.state IS NOT NULL)
         """,
         workspace_id=workspace_id,
         definition_id=definition_id,

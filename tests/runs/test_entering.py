@@ -93,6 +93,23 @@ async def test_the_older_run_goes_first_whichever_is_claimed_first(
     assert await come_to(cast, older) == WENT
 
 
+async def test_who_was_let_in_and_cancelled_before_the_first_step_went_through_nothing(
+    process: Process, cast: Cast
+) -> None:
+    id, contact_id = await flow(cast, "once"), await ada(cast)
+    older, newer = [await begin(cast, id, contact_id) for _ in range(2)]
+    claimed = await process.claim("run", [], 50)
+    for job in claimed:
+        if job.id == newer:
+            await runner.move(process, job)
+    assert await come_to(cast, newer) == refused(older)
+    assert (await cast.ed.post(f"/runs/{older}/cancel")).is_success
+    later, last = [await begin(cast, id, contact_id) for _ in range(2)]
+    await settle(process)
+    assert await come_to(cast, later) == WENT
+    assert await come_to(cast, last) == refused(later)
+
+
 async def test_runs_that_are_moved_at_once_let_one_through(process: Process, cast: Cast) -> None:
     id, contact_id = await flow(cast, "once"), await ada(cast)
     ids = [await begin(cast, id, contact_id) for _ in range(8)]
