@@ -766,6 +766,8 @@ CREATE TABLE messages (
     send_at           TIMESTAMPTZ,                -- not before, as was asked for
     waits_until       TIMESTAMPTZ,                -- that time, or the end of quiet hours, while it waits
     intended_at       TIMESTAMPTZ,                -- when it was last about to leave, of marketing
+    sent_at           TIMESTAMPTZ,                -- when a provider took it, may have, or refused its
+                                                  -- recipient
     held_until        TIMESTAMPTZ,                -- waits for its provider, not for its own next try, as
                                                   -- long as its job says; who finds the provider well wakes it
     intended_by       BIGINT,                     -- the lease_token under which it became SENDING

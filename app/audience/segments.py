@@ -466,7 +466,7 @@ def facts(past: Past, conditions: Mapping[str, Condition]) -> Facts:
                 "status": one.status,
                 "templateId": one.template_id,
                 "broadcastId": one.broadcast_id,
-                "at": one.created_at,
+                "at": one.sent_at,
             }
             for one in past.messages
         ],

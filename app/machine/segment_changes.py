@@ -164,7 +164,8 @@ def _moments(part: Condition, facts: Facts) -> Iterator[tuple[datetime, timedelt
                 for one in events:
                     yield from _compared_at(comparison, {"event": one})
         case Got(within=timedelta() as within):
-            yield from ((one["at"], within) for one in facts["messages"])
+            left = (one["at"] for one in facts["messages"])
+            yield from ((at, within) for at in left if at is not None)
         case Comparison() if part.path.segments[0] == "contact":
             yield from _compared_at(part, facts)
 

@@ -51,8 +51,11 @@ RUNS: Mapping[str, tuple[str, ...] | None] = {
 }
 
 
-def _is_within(moment: datetime, within: timedelta | None, now: datetime) -> bool:
-    return within is None or timedelta(0) <= now - moment <= within
+def _is_within(moment: datetime | None, within: timedelta | None, now: datetime) -> bool:
+    """None: of a message that has not left."""
+    if within is None:
+        return True
+    return moment is not None and timedelta(0) <= now - moment <= within
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class PastMessage:
     status: str
     template_id: str | None
     broadcast_id: str | None
-    created_at: datetime
+    sent_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ async def events(
 async def messages(db: Handle, *, workspace_id: str, contact_ids: Of) -> list[Newest[PastMessage]]:
     found = await db.fetch_each(
         """
-        SELECT status, template_id, broadcast_id, created_at FROM messages
+        SELECT status, template_id, broadcast_id, sent_at FROM messages
         WHERE workspace_id = :workspace_id AND contact_id = :contact_id
         ORDER BY id DESC
         LIMIT :limit

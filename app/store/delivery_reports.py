@@ -11,7 +11,14 @@ from app.database.sql import columns, named_values
 from app.machine.reasons import Reason
 from app.store import held_messages, jobs
 from app.store.held_messages import MessageAttempt
-from app.store.messages import MAY_ARRIVE, NAMED, Changed, accepting_since, judge_again
+from app.store.messages import (
+    MAY_ARRIVE,
+    NAMED,
+    SENT_AT,
+    Changed,
+    accepting_since,
+    judge_again,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +153,7 @@ async def move_message(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            parked = FALSE, held_until = NULL, waits_until = NULL,
+            parked = FALSE, held_until = NULL, waits_until = NULL, sent_at = {SENT_AT},
             address_hash = CASE WHEN {MAY_ARRIVE} THEN address_hash END, sealed = NULL
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {NAMED}

@@ -26,6 +26,11 @@ MAY_ARRIVE = f"""EXISTS (
                 AND COALESCE(unsure.status = 'UNKNOWN' OR unsure.reason_code IN {FOUND}, FALSE)
                 AND unsure.finished_at > :accepting_since)"""
 
+# Of an UPDATE to :status: when the message left, as filters of segments count it.
+SENT_AT = """CASE WHEN CAST(:status AS TEXT)
+                           IN ('SENT', 'DELIVERED', 'COMPLAINED', 'BOUNCED', 'UNKNOWN')
+                      THEN COALESCE(sent_at, :now) ELSE sent_at END"""
+
 
 @dataclass(frozen=True, slots=True)
 class MessageOutcome:
@@ -150,7 +155,7 @@ async def intend(
         """
         UPDATE messages
         SET status = 'SENDING', intended_by = :lease_token, parked = FALSE, held_until = NULL,
-            waits_until = NULL,
+            waits_until = NULL, sent_at = NULL,
             intended_at = CASE WHEN CAST(:category AS TEXT) = 'marketing' THEN :now END,
             to_address = :to_address, address_hash = :address_hash, category = :category,
             topic_id = :topic_id, template_version = :template_version, content = :content
@@ -260,7 +265,7 @@ async def settle(
         f"""
         UPDATE messages
         SET status = :status, reason_code = :reason_code, reason_detail = :reason_detail,
-            parked = FALSE,
+            parked = FALSE, sent_at = {SENT_AT},
             held_until = CASE WHEN :held_back THEN CAST(:wake_at AS TIMESTAMPTZ) END,
             waits_until = CASE WHEN :waits THEN CAST(:wake_at AS TIMESTAMPTZ) END,
             address_hash = CASE WHEN CAST(:status AS TEXT) = 'UNKNOWN' OR {MAY_ARRIVE}

@@ -47,7 +47,7 @@ class _Moments:
                 for one in timed_within(part.match):
                     yield self._read(self.clause.found(one.path), one, events)
             case Got(within=timedelta() as within):
-                yield f"""(SELECT min({self._flip("m.created_at", within)}) FROM messages m
+                yield f"""(SELECT min({self._flip("m.sent_at", within)}) FROM messages m
                     WHERE m.workspace_id = :workspace_id AND m.contact_id = c.id)"""
 
     def _read(self, found: SqlValue, part: Comparison, rows: str) -> str:

@@ -249,7 +249,7 @@ class Clause:
 
     def _got(self, one: Got) -> str:
         clauses = [_listed("m.status", MESSAGES[one.message])]
-        clauses += self._happened("m.created_at", one.within)
+        clauses += self._happened("m.sent_at", one.within)
         if one.template_id is not None:
             clauses.append(f"m.template_id = {self._text(one.template_id)}")
         if one.broadcast_id is not None:

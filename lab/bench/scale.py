@@ -145,10 +145,10 @@ FILL = (
     """,
     """
     INSERT INTO messages (workspace_id, id, run_id, node_id, visit, contact_id, channel, category,
-                          to_address, source, content, status, created_at)
+                          to_address, source, content, status, sent_at, created_at)
     SELECT 'ws_acme', made('msg', i), made('run', i * 5), 'hello', 1, made('con', i), 'email',
            'transactional', 'p' || i || '@acme.test', '{}', '{}',
-           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'SENT' END, at(i, $3)
+           CASE WHEN i % 50 = 0 THEN 'FAILED' ELSE 'SENT' END, at(i, $3), at(i, $3)
     FROM generate_series($1::bigint, $2::bigint) AS n (i)
     """,
     """

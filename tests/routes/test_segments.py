@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from app.audience import membership, segment_jobs, segments
+from app.machine import document
 from app.process import Process
 from app.store import jobs
 from app.store import segments as store
-from tests.cast import Cast, settle
+from tests.cast import HELLO, Cast, settle
 from tests.runs.test_runner import later
+from tests.servers import set_clock
 from tests.tables import each_row
 from workers.maintenance import JobSweep
 
@@ -69,6 +72,24 @@ async def test_a_date_beyond_all_calendars_is_no_moment_to_wait_for(
     shown = await cast.vic.read(f"/segments/{made['id']}")
     assert shown["count"] == 0
     assert (await cast.vic.read(f"/contacts/{ada['id']}"))["metadata"] == late["metadata"]
+
+
+async def test_a_message_counts_from_when_it_left(cast: Cast, process: Process) -> None:
+    """Not from when it was ordered, which may be months before."""
+    filter = {"message": "sent", "within": "PT1H"}
+    made = await cast.ed.made("/segments", {"name": "S", "filter": filter})
+    ada = await person(cast, "ada")
+    async with process.database.read() as db:
+        at = await db.now() + timedelta(hours=3)
+    body = {"channel": "email", "contactId": ada, "content": HELLO, "sendAt": document.text(at)}
+    await cast.ed.made("/messages", body)
+    for hours, ids in ((0, []), (3.5, [ada]), (4, [ada]), (5, [])):
+        set_clock(process.database, round(hours * 3_600_000))
+        for _ in range(2):
+            await settle(process)
+        assert await ids_in(cast, f"/segments/{made['id']}/contacts") == ids, hours
+        seen = await cast.ed.made("/segments/preview", {"filter": filter, "contactId": ada})
+        assert (seen["count"], seen["contact"]["holds"]) == (len(ids), bool(ids))
 
 
 async def test_what_somebody_did_counts(cast: Cast) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import jobs, messages
+from app.store import delivery_reports, jobs, messages
 from app.store.jobs import Job
 from app.store.messages import MessageOutcome, RequeuedMessage
 from tests.store.rows import attempt, message, set_columns, workspace
@@ -90,6 +90,35 @@ async def test_what_is_tried_again_later_is_due_then_and_begins_to_count_anew(
         "wake_at": later,
         "reason_code": "throttled",
     }
+
+
+async def sent_at(database: Database, id: str) -> datetime | None:
+    async with database.read() as db:
+        at: datetime | None = await db.fetch_value(
+            "SELECT sent_at FROM messages WHERE id = :id", id=id
+        )
+    return at
+
+
+async def test_a_message_left_when_its_provider_was_called_last(database: Database) -> None:
+    acme = await workspace(database)
+    id = await message(database, acme)
+    job = await claimed(database)
+    await intend(database, job)
+    assert await sent_at(database, id) is None
+    await settle(database, job, "UNKNOWN")
+    first = await sent_at(database, id)
+    assert first is not None
+    ending = delivery_reports.Ending("SENT", "found_arrived", None)  # as somebody finds days later
+    async with database.write() as db:
+        await delivery_reports.move_message(db, workspace_id=acme, id=id, ending=ending)
+    assert await sent_at(database, id) == first
+    async with database.write() as db:
+        assert await messages.requeue(db, workspace_id=acme, id=id, ended=["SENT"])
+    again = await claimed(database)
+    await intend(database, again)
+    await settle(database, again, "FAILED")
+    assert await sent_at(database, id) is None
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "SENDING", "SENT", "FAILED", "SUPPRESSED"])

@@ -198,7 +198,7 @@ people: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         ),
         "messages": st.lists(
             st.tuples(
-                st.sampled_from(["SENT", "DELIVERED", "BOUNCED", "FAILED"]),
+                st.sampled_from(["QUEUED", "SENT", "DELIVERED", "BOUNCED", "FAILED"]),
                 st.sampled_from(["tpl_1", None]),
                 st.sampled_from(["bro_1", None]),
                 ago,
@@ -243,9 +243,9 @@ async def moved_in(db: Handle, workspace_id: str, person: dict[str, Any]) -> str
         await db.execute(
             """
             INSERT INTO messages (workspace_id, id, contact_id, template_id, broadcast_id, channel,
-                                  category, source, status, created_at)
+                                  category, source, status, sent_at, created_at)
             VALUES (:workspace_id, :id, :contact_id, :template_id, :broadcast_id, 'email',
-                    'marketing', '{}', :status, :created_at)
+                    'marketing', '{}', :status, :sent_at, :created_at)
             """,
             workspace_id=workspace_id,
             id=new_id("msg"),
@@ -253,7 +253,8 @@ async def moved_in(db: Handle, workspace_id: str, person: dict[str, Any]) -> str
             template_id=template_id,
             broadcast_id=broadcast_id,
             status=status,
-            created_at=now - rows.length(gone),
+            sent_at=None if status == "QUEUED" else now - rows.length(gone),
+            created_at=now - timedelta(days=99),
         )
     for status, definition_id in person["runs"]:
         await db.execute(
