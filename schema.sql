@@ -257,9 +257,12 @@ CREATE TABLE topics (
     revision       INTEGER NOT NULL,
     created_at     TIMESTAMPTZ NOT NULL,
     updated_at     TIMESTAMPTZ NOT NULL,
+    forgotten_up_to TEXT,                         -- of a deleted one, which nobody sees: what contacts up to
+                                                  -- this one have answered is forgotten
     PRIMARY KEY (workspace_id, id)
 );
 CREATE UNIQUE INDEX topics_default ON topics (workspace_id) WHERE is_default;
+CREATE INDEX topics_deleted ON topics (workspace_id, id) WHERE forgotten_up_to IS NOT NULL;
 
 -- A member of the audience.
 CREATE TABLE contacts (
@@ -766,8 +769,8 @@ CREATE TABLE messages (
     send_at           TIMESTAMPTZ,                -- not before, as was asked for
     waits_until       TIMESTAMPTZ,                -- that time, or the end of quiet hours, while it waits
     intended_at       TIMESTAMPTZ,                -- when it was last about to leave, of marketing
-    sent_at           TIMESTAMPTZ,                -- when a provider took it, may have, or refused its
-                                                  -- recipient
+    sent_at           TIMESTAMPTZ,                -- when a provider took it, or may have, or refused
+                                                  -- its recipient
     held_until        TIMESTAMPTZ,                -- waits for its provider, not for its own next try, as
                                                   -- long as its job says; who finds the provider well wakes it
     intended_by       BIGINT,                     -- the lease_token under which it became SENDING

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from app.accounts import closure
+from app.audience import topics
 from app.audit import chain
 from app.billing import paying, quotas
 from app.database.db import Handle
@@ -47,6 +48,7 @@ TASKS: tuple[Batch, ...] = (
     circuit_breaker.probe_batch,
     refusals.undo_batch,
     quotas.fold_batch,
+    topics.forget_batch,
 )
 
 

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, cast
 
 from app.audience import reactions
 from app.audience.subscriptions import Given
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
+from app.database.visits import Visits
 from app.errors import FieldError
 from app.machine import document
 from app.machine.contact_values import STATES, State
 from app.machine.content import CHANNELS
 from app.machine.program import Json
+from app.process import Process
 from app.store import consent_events, contacts
+from app.store import topics as stored_topics
 from app.store.contacts import Contact
+from app.store.row_keys import RowKey
 from app.store.topics import Topic
 
 Answers: TypeAlias = Mapping[str, Mapping[str, str]]  # topic → channel → state
@@ -27,6 +32,8 @@ Answers: TypeAlias = Mapping[str, Mapping[str, str]]  # topic → channel → st
 SUBSCRIBED: State = "subscribed"
 PENDING: State = "pending"
 MOST = 100  # topics of a workspace
+WALK = 2_000  # contacts of one transaction, when the answers about a deleted topic are forgotten
+TRIED_AT_ONCE = 20  # deleted topics: the first that can be worked on has a batch
 
 # How the history of a contact calls the change to a state.
 KINDS: Mapping[str, str] = {
@@ -182,3 +189,16 @@ async def record(
     ]
     if rows:
         await consent_events.insert_many(db, workspace_id=workspace_id, rows=rows)
+
+
+async def forget_batch(process: Process) -> bool:
+    """Forget a batch of the answers about a deleted topic; False when there is none (for now)."""
+    async with process.shards.reading(process.database) as db:
+        found = await stored_topics.deleted(db, limit=TRIED_AT_ONCE)
+    visits = Visits(process.database)
+    for topic in found:
+        whose: RowKey = {"workspace_id": topic.workspace_id, "id": topic.id}
+        forget = partial(stored_topics.forget_some, **whose, walk=WALK)
+        if await visits.visit(topic.workspace_id, forget):
+            return True
+    return False

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.audience import topics
 from app.audience.segments import stored
 from app.broadcasts import audience as audiences
-from app.database.db import Handle, new_id
+from app.database.db import new_id
 from app.definitions import portable
 from app.errors import FieldError, Problem
 from app.machine import document
@@ -28,7 +28,6 @@ from app.web.paging import Changing
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
 
-WALK = 2_000  # contacts of one transaction, when the answers about a topic are forgotten
 LONGEST_DESCRIPTION = 500
 Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
 Channels = Annotated[list[ChannelName], Field(min_length=1, max_length=3)]
@@ -62,7 +61,7 @@ async def index(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    topic = await _found(call, call.db, call.path("id"))
+    topic = await _found(call)
     return reply.ok(TopicShape.of(topic), revision=topic.revision)
 
 
@@ -91,7 +90,7 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    topic = await _locked(call, call.db)
+    topic = await _locked(call)
     new = call.patch(WritableTopic, WritableTopic.of(topic))
     if new.is_default != topic.is_default:
         message = "isDefault cannot be changed; create another topic."
@@ -107,29 +106,24 @@ async def update(call: Call) -> Response:
 
 
 async def remove(call: Call) -> Response:
-    """Delete a topic: what contacts have answered about it is forgotten but in their histories."""
-    workspace_id = call.member.workspace_id
-    async with call.process.database.write() as db:
-        topic = await _locked(call, db)
-        of: WorkspaceKey = {"workspace_id": workspace_id}
-        existing = await segments.of_workspace(db, **of)
-        users = [
-            *await templates.naming_topic(db, **of, topic_id=topic.id, channels=CHANNELS),
-            *await definitions.mentioning(db, **of, id=topic.id),
-            *(one.id for one in existing.values() if topic.id in dict(stored(one.filter).topics)),
-            *await audiences.naming(db, workspace_id, topic_id=topic.id),
-        ]
-        if users:
-            message = f"{users[0]} names this topic; change that first."
-            raise Problem("conflict", message, usedBy=users)
-        await store.delete(db, workspace_id=workspace_id, id=topic.id)
-        await call.note("topic.deleted", topic.id, before=TopicShape.of(topic), db=db)
-    after: str | None = "" if not topic.is_default else None
-    while after is not None:
-        async with call.process.database.write() as db:
-            after = await store.forget_answers(
-                db, workspace_id=workspace_id, id=topic.id, after=after, walk=WALK
-            )
+    """Delete a topic: what contacts have answered about it is forgotten but in their histories, of
+    many contacts bit by bit."""
+    topic, workspace_id = await _locked(call), call.member.workspace_id
+    of: WorkspaceKey = {"workspace_id": workspace_id}
+    existing = await segments.of_workspace(call.db, **of)
+    users = [
+        *await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=CHANNELS),
+        *await definitions.mentioning(call.db, **of, id=topic.id),
+        *(one.id for one in existing.values() if topic.id in dict(stored(one.filter).topics)),
+        *await audiences.naming(call.db, workspace_id, topic_id=topic.id),
+    ]
+    if users:
+        message = f"{users[0]} names this topic; change that first."
+        raise Problem("conflict", message, usedBy=users)
+    await store.delete(call.db, **of, id=topic.id)
+    # As many as nobody waits long for; a worker forgets the rest.
+    await store.forget_some(call.db, **of, id=topic.id, walk=topics.WALK)
+    await call.note("topic.deleted", topic.id, before=TopicShape.of(topic))
     return reply.no_content()
 
 
@@ -182,15 +176,15 @@ def _columns(new: WritableTopic) -> dict[str, Any]:
     }
 
 
-async def _locked(call: Call, db: Handle) -> Topic:
-    await store.lock(db, workspace_id=call.member.workspace_id)
-    topic = await _found(call, db, call.path("id"))
+async def _locked(call: Call) -> Topic:
+    await store.lock(call.db, workspace_id=call.member.workspace_id)
+    topic = await _found(call)
     call.match(topic.revision)
     return topic
 
 
-async def _found(call: Call, db: Handle, id: str) -> Topic:
-    topic = await store.by_id(db, workspace_id=call.member.workspace_id, id=id)
+async def _found(call: Call) -> Topic:
+    topic = await store.by_id(call.db, workspace_id=call.member.workspace_id, id=call.path("id"))
     if topic is None:
         raise Problem("not_found", "There is no such topic.")
     return topic
@@ -219,7 +213,6 @@ routes = [
         "/topics/{id}",
         remove,
         can="contacts:write",
-        tx=None,
         gives={204: None},
         raises=("conflict",),
     ),

@@ -10,6 +10,7 @@ from typing import Any
 from app.database.db import Handle
 from app.database.sql import columns
 from app.store import keyset
+from app.store.directory import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,12 @@ async def update(
 
 
 async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
+    """It is gone for everybody; forget_some forgets what contacts have answered about it."""
     await db.execute(
-        "DELETE FROM topics WHERE workspace_id = :workspace_id AND id = :id",
+        """
+        UPDATE topics SET forgotten_up_to = '', is_default = FALSE
+        WHERE workspace_id = :workspace_id AND id = :id
+        """,
         workspace_id=workspace_id,
         id=id,
     )
@@ -102,7 +107,10 @@ async def delete(db: Handle, *, workspace_id: str, id: str) -> None:
 async def by_id(db: Handle, *, workspace_id: str, id: str) -> Topic | None:
     return await db.fetch_one_as(
         Topic,
-        f"SELECT {COLUMNS} FROM topics WHERE workspace_id = :workspace_id AND id = :id",
+        f"""
+        SELECT {COLUMNS} FROM topics
+        WHERE workspace_id = :workspace_id AND id = :id AND forgotten_up_to IS NULL
+        """,
         workspace_id=workspace_id,
         id=id,
     )
@@ -112,7 +120,11 @@ async def of_workspace(db: Handle, *, workspace_id: str) -> dict[str, Topic]:
     """All, by their ids; they are few."""
     found = await db.fetch_all_as(
         Topic,
-        f"SELECT {COLUMNS} FROM topics WHERE workspace_id = :workspace_id ORDER BY id",
+        f"""
+        SELECT {COLUMNS} FROM topics
+        WHERE workspace_id = :workspace_id AND forgotten_up_to IS NULL
+        ORDER BY id
+        """,
         workspace_id=workspace_id,
     )
     return {topic.id: topic for topic in found}
@@ -127,7 +139,7 @@ async def page(
         Topic,
         f"""
         SELECT {COLUMNS} FROM topics
-        WHERE workspace_id = :workspace_id {narrowed}
+        WHERE workspace_id = :workspace_id AND forgotten_up_to IS NULL {narrowed}
         ORDER BY id DESC
         LIMIT :limit
         """,
@@ -147,7 +159,54 @@ CLAUSES = {
 # --- what contacts have answered ------------------------------------------------------------------
 
 
-async def forget_answers(
+async def deleted(db: Handle, *, limit: int) -> list[Place]:
+    """Deleted ones about which answers may be left. Without a lock: asked often, and nearly always
+    none."""
+    return await db.fetch_all_as(
+        Place,
+        """
+        SELECT workspace_id, id FROM topics
+        WHERE forgotten_up_to IS NOT NULL
+        ORDER BY workspace_id, id
+        LIMIT :limit
+        """,
+        limit=limit,
+    )
+
+
+async def forget_some(db: Handle, *, workspace_id: str, id: str, walk: int) -> bool:
+    """Forget what the next contacts have answered about a deleted topic, and after the last of them
+    itself. False when another worker is at it, or it is gone."""
+    key = {"workspace_id": workspace_id, "id": id}
+    after = await db.fetch_value(
+        """
+        SELECT forgotten_up_to FROM topics
+        WHERE workspace_id = :workspace_id AND id = :id AND forgotten_up_to IS NOT NULL
+        FOR UPDATE SKIP LOCKED
+        """,
+        **key,
+    )
+    if after is None:
+        return False
+    last = await _forget_answers(db, workspace_id=workspace_id, id=id, after=after, walk=walk)
+    if last is None:
+        await db.execute(
+            "DELETE FROM topics WHERE workspace_id = :workspace_id AND id = :id",
+            **key,
+        )
+    else:
+        await db.execute(
+            """
+            UPDATE topics SET forgotten_up_to = :last
+            WHERE workspace_id = :workspace_id AND id = :id
+            """,
+            last=last,
+            **key,
+        )
+    return True
+
+
+async def _forget_answers(
     db: Handle, *, workspace_id: str, id: str, after: str, walk: int
 ) -> str | None:
     """Forget what the next contacts behind an id have answered about the topic; the id of the last

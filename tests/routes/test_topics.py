@@ -97,6 +97,17 @@ async def test_one_topic_may_be_the_default_and_stays_what_it_is(cast: Cast) -> 
     assert (await cast.ed.patch(f"/topics/{id}", {"isDefault": False})).status_code == 422
 
 
+async def test_another_topic_may_be_the_default_once_that_is_deleted(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "WALK", 1)  # some of its contacts are left to a worker
+    for email in (ADA, "bob@x.test"):
+        await cast.ed.made("/contacts", {"email": email})
+    id = await topic(cast.ed, isDefault=True)
+    assert (await cast.ed.delete(f"/topics/{id}")).status_code == 204
+    assert await topic(cast.ed, isDefault=True) != id
+
+
 async def test_a_workspace_has_a_bounded_number_of_topics(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +340,37 @@ async def test_a_topic_in_use_is_not_deleted(cast: Cast) -> None:
     assert (await cast.ed.delete(f"/topics/{offers}")).status_code == 204
     shown = await cast.vic.read(f"/contacts/{ada['id']}")
     assert shown["topics"] == {other: {"email": "subscribed"}}
+
+
+async def test_a_topic_that_many_have_answered_about_is_forgotten_by_a_worker(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "WALK", 2)
+    offers, other = await topic(cast.ed), await topic(cast.ed)
+    paths = []
+    for number in range(5):
+        made = await cast.ed.made("/contacts", {"email": f"p{number}@x.test"})
+        paths.append(f"/contacts/{made['id']}")
+        for id in (offers, other):
+            await answer(cast.ed, made["id"], id)
+
+    async def left() -> int:
+        shown = [(await cast.vic.read(path))["topics"] for path in paths]
+        assert all(other in one for one in shown)
+        return sum(offers in one for one in shown)
+
+    path = f"/topics/{offers}"
+    assert not await topics.forget_batch(process)
+    assert (await cast.ed.delete(path)).status_code == 204
+    for again in (await cast.vic.get(path), await cast.ed.delete(path)):
+        assert again.status_code == 404
+    assert [one["id"] for one in (await cast.vic.read("/topics"))["data"]] == [other]
+    seen = [await left()]
+    while await topics.forget_batch(process):
+        seen.append(await left())
+    assert seen == [3, 1, 0]
+    async with process.database.read() as db:
+        assert await db.fetch_values("SELECT id FROM topics") == [other]
 
 
 async def test_an_answer_is_recorded_once_with_its_source(cast: Cast) -> None:

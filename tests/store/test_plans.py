@@ -67,6 +67,7 @@ from app.store import (
     sweeps,
     templates,
     throttles,
+    topics,
     usage,
     watches,
     webhook_requests,
@@ -147,6 +148,13 @@ FILL = (
     """
     INSERT INTO contact_tags (workspace_id, contact_id, tag)
     SELECT 'ws_acme', 'con_' || i, CASE WHEN i % 1000 = 0 THEN 'rare' ELSE 'common' END FROM n
+    """,
+    """
+    INSERT INTO topics (workspace_id, id, name, channels, double_opt_in, is_default, revision,
+                        created_at, updated_at, forgotten_up_to)
+    SELECT 'ws_acme', 'top_' || i, 'T', :events, FALSE, FALSE, 1, :past, :past,
+           CASE WHEN i % 1000 = 0 THEN '' END
+    FROM n
     """,
     """
     INSERT INTO templates (workspace_id, id, name, channel, category, content, version, key,
@@ -1262,6 +1270,14 @@ async def test_whose_runs_are_to_be_ended_is_known_without_a_look_at_the_others(
 ) -> None:
     [plan] = await plans_of(filled, lambda db: definitions.ending(db, limit=20))
     assert re.search(r"\bdefinitions_ending\b", plan), plan
+
+
+async def test_which_topics_are_to_be_forgotten_is_known_without_a_look_at_the_others(
+    filled: Database,
+) -> None:
+    [plan] = await plans_of(filled, lambda db: topics.deleted(db, limit=20))
+    assert re.search(r"\btopics_deleted\b", plan), plan
+    assert not SORTS.search(plan), plan
 
 
 async def test_what_was_given_up_is_known_without_a_look_at_the_others(filled: Database) -> None:
