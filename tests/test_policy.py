@@ -89,6 +89,7 @@ POLICY: Mapping[str, str] = {
     "PATCH /segments/{id}": "editor",
     "DELETE /segments/{id}": "editor",
     "GET /segments/{id}/contacts": "viewer",
+    "GET /segments/{id}/uses": "viewer",
     "GET /topics": "viewer",
     "POST /topics": "editor",
     "GET /topics/{id}": "viewer",

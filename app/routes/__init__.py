@@ -156,6 +156,7 @@ GET    /segments/{id}                                     contacts:read
 PATCH  /segments/{id}                                     contacts:write
 DELETE /segments/{id}                                     contacts:write
 GET    /segments/{id}/contacts                            contacts:read
+GET    /segments/{id}/uses                                contacts:read
 GET    /settings/api-keys                                 api_keys:read
 POST   /settings/api-keys                                 api_keys:write
 GET    /settings/api-keys/{id}                            api_keys:read

@@ -78,6 +78,12 @@ class SegmentShape(Revised):
     updated_at: datetime
 
 
+class SegmentUses(Shape):
+    """The ids of segments, broadcasts, automations and workflows."""
+
+    used_by: list[str]
+
+
 class FilterPreview(Shape):
     """`{"filter": {"segmentId": …}}` previews a segment. With `contactId`, the answer says whether
     that contact fits, and why."""
@@ -237,11 +243,7 @@ async def _begin_filling(
 async def remove(call: Call) -> Response:
     segment, existing = await _locked(call)
     workspace_id = call.member.workspace_id
-    users = segments.naming(segment.id, existing)
-    users += await audiences.naming(call.db, workspace_id, segment_id=segment.id)
-    users += await definitions.naming_segment(
-        call.db, workspace_id=workspace_id, segment_id=segment.id
-    )
+    users = await _users(call, segment, existing)
     if users:
         message = f"{users[0]} names this segment; change that first."
         raise Problem("conflict", message, usedBy=users)
@@ -252,6 +254,22 @@ async def remove(call: Call) -> Response:
     call.process.queue.due(call.db, "segment", workspace_id, segment.id)
     await call.note("segment.deleted", segment.id, before=written(segment, existing))
     return reply.no_content()
+
+
+async def uses(call: Call) -> Response:
+    """List what keeps the segment from being deleted: segments that name it, broadcasts that have
+    not ended, and flows that are not archived."""
+    existing = await store.of_workspace(call.db, workspace_id=call.member.workspace_id)
+    return reply.ok({"usedBy": await _users(call, _found(call, existing), existing)})
+
+
+async def _users(call: Call, segment: Segment, existing: Mapping[str, Segment]) -> list[str]:
+    workspace_id, id = call.member.workspace_id, segment.id
+    return [
+        *segments.naming(id, existing),
+        *await audiences.naming(call.db, workspace_id, segment_id=id),
+        *await definitions.naming_segment(call.db, workspace_id=workspace_id, segment_id=id),
+    ]
 
 
 async def members(call: Call) -> Response:
@@ -491,4 +509,5 @@ routes = [
         query=Changing,
         gives={200: Page[Contact]},
     ),
+    get("/segments/{id}/uses", uses, can="contacts:read", gives={200: SegmentUses}),
 ]

@@ -83,6 +83,7 @@ export const useFlowNames = (all: Listed<FlowName>, runs: readonly Of[]) => useN
 export const useTemplateNames = (ids: readonly string[]) => useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', path(id))))
 
 export const useBroadcastNames = (ids: readonly string[]) => useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
+export const useSegmentNames = (ids: readonly string[]) => useNames(useSegments(), ids, id => got(api.GET('/segments/{id}', path(id))))
 
 export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }) {
   return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>

@@ -105,9 +105,12 @@ async def test_a_segment_that_a_definition_names_is_not_deleted(
     cast: Cast, process: Process
 ) -> None:
     id = await segment(cast, process)
+    assert await cast.vic.read(f"/segments/{id}/uses") == {"usedBy": []}
     flow_id = await flow(cast, source="segment_entered", segmentId=id)
     response = await cast.ed.delete(f"/segments/{id}")
     assert (response.status_code, response.json()["usedBy"]) == (409, [flow_id])
+    assert await cast.vic.read(f"/segments/{id}/uses") == {"usedBy": [flow_id]}
+    assert (await cast.mallory.get(f"/segments/{id}/uses")).status_code == 404
     await cast.ed.patch(f"/workflows/{flow_id}", {"state": "ARCHIVED"})
     assert (await cast.ed.delete(f"/segments/{id}")).status_code == 204
 

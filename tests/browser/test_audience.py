@@ -93,6 +93,32 @@ def test_the_list_of_segments_says_which_was_given_up(page: Page, service: Servi
     page.locator("tbody tr", has_text=tag).get_by_text("given up", exact=True).wait_for()
 
 
+def test_a_segment_says_what_uses_it_and_what_its_filling_means(
+    page: Page, service: Service
+) -> None:
+    tag = f"tea-{secrets.token_hex(4)}"
+    filter = {"path": "contact.tags", "op": "contains", "value": tag}
+    id = service.made("/segments", {"name": f"Tea {tag}", "filter": filter})["id"]
+    outer = service.made("/segments", {"name": f"Outer {tag}", "filter": {"segmentId": id}})["id"]
+    trigger = {"source": "segment_entered", "segmentId": id}
+    flow = service.made("/workflows", {"name": f"Flow {tag}", "trigger": trigger, "steps": []})
+
+    def filling(route: Route) -> None:
+        """The answer of this service, had its workers stood still."""
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "count": None, "countedAt": None})
+
+    page.route(re.compile(rf"(?<!/console)/segments/{id}$"), filling)
+    opened(page, service, f"/segments/{id}")
+    page.get_by_text("Being filled: until it is complete").wait_for()
+    for name, to in (
+        (f"Flow {tag}", f"/flows/workflows/{flow['id']}"),
+        (f"Outer {tag}", f"/segments/{outer}"),
+    ):
+        link = page.locator(".used").get_by_role("link", name=name)
+        expect(link).to_have_attribute("href", re.compile(f"{to}$"))
+
+
 def test_a_filter_that_the_form_cannot_show_stays_json(
     page: Page, service: Service, watch: Watch
 ) -> None:

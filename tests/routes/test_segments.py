@@ -209,6 +209,7 @@ async def test_segments_name_one_another_but_never_in_a_circle(cast: Cast) -> No
     assert error["message"] == "A segment cannot name itself, here through Best → Gold."
     used = await cast.ed.delete(f"/segments/{gold['id']}")
     assert (used.status_code, used.json()["usedBy"]) == (409, [best["id"]])
+    assert await cast.vic.read(f"/segments/{gold['id']}/uses") == {"usedBy": [best["id"]]}
     assert (await cast.ed.delete(f"/segments/{best['id']}")).status_code == 204
     assert (await cast.ed.delete(f"/segments/{gold['id']}")).status_code == 204
 

@@ -9,6 +9,7 @@ import { called, meant } from '../names'
 import { go, useLocation } from '../router'
 import { Check, Confirm, Facts, Field, Filters, Form, Json, Link, Screen, Section, Shown, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
+import { UsedBy } from '../used'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
@@ -36,12 +37,13 @@ export function Segment({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const segment = useLoaded(async () => (await exactly<Stored>(`/segments/${encodeURIComponent(id)}`)).value, [id], value => (value.count === null ? 1000 : 10_000))
   const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
+  const used = useLoaded(() => got(api.GET('/segments/{id}/uses', path)), [id])
   const may = useCan()
   const value = segment.value
   return <Screen title={value?.name ?? 'Segment'} lead={<code>{id}</code>} actions={value && <>
     {may('broadcasts:write') && <Link class="button" to={`/broadcasts/new?segment=${id}`}>New broadcast</Link>}
     {may('contacts:write') && <Link class="button primary" to={`/segments/${id}/edit`}>Edit</Link>}
-    {may('contacts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/segments/{id}', path)); go('/segments') }}><p>Its contacts stay. It cannot be deleted while broadcasts, flows or segments use it.</p></Confirm>}
+    {may('contacts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/segments/{id}', path)); go('/segments') }}><p>Its contacts stay. It cannot be deleted while something uses it; “Used by” says what does.</p></Confirm>}
   </>}>
     <Shown of={segment}>{value => <>
       <p class="prose">{value.prose}</p>
@@ -54,6 +56,7 @@ export function Segment({ id }: { id: string }) {
           { name: 'Updated', show: each => <When at={each.updatedAt} /> },
         ]} />
       </Section>
+      <UsedBy of={used} nothing="Nothing yet. Flows, broadcasts and other segments can." />
       <Section title="Filter"><Json value={value.filter} open={false} /></Section>
     </>}</Shown>
   </Screen>

@@ -6,11 +6,12 @@ import { CHANGED, Days, days } from '../days'
 import { First } from '../errors'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
-import { FlowLink, meant, options, useBroadcastNames, useFlowNames, useFlows, useTopics } from '../names'
+import { meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { Confirm, Facts, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
+import { UsedBy } from '../used'
 import { Approved } from './messages'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
@@ -196,17 +197,9 @@ function Topic({ draft, set }: { draft: Draft; set: (topicId: string) => void })
     hint={<>Only contacts who opted in get this. <Link to="/settings/topics">Topics</Link></>} />
 }
 
-/** The flows and broadcasts that keep it from being deleted. */
 function Used({ id }: { id: string }) {
   const used = useLoaded(() => got(api.GET('/templates/{id}/uses', { params: { path: { id } } })), [id])
-  const ids = used.value?.usedBy ?? []
-  const runs = ids.filter(each => !each.startsWith('bro_')).map(each => (each.startsWith('wfl_') ? { workflowId: each } : { automationId: each }))
-  const sent = ids.filter(each => each.startsWith('bro_'))
-  const flows = useFlowNames(useFlows(), runs), broadcasts = useBroadcastNames(sent)
-  return <Section title="Used by"><Shown of={used}>{() => (ids.length ? <ul class="plain used">
-    {runs.map(run => <li key={run.workflowId ?? run.automationId}><FlowLink run={run} names={flows} /></li>)}
-    {sent.map(each => <li key={each}><Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link></li>)}
-  </ul> : <p class="empty">Nothing yet. Flows and broadcasts can send it.</p>)}</Shown></Section>
+  return <UsedBy of={used} nothing="Nothing yet. Flows and broadcasts can send it." />
 }
 
 function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
