@@ -9,29 +9,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from app.audience import segments, shapes
+from app.audience import dates, segments
+from app.audience.dates import Due
 from app.audience.segments import Readable
 from app.database.db import Handle
 from app.database.ids import first_id
 from app.jobs.queue import Queue
-from app.machine import condition, document, occasions, segment_changes
+from app.machine import condition, segment_changes
 from app.machine.condition import Condition
 from app.machine.segment_filter import Filter
 from app.store import (
     contacts,
-    date_occasions,
     jobs,
-    missed_occasions,
     segment_fills,
     segment_members,
     segment_moments,
     watches,
-    workspaces,
 )
 from app.store import segments as store
 from app.store.contacts import Contact
-from app.store.date_occasions import Occasion
-from app.store.missed_occasions import MissedOccasion
 from app.store.segment_members import ALL_START, Change, Effects, SegmentMembership
 from app.store.segments import Fitting, Segment
 
@@ -85,17 +81,6 @@ async def begin_filling(
         at = await db.now()
         await jobs.wake_by(db, "segment", workspace_id=workspace_id, ids=[segment.id], at=at)
         queue.due(db, "segment", workspace_id, segment.id)
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A date of a contact has come, for which a definition waits; `awaited` if that was kept before
-    it came, and not found in a change that brought it."""
-
-    contact_id: str
-    definition_id: str
-    at: datetime
-    awaited: bool
 
 
 Moved: TypeAlias = Flip | Due
@@ -180,7 +165,9 @@ async def judge_rows(
     """The same for these segments, of all those of the workspace, and the locked contacts' rows;
     `by_machine` by the newest part of a longer past, too."""
     dated = [one for one in chosen if one.definition_id is not None]
-    dues = await _dates(db, dated, rows, changed, workspace_id=workspace_id)
+    found, dues = await dates.judge(db, dated, rows, changed, workspace_id=workspace_id)
+    if found:
+        await keep(db, dated, found, await db.now(), workspace_id=workspace_id)
     chosen = [one for one in chosen if one.definition_id is None]
     if not rows or not chosen:
         return [*dues]
@@ -252,84 +239,6 @@ async def _judge_longer(
     flips = await keep_changes(db, [segment], changes, now, workspace_id=workspace_id)
     await _wake(db, changes, workspace_id=workspace_id)
     return flips
-
-
-async def _dates(
-    db: Handle,
-    dated: Sequence[Segment],
-    rows: Sequence[Contact],
-    changed: Changes,
-    *,
-    workspace_id: str,
-) -> list[Due]:
-    """When the dates of locked contacts come next, and those that have come since they were looked
-    for, each once: a value of the field has one, though it comes at other moments in other time
-    zones. A date that was waited for and has come counts, whatever its field says by now. Those
-    that start no run any more are recorded as missed."""
-    if not dated or not rows:
-        return []
-    workspace = await workspaces.by_id(db, id=workspace_id)
-    zone, now = workspace.timezone if workspace else None, await db.now()
-    ids = [row.id for row in rows]
-    known = await date_occasions.of_contacts(
-        db,
-        workspace_id=workspace_id,
-        contact_ids=ids,
-        definition_ids=[one.definition_id or "" for one in dated],
-    )
-    started = {key for one in known for key in _keys(one)}
-    held = await segment_members.of_contacts(
-        db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[one.id for one in dated]
-    )
-    awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
-    judged, dues, new, missed = [], [], [], []
-    for watch in dated:
-        trigger, id = document.parse(watch.filter.encode()), watch.definition_id or ""
-        field = occasions.field(trigger)
-        name = segment_changes.metadata(field) if field is not None else None
-        for row in rows:
-            is_moved = name in changed.get(row.id, ())
-            contact = shapes.resource(row, ())
-            at, value = (
-                occasions.of_date(trigger, contact, zone),
-                occasions.value_of(trigger, contact),
-            )
-            waited_for = awaited.get((row.id, watch.id))
-            for moment in sorted(_come({at, waited_for}, watch, now)):
-                # What was waited for is the date of another value only if this was changed now.
-                is_of_value = moment == at or not is_moved
-                one = Occasion(row.id, id, moment, value if is_of_value else None)
-                is_in_time = moment + occasions.grace(trigger) >= (watch.ended_at or now)
-                if started & _keys(one):
-                    continue
-                if watch.missed is None and is_in_time:
-                    dues.append(Due(row.id, id, moment, awaited=moment == waited_for))
-                    new.append(one)
-                    started |= _keys(one)
-                elif watch.missed == "inactive" or is_in_time or moment == waited_for:
-                    whose, why = (one.definition_id, one.contact_id), watch.missed or "late"
-                    missed.append(MissedOccasion(*whose, "date", why, one.at, one.at))
-            is_to_come = watch.missed is None and (row.id, id, value) not in started
-            is_ahead = is_to_come and at is not None and at > now
-            judged.append(SegmentMembership(row.id, watch.id, False, at if is_ahead else None))
-    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
-    await keep(db, dated, judged, now, workspace_id=workspace_id)
-    if new:
-        since = now - occasions.REMEMBERED_FOR
-        await date_occasions.remember(db, workspace_id=workspace_id, occasions=new, since=since)
-    return dues
-
-
-def _keys(one: Occasion) -> set[tuple[str, str, datetime | str]]:
-    """The keys that it is known again by: its moment, and its value in other time zones."""
-    found = (one.at, one.value)
-    return {(one.contact_id, one.definition_id, key) for key in found if key is not None}
-
-
-def _come(dates: set[datetime | None], watch: Segment, now: datetime) -> list[datetime]:
-    """The dates that have come while there was somebody to watch for them."""
-    until = watch.ended_at or now
-    return [one for one in dates if one is not None and watch.saved_at < one <= until]
 
 
 def conditions_of(

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from app.audience import membership, profile
-from app.audience.membership import UNCHANGED, Changes, Due, Flip, Moved
+from app.audience.dates import Due
+from app.audience.membership import UNCHANGED, Changes, Flip, Moved
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.machine import document, segment_changes

@@ -1,0 +1,150 @@
+"""Dates of contacts that definitions wait for: which have come, what becomes of each, and when the
+next one comes. Kept as memberships of watches are (membership.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from app.audience import shapes
+from app.database.db import Handle
+from app.machine import document, occasions, segment_changes
+from app.machine.program import Json
+from app.store import date_occasions, missed_occasions, segment_members, workspaces
+from app.store.contacts import Contact
+from app.store.date_occasions import Occasion
+from app.store.missed_occasions import MissedOccasion, MissReason
+from app.store.segment_members import SegmentMembership
+from app.store.segments import Segment
+
+# What an occasion that has started its run is known again by: its moment, and its value in other
+# time zones.
+Key: TypeAlias = tuple[str, str, datetime | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A date of a contact has come, for which a definition waits; `awaited` if that was kept before
+    it came, and not found in a change that brought it."""
+
+    contact_id: str
+    definition_id: str
+    at: datetime
+    awaited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Date:
+    """The date of a contact that a watch looks for, by the present value of its field, which may
+    have been changed just now; and the one that was waited for, of this value or another."""
+
+    contact_id: str
+    definition_id: str
+    at: datetime | None
+    value: str
+    is_new: bool
+    awaited_at: datetime | None
+
+    def occasion(self, moment: datetime) -> Occasion:
+        # What was waited for is the date of another value only if this was changed now.
+        is_of_value = moment == self.at or not self.is_new
+        value = self.value if is_of_value else None
+        return Occasion(self.contact_id, self.definition_id, moment, value)
+
+
+async def judge(
+    db: Handle,
+    watches: Sequence[Segment],
+    rows: Sequence[Contact],
+    changed: Mapping[str, Collection[str]],
+    *,
+    workspace_id: str,
+) -> tuple[list[SegmentMembership], list[Due]]:
+    """When the dates of locked contacts come next, to be kept; and those that have come since they
+    were looked for, each once: a value of the field has one, though it comes at other moments in
+    other time zones. A date that was waited for and has come counts, whatever its field says by
+    now. Those that start no run any more are recorded as missed."""
+    if not watches or not rows:
+        return [], []
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    zone, now = workspace.timezone if workspace else None, await db.now()
+    ids = [row.id for row in rows]
+    known = await date_occasions.of_contacts(
+        db,
+        workspace_id=workspace_id,
+        contact_ids=ids,
+        definition_ids=[watch.definition_id or "" for watch in watches],
+    )
+    started = {key for one in known for key in _keys(one)}
+    held = await segment_members.of_contacts(
+        db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[one.id for one in watches]
+    )
+    awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
+    judged, dues, new, missed = [], [], [], []
+    for watch in watches:
+        trigger = document.parse(watch.filter.encode())
+        field = occasions.field(trigger)
+        name = segment_changes.metadata(field) if field is not None else None
+        for row in rows:
+            contact = shapes.resource(row, ())
+            date = _Date(
+                row.id,
+                watch.definition_id or "",
+                occasions.of_date(trigger, contact, zone),
+                occasions.value_of(trigger, contact),
+                is_new=name in changed.get(row.id, ()),
+                awaited_at=awaited.get((row.id, watch.id)),
+            )
+            for one in _come(watch, date, now):
+                is_awaited = one.at == date.awaited_at
+                end = None if started & _keys(one) else _end(watch, trigger, one, is_awaited, now)
+                if end == "started":
+                    dues.append(Due(one.contact_id, one.definition_id, one.at, is_awaited))
+                    new.append(one)
+                    started |= _keys(one)
+                elif end is not None:
+                    whose = one.definition_id, one.contact_id
+                    missed.append(MissedOccasion(*whose, "date", end, one.at, one.at))
+            next_at = _next(watch, date, started, now)
+            judged.append(SegmentMembership(row.id, watch.id, False, next_at))
+    await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
+    if new:
+        since = now - occasions.REMEMBERED_FOR
+        await date_occasions.remember(db, workspace_id=workspace_id, occasions=new, since=since)
+    return judged, dues
+
+
+def _keys(one: Occasion) -> set[Key]:
+    found = (one.at, one.value)
+    return {(one.contact_id, one.definition_id, key) for key in found if key is not None}
+
+
+def _come(watch: Segment, date: _Date, now: datetime) -> list[Occasion]:
+    """The dates that have come while there was somebody to watch for it, the earliest first."""
+    until = watch.ended_at or now
+    moments = {one for one in (date.at, date.awaited_at) if one is not None}
+    return [date.occasion(one) for one in sorted(moments) if watch.saved_at < one <= until]
+
+
+def _end(
+    watch: Segment, trigger: Mapping[str, Json], one: Occasion, is_awaited: bool, now: datetime
+) -> Literal["started"] | MissReason | None:
+    """The outcome of an occasion that has come and has started nothing: its run is started, or it
+    was missed, and why; None for a date that was over when it was written."""
+    is_in_time = one.at + occasions.grace(trigger) >= (watch.ended_at or now)
+    if watch.missed is None:
+        if is_in_time:
+            return "started"
+        return "late" if is_awaited else None
+    if watch.missed == "inactive":  # nobody waited meanwhile: each that came was missed
+        return "inactive"
+    return watch.missed if is_in_time or is_awaited else None
+
+
+def _next(watch: Segment, date: _Date, started: Collection[Key], now: datetime) -> datetime | None:
+    """When to look again: an ended watch waits for nothing, and nobody for what has started."""
+    has_started = (date.contact_id, date.definition_id, date.value) in started
+    is_ahead = date.at is not None and date.at > now
+    return date.at if is_ahead and not has_started and watch.missed is None else None
