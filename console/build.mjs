@@ -47,7 +47,7 @@ async function lines(directory) {
   let count = 0
   for (const each of await readdir(directory, { recursive: true, withFileTypes: true }))
     if (/\.tsx?$/.test(each.name) && each.name !== 'schema.d.ts')
-      count += (await readFile(join(each.parentPath, each.name), 'utf8')).split('\n').length
+      count += (await readFile(join(each.parentPath, each.name), 'utf8')).trimEnd().split('\n').length
   return count
 }
 const weight = paths => paths.reduce((sum, path) => sum + sizes.get(basename(path)), 0)
