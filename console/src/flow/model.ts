@@ -212,7 +212,7 @@ function inserted(doc: Doc, all: Kinds, from: Exit | null, steps: readonly Json[
 export function removed(doc: Doc, all: Kinds, ids: readonly string[]): Doc {
   if (doc.shape === 'steps') {
     const places = outermost(ofSteps(doc, all).cards.filter(card => ids.includes(card.id) && card.kind !== TRIGGER)).map(card => card.place)
-    return places.sort((a, b) => Number(b.at(-1)) - Number(a.at(-1))).reduce((rest, place) => {
+    return places.reduceRight((rest, place) => { // of a list the last first: what stands before it keeps its place
       const list = place.slice(0, -1)
       return put(rest, list, (at(rest, list) as Json[]).toSpliced(Number(place.at(-1)), 1))
     }, doc)

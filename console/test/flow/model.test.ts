@@ -64,6 +64,14 @@ test('steps that are removed take what is in their arms with them', () => {
   deepEqual(removed(ofSteps(PLAN, MET), ALL, ['plan', 'pro']).steps, [MET])
 })
 
+test('steps of several lists are removed, wherever they stand in them', () => {
+  const gift = { ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [{ ...PRO, id: 'gift' }, { ...PRO, id: 'card' }] }] }
+  const doc = ofSteps({ ...MET, id: 'first' }, gift, MET)
+  deepEqual(removed(doc, ALL, ['first', 'gift', 'card']).steps, [{ ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [] }] }, MET])
+  const twice = ofSteps({ ...MET, id: 'first' }, { ...gift, id: 'one' }, PLAN)
+  deepEqual(removed(twice, ALL, ['first', 'gift']).steps.map(step => (step.cases as Json[])[0]!.steps), [[{ ...PRO, id: 'card' }], [PRO]])
+})
+
 test('a node is added between two that were connected', () => {
   const { doc, ids } = added(ofGraph(['trigger', 'next', 'a']), ALL, 'wait', { id: 'trigger', port: 'next' }, { x: 0, y: 0 })
   deepEqual(links(doc), ['trigger next wait', 'wait next a'])
