@@ -6,6 +6,7 @@ import re
 import secrets
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import Service, Watch, opened, signed_in
@@ -190,6 +191,33 @@ def test_steps_are_added_moved_copied_and_removed_as_steps(page: Page, service: 
             break
     box(page, "pro").wait_for()
     assert box(page, "pause").count() == 0
+
+
+@pytest.mark.parametrize("kind", ["workflows", "automations"])
+def test_a_step_is_renamed_key_by_key(page: Page, service: Service, kind: str) -> None:
+    tag: dict[str, Any] = {"id": "met", "type": "add_tag"}
+    if kind == "workflows":
+        url = edited(page, service, kind, steps=[{**tag, "tag": "met"}])
+    else:
+        drawn = graph(NODES[0], {**tag, "data": {"tag": "met"}})
+        url = edited(page, service, kind, graph=drawn)
+    box(page, "met").click()
+    name = page.get_by_label("ID", exact=True)
+    name.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("greeted")
+    expect(name).to_be_focused()
+    expect(name).to_have_value("greeted")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Tag", exact=True)).to_be_focused()  # of the same form
+    if kind == "workflows":
+        name.fill("")  # then it is called by its place
+        name.press_sequentially("hello")
+        expect(name).to_have_value("hello")
+    saved(page)
+    stored = service.read(url)
+    nodes = stored["steps"] if kind == "workflows" else stored["graph"]["nodes"][1:]
+    assert [node["id"] for node in nodes] == ["hello" if kind == "workflows" else "greeted"]
 
 
 def test_what_the_check_finds_stands_at_the_box_and_at_the_field(

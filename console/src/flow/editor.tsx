@@ -85,7 +85,9 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const isChanged = !same(written(doc), written(base.doc)) || secret !== ''
   const hasCredentials = useMemo(() => veiled(doc) !== JSON.stringify(doc), [doc]) || secret !== ''
   const check = useCheck(of, id, doc, stored.value.findings)
-  const [selected, setSelected] = useState<string[]>([])
+  const [{ selected, form }, choose] = useState({ selected: [] as string[], form: 0 })
+  const setSelected = (selected: string[]) => choose(old => ({ selected, form: old.form + 1 }))
+  const follow = (id: string) => choose(old => ({ ...old, selected: [id] })) // the same step, renamed: its form stays, in which somebody types
   const [panel, setPanel] = useState<'step' | 'simulate'>('step')
   const [play, setPlay] = useState<Played>(NOTHING)
   const [look, setLook] = useState(0)
@@ -298,7 +300,7 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
           <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</button>
         </div>
         {panel === 'simulate' ? <Later load={simulating} show={({ Simulator }) => <Simulator of={of} id={id} doc={doc} edit={locked ? null : history.edit} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />} />
-          : <Errors problem={refusalOf(check.findings)}><fieldset class="locked" disabled={locked}>{card ? <Inspector key={card.id} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} select={focus}
+          : <Errors problem={refusalOf(check.findings)}><fieldset class="locked" disabled={locked}>{card ? <Inspector key={form} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} follow={follow}
             of={of} id={id} secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
             : <><h2 tabIndex={-1}>Flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} pointer="/name" />
               <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to remove it.' : 'Branches rejoin at the next step.'}</p>

@@ -3,10 +3,10 @@ import { KINDS } from '../words'
 import { Field } from '../ui'
 import { Members, Typed, words } from './form'
 import { TRIGGER, portsOf, type Schema } from './kinds'
-import { at, connected, moved, pointer, put, renamed, type Card, type Exit, type Json, type View } from './model'
+import { at, connected, moved, pointer, put, renamed, view, type Card, type Exit, type Json, type View } from './model'
 import { Trigger, type OfTrigger } from './trigger'
 
-interface Props extends OfTrigger { card: Card; seen: View; free: boolean; aim: (exit: Exit) => void; remove: () => void; select: (ids: string[]) => void }
+interface Props extends OfTrigger { card: Card; seen: View; free: boolean; aim: (exit: Exit) => void; remove: () => void; follow: (id: string) => void }
 
 export function Inspector(props: Props) {
   const { doc, card, seen, all, findings, free, edit, remove } = props
@@ -30,8 +30,9 @@ export function Inspector(props: Props) {
       <Typed label="ID" text={typeof (at(doc, card.place) as Json | undefined)?.id === 'string' ? String((at(doc, card.place) as Json).id) : ''} pointer={`${pointer(card.place)}/id`} hint={<>Its name; <code>{`{{steps.${card.id}…}}`}</code> reads its output.</>}
         read={text => {
           if (free && (!text || seen.cards.some(other => other !== card && other.id === text))) return text ? 'Another step has this ID.' : 'It needs an ID.'
-          edit(renamed(doc, card, text), `${pointer(card.place)} id`)
-          props.select([text || card.id])
+          const next = renamed(doc, card, text)
+          edit(next, `${pointer(card.place)} id`)
+          props.follow(view(next, all).cards.find(each => pointer(each.place) === pointer(card.place))?.id ?? '') // without one, a step is called by its place
           return undefined
         }} />
       <Members place={card.config} schema={schema} value={card.members} set={set} of={{ all, findings }} only={own} />
