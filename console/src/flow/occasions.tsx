@@ -1,6 +1,6 @@
 // When a run starts by the clock: at a date that a contact has, or by a schedule.
 import { useState } from 'preact/hooks'
-import { Field } from '../ui'
+import { Field, Several } from '../ui'
 import { put, type Json } from './model'
 
 interface Asked { value: Json; set: (trigger: Json) => void }
@@ -47,11 +47,11 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
 
 // --- schedules --------------------------------------------------------------------------------------
 
-const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const
-const SIMPLE = /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun))*)$/
+const DAYS = Object.fromEntries(['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'].map(day => [day, day]))
+const SIMPLE = /^(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) \* (\*|(?:mon|tue|wed|thu|fri|sat|sun)(?:,(?:mon|tue|wed|thu|fri|sat|sun))*|)$/
 const WAYS = [['', '–'], ['day', 'every day'], ['week', 'on days of the week'], ['month', 'on a day of the month'], ['cron', 'by cron expression'], ['rrule', 'by recurrence rule']] as const
 
-/** What a line of cron says, if the form can say it: the time, and on which days. */
+/** What a line of cron says, if the form can say it: the time, and on which days; on none as long as none is chosen, which the check refuses. */
 export function timeOf(cron: string) {
   const [, minute, hour, date = '*', days = '*'] = SIMPLE.exec(cron) ?? []
   if (minute === undefined || hour === undefined || (date !== '*' && days !== '*')) return null
@@ -75,15 +75,11 @@ export function Schedule(asked: Asked) {
     '': () => set(rest), day: () => by(cronOf(time, '*', '*')), week: () => by(cronOf(time, '*', 'mon')), month: () => by(cronOf(time, '1', '*')),
     cron: () => by(text(cron) || cronOf(time, '*', '*')), rrule: () => set({ ...rest, rrule: 'FREQ=WEEKLY;BYDAY=MO;BYHOUR=9' }),
   }
-  const turn = (day: string, on: boolean) => {
-    const chosen = DAYS.filter(each => (each === day ? on : simple?.days.split(',').includes(each)))
-    by(cronOf(time, '*', chosen.join() || '*'))
-  }
   return <>
     <Field label="When" value={way} set={to => { setLine(to === 'cron'); begin[to]?.() }} options={WAYS} {...(way === '' ? { pointer: '/trigger/rrule' } : {})} />
-    {simple && way === 'week' && <p class="several" role="group" aria-label="Days of the week">{DAYS.map(day => <label key={day}><input type="checkbox" checked={simple.days.split(',').includes(day)} onChange={event => turn(day, event.currentTarget.checked)} /> {day}</label>)}</p>}
+    {simple && way === 'week' && <Several label="Days of the week" hint={simple.days ? '' : 'Choose at least one.'} options={DAYS} chosen={simple.days.split(',')} set={days => by(cronOf(time, '*', days.join()))} pointer="/trigger/cron" />}
     {simple && way === 'month' && <Field label="Day of the month" type="number" min="1" max="31" value={simple.date} set={to => by(cronOf(time, to || '1', '*'))} pointer="/trigger/cron" />}
-    {simple ? <Field label="At" type="time" value={time} set={to => to && by(cronOf(to, simple.date, simple.days))} pointer="/trigger/cron" />
+    {simple ? <Field label="At" type="time" value={time} set={to => to && by(cronOf(to, simple.date, simple.days))} pointer={way === 'day' ? '/trigger/cron' : undefined} />
       : way === 'cron' ? <Field label="Cron" value={text(cron)} set={by} pointer="/trigger/cron" hint="Minute, hour, day, month and weekday; at most once an hour." />
       : way === 'rrule' && <Field label="Recurrence rule" value={text(rrule)} set={to => set({ ...rest, rrule: to })} pointer="/trigger/rrule" hint="RFC 5545, such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9; at most once an hour." />}
     <Zone {...asked} />

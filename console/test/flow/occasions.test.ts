@@ -6,6 +6,7 @@ import { cronOf, timeOf } from '../../src/flow/occasions'
 const LINES: Record<string, { time: string; date: string; days: string; way: string }> = {
   '0 9 * * *': { time: '09:00', date: '*', days: '*', way: 'day' },
   '15 8 * * mon,thu': { time: '08:15', date: '*', days: 'mon,thu', way: 'week' },
+  '15 8 * * ': { time: '08:15', date: '*', days: '', way: 'week' }, // no day is chosen yet
   '15 8 15 * *': { time: '08:15', date: '15', days: '*', way: 'month' },
 }
 
