@@ -492,6 +492,23 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     assert sideways(page) <= 0
 
 
+def test_undo_takes_back_one_field_of_a_trigger(page: Page, service: Service) -> None:
+    edited(page, service, "workflows", steps=[{"id": "end", "type": "exit"}])
+    box(page, "trigger").click()
+    path = page.get_by_label("Contact path")
+    path.fill("data.customer.email")
+    page.get_by_label("Create contacts that are not known yet").check()
+    page.get_by_label("First name").press_sequentially("Ada")
+    undo = page.get_by_role("button", name="Undo")
+    undo.click()
+    expect(page.get_by_label("First name")).to_have_value("")
+    undo.click()
+    expect(page.get_by_label("First name")).to_have_count(0)
+    expect(path).to_have_value("data.customer.email")
+    undo.click()
+    expect(path).to_have_value("data.email")
+
+
 def test_what_a_new_contact_no_longer_begins_with_is_gone(page: Page, service: Service) -> None:
     defaults = {"firstName": "A", "lastName": "B", "tags": ["new"]}
     fields = {"seats": 3, "vip": True, "plan": "pro"}

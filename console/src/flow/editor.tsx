@@ -22,7 +22,9 @@ import { added, connected, copied, docOf, locator, moved, pasted, placed, remove
 const simulating = () => import('./simulator')
 const comparing = () => import('./changed')
 
-interface History { past: Doc[]; now: Doc; future: Doc[]; label: string }
+interface History { past: Doc[]; now: Doc; future: Doc[]; label: string; at: number }
+
+const PAUSE_MS = 1000 // between two keys, after which they are undone one by one
 
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
@@ -35,13 +37,16 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
 // --- what is typed ----------------------------------------------------------------------------------
 
 function useHistory(first: Doc) {
-  const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '' })
+  const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '', at: 0 })
   return {
     ...history, set: setHistory,
-    /** Changes under the same label are undone at once, such as the letters of a word. */
-    edit: (next: Doc, label = '') => setHistory(({ past, now, label: before }) => (label && label === before ? { past, now: next, future: [], label } : { past: [...past.slice(-199), now], now: next, future: [], label })),
-    undo: () => setHistory(old => { const last = old.past.at(-1); return last ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '' } : old }),
-    redo: () => setHistory(old => { const [next, ...rest] = old.future; return next ? { past: [...old.past, old.now], now: next, future: rest, label: '' } : old }),
+    /** Changes under the same label are undone at once if they follow each other soon, such as the letters of a word. */
+    edit: (next: Doc, label = '') => {
+      const at = Date.now()
+      setHistory(old => ({ past: label && label === old.label && at - old.at < PAUSE_MS ? old.past : [...old.past.slice(-199), old.now], now: next, future: [], label, at }))
+    },
+    undo: () => setHistory(old => { const last = old.past.at(-1); return last ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '', at: 0 } : old }),
+    redo: () => setHistory(old => { const [next, ...rest] = old.future; return next ? { past: [...old.past, old.now], now: next, future: rest, label: '', at: 0 } : old }),
   }
 }
 

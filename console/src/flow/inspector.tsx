@@ -3,7 +3,7 @@ import { KINDS } from '../words'
 import { Field } from '../ui'
 import { Members, Typed, words } from './form'
 import { TRIGGER, portsOf, type Schema } from './kinds'
-import { at, connected, moved, pointer, put, renamed, view, type Card, type Exit, type Json, type View } from './model'
+import { at, connected, moved, placeOf, pointer, put, renamed, view, type Card, type Exit, type Json, type View } from './model'
 import { Trigger, type OfTrigger } from './trigger'
 
 interface Props extends OfTrigger { card: Card; seen: View; free: boolean; aim: (exit: Exit) => void; remove: () => void; follow: (id: string) => void }
@@ -19,8 +19,8 @@ export function Inspector(props: Props) {
   const siblings = free ? 0 : (at(doc, card.place.slice(0, -1)) as unknown[] | undefined)?.length ?? 0
   /** The members of a card, kept beside what the form does not show: its name, its kind, its arms. */
   const set = (next: unknown) => {
-    const changed = next as Json
-    edit(put(doc, card.config, changed), `${card.id} ${Object.keys(changed).find(name => changed[name] !== card.members[name]) ?? ''}`)
+    const changed = put(doc, card.config, next)
+    edit(changed, placeOf(doc, changed))
   }
   return <>
     <h2 tabIndex={-1}>{KINDS[card.kind] ?? words(card.kind)}</h2>

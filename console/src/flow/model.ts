@@ -119,6 +119,14 @@ export function locator(doc: Doc, seen: View): (at: string) => Card | undefined 
 
 // --- changes ----------------------------------------------------------------------------------------
 
+/** The pointer of what differs: as deep as all that differs lies within one value. */
+export function placeOf(before: unknown, after: unknown): string {
+  const [one, other] = [before ?? {}, after ?? {}] as [Json, Json] // of a member that comes or goes, its first member
+  if (!(Array.isArray(one) && Array.isArray(other)) && !(isObject(one) && isObject(other))) return ''
+  const [key, ...more] = [...new Set([...Object.keys(one), ...Object.keys(other)])].filter(name => !same(one[name], other[name]))
+  return key === undefined || more.length ? '' : `/${escaped(key)}${placeOf(one[key], other[key])}`
+}
+
 /** With another value at the place; undefined takes a member away. */
 export function put<T>(root: T, [key, ...rest]: readonly Key[], value: unknown): T {
   if (key === undefined) return value as T

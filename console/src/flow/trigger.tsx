@@ -9,7 +9,7 @@ import { SOURCES } from '../words'
 import { Check, Field } from '../ui'
 import { Members, Typed, words, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
-import { put, type Doc, type Json } from './model'
+import { placeOf, put, type Doc, type Json } from './model'
 
 const timing = () => import('./occasions') // loaded once it is wanted
 
@@ -55,7 +55,10 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
     const found = plain(schema?.properties?.[name] ?? {}, all.defs)
     return [name, { ...found, description: found.description?.replace(/^With [^:]*: (.)/, (_, first: string) => first.toUpperCase()) ?? '' }] as const
   }
-  const set = (next: unknown) => edit({ ...doc, trigger: next as Json }, 'trigger')
+  const set = (next: unknown) => {
+    const changed = { ...doc, trigger: next as Json }
+    edit(changed, placeOf(doc, changed))
+  }
   const shared = { value: trigger, set }
   return <>
     <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} pointer="/trigger/source" hint={schema?.description}

@@ -2,7 +2,7 @@ import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Kinds, Ports, Schema } from '../../src/flow/kinds'
-import { added, connected, copied, difference, docOf, locator, moved, pasted, removed, renamed, view, written, type Doc, type Json } from '../../src/flow/model'
+import { added, connected, copied, difference, docOf, locator, moved, pasted, placeOf, removed, renamed, view, written, type Doc, type Json } from '../../src/flow/model'
 
 const NONE: Ports = { open: [], wired: [], given: [], ends: [], each: null, about: {} }
 const PORTS: Record<string, Partial<Ports>> = {
@@ -38,6 +38,16 @@ test('a step is added behind a port, in its arm, and the last one at the end', (
   const behind = added(doc, ALL, 'exit', { id: 'pro', port: 'next' }).doc
   deepEqual((behind.steps[0]!.cases as Json[])[0]!.steps, [PRO, { id: 'exit', type: 'exit' }])
   deepEqual(added(doc, ALL, 'wait', null).doc.steps.at(-1)!.id, 'wait_2')
+})
+
+test('a change is at the innermost place that holds all of it', () => {
+  const doc = ofSteps(PLAN, MET), trigger = { source: 'manual' }
+  equal(placeOf(doc, { ...doc, trigger: { ...trigger, tag: 'new' } }), '/trigger/tag')
+  equal(placeOf(doc, { ...doc, trigger: { source: 'event', name: 'paid' } }), '/trigger')
+  equal(placeOf(doc, { ...doc, trigger: { ...trigger, contactDefaults: { firstName: 'A' } } }), '/trigger/contactDefaults/firstName')
+  const other = { ...PLAN, cases: [{ ...PLAN.cases[0]!, when: { ...IS_PRO, value: 'team' } }] }
+  equal(placeOf(doc, { ...doc, steps: [other, MET] }), '/steps/0/cases/0/when/value')
+  equal(placeOf(doc, { ...doc, name: 'New', steps: [] }), '')
 })
 
 test('a step is moved within its list and not out of it', () => {
