@@ -384,6 +384,24 @@ def test_what_was_drawn_survives_a_reload_and_a_service_that_cannot_be_reached(
     assert page.get_by_text("are not included").count() == 0
 
 
+def test_a_draft_over_which_others_saved_is_discarded_with_the_revision_that_it_began_at(
+    page: Page, service: Service
+) -> None:
+    url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
+    page.get_by_label("Name", exact=True).fill("Mine")
+    page.get_by_text("kept in this tab").wait_for()
+    opened(page, service, "/flows/new")
+    theirs = service.api.patch(url, json={"steps": [{"id": "end", "type": "exit"}]})
+    assert theirs.status_code == 200, theirs.text
+    opened(page, service, f"/flows{url}/edit")
+    page.get_by_role("button", name="Discard changes").click()
+    box(page, "end").wait_for()  # as it is shown now
+    page.get_by_label("Name", exact=True).fill("After theirs")
+    saved(page)
+    stored = service.read(url)
+    assert (stored["name"], stored["steps"][0]["id"]) == ("After theirs", "end")
+
+
 def test_json_that_is_none_yet_is_kept_as_it_was_typed(
     page: Page, service: Service, watch: Watch
 ) -> None:

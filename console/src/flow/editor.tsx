@@ -81,7 +81,9 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
   const [found] = useState(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
   const [kept] = useState(found && same(written(found.doc), written(docOf(stored.value))) ? null : found) // saved, and the page left before that was noted
   const [isVeiled, setVeiled] = useState(found?.isVeiled ?? false)
-  const [base, setBase] = useState({ ...stored, doc: docOf(stored.value), tag: kept?.tag ?? stored.tag })
+  const [base, setBase] = useState({ ...stored, doc: docOf(stored.value) })
+  const [behind, setBehind] = useState(kept && kept.tag !== stored.tag ? { tag: kept.tag, doc: kept.base } : null) // what is drawn here began at an older revision
+  const begun = behind ?? base
   const [conflict, setConflict] = useState<Stored | null>(null)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const [secret, setSecret] = useState('')
@@ -107,28 +109,33 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
 
   useEffect(() => {
     try {
-      if (isChanged) sessionStorage.setItem(key, veiled({ doc, tag: base.tag, base: base.doc, isVeiled: hasCredentials || isVeiled }))
+      if (isChanged) sessionStorage.setItem(key, veiled({ doc, tag: begun.tag, base: begun.doc, isVeiled: hasCredentials || isVeiled }))
       else sessionStorage.removeItem(key)
     } catch { /* full: what is typed stays in the page */ }
-  }, [doc, secret, isChanged, base])
+  }, [doc, secret, isChanged, begun])
 
   useEffect(() => setProblem(null), [doc, secret]) // what is still wrong is found again
 
+  /** From now on what is drawn here is a change of this. */
+  const settle = (now: Stored) => {
+    setBase({ ...now, doc: docOf(now.value) })
+    setBehind(null)
+    setConflict(null)
+  }
   const save = async (state?: 'ACTIVE') => {
     setProblem(null)
     const body = written(doc, base.doc)
     const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
     const keep = (answer: Stored) => {
       const now = docOf(answer.value)
-      setBase({ ...answer, doc: now })
+      settle(answer)
       history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
       setSecret(typed => (typed === secret ? '' : typed))
       setVeiled(false)
-      setConflict(null)
       setStatus('Saved.')
     }
     try {
-      keep(await changeFlow(of, id, base.tag, { ...body, trigger, ...(state ? { state } : {}) }))
+      keep(await changeFlow(of, id, begun.tag, { ...body, trigger, ...(state ? { state } : {}) }))
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
       if (error.status === 412) {
@@ -274,16 +281,16 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     <button type="button" disabled={!history.past.length} onClick={history.undo}>Undo</button>
     <button type="button" disabled={!history.future.length} onClick={history.redo}>Redo</button>
     {free && <button type="button" disabled={!check.positions} onClick={tidy}>Tidy up</button>}
-    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setSecret(''); setVeiled(false) }}>Discard changes</button>}
+    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setBehind(null); setSecret(''); setVeiled(false) }}>Discard changes</button>}
     {state === 'ACTIVE' ? <Confirm id="save" label="Save" title="Save and go live?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
       : <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
     {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
   </>}>
     <FlowTabs here={here} tab="edit" flow={id} />
     <Refused problem={problem} rest={unplaced(problem?.errors ?? [], check.findings.map(each => each.pointer))} />
-    {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={kept?.base && kept.tag === base.tag ? kept.base : base.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
-      keep={() => { setBase({ ...conflict, doc: docOf(conflict.value) }); setConflict(null); setStatus('Save again to replace theirs.') }}
-      take={() => { const theirs = docOf(conflict.value); setBase({ ...conflict, doc: theirs }); history.edit(theirs); setConflict(null); setStatus('This is theirs. Undo brings yours back.') }} />} />}
+    {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={begun.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
+      keep={() => { settle(conflict); setStatus('Save again to replace theirs.') }}
+      take={() => { settle(conflict); history.edit(docOf(conflict.value)); setStatus('This is theirs. Undo brings yours back.') }} />} />}
     {isVeiled && <p class="note" role="status">Credentials you typed were not kept in this tab: type them again. Otherwise the stored ones stay.</p>}
     <p class="unseen" role="status">{status}</p>
     <div class="editor">
