@@ -84,9 +84,11 @@ export function Status({ value }: { value: string }) {
 export const plural = (count: number, one: string, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`
 
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
-  const [done, setDone] = useState(false)
+  const [done, setDone] = useState({ text: '', as: '' })
   if (!navigator.clipboard) return null
-  return <button type="button" class="small" onClick={() => void navigator.clipboard.writeText(text).then(() => setDone(true))}>{done ? 'Copied' : label}</button>
+  const copied = (as: string) => () => setDone({ text, as })
+  const said = done.text === text ? done.as : '' // not of another text, which is not in the clipboard
+  return <><button type="button" class="small" onClick={() => void navigator.clipboard.writeText(text).then(copied('Copied'), copied('Not copied: select it instead'))}>{said || label}</button><span class="unseen" role="status">{said}</span></>
 }
 
 /** A secret that is shown once. */

@@ -88,6 +88,25 @@ def domains(service: Service) -> dict[str, str]:
     return {one["domain"]: one["role"] for one in found}
 
 
+def test_what_was_copied_is_said_of_that_secret_alone(page: Page, service: Service) -> None:
+    """A key is shown once: who believes the second one copied loses it."""
+    opened(page, service, "/settings/keys")
+    secret = page.locator(".note code")
+    page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text }")
+    for name in ("First", "Second"):
+        page.get_by_label("Name").fill(f"{name} {secrets.token_hex(4)}")
+        page.get_by_role("button", name="Create key").click()
+        page.get_by_role("button", name="Copy", exact=True).click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("window.copied") == secret.inner_text()
+    page.get_by_role("button", name="Done").click()
+    page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('denied'))")
+    page.get_by_label("Name").fill(f"Third {secrets.token_hex(4)}")
+    page.get_by_role("button", name="Create key").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    page.get_by_role("button", name="Not copied").wait_for()
+
+
 def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
     page: Page, service: Service, watch: Watch
 ) -> None:
