@@ -67,7 +67,7 @@ class Demo:
 
 
 async def seed(process: Process) -> Demo | None:
-    """The demo workspace, made now if there is none yet; None when somebody took it apart.
+    """The demo workspace, made now if there is none yet; None while its workflow starts no run.
 
     Key and secret come from the data key, so they can be shown again without being stored.
     """
@@ -117,16 +117,19 @@ def welcome(settings: Settings, seeded: Demo | None, link: str | None = None) ->
     at = settings.base_url
     if settings.production:
         return f"Tidings runs at {at}."
-    if seeded is None:
-        return (
-            f"Tidings runs at {at}. The demo's workflow was deleted; delete the database to reseed."
-        )
     file = settings.database_url.removeprefix("sqlite:///")
     kept = f" The database is {file}." if settings.sqlite else ""
     console = f"\nOpen the console (this signs you in, once):\n\n   {link}\n" if link else ""
-    return f"""
+    begin = f"""
 Tidings runs at {at}. This is a sandbox: messages are captured, not sent.
-{console}
+{console}"""
+    if seeded is None:
+        return f"""{begin}
+There is no event to try: no active workflow is called "{NAME}" any more.
+
+Stop with Ctrl-C.{kept}
+"""
+    return f"""{begin}
 1. Send an event, as an online shop would:
 
 {seeded.curl()}

@@ -90,3 +90,8 @@ async def test_when_somebody_took_it_apart_it_is_not_made_again(
     )
     assert paused.status_code == 200, paused.text
     assert await demo.seed(process) is None
+    link = "http://127.0.0.1:8000/console/#sign-in=once"
+    text = demo.welcome(process.settings, None, link)
+    assert link in text  # the only way in for who has no password
+    assert f'no active workflow is called "{demo.NAME}"' in text
+    assert "Stop with Ctrl-C" in text
