@@ -9,7 +9,7 @@ import { go, here, useLocation } from './router'
 import { at, begin, currentWorkspace, forgetDrafts, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
 import { Later, reaching } from './later'
 import { Confirm, Link, Refused, Screen, Unread } from './ui'
-import { Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
+import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
@@ -149,6 +149,7 @@ function Again() {
     <h2>Your session has ended</h2>
     <p>Sign in again; what you typed is still there.</p>
     <SignInForm done={() => setOpen(false)} />
+    <ByLink />
     {has('sign-on') && <p><a class="button" target="_blank" href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}>Sign in with SSO in another tab</a></p>}
     <Refused problem={leaving.problem} />
     <p><button type="button" class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>Sign out instead</button>, and lose what you typed.</p>
@@ -164,9 +165,10 @@ function App() {
     const link = new URLSearchParams(location.hash.slice(1)).get('sign-in')
     if (link) history.replaceState(null, '', location.pathname + location.search) // the token is in no history
     try {
-      if (link) await begin('/sandbox/sign-ins', { token: link })
-      if (isSignedIn() || await resume()) entered()
-      else setState('out')
+      const refused = link ? await begin('/sandbox/sign-ins', { token: link }).then(() => null, asRefusal) : null
+      if (isSignedIn() || await resume()) return entered() // whoever opens the link again is signed in by it
+      setProblem(refused)
+      setState('out')
     } catch (error) {
       setProblem(asRefusal(error))
       setState('out')

@@ -180,8 +180,13 @@ def test_an_address_is_verified_by_the_page_of_the_letter(
 def test_the_printed_link_signs_in_once_and_no_other_does(
     chromium: Browser, owner: BrowserContext, service: Service, watch: Watch
 ) -> None:
-    """The owner's browser came in by it."""
+    """The owner's browser came in by it, and is signed in whenever it opens it again."""
     watch.expected = "401"
+    again = watched(owner, watch)
+    again.goto(service.link)
+    again.get_by_role("heading", level=1, name="Demo").wait_for()
+    assert "#" not in again.url
+    again.close()
     context = chromium.new_context()  # on this machine, where alone the link works
     page = watched(context, watch)
     forged = service.link.partition("#")[0] + "#sign-in=of-another-time"
@@ -189,6 +194,7 @@ def test_the_printed_link_signs_in_once_and_no_other_does(
         page.goto(link)
         page.get_by_role("alert").get_by_text("This link has been used").wait_for()
         page.get_by_role("heading", level=1, name="Sign in").wait_for()
+        page.get_by_text("the link that it prints when it starts").wait_for()
         assert "#" not in page.url
         page.goto("about:blank")
     assert len(owner.cookies()) == 1

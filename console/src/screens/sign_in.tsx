@@ -20,12 +20,16 @@ export function SignInForm({ done }: { done: () => void }) {
   </Form>
 }
 
+/** The demo's owner has no password. */
+export const ByLink = () => (has('sandbox') ? <p class="hint">In a sandbox, the link that it prints when it starts signs you in too: open it in this browser.</p> : null)
+
 export function SignIn({ done, problem }: { done: () => void; problem: Refusal | null }) {
   const page = location.pathname + location.search
   return <main class="alone">
     <Screen title="Sign in" lead="Tidings">
       <Refused problem={problem} />
       <SignInForm done={done} />
+      <ByLink />
       {has('sign-on') && <p><a class="button" href={at(`/auth/oidc/login?returnTo=${encodeURIComponent(page.slice(at('').length))}`)}>Sign in with SSO</a></p>}
       <p>{has('registration') && <><Link to="/register">Create an account</Link> · </>}<Link to="/forgotten">Forgot password?</Link></p>
     </Screen>
