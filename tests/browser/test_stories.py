@@ -18,7 +18,17 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.browser.conftest import PASSWORD, Service, Watch, hasty, loaded, opened, ready, signed_in
+from tests.browser.conftest import (
+    PASSWORD,
+    Service,
+    Watch,
+    hasty,
+    loaded,
+    opened,
+    ready,
+    signed_in,
+    went,
+)
 from tests.browser.test_screens import clean
 
 
@@ -283,6 +293,39 @@ def test_home_says_what_needs_somebody_in_a_workspace_without_flows(
             answer = own.api.post(made["trigger"]["webhookUrl"], json={})
             assert answer.status_code == 422
     page.get_by_role("link", name="1 refused request to Flow 0 this week").wait_for()
+
+
+def test_the_first_event_is_sent_by_who_looked_elsewhere_in_between_and_to_nobody_else(
+    stranger: Page, service: Service
+) -> None:
+    page = stranger
+    email, bearer = service.registered("Nia", "Letters")
+    own = service.acting(bearer)
+    signed_in(page, service, email)
+    page.get_by_text('"email": "ada@example.com"').wait_for()  # in the sandbox nothing is sent
+    page.route("**/console/", without_sandbox)
+    loaded(page, service, "/")
+    page.get_by_text(f'"email": "{email}"').wait_for()
+    page.get_by_role("button", name="Create both").click()
+    page.get_by_role("button", name="Created").wait_for()
+    went(page, "/flows")
+    went(page, "/")
+    page.get_by_role("button", name="Created").wait_for()
+    loaded(page, service, "/")
+    page.get_by_role("button", name="Created").wait_for()
+    page.get_by_role("button", name="Send this event").click()
+    page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()
+    assert len(own.read("/workflows")["data"]) == 1
+    [contact] = own.read("/contacts")["data"]
+    assert contact["email"] == email
+
+
+def without_sandbox(route: Route) -> None:
+    """The page as an installation in production answers it."""
+    answer = route.fetch()
+    page = answer.text().replace('content="sandbox', 'content="')
+    policy = {"Content-Security-Policy": answer.headers["content-security-policy"]}
+    route.fulfill(body=page, headers={**policy, "Content-Type": "text/html"})
 
 
 def test_home_looks_for_what_needs_somebody_less_often_than_for_runs(

@@ -3,7 +3,7 @@ import { useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
-import { useFlows } from '../names'
+import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
@@ -14,12 +14,13 @@ export function Home() {
   const me = useMe()
   const all = useFlows()
   const runs = useListed(() => got(api.GET('/runs', { params: { query: { limit: 10 } } })), [], 4000)
+  const made = all.rows?.find(isFirst)
   // In the sandbox also beside the demo's flow: its webhook asks for a signature, which no page can make.
-  const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || has('sandbox'))
+  const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || !!made || has('sandbox'))
   return <Screen title={me.workspace.name}>
     {all.rows === null || runs.rows === null ? <Unread of={{ problem: all.problem ?? runs.problem, reload: async () => { await Promise.all([all.reload(), runs.reload()]) } }} /> : <>
-      {isNew && <First done={all.reload} />}
-      <Needs isNew={isNew && !all.rows.length} />
+      {isNew && <First made={made?.id ?? ''} done={all.reload} />}
+      <Needs isNew={isNew && (!!made || !all.rows.length)} />
       {!isNew && <Section title="Latest runs" actions={<Link to="/runs">All runs</Link>}>
         <RunTable list={{ ...runs, more: null }} all={all} empty={<p>No runs yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
       </Section>}
@@ -86,11 +87,18 @@ function Needs({ isNew }: { isNew: boolean }) {
 // --- the first steps --------------------------------------------------------------------------------
 
 const TEMPLATE = { name: 'Welcome', channel: 'email', category: 'transactional', content: { subject: 'Welcome, {{ contact.firstName | default: "friend" }}', html: '<h1>Hello {{ contact.firstName | default: "there" }},</h1>\n<p>you picked <b>{{ trigger.data.plan }}</b>.</p>' } } as const
-const EVENT = { data: { email: 'ada@example.com', name: 'Ada', plan: 'pro' } }
+const FLOW = { name: 'Welcome', trigger: { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true, contactDefaults: { firstName: '{{trigger.data.name}}' } } } as const
+const isFirst = (flow: FlowName) => flow.kind === 'workflows' && flow.name === FLOW.name && flow.state === 'ACTIVE' && flow.triggerSource === FLOW.trigger.source
 
-function First({ done }: { done: () => Promise<void> }) {
+/** `made`: the flow of the first step, once it is there; who leaves the page goes on with the second. */
+function First({ made, done }: { made: string; done: () => Promise<void> }) {
   const act = useAct()
-  const [webhook, setWebhook] = useState('')
+  const { user } = useMe()
+  const stored = useLoaded(async () => (made ? (await got(api.GET('/workflows/{id}', { params: { path: { id: made } } }))).trigger.webhookUrl ?? '' : ''), [made])
+  const [fresh, setFresh] = useState('')
+  const webhook = fresh || stored.value || ''
+  // Outside the sandbox it is sent: to nobody else than who asks for it.
+  const event = { data: !has('sandbox') && user ? { email: user.email, name: user.name, plan: 'pro' } : { email: 'ada@example.com', name: 'Ada', plan: 'pro' } }
   const templateId = useRef('') // made once, however often the flow is refused
   const key = useRef(crypto.randomUUID()) // the event counts once, however often its answer is lost
   const may = useCan()('workflows:write')
@@ -98,13 +106,13 @@ function First({ done }: { done: () => Promise<void> }) {
   const make = async () => {
     templateId.current ||= (await got(api.POST('/templates', { body: TEMPLATE }))).id
     const flow = await got(api.POST('/workflows', { body: {
-      name: 'Welcome', state: 'ACTIVE', trigger: { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true, contactDefaults: { firstName: '{{trigger.data.name}}' } },
+      ...FLOW, state: 'ACTIVE',
       steps: [{ type: 'send_message', channel: 'email', templateId: templateId.current }],
     } }))
-    setWebhook(flow.trigger.webhookUrl ?? '')
+    setFresh(flow.trigger.webhookUrl ?? '')
   }
   const send = async () => {
-    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), { method: 'POST', headers: { 'Content-Type': 'application/json', 'Idempotency-Key': key.current }, body: JSON.stringify(EVENT) }).catch(() => { throw unreachable() })
+    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), { method: 'POST', headers: { 'Content-Type': 'application/json', 'Idempotency-Key': key.current }, body: JSON.stringify(event) }).catch(() => { throw unreachable() })
     if (!response.ok) throw await refusal(response)
     go(`/runs/${(await response.json()).runId}`)
     void done()
@@ -112,9 +120,9 @@ function First({ done }: { done: () => Promise<void> }) {
   return <Section title="Three steps to your first message">
     <ol class="first">
       <li><b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates its contact, and sends it.
-        <p><button type="button" class="primary" disabled={act.busy || !!webhook} onClick={() => void act.run(make)}>{webhook ? 'Created' : 'Create both'}</button></p></li>
+        <p><button type="button" class="primary" disabled={act.busy || stored.busy || !!webhook} onClick={() => void act.run(make)}>{webhook ? 'Created' : 'Create both'}</button></p></li>
       <li><b>Send an event,</b> as your shop or your own program would:
-        <pre tabIndex={0}>{JSON.stringify(EVENT, null, 2)}</pre>
+        <pre tabIndex={0}>{JSON.stringify(event, null, 2)}</pre>
         <p><button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>Send this event</button></p></li>
       <li><b>See its run:</b> the page opens by itself and shows each step, the message, and why everything happened.</li>
     </ol>
