@@ -152,6 +152,7 @@ const isReading = ({ method, url }: Request) => method === 'GET' || /\/(check|pr
 
 /** What a request asks for. Files are left out, which the API reads as they come. */
 async function actOf(request: Request): Promise<string> {
+  if (request.method === 'DELETE') return `DELETE ${request.url}`
   const type = request.headers.get('Content-Type') ?? 'application/json'
   return request.method === 'POST' && !isReading(request) && type.startsWith('application/json') ? `${request.url}\n${await request.clone().text()}` : ''
 }
@@ -189,7 +190,7 @@ export async function ask(request: Request): Promise<Response> {
     const copy = request.clone()
     const used = token
     copy.headers.set('Authorization', `Bearer ${used}`)
-    if (act) copy.headers.set('Idempotency-Key', key)
+    if (act && request.method === 'POST') copy.headers.set('Idempotency-Key', key)
     const before = request.method === 'GET' ? seen.get(request.url) : undefined
     if (before) copy.headers.set('If-None-Match', before.tag)
     let response: Response, answer = ''
@@ -202,6 +203,7 @@ export async function ask(request: Request): Promise<Response> {
       lost(act, key)
       throw unreachable()
     }
+    if (response.status === 404 && request.method === 'DELETE' && unanswered.has(act)) response = new Response(null, { status: 204 }) // the try whose answer was lost did it
     // An error of the service, or of what stands before it, leaves open what was done; and so does a first try that is still running.
     if (response.status >= 500 || (response.status === 409 && answer.includes('"idempotency_in_progress"'))) lost(act, key)
     else if (![401, 403, 429].includes(response.status)) unanswered.delete(act) // these say nothing of a try before

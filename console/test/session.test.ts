@@ -47,6 +47,16 @@ test('an act that was answered is another one the next time, and so is one that 
   equal(new Set(keys(asked)).size, 4)
 })
 
+test('what is deleted although the answer was lost is not missed the second time', async () => {
+  const NONE = () => Response.json({ code: 'not_found' }, { status: 404 })
+  const press = () => ask(new Request('https://tidings.example/contacts/con_1', { method: 'DELETE' }))
+  const asked = answering(CUT, NONE, NONE)
+  await rejects(press(), /cannot be reached/)
+  equal((await press()).status, 204)
+  equal((await press()).status, 404) // nothing of it is open any more
+  deepEqual(keys(asked), [null, null, null])
+})
+
 test('what has not changed is shown as it was read', async () => {
   const read = () => ask(new Request('https://tidings.example/runs'))
   const tagged = { ...JSON_TYPE, ETag: '"1"' }
