@@ -135,25 +135,25 @@ const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stri
 const changed = <T extends object>(now: T, before: T) =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name as keyof T]))) as Partial<T>
 
-/** What was typed into a form, and under which revision of what is stored: "" where none is checked. */
-interface Begun<T> { typed: Partial<T>; base: T; tag: string }
+/** What was typed into a form, and under which revision of what is stored: "" where none is checked. `isGiven`: by nobody yet. */
+interface Begun<T> { typed: Partial<T>; base: T; tag: string; isGiven?: boolean }
 
-function keep(key: string, begun: { typed: object }) {
+function keep(key: string, begun: { typed: object; isGiven?: boolean }) {
   try {
     if (same(begun.typed, {})) sessionStorage.removeItem(key)
     else sessionStorage.setItem(key, JSON.stringify(begun))
   } catch { /* full: typed text stays in the page */ }
 }
 
-/** Keeps something as typed into the form of this name. */
-export const handOver = (name: string, typed: object): void => keep(draftKey(name), { typed })
+/** Keeps something as typed into the form of this name; `isGiven`: nobody has typed it, or misses it. */
+export const handOver = (name: string, typed: object, isGiven = false): void => keep(draftKey(name), isGiven ? { typed, isGiven } : { typed })
 
 /** The same over what is stored now, which is shown where nothing was typed; unless somebody else changed what was: then as it was begun. */
 function over<T extends object>(begun: Begun<T>, stored: T, tag: string): Begun<T> {
   const { typed, base } = begun
   const isTheirs = (name: string) => name in typed && !same(stored[name as keyof T], typed[name as keyof T])
   if (begun.tag && (begun.tag === tag || Object.keys(changed(stored, base)).some(isTheirs))) return begun
-  return { typed: changed({ ...stored, ...typed }, stored), base: stored, tag }
+  return { ...begun, typed: changed({ ...stored, ...typed }, stored), base: stored, tag }
 }
 
 type Forget<T> = (saved?: T, elsewhere?: string) => boolean

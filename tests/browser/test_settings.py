@@ -136,6 +136,12 @@ def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
     for label, is_enabled in (("Disable", False), ("Enable", True)):
         confirmed(page, label, within=own)
         assert endpoint(service)["enabled"] is is_enabled
+    own.get_by_role("button", name="Replay").click()
+    since = own.get_by_label("Since")
+    since.fill("")
+    own.get_by_role("dialog").get_by_role("button", name="Replay").click()
+    expect(since).to_be_focused()
+    own.locator(".field .wrong", has_text="Choose a day").wait_for()
 
 
 def test_a_change_of_an_endpoint_takes_back_nothing_that_somebody_else_changed(

@@ -19,7 +19,7 @@ async function make(example: Example, made: Map<unknown, string>) {
   const { id } = definition.graph ? await got(api.POST('/automations', { body: { name, ...definition } })) : await got(api.POST('/workflows', { body: { name, ...definition } }))
   const { trigger, startAt, ...more } = example.input
   const kept = { trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' }
-  handOver(`simulate.${id}`, kept)
+  handOver(`simulate.${id}`, kept, true)
   go(`/flows/${kind}/${id}/edit`)
 }
 

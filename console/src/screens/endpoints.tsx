@@ -4,6 +4,7 @@ import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useStored } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
+import { Refusal } from '../session'
 import { MOST, Sought } from '../sought'
 import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
@@ -56,6 +57,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   const [since, setSince] = useState(() => local(Date.now() - 86_400_000)) // a day ago
   const path = { params: { path: { id: of.id } } }
   const replay = async () => {
+    if (!since) throw new Refusal(422, 'invalid', '', [{ pointer: '/since', message: 'Choose a day and a time.' }])
     const body = { since: new Date(since).toISOString() }
     for (let sent = 0, more = true; more;) { // a thousand at a time
       const answer = await got(api.POST('/event-endpoints/{id}/replay', { ...path, body }))

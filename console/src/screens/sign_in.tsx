@@ -58,15 +58,16 @@ export function Register({ done }: { done: () => void }) {
 }
 
 export function Forgotten() {
-  const [draft, change] = useDraft('sign-in', { email: '' })
-  const [sent, setSent] = useState(false)
+  const [draft, change, forget] = useDraft('sign-in', { email: '' })
+  const [sent, setSent] = useState('')
   const act = useAct()
   return <main class="alone">
     <Screen title="Forgot password">
-      {sent ? <p role="status">If {draft.email} has an account, an email with a link is on its way. The link works for an hour.</p>
+      {sent ? <p role="status">If {sent} has an account, an email with a link is on its way. The link works for an hour.</p>
         : <Form act={act} label="Send link" submit={async () => {
           await got(api.POST('/auth/password/forgot', { body: { email: draft.email } }))
-          setSent(true)
+          setSent(draft.email)
+          forget()
         }}>
           <Field label="Email" type="email" autocomplete="username" required value={draft.email} set={email => change({ email })} pointer="/email" />
         </Form>}
