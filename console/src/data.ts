@@ -53,9 +53,9 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
   } }
 }
 
-/** What is edited, with its entity tag; `again` reads it anew, in the place of what is shown. */
-export function useStored<T>(read: () => Promise<{ value: T; tag: string }>, keys: readonly unknown[]): Loaded<{ value: T; tag: string }> & { again: () => Promise<T> } {
-  const stored = useLoaded(read, keys)
+/** What is edited, with its entity tag; `again` reads it anew, in the place of what is shown. `every`: milliseconds between looks at it. */
+export function useStored<T>(read: () => Promise<{ value: T; tag: string }>, keys: readonly unknown[], every = 0): Loaded<{ value: T; tag: string }> & { again: () => Promise<T> } {
+  const stored = useLoaded(read, keys, () => every)
   return { ...stored, again: async () => {
     const now = await read()
     stored.set(now)

@@ -140,6 +140,25 @@ def test_a_contact_is_meant_by_a_whole_address_that_others_begin_with(
     assert service.read(f"/contacts/{run['contactId']}")["email"] == f"{mark}@example.co"
 
 
+def test_a_contact_shows_what_flows_change_of_it_while_somebody_looks(
+    page: Page, service: Service
+) -> None:
+    contact = service.made("/contacts", {"email": f"tea-{secrets.token_hex(4)}@example.com"})
+    path = f"/contacts/{contact['id']}"
+    opened(page, service, path)
+    steps = [{"type": "add_tag", "tag": "by-a-flow"}]
+    body = {"name": "Tagging", "state": "ACTIVE", "trigger": {"source": "manual"}, "steps": steps}
+    flow = service.made("/workflows", body)
+    service.made(f"/workflows/{flow['id']}/runs", {"contactId": contact["id"], "data": {}})
+    page.locator(".facts .tag", has_text="by-a-flow").wait_for()
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("First name").fill("Grace")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", level=1, name="Grace").wait_for()
+    stored = service.read(path)
+    assert (stored["firstName"], stored["tags"]) == ("Grace", ["by-a-flow"])
+
+
 def test_a_contact_shows_the_segments_that_it_is_in(page: Page, service: Service) -> None:
     mark = secrets.token_hex(4)
     filter = {"path": "contact.tags", "op": "contains", "value": mark}

@@ -8,10 +8,10 @@ from functools import partial
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, loaded, opened, signed_in
+from tests.browser.conftest import PHONE, Service, Watch, loaded, opened, signed_in
 from tests.browser.test_acts import confirmed
 from tests.browser.test_editor import HOOK
-from tests.browser.test_screens import clean
+from tests.browser.test_screens import clean, sideways
 
 
 def meanwhile(page: Page) -> Locator:
@@ -89,6 +89,20 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     confirmed(ed, "Activate")  # the same was done already: there is nothing to choose
     expect(ed.locator(".facts .status")).to_have_text("Active")
     expect(meanwhile(ed)).to_have_count(0)
+
+
+def test_a_diagram_is_moved_about_on_a_phone_and_not_shrunk(page: Page, service: Service) -> None:
+    plans = [{"path": "trigger.data.plan", "op": "eq", "value": plan} for plan in "abc"]
+    cases = [{"when": plan, "steps": [{"type": "wait", "duration": "P1D"}]} for plan in plans]
+    body = {"name": "Wide", "steps": [{"type": "branch", "cases": cases}]}
+    flow = service.made("/workflows", body)
+    page.set_viewport_size(PHONE)
+    opened(page, service, f"/flows/workflows/{flow['id']}")
+    drawing = page.locator(".drawing img")
+    assert drawing.evaluate("img => img.decode().then(() => img.naturalWidth)") > PHONE["width"]
+    assert drawing.evaluate("img => img.clientWidth / img.naturalWidth") > 0.95
+    assert page.locator(".drawing").evaluate("all => all.scrollWidth > all.clientWidth")
+    assert sideways(page) <= 0
 
 
 def test_a_dialog_names_runs_that_are_older_than_a_thousand_others(

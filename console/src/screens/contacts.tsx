@@ -128,7 +128,8 @@ const MOST_SEGMENTS = 200 // as many as a workspace may have
 
 export function Contact({ id }: { id: string }) {
   const path = { params: { path: { id } } }
-  const contact = useStored(() => tagged(api.GET('/contacts/{id}', path)), [id])
+  const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
+  const contact = useStored(() => tagged(api.GET('/contacts/{id}', path)), [id], open === 'change' ? 0 : 5000) // as flows change it
   const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
   const segments = useListed(cursor => got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })), [id], 5000)
   const isAudited = useAudit()
@@ -136,7 +137,6 @@ export function Contact({ id }: { id: string }) {
   const why = useLocation().query.get('why') ?? ''
   const all = useFlowChoice(/^(all$|bro_)/.test(why) ? '' : why)
   const flows = useFlowNames(all, (timeline.rows ?? []).flatMap(each => each.run ?? []))
-  const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
   const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
   const may = useCan()
   const value = contact.value?.value

@@ -33,11 +33,12 @@ const choices = (roles: readonly Role[]) => roles.map(role => [role, role] as co
 
 export function Settings({ part }: { part: string }) {
   const may = useCan()
+  const { role } = useMe()
   const mine = PARTS.filter(([, , needs]) => !needs || may(needs))
-  const [, name, , show] = mine.find(([key]) => key === part) ?? mine[0]!
+  const [, name, needs, show] = PARTS.find(([key]) => key === part) ?? PARTS[0]!
   return <Screen title={name} lead="Settings">
     <nav class="tabs" aria-label="Settings">{mine.map(([key, label]) => <Link key={key} to={`/settings/${key}`} aria-current={key === part ? 'page' : undefined}>{label}</Link>)}</nav>
-    {show()}
+    {!needs || may(needs) ? show() : <p class="empty">Your role ({role}) does not allow this. An admin of the workspace can change your role.</p>}
   </Screen>
 }
 
