@@ -3,6 +3,7 @@ and why."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from app.machine import secrets
 from app.machine.reasons import Reason
 from app.routes import ROUTES, SANDBOX_ROUTES
+from app.runs.explaining_broadcasts import BARRED
 from app.runs.explanations import Explanation
 from app.store.broadcast_recipients import BUSY_DOMAIN, OF_MESSAGES
 
@@ -82,19 +84,15 @@ def test_every_moment_on_a_page_is_written_by_the_part_that_has_utc_on_hover() -
     assert re.findall(r"new Date\([^)]*\)\.toLocale\w+|\bDateTimeFormat\(\)\.format", text) == []
 
 
-def test_the_console_says_what_to_do_about_every_occasion_that_was_missed() -> None:
-    words = (SOURCES / "words.ts").read_text("utf-8")
-    hints = words.partition("export const EXPLAINED")[2].partition("\n}")[0]
-    missed = {code for code in Explanation if code.startswith("missed_")}
-    assert len(missed) > 2
-    assert missed - set(re.findall(r"^  (\w+): '", hints, re.MULTILINE)) == set()
+ADVICE: dict[str, dict[str, str]] = json.loads((SOURCES / "advice.json").read_text("utf-8"))
 
 
-def test_the_console_says_of_each_reason_what_to_do_about_it() -> None:
-    words = (SOURCES / "words.ts").read_text("utf-8")
-    advice = words.partition("export const ADVICE")[2].partition("\n}")[0]
-    advised = re.findall(r"^  (\w+): (?:'[^']{10,}'|LOOK),$", advice, re.MULTILINE)
-    assert sorted(advised) == sorted(Reason)
+def test_the_console_says_of_each_code_what_to_do_about_it() -> None:
+    assert sorted(ADVICE["reasons"]) == sorted(Reason)
+    assert sorted(ADVICE["explanations"]) == sorted(Explanation)
+    assert sorted(ADVICE["exclusions"]) == sorted(BARRED)
+    short = [text for table in ADVICE.values() for text in table.values() if len(text) < 10]
+    assert short == []
 
 
 # What the message of a broadcast does not end with, nor waits for as its recipient alone.

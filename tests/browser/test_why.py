@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -33,26 +34,14 @@ def flow(service: Service, name: str, *steps: dict[str, Any], **more: Any) -> di
 
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
-WORDS = Path(ROOT, "console/src/words.ts").read_text("utf-8")
-
-
-def words(table: str) -> Mapping[str, str]:
-    """What words.ts says of each code in this table."""
-    named = dict(re.findall(r"^const (\w+) = '(.+)'$", WORDS, re.MULTILINE))
-    rows = WORDS.partition(f"export const {table}:")[2].partition("\n}")[0]
-    found = re.findall(r"^  (\w+): (?:'(.+)'|(\w+)),$", rows, re.MULTILINE)
-    assert len(found) == rows.count("\n")
-    return {code: sentence or named[name] for code, sentence, name in found}
-
-
-ADVICE, EXCLUDED, EXPLAINED = words("ADVICE"), words("EXCLUDED"), words("EXPLAINED")
+ADVICE = json.loads(Path(ROOT, "console/src/advice.json").read_text("utf-8"))
 
 
 def expected(one: Mapping[str, Any]) -> tuple[str, str, str]:
     """What the page has to say of this: the sentence, what to do about it, and its record."""
     kind, id = one["evidence"]["type"], one["evidence"]["id"]
-    of_reasons = EXCLUDED if kind == "broadcast" else ADVICE
-    advice = of_reasons.get(one["reason"] or "") or EXPLAINED.get(one["code"], "")
+    of_reasons = ADVICE["exclusions" if kind == "broadcast" else "reasons"]
+    advice = of_reasons.get(one["reason"] or "") or ADVICE["explanations"][one["code"]]
     return one["sentence"], advice, PLACES[kind] + id
 
 
@@ -170,6 +159,22 @@ def test_every_reason_stands_on_the_page_with_its_record(page: Page, service: Se
     page.get_by_role("combobox", name="Flow or broadcast").select_option(flows["letter"]["id"])
     page.get_by_role("link", name="the run, step once").click()
     page.locator(".way .meant").get_by_text("once", exact=True).wait_for()
+
+
+def test_a_run_says_what_it_waits_for(page: Page, service: Service) -> None:
+    mark = secrets.token_hex(4)
+    filter = {"path": "contact.tags", "op": "contains", "value": mark}
+    segment = service.made("/segments", {"name": f"VIP {mark}", "filter": filter})["id"]
+    conditions = [{"event": "paid"}, {"segmentEntered": segment}]
+    wait = {"type": "wait_for", "conditions": conditions, "timeout": "P9D"}
+    made = flow(service, f"Waiting {mark}", wait, trigger={"createContact": True})
+    event = {"data": {"email": f"ray-{mark}@example.com"}}
+    run = service.api.post(made["trigger"]["webhookUrl"], json=event).json()["runId"]
+    service.until(lambda: service.read(f"/runs/{run}")["status"] == "WAITING")
+    opened(page, service, f"/runs/{run}")
+    awaited = f"Waiting for the event paid, or for the contact to enter the segment VIP {mark}, "
+    expect(page.locator(".verdict")).to_contain_text(awaited)
+    expect(page.locator(".verdict")).to_contain_text("at the latest")
 
 
 def test_moments_in_sentences_are_in_the_readers_zone(another_tab: Page, service: Service) -> None:

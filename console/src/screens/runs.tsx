@@ -4,7 +4,7 @@ import { api, exactly, got, type Schemas } from '../api'
 import { useListed, useLoaded, type Listed, type Loaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
-import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, type FlowName } from '../names'
+import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, useSegmentNames, type FlowName } from '../names'
 import { go, useLocation } from '../router'
 import { ADVICE, KINDS, OPERATORS } from '../words'
 import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When, plural } from '../ui'
@@ -24,13 +24,25 @@ export function Why({ reason }: { reason: Reason }) {
   return <p class="why"><Sentence text={reason.detail ?? reason.code ?? ''} />{advice && <> <b>{advice}</b></>}</p>
 }
 
-/** A sentence, as the service makes them. */
-export function waiting(for_: Record<string, unknown> | null | undefined): string {
+type Awaited = { kind?: string; until?: string | null; events?: string[]; segments?: string[]; contact?: boolean }
+const MOVE = /^(entered|left) (.*)$/ // a segment
+
+/** What a run waits for and until when, in a sentence; `names` are those of segments, where they are known. */
+export function waiting(for_: Record<string, unknown> | null | undefined, names: ReadonlyMap<string, string> = new Map()): string {
   if (!for_) return ''
-  const until = typeof for_.until === 'string' ? ` until ${for_.until}` : ''
-  const what = typeof for_.kind === 'string' ? for_.kind.replaceAll('_', ' ') : typeof for_.type === 'string' ? for_.type.replaceAll('_', ' ') : ''
-  return `Waiting${what ? ` for ${what}` : ''}${until}`
+  const { kind, until, events = [], segments = [], contact } = for_ as Awaited
+  const move = (_: string, way: string, id: string) => `for the contact to ${way === 'left' ? 'leave' : 'enter'} ${names.has(id) ? `the segment ${names.get(id)}` : 'a segment'}`
+  const whats = kind === 'http' ? ['for an HTTP answer'] : kind === 'delivery' ? ['for the outcome of its message'] : kind === 'time' ? []
+    : [...events.map(each => `for the event ${each}`), ...segments.map(each => each.replace(MOVE, move)), ...(contact ? ['for a change of the contact'] : [])]
+  return `Waiting${whats.length ? ` ${whats.join(', or ')}` : ''}${until ? `${whats.length ? ',' : ''} until ${until}${whats.length ? ' at the latest' : ''}` : ''}`
 }
+
+/** With the names of segments, which are asked for only where there are some. */
+function Waiting({ of }: { of: Run['waitingFor'] }) {
+  const ids = (of as Awaited | null)?.segments?.map(each => each.replace(MOVE, '$2')) ?? []
+  return ids.length ? <Entering of={of} ids={ids} /> : <Sentence text={waiting(of)} />
+}
+const Entering = ({ of, ids }: { of: Run['waitingFor']; ids: readonly string[] }) => <Sentence text={waiting(of, useSegmentNames(ids))} />
 
 export function Runs() {
   const { query } = useLocation()
@@ -85,7 +97,7 @@ export function Run({ id }: { id: string }) {
       <p>It ends at its current step. Waiting messages are not sent; what is already being sent arrives.</p></Confirm>}
   </>}>
     <Shown of={run}>{value => <>
-      <p class="verdict" aria-live="polite"><Status value={value.status} /> <Sentence text={waiting(value.waitingFor)} /></p>
+      <p class="verdict" aria-live="polite"><Status value={value.status} /> <Waiting of={value.waitingFor} /></p>
       <Why reason={value.reason} />
       <Facts of={[
         ['Flow', <>{isGone ? 'deleted' : <FlowLink run={value} names={flows} />}, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],

@@ -1,7 +1,7 @@
 import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { decided, omitted } from '../../src/screens/runs'
+import { decided, omitted, waiting } from '../../src/screens/runs'
 
 test('a run says what is not shown of it: its first steps, what others left, or both', () => {
   equal(omitted({ stepsOmitted: 0, outputsOmitted: 0 }), '')
@@ -21,3 +21,17 @@ test('what decided is known of a branch and of a wait for something that is true
 test('what another step left is no decision', () => {
   for (const output of [null, { port: 'condition1', operands: [] }, { status: 200, body: { operands: 1 } }, { cases: 'none' }]) deepEqual(decided(output), [])
 })
+
+const UNTIL = '2026-03-02T10:00:00.000Z'
+const WAITS: [Record<string, unknown> | null, string][] = [
+  [null, ''],
+  [{ kind: 'time', until: UNTIL }, `Waiting until ${UNTIL}`],
+  [{ kind: 'http', callId: 'cal_1' }, 'Waiting for an HTTP answer'],
+  [{ kind: 'delivery', messageId: 'msg_1' }, 'Waiting for the outcome of its message'],
+  [{ kind: 'event', events: ['paid', 'left'], contact: false, until: null }, 'Waiting for the event paid, or for the event left'],
+  [{ kind: 'event', events: ['paid'], contact: true, until: UNTIL }, `Waiting for the event paid, or for a change of the contact, until ${UNTIL} at the latest`],
+  [{ kind: 'event', events: [], contact: false, segments: ['entered seg_1', 'left seg_2'], until: null }, 'Waiting for the contact to enter the segment VIP, or for the contact to leave a segment'],
+]
+
+for (const [what, sentence] of WAITS)
+  test(`a run says what it waits for: ${sentence || 'nothing'}`, () => equal(waiting(what, new Map([['seg_1', 'VIP']])), sentence))
