@@ -177,6 +177,35 @@ def test_what_was_typed_into_a_small_form_is_there_after_a_reload(
     assert page.get_by_label("Name").input_value() == ""
 
 
+def test_what_was_typed_into_a_form_that_makes_nothing_new_is_there_after_a_reload(
+    page: Page, service: Service, ids: dict[str, str]
+) -> None:
+    def answer() -> Locator:
+        page.get_by_role("button", name="Record answer").first.click()
+        return page.locator("dialog[open]").get_by_label("Evidence")
+
+    def test_mail() -> Locator:
+        press(page, "Send test email")
+        return page.locator("dialog[open]").get_by_label("To")
+
+    def preview() -> Locator:
+        return page.get_by_label("Contact", exact=True)
+
+    forms: tuple[tuple[str, Callable[[], Locator]], ...] = (
+        (f"/contacts/{ids['contact']}", answer),
+        (f"/templates/{ids['template']}", test_mail),
+        (f"/templates/{ids['template']}", preview),
+        ("/contacts/import", lambda: page.get_by_label("Source of topic answers")),
+        ("/inbox", lambda: page.get_by_label("From", exact=True)),
+        ("/inbox", lambda: page.get_by_label("Messages", exact=True)),
+    )
+    for path, field in forms:
+        opened(page, service, path)
+        field().fill("7")
+        loaded(page, service, path)
+        expect(field()).to_have_value("7")
+
+
 def test_the_settings_of_a_channel_wait_in_the_tab_and_its_secrets_do_not(
     page: Page, service: Service
 ) -> None:

@@ -1,7 +1,6 @@
 // What a contact has answered about topics, and how a member records another answer.
-import { useEffect, useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
-import { useListed } from '../data'
+import { useDraft, useListed } from '../data'
 import { useCan } from '../me'
 import { CHANNELS } from '../words'
 import { Confirm, Field, Link, Section, Table } from '../ui'
@@ -46,19 +45,18 @@ function Answer({ state }: { state: string }) {
 
 function Change({ asked: { contact, topic, channel }, done }: { asked: Asked; done: () => Promise<unknown> }) {
   const now = stateOf({ contact, topic, channel })
-  const [state, setState] = useState<State>('subscribed')
-  const [source, setSource] = useState('')
-  const [evidence, setEvidence] = useState('')
-  useEffect(() => { setState(now === 'subscribed' ? 'unsubscribed' : 'subscribed'); setSource(''); setEvidence('') }, [now])
+  const other: State = now === 'subscribed' ? 'unsubscribed' : 'subscribed'
+  const [{ state, source, evidence }, change, forget] = useDraft(`answer.${contact.id}.${topic?.id ?? ''}.${channel}`, { state: other, source: '', evidence: '' })
   const isYes = state === 'subscribed'
   return <Confirm label="Record answer" title={`${topic?.name ?? NAMELESS}, ${CHANNELS[channel]}`} sure="Record" act={async () => {
     if (topic) await got(api.PUT('/contacts/{id}/topics/{topicId}', { params: { path: { id: contact.id, topicId: topic.id } }, body: { channel, state, source: source.trim(), evidence: evidence.trim() || null } }))
     else await got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, body: { subscriptions: { [channel]: state } } as Schemas['ContactPatch'] }))
+    forget()
     await done()
   }}>
-    <Field label="The contact" value={state} set={next => setState(next as State)} options={[['subscribed', 'opts in'], ['unsubscribed', 'opts out']]} pointer={topic ? '/state' : `/subscriptions/${channel}`} />
+    <Field label="The contact" value={state} set={next => change({ state: next as State })} options={[['subscribed', 'opts in'], ['unsubscribed', 'opts out']]} pointer={topic ? '/state' : `/subscriptions/${channel}`} />
     <p class="hint">{!isYes ? 'From then on nothing about it is sent, not even what is waiting now.' : topic?.doubleOptIn ? 'A message asks the contact to confirm; until then nothing is sent.' : 'Only the contact can opt in. Record it only if they did.'}</p>
-    {topic && <><Field label="Source" required value={source} set={setSource} placeholder="a call on Monday" pointer="/source" />
-    <Field label="Evidence" rows={2} value={evidence} set={setEvidence} hint="Such as the wording they agreed to. It is kept with the answer." pointer="/evidence" /></>}
+    {topic && <><Field label="Source" required value={source} set={source => change({ source })} placeholder="a call on Monday" pointer="/source" />
+    <Field label="Evidence" rows={2} value={evidence} set={evidence => change({ evidence })} hint="Such as the wording they agreed to. It is kept with the answer." pointer="/evidence" /></>}
   </Confirm>
 }

@@ -1,7 +1,7 @@
 // The cases of a flow: a simulation that is kept with what must come of it, and what comes of each now.
 import { useState } from 'preact/hooks'
 import { api, exactly, got, raw, type Schemas } from '../api'
-import { useAct, useLoaded } from '../data'
+import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { Refusal } from '../session'
@@ -35,7 +35,7 @@ export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
 }) {
   const path = { params: { path: { id } } }
   const list = useLoaded(async () => (await exactly<{ data: Case[] }>(`/${of}/${id}/cases`)).value.data, [of, id])
-  const [name, setName] = useState('')
+  const [{ name }, change, forget] = useDraft(`case.${id}`, { name: '' })
   const [results, setResults] = useState<Result[] | null>(null)
   const saving = useAct()
   const running = useAct()
@@ -54,11 +54,11 @@ export function Cases({ of, id, asked, isChanged, open, gate, setGate }: {
     {may && asked && <Form act={saving} label={isKnown ? 'Replace case' : 'Save as case'} submit={async () => {
       if (name.includes('/')) throw misnamed('A name cannot have a slash.')
       await keep(asked.path, asked.body, `/${of}/${id}/cases/${encodeURIComponent(name.trim())}`, isKnown)
-      setName('')
+      forget()
       setResults(null)
       await list.reload()
     }}>
-      <Field label="Case name" required value={name} set={setName} pointer="/name" hint={isKnown ? 'It replaces the case of this name.' : 'Keeps the simulation and its result.'} />
+      <Field label="Case name" required value={name} set={name => change({ name })} pointer="/name" hint={isKnown ? 'It replaces the case of this name.' : 'Keeps the simulation and its result.'} />
     </Form>}
     <Refused problem={list.problem} />
     <Refused problem={running.problem} />

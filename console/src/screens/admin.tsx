@@ -1,7 +1,6 @@
 // For super-admins: all workspaces, and what they may do about one.
-import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useListed, useLoaded } from '../data'
+import { useDraft, useListed, useLoaded } from '../data'
 import { Days, days } from '../days'
 import { useMe } from '../me'
 import { useLocation } from '../router'
@@ -62,7 +61,7 @@ function AnyWorkspace({ id }: { id: string }) {
 }
 
 function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => Promise<void> }) {
-  const [text, setText] = useState(of.dailyLimit?.toString() ?? '')
+  const [{ text }, typed] = useDraft(`limit.${of.id}`, { text: of.dailyLimit?.toString() ?? '' })
   const dailyLimit = text.trim() === '' ? null : Number(text)
   const path = { params: { path: { id: of.id } } }
   const change = async () => {
@@ -75,7 +74,7 @@ function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => 
   }
   return <Section title="Messages per day">
     <div class="buttons"><Confirm label="Set limit" title={`Change the daily limit of ${of.name}?`} act={change}>
-      <Field label="Daily limit" type="number" min="0" value={text} set={setText} pointer="/dailyLimit" hint={`Through the operator’s channels. Empty: the default, ${DEFAULT}.`} />
+      <Field label="Daily limit" type="number" min="0" value={text} set={text => typed({ text })} pointer="/dailyLimit" hint={`Through the operator’s channels. Empty: the default, ${DEFAULT}.`} />
       <p>From the next message on: {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}. Messages beyond it are suppressed and can be sent again later. Its audit trail records that you did this.</p>
     </Confirm></div>
   </Section>

@@ -1,7 +1,7 @@
 // Contacts from a file: which column is what, tried without changing anything, then done.
 import { useRef, useState } from 'preact/hooks'
 import { raw } from '../api'
-import { useAct } from '../data'
+import { useAct, useDraft } from '../data'
 import { useTopics } from '../names'
 import { Errors, toFirst } from '../errors'
 import { Refusal, unreachable } from '../session'
@@ -81,14 +81,12 @@ async function* linesOf(answer: Response): AsyncGenerator<Line> {
   }
 }
 
+const CHOICES = { unknown: 'refuse', starts: false, source: '', evidence: '', given: {} as Record<string, string> }
+
 export function Import() {
   const [file, setFile] = useState<File | null>(null)
-  const [unknown, setUnknown] = useState('refuse')
-  const [starts, setStarts] = useState(false)
-  const [source, setSource] = useState('')
-  const [evidence, setEvidence] = useState('')
+  const [{ unknown, starts, source, evidence, given }, change, forget] = useDraft('import', CHOICES)
   const [columns, setColumns] = useState<string[]>([])
-  const [given, setGiven] = useState<Record<string, string>>({})
   const [lines, setLines] = useState<Line[] | null>(null)
   const [read, setRead] = useState<Totals | null>(null) // so far
   const last = lines?.find(line => line.type !== 'error') as Totals | undefined
@@ -109,17 +107,20 @@ export function Import() {
     for await (const line of linesOf(response)) if (line.type === 'progress') setRead(line); else found.push(line)
     if (!found.some(line => line.type !== 'error')) throw unreachable() // it was cut off
     setLines(found)
+    if (!dryRun && !found.some(line => line.type === 'problem')) forget()
   })
   /** What was found is of other choices. */
-  const chose = <T,>(set: (to: T) => void) => (to: T) => {
-    set(to)
+  const chose = (choices: Partial<typeof CHOICES>) => {
+    change(choices)
     setLines(null)
     act.clear()
   }
   const chosen = async (next: File | null) => {
-    chose(setFile)(next)
-    setGiven({})
-    setColumns(next && !/\.(nd)?jsonl?$/i.test(next.name) ? await columnsOf(next) : [])
+    setFile(next)
+    chose({})
+    const columns = next && !/\.(nd)?jsonl?$/i.test(next.name) ? await columnsOf(next) : []
+    change({ given: Object.fromEntries(Object.entries(given).filter(([name]) => columns.includes(name))) }) // after a reload the file is chosen again
+    setColumns(columns)
   }
   const wrong = lines?.filter(line => line.type === 'error') ?? []
   const unsourced = source.trim() ? undefined : wrong.find(line => line.pointer === '/topics')
@@ -127,14 +128,14 @@ export function Import() {
   return <Screen title="Import contacts" lead="A CSV file whose first row names the columns, or NDJSON. Importing a file twice is safe.">
     <div class="form" ref={area}><Errors problem={problem}>
       <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
-      {columns.length > 0 && <Mapping columns={columns} given={given} set={chose(setGiven)} />}
-      <Field label="Unknown columns" value={unknown} set={chose(setUnknown)} options={[['refuse', 'reject the file'], ['skip', 'skip them'], ['metadata', 'keep them as custom fields']]} pointer="?unknown"
+      {columns.length > 0 && <Mapping columns={columns} given={given} set={given => chose({ given })} />}
+      <Field label="Unknown columns" value={unknown} set={unknown => chose({ unknown })} options={[['refuse', 'reject the file'], ['skip', 'skip them'], ['metadata', 'keep them as custom fields']]} pointer="?unknown"
         hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…" />
       <div class="columns">
-        <Field label="Source of topic answers" value={source} set={chose(setSource)} pointer={SOURCE} placeholder="sign-up form" hint="Without it, rows that would change one are rejected." />
-        <Field label="Evidence" value={evidence} set={chose(setEvidence)} pointer="?consentEvidence" hint="The wording they agreed to, or a URL." />
+        <Field label="Source of topic answers" value={source} set={source => chose({ source })} pointer={SOURCE} placeholder="sign-up form" hint="Without it, rows that would change one are rejected." />
+        <Field label="Evidence" value={evidence} set={evidence => chose({ evidence })} pointer="?consentEvidence" hint="The wording they agreed to, or a URL." />
       </div>
-      <Check label="Start flows triggered by new contacts or tags" value={starts} set={chose(setStarts)} pointer="?startAutomations" />
+      <Check label="Start flows triggered by new contacts or tags" value={starts} set={starts => chose({ starts })} pointer="?startAutomations" />
       <Rest />
     </Errors>
       <p class="buttons">

@@ -1,7 +1,7 @@
 // The sandbox's inbox: what was captured instead of being sent, faults to try, and replies.
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
-import { useAct, useListed } from '../data'
+import { useAct, useDraft, useListed } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { useLocation } from '../router'
@@ -55,7 +55,7 @@ function Letter({ of }: { of: Captured }) {
 
 function Faults() {
   const list = useListed(cursor => got(api.GET('/sandbox/faults', { params: { query: { cursor, limit: 50 } } })), [], 5000)
-  const [draft, setDraft] = useState({ kind: 'fail', count: '1', channel: '' })
+  const [draft, change, forget] = useDraft('fault', { kind: 'fail', count: '1', channel: '' })
   const act = useAct()
   if (!useCan()('messages:write')) return null
   return <Section title="Provider faults" actions={!!list.rows?.length && <Confirm label="Clear all" title="Clear all faults?" act={async () => { await got(api.DELETE('/sandbox/faults')); await list.reload() }}>
@@ -64,27 +64,28 @@ function Faults() {
     {(list.rows?.length ?? 0) > 0 && <ul class="plain">{list.rows?.map(each => <li key={each.id}><Status value="warning" /> {FAULTS.find(([kind]) => kind === each.kind)?.[1]}: {each.remaining} of {each.count} left{each.channel && `, ${each.channel}`}</li>)}</ul>}
     <Form act={act} label="Add fault" submit={async () => {
       await got(api.POST('/sandbox/faults', { body: { kind: draft.kind, count: Number(draft.count), channel: draft.channel || null } as Schemas['NewProviderFault'] }))
+      forget()
       await list.reload()
     }}><div class="columns">
-        <Field label="Fault" value={draft.kind} set={kind => setDraft({ ...draft, kind })} options={FAULTS} pointer="/kind" />
-        <Field label="Messages" type="number" min="1" max="1000" required value={draft.count} set={count => setDraft({ ...draft, count })} pointer="/count" />
-        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['', 'any'], ...CHANNELS.map(each => [each, each] as const)]} pointer="/channel" />
+        <Field label="Fault" value={draft.kind} set={kind => change({ kind })} options={FAULTS} pointer="/kind" />
+        <Field label="Messages" type="number" min="1" max="1000" required value={draft.count} set={count => change({ count })} pointer="/count" />
+        <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={[['', 'any'], ...CHANNELS.map(each => [each, each] as const)]} pointer="/channel" />
       </div></Form>
   </Section>
 }
 
 function Reply() {
-  const [draft, setDraft] = useState({ from: '', channel: 'sms', text: '' })
+  const [draft, change, forget] = useDraft('reply', { from: '', channel: 'sms', text: '' })
   const [answer, setAnswer] = useState<Schemas['HeardReply'] | null>(null)
   const act = useAct()
   if (!useCan()('messages:write')) return null
   return <Section title="Reply as a contact">
     <p class="soft">STOP, START and HELP work as usual.</p>
-    <Form act={act} label="Reply" submit={async () => setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] })))}>
+    <Form act={act} label="Reply" submit={async () => { setAnswer(await got(api.POST('/sandbox/replies', { body: draft as Schemas['NewReply'] }))); forget({ ...draft, text: '' }) }}>
       <div class="columns">
-        <Field label="From" required placeholder="+4915112345678" value={draft.from} set={from => setDraft({ ...draft, from })} pointer="/from" />
-        <Field label="Channel" value={draft.channel} set={channel => setDraft({ ...draft, channel })} options={[['sms', 'sms'], ['whatsapp', 'whatsapp']]} pointer="/channel" />
-        <Field label="Text" required value={draft.text} set={text => setDraft({ ...draft, text })} pointer="/text" />
+        <Field label="From" required placeholder="+4915112345678" value={draft.from} set={from => change({ from })} pointer="/from" />
+        <Field label="Channel" value={draft.channel} set={channel => change({ channel })} options={[['sms', 'sms'], ['whatsapp', 'whatsapp']]} pointer="/channel" />
+        <Field label="Text" required value={draft.text} set={text => change({ text })} pointer="/text" />
       </div>
     </Form>
     {answer && <p role="status">Understood as <b>{answer.meaning}</b>. {answer.answer ? <>The contact gets: <q>{answer.answer}</q></> : 'The contact gets no reply.'}</p>}

@@ -1,7 +1,7 @@
 // Templates: what messages say, with a preview through the renderer that sends them.
 import { useRef, useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useLoaded, useStored, useTyped } from '../data'
+import { handOver, useAct, useDraft, useListed, useLoaded, useStored, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { First } from '../errors'
 import { objectOf } from '../exact'
@@ -116,6 +116,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
     } else {
       const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as Written }))
       forget(initial, `template.${made.id}`)
+      handOver('preview.new', {})
       go(`/templates/${made.id}`)
     }
   }
@@ -154,7 +155,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       </Form>
       <Paths last={box.last} /></div>}
       <div>{checked.problem && <p class="note">Your changes could not be checked: {checked.problem.message}{sound.current && ' The preview shows the text before them.'} <button type="button" class="small" onClick={() => void checked.reload()}>Check again</button></p>}
-      {sound.current ? <Rendered of={sound.current} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
+      {sound.current ? <Rendered of={sound.current} id={stored?.id ?? 'new'} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
       {stored && <Used id={stored.id} />}</div>
     </div>
   </Screen>
@@ -202,20 +203,19 @@ function Used({ id }: { id: string }) {
   return <UsedBy of={used} nothing="Nothing yet. Flows and broadcasts can send it." />
 }
 
-function Rendered({ of, isBehind }: { of: Checked; isBehind: boolean }) {
-  const [contactId, setContact] = useState('')
-  const [typed, setTyped] = useState<string | null>(null) // until then an event that has whatever the text reads
+function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boolean }) {
+  const [{ contactId, event }, change] = useDraft(`preview.${id}`, { contactId: '', event: null as string | null }) // until then an event that has whatever the text reads
   const [width, setWidth] = useState(700)
   const [wanted, setWanted] = useState<{ contactId: string | null; trigger: Record<string, unknown> | null }>({ contactId: null, trigger: null })
   const act = useAct()
   const body = { template: of.template, contactId: wanted.contactId, trigger: wanted.trigger ?? objectOf(sample(of.variables), '/trigger') }
   const shown = useLoaded(() => got(api.POST('/templates/preview', { body })), [JSON.stringify(body)], undefined, 0)
-  const show = async () => setWanted({ trigger: typed === null ? null : objectOf(typed, '/trigger'), contactId: await meant(contactId) })
+  const show = async () => setWanted({ trigger: event === null ? null : objectOf(event, '/trigger'), contactId: await meant(contactId) })
   return <Section title="Preview">
     {isBehind && <p class="note">Your text has an error, which is marked. This is how it was without it.</p>}
     <Form act={act} label="Update preview" submit={show}>
-      <First problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID. Empty: nobody in particular." value={contactId} set={setContact} pointer="/contactId" /></First>
-      <JsonText label="Event (JSON)" rows={5} value={typed ?? sample(of.variables)} set={setTyped} pointer="/trigger" />
+      <First problem={act.problem ?? shown.problem}><Field label="Contact" hint="Email address, name or ID. Empty: nobody in particular." value={contactId} set={contactId => change({ contactId })} pointer="/contactId" /></First>
+      <JsonText label="Event (JSON)" rows={5} value={event ?? sample(of.variables)} set={event => change({ event })} pointer="/trigger" />
     </Form>
     <Shown of={shown}>{parts => <>
       {Object.entries(parts).map(([name, part]) => <div key={name} class="part">
