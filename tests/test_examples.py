@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -58,6 +59,14 @@ def test_none_has_an_error_or_a_warning() -> None:
     assert {
         name: found for name in NAMES if (found := (read(name).expected or {})["findings"])
     } == {}
+
+
+def test_templates_are_called_by_words() -> None:
+    """As the first thing that a newcomer sees of them, on the boxes of the diagram."""
+    files = [json.loads(path.read_text("utf-8")) for path in EXAMPLES]
+    named = [one["name"] for file in files for one in file.get("templates", {}).values()]
+    assert len(named) > 10
+    assert [name for name in named if "{" in name] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
