@@ -40,7 +40,7 @@ export function Refused({ problem, rest = problem?.errors ?? [] }: { problem: Re
 /** In a form, below its fields: the refusal, with what none of them shows. */
 export const Rest = () => <Refused {...useRest()} />
 
-export function Link({ to, children, ...rest }: Children & { to: string; class?: string; 'aria-current'?: 'page' | undefined }) {
+export function Link({ to, children, ...rest }: Children & { to: string; class?: string; target?: '_blank'; 'aria-current'?: 'page' | undefined }) {
   return <a href={href(to)} {...rest}>{children}</a>
 }
 

@@ -510,6 +510,31 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     assert sideways(page) <= 0
 
 
+def test_a_template_is_looked_at_and_made_beside_the_editor(page: Page, service: Service) -> None:
+    """Which keeps what can be undone."""
+
+    def template(name: str) -> str:
+        content = {"subject": name, "html": "<p>Hi</p>"}
+        body = {"name": name, "channel": "email", "content": content}
+        return str(service.made("/templates", body)["id"])
+
+    mark = secrets.token_hex(4)
+    send = {"id": "say", "type": "send_message", "channel": "email"}
+    steps = [{**send, "templateId": template(f"First {mark}")}]
+    edited(page, service, "workflows", steps=steps)
+    box(page, "say").click()
+    with page.context.expect_page() as opening:
+        page.get_by_role("link", name="View in a new tab").click()
+    beside = opening.value
+    beside.get_by_role("heading", level=1, name=f"First {mark}").wait_for()
+    beside.close()
+    template(f"Second {mark}")
+    page.evaluate("dispatchEvent(new Event('focus'))")  # as whoever comes back to the tab
+    page.get_by_label("Template").select_option(label=f"Second {mark}")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_label("Template").locator("option:checked")).to_have_text(f"First {mark}")
+
+
 def test_undo_takes_back_one_field_of_a_trigger(page: Page, service: Service) -> None:
     edited(page, service, "workflows", steps=[{"id": "end", "type": "exit"}])
     box(page, "trigger").click()

@@ -1,5 +1,5 @@
 // Side forms, made of the JSON Schema of a kind: one control for each member, with what the check found at it.
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import type { Listed } from '../data'
 import { useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
 import { Refusal } from '../session'
@@ -194,10 +194,15 @@ function Picked({ place, schema, value, set, of, name, label }: Control & { name
   const [pages, isPaged, useAll] = PICKED[name]!
   const current = typeof value === 'string' ? value : ''
   const all = useAll(current)
+  useEffect(() => {
+    const look = () => void all.reload() // whoever comes back from the other tab may have made one there
+    addEventListener('focus', look)
+    return () => removeEventListener('focus', look)
+  }, [])
   const fits = ({ channel, channels }: Choosable) => !of.channel || (channel ?? of.channel) === of.channel && (channels?.includes(of.channel) ?? true)
   const options = (all.rows ?? []).filter(fits).map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
   const at = pointer(place)
   const isListed = !current || options.some(([id]) => id === current)
   return <Field label={label} value={current} set={text => set(text || undefined)} pointer={at} growing={all} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
-    hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link to={`${pages}/${current}`}>View</Link> : !pages.startsWith('/flows/') && <Link to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Create one</Link>}</>} />
+    hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link target="_blank" to={`${pages}/${current}`}>View in a new tab</Link> : !pages.startsWith('/flows/') && <Link target="_blank" to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Create one in a new tab</Link>}</>} />
 }
