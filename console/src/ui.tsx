@@ -188,22 +188,23 @@ export function Search({ label, name, value, placeholder, list, wrong = '' }: { 
 
 type FieldProps = {
   label: string; value: string; set: (value: string) => void; pointer?: string | undefined; wrong?: string; hint?: ComponentChildren
-  options?: readonly (readonly [string, string])[]; growing?: Growing; rows?: number
+  options?: readonly (readonly [string, string])[]; growing?: Growing; rows?: number; beside?: ComponentChildren
   type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'datetime-local'; required?: boolean; autocomplete?: string; list?: string; placeholder?: string | undefined; min?: string; max?: string
 }
 
 /** A field with what is wrong at its pointer, or with what the page itself finds `wrong`. */
-export function Field({ label, value, set, pointer, wrong, hint, options, growing, rows, ...rest }: FieldProps) {
+export function Field({ label, value, set, pointer, wrong, hint, options, growing, rows, beside, ...rest }: FieldProps) {
   const id = useId()
   const { marks, below } = useErrors(pointer, wrong, hint ? `${id}-hint` : '')
   const shared = { id, value, ...marks }
   const onInput = (event: { currentTarget: { value: string } }) => set(event.currentTarget.value)
   const { type, min, max, ...common } = rest
-  return <div class="field">
+  return <div class={beside ? 'field pair-of' : 'field'}>
     <label for={id}>{label}</label>
     {options ? <select {...shared} {...common} onChange={onInput}>{options.map(([key, words]) => <option key={key} value={key}>{words}</option>)}</select>
       : rows ? <textarea {...shared} {...common} rows={rows} spellcheck={false} onInput={onInput} />
       : <input {...({ ...shared, ...common, type: type ?? 'text', min, max, onInput } as object)} />}
+    {beside}
     <More of={growing} label={label} />
     {below}
     {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}

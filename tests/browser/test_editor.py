@@ -535,6 +535,32 @@ def test_a_template_is_looked_at_and_made_beside_the_editor(page: Page, service:
     expect(page.get_by_label("Template").locator("option:checked")).to_have_text(f"First {mark}")
 
 
+def test_a_length_is_a_number_and_a_unit_or_as_it_is_written(page: Page, service: Service) -> None:
+    pause = {"id": "pause", "type": "wait", "duration": "P1D"}
+    url = edited(page, service, "workflows", steps=[pause])
+    expect(box(page, "pause")).to_contain_text("1 day")
+    box(page, "pause").click()
+    number, unit = page.get_by_label("Duration"), page.get_by_label("Unit")
+    expect(number).to_have_value("1")
+    expect(unit).to_have_value("D")
+    number.fill("")
+    number.press_sequentially("90")
+    unit.select_option("minutes")
+    saved(page)
+    assert service.read(url)["steps"][0]["duration"] == "PT90M"
+    number.fill("")
+    number.press_sequentially("P1DT12H")
+    expect(number).to_have_value("P1DT12H")
+    expect(unit.locator("option:checked")).to_have_text("as written")
+    page.get_by_text("No findings").wait_for()
+    saved(page)
+    assert service.read(url)["steps"][0]["duration"] == "P1DT12H"
+    number.fill("2")
+    unit.select_option("weeks")
+    saved(page)
+    assert service.read(url)["steps"][0]["duration"] == "P2W"
+
+
 def test_undo_takes_back_one_field_of_a_trigger(page: Page, service: Service) -> None:
     edited(page, service, "workflows", steps=[{"id": "end", "type": "exit"}])
     box(page, "trigger").click()

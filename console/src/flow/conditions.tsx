@@ -2,12 +2,13 @@
 import { isObject, parse } from '../exact'
 import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
+import { Length } from '../lengths'
 import { Field } from '../ui'
 import { Typed, shown, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
-const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', within_last: 'A duration, such as P7D', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number, true or false in quotes if you mean it as text.' }
+const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number, true or false in quotes if you mean it as text.' }
 
 const COMBINED = ['all', 'any', 'not']
 
@@ -50,6 +51,7 @@ export function Condition({ place, value, set, of }: Asked) {
       <Field label="Path" value={String(condition.path ?? '')} set={path => change({ path })} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
       <Field label="Operator" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} pointer={at('op')} />
       {op === 'exists' ? <Field label="Value" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'yes'], ['false', 'no']]} pointer={at('value')} />
+        : op === 'within_last' ? <Length label="Value" value={String(condition.value ?? '')} set={value => change({ value })} pointer={at('value')} />
         : <Typed label="Value" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} pointer={at('value')}
           read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}
     </> : questions[way] ? questions[way].show({ place, value: condition, set, of }) : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>

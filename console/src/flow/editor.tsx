@@ -5,6 +5,7 @@ import { asRefusal, useLoaded } from '../data'
 import { isObject, parse } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
+import { spelled } from '../lengths'
 import { useTemplateNames, type Kind } from '../names'
 import { Errors, toFirst, unplaced } from '../errors'
 import { draftKey, Refusal } from '../session'
@@ -352,10 +353,10 @@ function says({ kind, members }: Card, names: Map<string, string>): string {
   switch (kind) {
     case TRIGGER: return [SOURCES[of('source') || 'manual'] ?? of('source'), of('tag') || of('name')].filter(Boolean).join(': ')
     case 'send_message': return names.get(of('templateId')) ?? (inside('content', 'subject') || inside('content', 'text') || of('templateId') || of('channel'))
-    case 'wait': return of('duration') || of('until') || of('time')
-    case 'wait_for': return [text(first('conditions').event), of('after') || of('timeout')].filter(Boolean).join(', or ')
+    case 'wait': return spelled(of('duration')) || of('until') || of('time')
+    case 'wait_for': return [text(first('conditions').event), spelled(of('after') || of('timeout'))].filter(Boolean).join(', or ')
     case 'branch': return inside('cases', '0') || text((first('cases').when as Record<string, unknown> | undefined)?.path)
-    case 'throttle': return `${of('limit')} in ${of('window')}`
+    case 'throttle': return `${of('limit')} in ${spelled(of('window'))}`
     case 'update_contact': return Object.keys(isObject(members.set) ? members.set : {}).join(', ')
     case 'http_request': return `${of('method')} ${of('url').replace(/\/\/[^/]*@/, '//').split('?')[0]}`
     case 'start_workflow': return of('workflowId') || of('automationId')

@@ -5,6 +5,7 @@ import { useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '
 import { Refusal } from '../session'
 import { useErrors } from '../errors'
 import { Check, Field, Link, Several } from '../ui'
+import { Length } from '../lengths'
 import { ConditionField } from './conditions'
 import { flaw, isNumber, isObject, parse } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
@@ -36,6 +37,7 @@ function Hint({ schema, at, of, isWhole = true }: { schema: Schema; at: string; 
   return <>{said(schema.description ?? '')}{warned.map(each => <span key={each.code + each.pointer} class="odd"> {each.message}</span>)}</>
 }
 
+const LENGTHS = new Set(['duration', 'timeout', 'after', 'window', 'graceWindow'])
 const ROWS: Record<string, number> = { html: 10, text: 6, reason: 2, detail: 2 }
 
 /** All members of an object, in the order of its schema. */
@@ -60,6 +62,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
   if (isCondition(schema)) return <ConditionField {...control} label={label} />
   if (name in PICKED) return <Picked {...control} name={name} label={label} />
   if (name === 'content') return <Content {...control} />
+  if (LENGTHS.has(name) && (typeof value === 'string' || value === undefined || value === null)) return <Length {...shared} value={value ?? ''} set={text => set(text || undefined)} />
   if (schema.enum) {
     const none = value === undefined || value === '' || value === null
     const options = schema.enum.map(one => [String(one), String(one).replaceAll('_', ' ')] as const)

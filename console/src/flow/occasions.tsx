@@ -1,5 +1,6 @@
 // When a run starts by the clock: at a date that a contact has, or by a schedule.
 import { useState } from 'preact/hooks'
+import { Length } from '../lengths'
 import { Field, Several } from '../ui'
 import { put, type Json } from './model'
 
@@ -25,7 +26,7 @@ export function DateOf(asked: Asked) {
     <Field label="Date" value={isOwn ? OWN : field} set={to => change('field', to)} options={DATES} {...(isOwn ? {} : { pointer: '/trigger/field' })} />
     {isOwn && <Field label="Field name" value={field.slice(OWN.length)} set={to => change('field', OWN + to)} pointer="/trigger/field" hint="Its value is a date, such as 2026-11-02, or a time." />}
     <Field label="When" value={side} set={to => shift(to, by || 'P1D')} options={SIDES} />
-    {side && <Field label="How long" value={by} set={to => shift(side, to)} pointer="/trigger/offset" hint="A duration, such as P7D or PT2H." />}
+    {side && <Length label="How long" value={by} set={to => shift(side, to)} pointer="/trigger/offset" />}
     <Field label="At" type="time" value={text(value.time)} set={to => change('time', to)} pointer="/trigger/time" hint="Empty: the value’s time, or midnight." />
     <Zone {...asked} ofContact />
   </>

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { useLoaded } from '../data'
 import { Later } from '../later'
+import { Length } from '../lengths'
 import { linesOf, valuesOf } from '../lines'
 import type { Kind } from '../names'
 import { webhookSchema } from '../paths'
@@ -41,7 +42,7 @@ function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => vo
   return <>
     <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : String(value)} options={AGAIN}
       set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} pointer="/trigger/reentry" />
-    {after !== null && <Field label="After" value={after} set={text => set({ after: text })} pointer="/trigger/reentry/after" hint="A duration, such as P7D." />}
+    {after !== null && <Length label="After" value={after} set={text => set({ after: text })} pointer="/trigger/reentry/after" />}
   </>
 }
 

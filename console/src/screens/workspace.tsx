@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useStored } from '../data'
 import { moved } from '../errors'
+import { Length, spelled } from '../lengths'
 import { useCan, useMe } from '../me'
 import { leave } from '../session'
 import { Check, Confirm, Facts, Field, Form, Section, Several, Shown } from '../ui'
@@ -32,9 +33,9 @@ const some = (chosen: readonly string[] | undefined, of: Record<string, string>,
 
 /** What marketing waits for, in words. */
 export const quiet = ({ from, to, timezone, channels, days, maxWait }: Schemas['QuietHours']): string =>
-  `${from === to ? `a whole day from ${from}` : `${from} to ${to}`} in the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} time zone, starting on ${some(days, DAYS, 'any day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `Messages that would wait longer than ${maxWait} are dropped.` : 'Nothing is dropped.'}`
+  `${from === to ? `a whole day from ${from}` : `${from} to ${to}`} in the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} time zone, starting on ${some(days, DAYS, 'any day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `Messages that would wait longer than ${spelled(maxWait)} are dropped.` : 'Nothing is dropped.'}`
 
-const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} per contact within ${window}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
+const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} per contact within ${spelled(window)}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
 
 const drafted = (value: Schemas['Workspace']) => ({
   name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
@@ -87,12 +88,12 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
       <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
       <div class="columns">
         <Field label="Messages per contact, at most" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} pointer="/frequencyCap/limit" hint="Empty: no limit." />
-        <Field label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" placeholder="P7D" hint="A duration, such as P7D." />
+        <Length label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" />
         <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email only'], ['sms', 'SMS only'], ['whatsapp', 'WhatsApp only']]} pointer="/frequencyCap/channel" />
         <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} pointer="/quietHours/from" hint="Messages wait until quiet hours end." />
         <Field label="Quiet until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" hint="The same time as above: the whole day." />
         <Field label="In whose time zone" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} pointer="/quietHours/timezone" />
-        <Field label="Drop messages that wait longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" placeholder="PT6H" hint="Empty: nothing is dropped." />
+        <Length label="Drop messages that wait longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" hint="Empty: nothing is dropped." />
       </div>
       <Several label="Quiet on" options={CHANNELS} chosen={draft.quietOn} set={quietOn => set({ quietOn })} pointer="/quietHours/channels" />
       <Several label="Starting on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} pointer="/quietHours/days" />
