@@ -211,6 +211,10 @@ export function Field({ label, value, set, pointer, wrong, hint, options, growin
   </div>
 }
 
+/** Proposes time zones to a field whose `list` is this one. */
+export const ZONES = 'zones'
+export const Zones = () => <datalist id={ZONES}>{Intl.supportedValuesOf('timeZone').map(zone => <option key={zone} value={zone} />)}</datalist>
+
 /** A box for JSON: where it stops being JSON is said shortly after the last key. */
 export function JsonText({ value, ...rest }: FieldProps) {
   const [rested, setRested] = useState(value)

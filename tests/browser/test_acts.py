@@ -683,6 +683,7 @@ def test_settings_are_kept_and_secrets_shown_once(
     assert service.read("/suppressions?address=no-more@example.com")["data"] == []
     opened(page, service, "/settings/workspace")
     page.get_by_label("Postal address").fill("1 Main St")
+    assert page.locator("#zones option[value='Europe/Lisbon']").count() == 1
     page.get_by_label("Messages per contact, at most").fill("500")
     page.get_by_label("Within").fill("a week")
     page.get_by_role("button", name="Save").click()

@@ -94,8 +94,12 @@ def test_a_request_that_came_is_played_along_the_virtual_clock(
     expect(newest).to_have_attribute("title", came["createdAt"])
     requests.select_option(index=1)
     expect(page.get_by_label("Event (JSON)")).to_have_value(re.compile("Grace"))
+    page.get_by_label("Start at").fill("2026-03-02T10:00")
     page.locator(".given .primary").click()
     page.locator(".trace").get_by_text("Hi Grace").wait_for()
+    begins = page.evaluate("new Date('2026-03-02T10:00').toISOString()")
+    first = page.locator(".trace .way .step .soft").first
+    expect(first).to_have_attribute("title", re.compile(begins[:16]))
     bye = page.frame_locator(".trace iframe").get_by_text("Bye")
     bye.wait_for()
     assert bye.evaluate("one => getComputedStyle(one).color") == "rgb(255, 0, 0)"

@@ -1,7 +1,7 @@
 // When a run starts by the clock: at a date that a contact has, or by a schedule.
 import { useState } from 'preact/hooks'
 import { Length } from '../lengths'
-import { Field, Several } from '../ui'
+import { Field, Several, Zones, ZONES } from '../ui'
 import { put, type Json } from './model'
 
 interface Asked { value: Json; set: (trigger: Json) => void }
@@ -42,7 +42,7 @@ function Zone({ ofContact = false, ...asked }: Asked & { ofContact?: boolean }) 
   const options = [[WORKSPACE, 'the workspace’s'], ...(ofContact ? [[CONTACT, 'the contact’s']] as const : []), [OTHER, 'another']] as const
   return <>
     <Field label="In whose time zone" value={isNamed ? OTHER : zone} options={options} set={to => change('timezone', to === OTHER ? Intl.DateTimeFormat().resolvedOptions().timeZone : to === WORKSPACE ? '' : to)} />
-    {isNamed && <Field label="Time zone" value={zone} set={to => change('timezone', to || OTHER)} pointer="/trigger/timezone" placeholder="Europe/Lisbon" />}
+    {isNamed && <><Zones /><Field label="Time zone" list={ZONES} value={zone} set={to => change('timezone', to || OTHER)} pointer="/trigger/timezone" placeholder="Europe/Lisbon" /></>}
   </>
 }
 

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, exactly, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
+import { local } from '../days'
 import { moved } from '../errors'
 import { objectOf, parse } from '../exact'
 import { meant, type Kind } from '../names'
@@ -120,7 +121,7 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
         <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
         <JsonText label="Event (JSON)" rows={7} value={draft.trigger} set={trigger => change({ trigger })} pointer="/trigger" />
         <Field label="Contact" value={draft.contact} set={contact => change({ contact })} pointer="/contactId" hint="Email address, name or ID. Empty: whom the event is about or would create." />
-        <Field label="Start at" value={draft.startAt} set={startAt => change({ startAt })} pointer="/startAt" placeholder="2026-03-02T10:00:00Z" hint="Empty: now." />
+        <Field label="Start at" type="datetime-local" value={local(draft.startAt)} set={at => change({ startAt: at && new Date(at).toISOString() })} pointer="/startAt" hint="In your time zone. Empty: now." />
         <JsonText label="What else happens (JSON)" rows={3} value={draft.more} set={more => change({ more })} pointer="/more"
           hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
       </Form>

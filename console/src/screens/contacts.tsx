@@ -8,7 +8,7 @@ import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
 import { go, useLocation } from '../router'
-import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, Unread, When, plural } from '../ui'
+import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, Unread, When, plural, Zones, ZONES } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Why, waiting } from './runs'
 import { WhyNot } from './why'
@@ -92,7 +92,8 @@ const written = (draft: Draft, stored?: Full) => ({
 
 function ContactFields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
   return <>
-    <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} pointer={`/${name}`}
+    <Zones />
+    <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} pointer={`/${name}`} {...(name === 'timezone' ? { list: ZONES } : {})}
       placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
     <Field label="Tags" rows={3} hint="One per line." value={draft.tags} set={tags => change({ tags })} pointer="/tags" />
     <Field label="Custom fields" rows={3} hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />

@@ -86,7 +86,7 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
   const here = `/flows/${of}/${id}`
   const isDrawn = sessionStorage.getItem(draftKey(`flow.${id}`)) !== null
   return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && <>{may(`${of}:write`) && <>
-    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on, events start runs.</p>{isDrawn && <p class="odd">Unsaved changes in the editor are not included.</p>}</Confirm>}
+    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on, {SOURCES[value.trigger.source] ?? value.trigger.source} starts runs.</p>{isDrawn && <p class="odd">Unsaved changes in the editor are not included.</p>}</Confirm>}
     {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events no longer start runs{goOn && `; ${goOn}`}.</p></Confirm>}
     {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}><p>Events no longer start runs{end && `, and ${end}`}. This cannot be undone. It stays readable, and Duplicate creates a draft with the same content. To stop it for a while, pause it.</p></Confirm>}
     {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}

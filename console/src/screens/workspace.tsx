@@ -6,7 +6,7 @@ import { moved } from '../errors'
 import { Length, spelled } from '../lengths'
 import { useCan, useMe } from '../me'
 import { leave } from '../session'
-import { Check, Confirm, Facts, Field, Form, Section, Several, Shown } from '../ui'
+import { Check, Confirm, Facts, Field, Form, Section, Several, Shown, Zones, ZONES } from '../ui'
 import { Unsaved } from '../unsaved'
 import { CHANNELS } from '../words'
 
@@ -76,7 +76,7 @@ function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag
     <Unsaved of={held} />
     <div class="columns">
       <Field label="Name" required value={draft.name} set={name => set({ name })} pointer="/name" />
-      <Field label="Time zone" required value={draft.timezone} set={timezone => set({ timezone })} pointer="/timezone" hint="Such as Europe/Berlin." />
+      <Zones /><Field label="Time zone" required list={ZONES} value={draft.timezone} set={timezone => set({ timezone })} pointer="/timezone" hint="Such as Europe/Berlin." />
       <Field label="Country" value={draft.country} set={country => set({ country })} pointer="/country" hint="Two letters; phone numbers without a country code are read as of this country." />
       <Field label="Days to keep history" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} pointer="/retentionDays" hint="Empty: the operator’s default." />
       <Field label="Sender name" value={draft.fromName} set={fromName => set({ fromName })} pointer="/sender/fromName" />
