@@ -35,6 +35,7 @@ export const unreachable = () => new Refusal(0, 'unreachable', 'The service cann
 
 let token = ''
 let workspace = ''
+let person = ''
 let asking: Promise<boolean> | null = null
 let signingIn: { promise: Promise<void>; done: () => void } | null = null
 let showSignIn: (isWanted: boolean) => void = () => {}
@@ -56,11 +57,19 @@ function isTyped(key: string): boolean {
 export const hasDrafts = () => drafts().some(isTyped)
 export const forgetDrafts = () => drafts().forEach(key => sessionStorage.removeItem(key))
 
-function keep(signed: SignedIn) {
-  if (workspace && workspace !== signed.workspace.id) {
-    location.assign(at('/console/')) // another tab went to another workspace: nothing here is of that one
-    return
+/** Whom an access token names. */
+function personIn(jwt: string): string {
+  try { return JSON.parse(atob(jwt.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/'))).sub } catch { return '' }
+}
+
+async function keep(signed: SignedIn): Promise<void> {
+  const isOther = person !== personIn(signed.accessToken)
+  if (workspace && (isOther || workspace !== signed.workspace.id)) {
+    if (isOther) forgetDrafts()
+    location.assign(at('/console/')) // another tab went to another workspace, or somebody else signed in: nothing here is of that one
+    return new Promise(() => {}) // what waits for the session is not done by somebody else, or elsewhere
   }
+  person = personIn(signed.accessToken)
   token = signed.accessToken
   workspace = signed.workspace.id
   localStorage.setItem(LAST, workspace)
@@ -85,7 +94,7 @@ async function post(path: string, body: object | null, bearer = ''): Promise<Res
 export async function begin(path: string, body: object): Promise<void> {
   const response = await post(path, body)
   if (!response.ok) throw await refusal(response)
-  keep(await response.json())
+  await keep(await response.json())
 }
 
 /** Signs in to the workspace that is open, else to where this browser was last, else to the oldest. */
@@ -109,7 +118,7 @@ async function refreshed(): Promise<boolean> {
   if (!navigator.locks) throw new Refusal(0, 'insecure', INSECURE) // as browsers have it for plain http from elsewhere
   return await navigator.locks.request('tidings-session', async () => {
     const response = await post('/auth/refresh', {})
-    if (response.status === 200) keep(await response.json())
+    if (response.status === 200) await keep(await response.json())
     else if (response.status !== 204 && response.status !== 401) throw await refusal(response)
     return response.status === 200
   })
@@ -119,7 +128,7 @@ export async function switchTo(workspaceId: string): Promise<void> {
   const response = await post('/auth/switch', { workspaceId }, token)
   if (!response.ok) throw await refusal(response)
   workspace = ''
-  keep(await response.json())
+  await keep(await response.json())
   location.assign(at('/console/'))
 }
 

@@ -102,6 +102,26 @@ def signed_out(context: BrowserContext, service: Service) -> None:
     other.close()
 
 
+def test_who_signs_in_over_the_page_of_somebody_else_sees_and_does_nothing_of_theirs(
+    stranger: Page, service: Service, watch: Watch
+) -> None:
+    page, watch.expected = stranger, "401"
+    first, second = service.joined("editor"), service.joined("viewer")
+    signed_in(page, service, first)
+    typed = f"grace-{secrets.token_hex(4)}@example.com"
+    opened(page, service, "/contacts/new")
+    page.get_by_label("Email").fill(typed)
+    signed_out(stranger.context, service)
+    page.get_by_role("button", name="Create contact").click()
+    again = page.get_by_role("dialog", name="Sign in again")
+    again.get_by_label("Email").fill(second)
+    again.get_by_label("Password").fill(PASSWORD)
+    again.get_by_role("button", name="Sign in").click()
+    page.locator(".account", has_text="Viewer, viewer").wait_for()
+    assert typed not in page.evaluate("JSON.stringify(sessionStorage)")
+    assert service.read(f"/contacts?email={typed}")["data"] == []
+
+
 def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     stranger: Page, service: Service, watch: Watch
 ) -> None:
