@@ -84,7 +84,10 @@ def test_every_moment_on_a_page_is_written_by_the_part_that_has_utc_on_hover() -
     assert re.findall(r"new Date\([^)]*\)\.toLocale\w+|\bDateTimeFormat\(\)\.format", text) == []
 
 
-ADVICE: dict[str, dict[str, str]] = json.loads((SOURCES / "advice.json").read_text("utf-8"))
+ADVICE: dict[str, dict[str, str]] = {
+    **json.loads((SOURCES / "advice.json").read_text("utf-8")),
+    **json.loads((SOURCES / "screens/why.json").read_text("utf-8")),
+}
 
 
 def test_the_console_says_of_each_code_what_to_do_about_it() -> None:

@@ -4,6 +4,7 @@ import { Shown } from './ui'
 
 /** Segments, broadcasts and topics. */
 export const reaching = () => import('./audience/screens')
+export const explaining = () => import('./screens/why')
 
 export function Later<T>({ load, show }: { load: () => Promise<T>; show: (module: T) => preact.JSX.Element }) {
   const module = useLoaded(load, [load])

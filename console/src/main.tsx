@@ -7,7 +7,7 @@ import { asRefusal, useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
 import { at, begin, currentWorkspace, forgetDrafts, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
-import { Later, reaching } from './later'
+import { explaining, Later, reaching } from './later'
 import { Confirm, Link, Refused, Screen, Unread } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Contact, Contacts, NewContact } from './screens/contacts'
@@ -16,7 +16,6 @@ import { Home } from './screens/home'
 import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
-import { Event } from './screens/why'
 
 // Chunks of their own: who does not edit flows or templates, write to many, import, look at the sandbox, change settings, or run the service, does not load them.
 const editing = () => import('./flow/editor')
@@ -57,7 +56,7 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/broadcasts/new', () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />, 'broadcasts:write'],
   ['/broadcasts/:id', ({ id = '' }) => <Later load={reaching} show={({ Broadcast }) => <Broadcast id={id} />} />],
   ['/broadcasts/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />, 'broadcasts:write'],
-  ['/events/:id', ({ id = '' }) => <Event id={id} />],
+  ['/events/:id', ({ id = '' }) => <Later load={explaining} show={({ Event }) => <Event id={id} />} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Later load={writing} show={({ Templates }) => <Templates />} />],
   ['/templates/new', () => <Later load={writing} show={({ NewTemplate }) => <NewTemplate />} />, 'templates:write'],

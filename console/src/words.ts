@@ -2,11 +2,11 @@
 import type { Schemas } from './api'
 import advice from './advice.json'
 
-/** What to do about a reason, about an explanation whose record has none, and about what keeps somebody from getting a broadcast; and what follows
- * from the status of a message. */
-type Advice = Record<'reasons' | 'explanations' | 'exclusions' | 'statuses', Record<string, string>>
-const parsed = (text: unknown) => JSON.parse(text as string) as Advice // the build has it as text
-export const { reasons: ADVICE, explanations: EXPLAINED, exclusions: EXCLUDED, statuses: MEANING } = parsed(advice)
+/** The build has it as text. */
+export const textsOf = <Table extends string>(json: unknown) => JSON.parse(json as string) as Record<Table, Record<string, string>>
+
+/** What to do about a reason; and what follows from the status of a message. */
+export const { reasons: ADVICE, statuses: MEANING } = textsOf<'reasons' | 'statuses'>(advice)
 
 export const KINDS: Record<string, string> = {
   trigger: 'Trigger', send_message: 'Send message', wait: 'Wait', wait_for: 'Wait for', branch: 'Branch', split: 'Split',

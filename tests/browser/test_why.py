@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 from playwright.sync_api import Page, expect
@@ -14,7 +12,8 @@ from playwright.sync_api import Page, expect
 from app.machine.reasons import SAID
 from app.runs.explaining_broadcasts import BARRED
 from app.runs.explanations import MEANINGS, EvidenceType, Explanation
-from tests.browser.conftest import ROOT, Service, opened, ready
+from tests.browser.conftest import Service, opened, ready
+from tests.test_console import ADVICE
 
 HOOK = {"source": "inbound_webhook", "contactLookup": "email", "contactPath": "data.email"}
 PLACES = {
@@ -34,7 +33,6 @@ def flow(service: Service, name: str, *steps: dict[str, Any], **more: Any) -> di
 
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
-ADVICE = json.loads(Path(ROOT, "console/src/advice.json").read_text("utf-8"))
 
 
 def expected(one: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useStored, type Listed } from '../data'
 import { CHANGED, Days, days } from '../days'
-import { Later, reaching } from '../later'
+import { explaining, Later, reaching } from '../later'
 import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
@@ -11,7 +11,6 @@ import { go, useLocation } from '../router'
 import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, Unread, When, plural, Zones, ZONES } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Why, waiting } from './runs'
-import { WhyNot } from './why'
 
 type Contact = Schemas['Contact']
 type Full = Schemas['ContactInFull']
@@ -163,7 +162,7 @@ export function Contact({ id }: { id: string }) {
           <p>Messages go to this address again. Do this only if you know that the address works, or that the person wants it.</p></Confirm>}
       </li>)}</ul></Section>}
       <Later load={reaching} show={({ Answers }) => <Answers contact={value} done={async () => { await contact.reload(); await timeline.reload() }} />} />
-      <WhyNot contactId={id} all={all} />
+      <Later load={explaining} show={({ WhyNot }) => <WhyNot contactId={id} all={all} />} />
       <Section title="Activity"><Timeline of={timeline} changes={changes} flows={flows} /></Section>
     </>}</Shown>
   </Screen>

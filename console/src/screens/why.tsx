@@ -4,8 +4,12 @@ import { useLoaded, type Listed } from '../data'
 import { begins } from '../days'
 import { ContactLink, merged, options, useBroadcasts, useContactNames, type FlowName } from '../names'
 import { narrow, useLocation } from '../router'
-import { ADVICE, EXCLUDED, EXPLAINED } from '../words'
+import { ADVICE, textsOf } from '../words'
 import { Choice, Facts, Filters, Json, Link, Screen, Section, Sentence, Shown, When } from '../ui'
+import texts from './why.json'
+
+/** What to do about an explanation whose record has no reason; and about what keeps somebody from getting a broadcast. */
+const { explanations: EXPLAINED, exclusions: EXCLUDED } = textsOf<'explanations' | 'exclusions'>(texts)
 
 type Reason = Schemas['Explaining']
 type Choosable = { id: string; name: string; createdAt: string }
