@@ -263,7 +263,10 @@ async def test_twice_the_connections_are_wanted_of_the_coordinator_and_of_each_n
     cluster: servers.Citus, sharded: Database
 ) -> None:
     async def look(pool_size: int) -> doctor.Finding:
-        environ = {"SECRET_KEY": "a key of tests alone", "DATABASE_POOL_SIZE": str(pool_size)}
+        environ = {
+            "SECRET_KEY": "a key that only the tests have" * 2,
+            "DATABASE_POOL_SIZE": str(pool_size),
+        }
         return await doctor._connections(Settings.from_environ(environ), sharded)
 
     async with sharded.read() as db:
