@@ -43,7 +43,7 @@ from app.database.sets import (
     yields_rows,
 )
 from app.database.sql import Bindable, Document, Statement, bound_each, parsed
-from app.errors import CommitUnknown, DiskFull, Duplicate, Locked, Unavailable
+from app.errors import Busy, CommitUnknown, DiskFull, Duplicate, Unavailable
 from app.net.tls import system_trust
 
 log = logging.getLogger(__name__)
@@ -115,19 +115,19 @@ ROLE_SETTINGS = """
     JOIN pg_database d ON d.oid = s.setdatabase AND d.datname = current_database()
     """
 
-# In another's way: trying again may help.
-LOCKED = (
+# In another's way, or too slow: trying again may help.
+BUSY = (
     "40001",  # serialization failure
     "40P01",  # deadlock
     "55P03",  # lock_timeout
+    "57014",  # statement_timeout, also of a lock on a node, which waits longer for it than we do
 )
-# Lost, refused, full, timed out or read-only, likewise.
+# Lost, refused, full or read-only, likewise.
 UNAVAILABLE = (
     "08",  # connection exceptions
     "25006",  # read-only: the server we are connected to is a standby now
     "25P03",  # idle in transaction for too long
     "53",  # out of memory, too many connections
-    "57014",  # statement_timeout
     "57P",  # shutting down, crashed, starting up
     "58",  # input or output error of the server
 )
@@ -528,8 +528,8 @@ class PostgresConnection(DatabasesPostgresConnection):
             log.warning("a node of the cluster did not answer", extra={"error": str(error)})
         if stage == "commit" and (lost_node or _unanswered(error)):
             return CommitUnknown(OUTCOME_UNKNOWN, unanswered=silent)
-        if isinstance(error, asyncpg.PostgresError) and error.sqlstate in LOCKED:
-            return Locked(OUT_OF_REACH)
+        if isinstance(error, asyncpg.PostgresError) and error.sqlstate in BUSY:
+            return Busy(OUT_OF_REACH)
         if lost_node or self._out_of_reach(error, stage):
             return Unavailable(OUT_OF_REACH, unanswered=silent)
         return error

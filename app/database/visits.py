@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app.database.db import Database, Handle, RequestTimeouts
-from app.errors import DiskFull, Locked, Unavailable
+from app.errors import Busy, DiskFull, Unavailable
 
 log = logging.getLogger(__name__)
 
-ANSWERS = (DiskFull, Locked)  # by which a node shows that it is there: its others have their turn
+ANSWERS = (DiskFull, Busy)  # by which a node shows that it is there: its others have their turn
 Result = TypeVar("Result")
 
 
