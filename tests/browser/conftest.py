@@ -39,7 +39,7 @@ from playwright.sync_api import (
 
 from app.net.tls import system_trust
 from tests.cast import any_address
-from tests.deployment import Command, Forked
+from tests.deployment import Command, Forked, tireless
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -269,7 +269,7 @@ def started(directory: Path, port: int, **more: str) -> tuple[Forked, Path]:
     """The service on this directory's database, and the file that it prints to."""
     environ = {**environment(directory), "PORT": str(port), "TRUSTED_HOPS": "1", **more}
     output = directory / f"output-{time.monotonic_ns()}.txt"
-    return Forked(["run"], environ, directory, output), output
+    return Forked(["run"], environ, directory, output, program=tireless), output
 
 
 def serving(process: Forked, output: Path) -> Service:
@@ -380,8 +380,8 @@ def tabs() -> list[Page]:
 
 @pytest.fixture(scope="module")
 def owner(demo: BrowserContext, service: Service, tabs: list[Page]) -> Iterator[BrowserContext]:
-    """The demo's owner, for each file in another session, in which one may ask 600 times a minute:
-    that is made for people."""
+    """The demo's owner, for each file in another session: each load of the page renews it, and that
+    may be sixty times a minute, for it is made for people."""
     headers = {"Origin": service.url, "X-Forwarded-For": any_address()}
     in_cookie = {"session": "cookie"}
     answer = demo.request.post(f"{service.url}/auth/refresh", headers=headers, data=in_cookie)
