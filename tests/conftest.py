@@ -58,6 +58,8 @@ LONGEST = (
     "test_story.py",
     "test_api.py",
     "test_screens.py",
+    "test_screens_of_flows.py",
+    "test_screens_of_settings.py",
 )
 
 

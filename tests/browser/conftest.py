@@ -66,9 +66,13 @@ PATIENCE_SECONDS = 60.0  # for what the service does; a machine may be slow
 
 
 def hasty(times: int = 5) -> str:
-    """The script of a page that looks again sooner: its pauses are made for people."""
-    return f"""const real = setInterval.bind(window)
-        window.setInterval = (work, pause, ...rest) => real(work, pause / {times}, ...rest)"""
+    """The script of a page that looks again sooner, for its pauses are made for people; unless it
+    is PATIENT."""
+    return f"""const real = setInterval.bind(window), pace = () => window.isPatient ? 1 : {times}
+        window.setInterval = (work, pause, ...rest) => real(work, pause / pace(), ...rest)"""
+
+
+PATIENT = "window.isPatient = true"
 
 
 # The screen is there, with all that it reads, and still is when its effects have run. It looks when
@@ -97,6 +101,10 @@ GONE = f"""path => {{
 
 PASSWORD = "correct horse battery"
 
+# Of each colour that the code editor has.
+CODE = """<p style="color: #333">{{contact.firstName}}</p>
+<!-- {% if trigger.vip %}thanks{% endif %} &amp; bye -->
+"""
 # Names, subjects, tags, keys and bodies as somebody would send who wants a script to run.
 HOSTILE = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
 
@@ -409,6 +417,18 @@ def page(
         yield page
 
 
+@pytest.fixture(scope="module")
+def tour(owner: BrowserContext, service: Service) -> Iterator[tuple[Page, Watch]]:
+    """One page for all screens, which goes from one to the next as a click does. While one is
+    looked at and walked through, nothing is drawn anew more often than for people."""
+    watch = Watch(service.url)
+    page = watched(owner, watch)
+    page.add_init_script(PATIENT)
+    opened(page, service, "/")
+    yield page, watch
+    page.close()
+
+
 @contextmanager
 def lent(
     request: pytest.FixtureRequest,
@@ -558,7 +578,7 @@ def ids(service: Service) -> dict[str, str]:
         {
             "name": HOSTILE,
             "channel": "email",
-            "content": {"subject": "{{trigger.data.name}}", "html": f"<h1>Hi</h1>{HOSTILE}"},
+            "content": {"subject": "{{trigger.data.name}}", "html": f"<h1>Hi</h1>{CODE}{HOSTILE}"},
         },
     )
     flow = service.made(
@@ -607,6 +627,7 @@ def ids(service: Service) -> dict[str, str]:
     audience = {"tag": HOSTILE[:40], "templateId": template["id"]}
     broadcast = service.made("/broadcasts", {"name": HOSTILE, **audience})
     sent = service.made("/broadcasts", {"name": HOSTILE, **audience})["id"]
+    service.made("/suppressions", {"channel": "email", "address": "no-more@hostile.example"})
     service.made(f"/broadcasts/{sent}/schedule", None)
     service.until(lambda: service.read(f"/broadcasts/{sent}")["state"] == "SENT")
     given = {"trigger": {HOSTILE: HOSTILE}, "startAt": "2026-03-02T10:00:00Z"}

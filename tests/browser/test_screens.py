@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Page
 
-from tests.browser.conftest import (
-    AXE,
-    DESK,
-    HOSTILE,
-    PHONE,
-    ROOT,
-    Service,
-    Watch,
-    opened,
-    ready,
-    signed_in,
-    watched,
-    went,
-)
+from tests.browser.conftest import AXE, DESK, PHONE, ROOT, Watch, went
 
 WALK = Path(__file__).with_name("walk.js").read_text("utf-8")
 # With nothing fetched ahead: that is for sheets of other origins and for films, and there are none.
@@ -35,7 +22,9 @@ EXAMINED = """async rules => {
 }"""
 # What colours and the width change; the rest of a screen is the same.
 LOOKS = ("color-contrast", "scrollable-region-focusable")
-SCREENS = (
+# In three parts, which as many processes look at: here, and in test_screens_of_flows and
+# test_screens_of_settings.
+OF_PEOPLE = (
     "/",
     "/runs",
     "/runs?status=FAILED",
@@ -55,10 +44,8 @@ SCREENS = (
     "/broadcasts/{broadcast}",
     "/broadcasts/{broadcast}/edit",
     "/broadcasts/{sent}?contact={contact}",
-    "/events/{event}",
-    "/messages",
-    "/messages/{message}",
-    "/inbox",
+)
+OF_FLOWS = (
     "/flows",
     "/flows/workflows/{flow}",
     "/flows/workflows/{flow}/edit",
@@ -75,6 +62,14 @@ SCREENS = (
     "/templates",
     "/templates/new",
     "/templates/{template}",
+    "/nothing/is/here",
+    "/nothing/is/%here",
+)
+OF_SETTINGS = (
+    "/events/{event}",
+    "/messages",
+    "/messages/{message}",
+    "/inbox",
     "/settings",
     "/settings/workspace",
     "/settings/account",
@@ -87,9 +82,8 @@ SCREENS = (
     "/settings/topics",
     "/settings/audit",
     "/settings/plan",
-    "/nothing/is/here",
-    "/nothing/is/%here",
 )
+SCREENS = (*OF_PEOPLE, *OF_FLOWS, *OF_SETTINGS)
 ADMIN = (
     "/admin",
     "/admin?q=nothing-is-called-so",
@@ -126,37 +120,21 @@ MISSED = """() => {
     const page = wider > 0 ? [`is ${wider} wider than its window: the page`] : []
     return [...page, ...within(document.body), ...dialogs.flatMap(inDialog)]
 }"""
-# As they are in a workspace that was made just now.
-EMPTY = (
-    "/",
-    "/runs",
-    "/contacts",
-    "/segments",
-    "/broadcasts",
-    "/messages",
-    "/inbox",
-    "/flows",
-    "/templates",
-    "/settings/members",
-    "/settings/sign-in",
-    "/settings/keys",
-    "/settings/endpoints",
-    "/settings/suppressions",
-    "/settings/topics",
-    "/settings/audit",
-)
 
 
-def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    """The addresses that the console knows, in the order in which it looks for one."""
+def patterns() -> Iterator[tuple[str, re.Pattern[str], str]]:
+    """The addresses that the console knows, in the order in which it looks for one, and what loads
+    the code of each: "" for what every page has."""
     console = (ROOT / "console/src/main.tsx").read_text("utf-8")
     table = console.partition("const SCREENS")[2].partition("\n]")[0]
-    for path in re.findall(r"^  \['(/[^']*)'", table, re.MULTILINE):
-        yield path, re.compile(re.sub(r":\w+", "[^/]+", path))
+    for row in table.split("\n  ['")[1:]:
+        path, _, shown = row.partition("'")
+        load = re.search(r"load=\{(\w+)\}", shown)
+        yield path, re.compile(re.sub(r":\w+", "[^/]+", path)), load[1] if load else ""
 
 
 def test_every_screen_that_there_is_is_on_the_tour() -> None:
-    known = dict(patterns())
+    known = {path: pattern for path, pattern, _ in patterns()}
     assert len(known) > 30
     toured = [path.partition("?")[0] for path in (*SCREENS, *ADMIN)]
     first = (next((p for p, one in known.items() if one.fullmatch(path)), "") for path in toured)
@@ -174,87 +152,17 @@ def parts_in(table: str) -> list[str]:
     return ["".join(names) for names in found]
 
 
-@pytest.fixture(scope="module")
-def tour(owner: BrowserContext, service: Service) -> Iterator[tuple[Page, Watch]]:
-    """One page for all screens, which goes from one to the next as a click does."""
-    watch = Watch(service.url)
-    page = owner.new_page()
-    watch.on(page)
-    opened(page, service, "/")
-    yield page, watch
-    page.close()
-
-
-@pytest.mark.parametrize("path", SCREENS)
+@pytest.mark.parametrize("path", OF_PEOPLE)
 def test_a_screen_is_clean_accessible_walked_by_keyboard_and_fits_a_phone(
     tour: tuple[Page, Watch], ids: dict[str, str], path: str
 ) -> None:
+    is_toured(tour, ids, path)
+
+
+def is_toured(tour: tuple[Page, Watch], ids: dict[str, str], path: str) -> None:
     page, watch = tour
     went(page, path.format(**ids))
     is_fit(page, watch, within="main" if path != "/" else "body")
-
-
-@pytest.fixture(scope="module")
-def newcomers(
-    chromium: Browser, service: Service, ids: dict[str, str]
-) -> Iterator[tuple[Page, Watch]]:
-    """Somebody's new workspace, and who looks after all of them, of which one is full."""
-    email, _ = service.registered("Olivia", "Acme")
-    service.command("grant-super-admin", email, "--unverified")
-    context, watch = chromium.new_context(), Watch(service.url)
-    page = context.new_page()
-    watch.on(page)
-    signed_in(page, service, email)
-    yield page, watch
-    context.close()
-
-
-@pytest.mark.parametrize("path", [*EMPTY, *ADMIN])
-def test_a_screen_of_an_empty_workspace_or_of_all_is_as_clean(
-    newcomers: tuple[Page, Watch], service: Service, path: str
-) -> None:
-    page, watch = newcomers
-    workspace = page.get_by_role("link", name="Demo")
-    if "{workspace}" in path:
-        went(page, "/admin?q=Demo")
-        path = str(workspace.first.get_attribute("href")).partition("/console")[2]
-    went(page, path)
-    if path in EMPTY[1:] and page.locator("main tbody tr").count() == 0:
-        assert page.locator("main .empty").inner_text().strip()  # which says how to fill it
-    is_fit(page, watch, within="main")
-
-
-@pytest.mark.parametrize("path", ["/sign-in", "/register", "/forgotten", "/runs?status=FAILED"])
-def test_a_way_in_is_as_clean_for_who_is_not_signed_in(
-    stranger: Page, service: Service, watch: Watch, path: str
-) -> None:
-    opened(stranger, service, path)
-    is_fit(stranger, watch)
-
-
-@pytest.fixture(scope="module")
-def colleague(chromium: Browser, service: Service) -> Iterator[tuple[Page, Watch]]:
-    """An admin of the same workspace. Each load renews the session, and sixty may in a minute: the
-    owner's is left to the other tests."""
-    context, watch = chromium.new_context(), Watch(service.url)
-    page = watched(context, watch)
-    signed_in(page, service, service.joined("admin"))
-    yield page, watch
-    context.close()
-
-
-@pytest.mark.parametrize("path", SCREENS)
-def test_a_screen_opens_by_its_address(
-    colleague: tuple[Page, Watch], service: Service, ids: dict[str, str], path: str
-) -> None:
-    page, watch = colleague
-    answer = page.goto(f"{service.url}/console{path.format(**ids)}")
-    assert answer is not None
-    assert answer.status == 200
-    ready(page)
-    # A locator would bring a script of its own into each page, a quarter of its load.
-    assert page.evaluate("document.querySelectorAll('h1').length") == 1
-    assert watch.found == []
 
 
 def is_fit(page: Page, watch: Watch, within: str = "body") -> None:
@@ -285,24 +193,8 @@ def on_phone(page: Page, within: str) -> None:
     assert page.evaluate(MISSED) == []
 
 
-def test_hostile_cases_and_simulations_run_no_script(
-    page: Page, service: Service, ids: dict[str, str]
-) -> None:
-    opened(page, service, f"/flows/workflows/{ids['flow']}/edit")
-    page.get_by_role("button", name="Simulate", exact=True).first.click()
-    page.get_by_role("button", name="Hostile").click()
-    event = {"data": {"email": "mallory@example.com", "name": HOSTILE}}
-    page.get_by_label("Event (JSON)").fill(json.dumps(event))
-    page.locator(".given .primary").click()
-    page.locator(".trace .subject", has_text=HOSTILE).wait_for()
-    page.get_by_role("button", name="Run cases").click()
-    page.locator(".cases .why").wait_for()
-    assert violations(page) == []
-    assert "ran" not in page.title().split()
-
-
 def clean(page: Page) -> None:
-    """Light on a desk, and dark on a phone."""
+    """Light on a desk, and dark on a phone, of what the tour of all screens does not come to."""
     assert violations(page) == []
     page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme="dark")
@@ -337,6 +229,11 @@ def violations(page: Page, *rules: str) -> list[str]:
     """By these rules of axe-core, or by all."""
     found = page.evaluate(EXAMINED, rules)
     if found is None:
-        page.evaluate(AXE.read_text("utf-8"))
+        page.evaluate(axe())
         found = page.evaluate(EXAMINED, rules)
     return list(found)
+
+
+@cache
+def axe() -> str:
+    return AXE.read_text("utf-8")

@@ -14,6 +14,11 @@ within => {
   }).join()
   const html = one => one.outerHTML.replace(/\s+/g, ' ').slice(0, 120)
 
+  // Of a table, the first rows: each further one has the same controls.
+  const rows = new CSSStyleSheet()
+  rows.replaceSync('tbody tr:nth-child(n + 6) { display: none }')
+  document.adoptedStyleSheets.push(rows)
+
   const root = document.querySelector(within), isPart = root !== document.body
   const everything = all(root)
   const controls = everything.filter(one => one.matches(CONTROLS) && isThere(one))
@@ -27,20 +32,26 @@ within => {
     if (!reached.has(one) && look(one) === before.get(one)) unseen.push(one)
     reached.add(one)
   }
+  const end = () => {
+    removeEventListener('focusin', onFocus, true)
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter(each => each !== rows)
+  }
   const found = () => {
     const places = [...reached].map(one => controls.indexOf(one)).filter(place => place >= 0)
     const back = places.filter((place, index) => index && place < places[index - 1]).slice(isPart ? 0 : 1) // once, from the last to the first
     const idle = everything.filter(one => getComputedStyle(one).cursor === 'pointer' && isThere(one) && !one.closest(`${CONTROLS}, label, ${LINES}`))
-    return [
+    const wrong = [
       ...unseen.map(one => `shows no focus: ${html(one)}`),
       ...controls.filter(one => !reached.has(one)).map(one => `cannot be reached: ${html(one)}`),
       ...back.map(place => `is out of order: ${html(controls[place])}`),
       ...idle.map(one => `takes a click and no focus: ${html(one)}`),
     ]
+    end()
+    return wrong
   }
   window.walk?.end()
   if (isPart) root.focus()
   addEventListener('focusin', onFocus, true)
-  window.walk = { isRound: () => isRound, found, end: () => removeEventListener('focusin', onFocus, true) }
+  window.walk = { isRound: () => isRound, found, end }
   return [controls.length, everything.some(one => one.matches('.cm-content'))]
 }
