@@ -512,9 +512,9 @@ def left(page: Page, url: str) -> None:
         page.evaluate("sessionStorage.clear()")
 
 
-def signed_in(page: Page, service: Service, email: str) -> None:
-    """On Home, by a cookie that the API gave to the browser: the form is filled in where that is
-    looked at, as in test_doors, and to fill it in takes two thirds more."""
+def signed_in(page: Page, service: Service, email: str, path: str = "/") -> None:
+    """On this screen, by a cookie that the API gave to the browser: the form is filled in where
+    that is looked at, as in test_doors, and to fill it in takes two thirds more."""
     headers = {"X-Forwarded-For": any_address()}
     page.set_extra_http_headers(headers)
     answer = page.context.request.post(
@@ -523,7 +523,7 @@ def signed_in(page: Page, service: Service, email: str) -> None:
         data={"email": email, "password": PASSWORD, "session": "cookie"},
     )
     assert answer.ok, answer.text()
-    loaded(page, service, "/")
+    loaded(page, service, path)
 
 
 def signed_in_by_form(page: Page, service: Service, email: str) -> None:
@@ -619,6 +619,7 @@ def ids(service: Service) -> dict[str, str]:
     node = {"id": HOSTILE[:60], "type": "add_tag", "data": {"tag": HOSTILE}}
     drawn = service.made("/automations", {"name": HOSTILE, "graph": {"nodes": [node]}})
     named = {"name": HOSTILE[:60], "properties": {HOSTILE: HOSTILE}}
+    service.made("/suppressions", {"channel": "email", "address": "no-more@hostile.example"})
     event = service.made(f"/contacts/{run['contactId']}/events", named)
     filter = {"path": "contact.tags", "op": "contains", "value": HOSTILE[:40]}
     segment = service.made("/segments", {"name": HOSTILE, "filter": filter})
@@ -627,7 +628,6 @@ def ids(service: Service) -> dict[str, str]:
     audience = {"tag": HOSTILE[:40], "templateId": template["id"]}
     broadcast = service.made("/broadcasts", {"name": HOSTILE, **audience})
     sent = service.made("/broadcasts", {"name": HOSTILE, **audience})["id"]
-    service.made("/suppressions", {"channel": "email", "address": "no-more@hostile.example"})
     service.made(f"/broadcasts/{sent}/schedule", None)
     service.until(lambda: service.read(f"/broadcasts/{sent}")["state"] == "SENT")
     given = {"trigger": {HOSTILE: HOSTILE}, "startAt": "2026-03-02T10:00:00Z"}

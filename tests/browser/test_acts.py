@@ -363,8 +363,7 @@ def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(
     api = service.acting(bearer).api
     answer = api.post("/contacts/import", content=file, headers=headers, timeout=240)
     assert '"created":10001' in answer.text
-    signed_in(page, service, email)
-    opened(page, service, f"/contacts?tag={mark}")
+    signed_in(page, service, email, f"/contacts?tag={mark}")
     listed = page.locator("tbody tr")
     expect(listed).to_have_count(50)
     for count in (100, 150):

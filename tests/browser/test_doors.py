@@ -84,6 +84,7 @@ def test_an_account_is_made_left_and_entered_again(
     page.get_by_role("dialog").get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     assert page.context.cookies() == []
+    assert email not in kept(page)  # nor is what was typed
     entered(page, email, "not it at all")
     page.get_by_role("alert").get_by_text("No account has this email address").wait_for()
     expect(page.get_by_label("Email")).to_have_value(email)
@@ -94,7 +95,7 @@ def test_an_account_is_made_left_and_entered_again(
 def test_signing_out_is_pressed_twice_and_asks_nothing(stranger: Page, service: Service) -> None:
     page, held = stranger, list[Route]()
     email, _ = service.registered("Olivia", "Acme")
-    signed_in(page, service, email)
+    signed_in(page, service, email, "/nothing")
     page.route(  # a builtin is not taken
         "**/auth/logout",
         lambda route: held.append(route),  # noqa: PLW0108
@@ -118,8 +119,7 @@ def test_signing_out_warns_of_what_was_typed_alone(stranger: Page, service: Serv
     page.get_by_role("button", name="Send link").click()
     page.get_by_text("an email with a link is on its way").wait_for()
     for is_typed in (False, True):
-        signed_in(page, service, email)
-        opened(page, service, "/flows/new")
+        signed_in(page, service, email, "/flows/new")
         page.get_by_role("button", name=re.compile("^Welcome series")).click()
         page.get_by_role("button", name="Simulate", exact=True).first.click()
         event = page.get_by_label("Event (JSON)")
@@ -180,8 +180,7 @@ def test_an_address_is_verified_by_the_page_of_the_letter(
     page, watch.expected = stranger, "4"
     email, bearer = service.registered("Olivia", "Acme")
     olivia = service.acting(bearer)
-    signed_in(page, service, email)
-    opened(page, service, "/settings/account")
+    signed_in(page, service, email, "/settings/account")
     verified = page.locator(".facts > div", has_text="Verified").locator("dd")
     expect(verified).to_contain_text("no")
     page.goto(f"{service.url}/account#email_verification&token=of-another-time")

@@ -302,8 +302,7 @@ def test_two_people_change_a_flow_and_neither_loses_work(
     watch.expected = "412"
     url = edited(page, service, "workflows", steps=[{"id": "tag", "type": "add_tag", "tag": "a"}])
     ed = stranger
-    signed_in(ed, service, service.joined("editor"))
-    opened(ed, service, f"/flows{url}/edit")
+    signed_in(ed, service, service.joined("editor"), f"/flows{url}/edit")
     for person, tag in ((page, "mine"), (ed, "ed's")):
         box(person, "tag").click()
         person.get_by_label("Tag", exact=True).fill(tag)

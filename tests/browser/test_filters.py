@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Service, opened
+from tests.browser.conftest import Service, loaded, opened, went
 from tests.browser.test_screens import clean
 
 # Each list, a filter of it that lets nothing through, and the member of its query in the API.
@@ -39,10 +39,17 @@ def test_a_list_is_narrowed_by_the_service_and_shared_by_its_address(
         field.fill(value)
     page.get_by_text(re.compile("No .* match")).wait_for()
     assert page.locator("tbody tr").count() == 0
-    page.reload()
+    went(page, page.url.partition("/console")[2])
     page.get_by_text(re.compile("No .* match")).wait_for()
     expect(field).to_be_visible()  # and not behind what is folded
     expect(field).to_have_value(value)
+
+
+def test_an_address_that_was_shared_opens_the_narrowed_list(page: Page, service: Service) -> None:
+    """Of the lists above, which all read it alike, one."""
+    loaded(page, service, "/messages?createdBefore=2020-01-01")
+    page.get_by_text("No messages match").wait_for()
+    expect(page.get_by_label("Until", exact=True)).to_have_value("2020-01-01")
 
 
 def test_a_search_by_one_letter_says_that_it_needs_two(page: Page, service: Service) -> None:

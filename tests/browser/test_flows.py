@@ -47,9 +47,8 @@ def test_two_people_act_on_a_flow_and_each_chooses_without_a_reload(
     flow = {"name": "Shared", "state": "ACTIVE", "trigger": HOOK, "steps": steps}
     path = f"/workflows/{service.made('/workflows', flow)['id']}"
     ed = stranger
-    signed_in(ed, service, service.joined("editor"))
-    for person in (page, ed):
-        opened(person, service, f"/flows{path}")
+    signed_in(ed, service, service.joined("editor"), f"/flows{path}")
+    opened(page, service, f"/flows{path}")
 
     changed = {"steps": [{**steps[0], "tag": "b"}]}
     assert service.api.patch(path, json=changed).status_code == 200

@@ -15,7 +15,6 @@ from tests.browser.conftest import (
     PASSWORD,
     Service,
     Watch,
-    opened,
     signed_in,
     signed_in_by_form,
     went,
@@ -133,7 +132,7 @@ def test_every_page_of_a_workspace_shows_such_names_as_text(
     stranger: Page, service: Service, mallory: Mallory
 ) -> None:
     page = stranger
-    signed_in(page, service, mallory.email)
+    signed_in(page, service, mallory.email, "/nothing")
     for path, named in PAGES.items():
         went(page, path.format(**mallory.ids))
         for what in named:
@@ -149,7 +148,7 @@ def test_a_choice_of_workspaces_and_the_pages_of_all_of_them_show_them_as_text(
     mallory.acting.made("/workspaces", {"name": other})
     email, _ = service.registered(called("operator"), "Operators")
     service.command("grant-super-admin", email, "--unverified")
-    signed_in(page, service, mallory.email)
+    signed_in(page, service, mallory.email, "/nothing")
     page.get_by_role("combobox", name="Workspace").select_option(label=other)
     page.get_by_role("heading", level=1, name=other).wait_for()
     page.get_by_role("button", name="Sign out").click()
@@ -170,8 +169,7 @@ def test_a_letter_and_the_page_that_it_leads_to_show_them_as_text(
     eve, invited = service.acting(bearer), "invited@example.com"
     eve.made("/memberships/invitations", {"email": invited, "role": "viewer"})
     link = eve.letter("invitation", invited)
-    signed_in(page, service, email)
-    opened(page, service, f"/inbox?to={invited}")
+    signed_in(page, service, email, f"/inbox?to={invited}")
     page.get_by_role("button", name="invites you to").click()
     page.frame_locator("iframe").get_by_text(PLAIN).first.wait_for()
     page.get_by_role("button", name="Text", exact=True).click()
@@ -210,7 +208,7 @@ def test_a_mail_that_is_all_attack_runs_nothing_wherever_it_is_shown(
     acting.until(
         lambda: acting.read(f"/sandbox/messages?contactId={mallory.ids['contact']}")["data"]
     )
-    signed_in(page, service, mallory.email)
+    signed_in(page, service, mallory.email, "/nothing")
     places = (f"/messages/{message}", f"/templates/{template}", f"/broadcasts/{broadcast}")
     for path in ("/inbox?to=ada@example.com", *places):
         went(page, path)

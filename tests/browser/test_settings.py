@@ -8,13 +8,10 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from playwright.sync_api import Page, Route, expect
 
-from app.net.tls import system_trust
 from tests.browser.conftest import (
     HOSTILE,
-    PASSWORD,
     Service,
     Watch,
     hasty,
@@ -246,8 +243,7 @@ def test_a_plan_that_was_paid_for_is_shown_by_itself(stranger: Page, service: Se
     own = service.acting(bearer)
     page = stranger.context.new_page()
     page.add_init_script(hasty())
-    signed_in(page, service, email)
-    opened(page, service, "/settings/plan")
+    signed_in(page, service, email, "/settings/plan")
     page.get_by_role("button", name="Choose growth").wait_for()
     own.pays("growth")
     page.get_by_role("button", name="Downgrade to", exact=False).first.wait_for()
@@ -264,10 +260,9 @@ def test_what_was_found_about_a_channel_goes_with_the_settings_that_it_was_about
     answer = own.api.put("/settings/channels/email", json=settings)
     assert answer.is_success, answer.text
     page = stranger
-    signed_in(page, service, email)
     found = {"ok": False, "findings": [{"code": "refused", "message": "The key is refused."}]}
     page.route("**/settings/channels/email/verify", lambda route: route.fulfill(json=found))
-    opened(page, service, "/settings/channels")
+    signed_in(page, service, email, "/settings/channels")
     mail = page.locator("section", has=page.get_by_role("heading", name="Email"))
     for store in (True, False):
         mail.get_by_role("button", name="Verify").click()
@@ -287,12 +282,9 @@ def test_a_workspace_is_made_paid_for_looked_through_and_deleted(
     stranger: Page, service: Service, watch: Watch
 ) -> None:
     page, watch.expected = stranger, "4"
-    email, name = f"wanda-{secrets.token_hex(4)}@example.com", "Second <b>shop</b>"
-    account = {"name": "Wanda", "email": email, "password": PASSWORD, "workspaceName": "First"}
-    answer = httpx2.post(f"{service.url}/auth/register", json=account, verify=system_trust())
-    assert answer.status_code == 201, answer.text
-    signed_in(page, service, email)
-    opened(page, service, "/settings/account")
+    email, _ = service.registered("Wanda", "First")
+    name = "Second <b>shop</b>"
+    signed_in(page, service, email, "/settings/account")
     page.get_by_label("Name of the new workspace").fill(name)
     page.get_by_role("button", name="Create and switch").press("Enter")
     page.get_by_role("heading", level=1, name=name).wait_for()

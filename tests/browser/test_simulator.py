@@ -23,11 +23,9 @@ def test_each_example_is_opened_changed_simulated_and_activated(
 ) -> None:
     """And what the screen says of each run is what the API says."""
     assert len(EXAMPLES) == 12
-    opened(page, service, "/flows")
     for example in EXAMPLES:
         file = json.loads(example.read_text())
-        page.get_by_role("link", name="Flows").click()
-        page.get_by_role("link", name="New flow").click()
+        opened(page, service, "/flows/new")
         page.locator(".examples button").filter(has_text=file["about"]).click()
         page.wait_for_url(re.compile("/edit$"))
         kind, id = page.url.split("/")[-3:-1]

@@ -173,8 +173,7 @@ def says_what_was_approved(page: Page, viewer: Page, service: Service, path: str
     page.get_by_label("What else happens (JSON)").fill(json.dumps({"contact": met}))
     page.locator(".given .primary").click()
     expect(page.locator(".trace .facts")).to_contain_text("Variable 1Ada")
-    signed_in(viewer, service, service.joined("viewer"))
-    opened(viewer, service, path)
+    signed_in(viewer, service, service.joined("viewer"), path)
     viewer.get_by_text("Variable when").wait_for()
 
 
@@ -330,7 +329,7 @@ def test_a_template_says_where_it_is_used(page: Page, service: Service, watch: W
     steps = [{"type": "send_message", "channel": "email", "templateId": id}]
     flow = service.made("/workflows", {"name": f"Flow {mark}", "steps": steps})["id"]
     service.made("/broadcasts", {"name": f"Broadcast {mark}", "tag": "vip", "templateId": id})
-    page.reload()
+    opened(page, service, path)
     used = page.locator(".used")
     used.get_by_role("link", name=f"Broadcast {mark}").wait_for()
     clean(page)
