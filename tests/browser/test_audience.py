@@ -72,7 +72,6 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     assert [link.rsplit("/", 1)[1] for link in links] == members
     assert ada in members
     assert bob not in members
-    clean(page)
 
 
 def test_the_list_of_segments_says_which_was_given_up(page: Page, service: Service) -> None:
@@ -160,7 +159,6 @@ def test_a_segment_asks_which_broadcast_a_contact_got(
     page.get_by_label("Condition").nth(1).select_option("message")
     page.get_by_label("Broadcast").select_option(label=f"Tea {tag}")
     page.get_by_text("2 contacts").wait_for()
-    clean(page)
     page.get_by_role("button", name="Create segment").click()
     page.get_by_role("heading", level=1, name=f"Got {tag}").wait_for()
     made = page.url.rsplit("/", 1)[1]
@@ -318,7 +316,6 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     page.reload()
     ready(page)
     page.get_by_text("You have unsaved changes.").wait_for()
-    clean(page)
     page.get_by_role("button", name="Create broadcast").click()
     page.get_by_text("1 contact of 3 can be reached.").wait_for()
     id = page.url.rsplit("/", 1)[1]
@@ -354,7 +351,6 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     page.get_by_label("Contact", exact=True).fill(stranger)
     page.get_by_role("button", name="Why?", exact=True).first.click()
     is_explained(page, service, stranger, f"?broadcastId={id}")
-    clean(page)
     page.get_by_role("link", name="view").click()
     page.get_by_role("heading", level=1, name="Message").wait_for()
     page.go_back()
@@ -528,7 +524,6 @@ def test_a_topic_is_made_changed_and_deleted(page: Page, service: Service, watch
     row.get_by_text("What is new.").wait_for()
     [topic] = [one for one in service.read("/topics")["data"] if one["name"] == name]
     assert (topic["channels"], topic["description"]) == (["email", "sms"], "What is new.")
-    clean(page)
     confirmed(page, "Delete", within=row)
     row.wait_for(state="detached")
     assert service.api.get(f"/topics/{topic['id']}").status_code == 404

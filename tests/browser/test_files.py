@@ -186,7 +186,6 @@ def test_an_old_version_is_seen_and_brought_back_by_the_editor(
     page.get_by_role("row", name="first version").get_by_role("link", name="View").click()
     page.locator(".json").get_by_text(f"old-{mark}").first.wait_for()
     expect(search).to_have_value("version")
-    clean(page)
     confirmed(page, "Restore", "Open in editor")
     page.wait_for_url(f"**/flows/workflows/{id}/edit")
     page.get_by_text(f"old-{mark}").first.wait_for()

@@ -125,7 +125,6 @@ def test_an_endpoint_gets_the_events_that_are_chosen_for_it(
     own.get_by_label("Run failed").uncheck()
     own.get_by_label("Message delivered", exact=True).press("Space")
     own.get_by_label("Description").fill("Chosen again")
-    clean(page)
     own.get_by_role("button", name="Save").press("Enter")
     page.get_by_role("heading", name="Chosen again").wait_for()
     found = endpoint(service)
@@ -232,7 +231,6 @@ def test_suppressions_are_narrowed_by_what_they_are(page: Page, service: Service
     page.get_by_label("Search").fill(kept)
     page.wait_for_url("**/settings/suppressions?reason=manual&address=kept*")
     expect(page.locator("tbody tr")).to_have_count(1)
-    clean(page)
     confirmed(page, "Lift", within=page.get_by_role("row", name=kept))
     page.get_by_text("No addresses match.").wait_for()
     assert [service.api.delete(f"/suppressions/{id}").status_code for id in ids] == [404, 204]
