@@ -567,6 +567,14 @@ def ready(page: Page) -> None:
     page.evaluate(READY)
 
 
+def paged(page: Page, limit: int, rows: int) -> None:
+    """What this page asks the API for with this limit has so many rows a page: to turn a page, few
+    are enough."""
+    asked = re.compile(rf"([?&]limit=){limit}\b")
+    shorter = rf"\g<1>{rows}"
+    page.route(asked, lambda route: route.continue_(url=asked.sub(shorter, route.request.url)))
+
+
 # --- what tests look at ---------------------------------------------------------------------------
 
 

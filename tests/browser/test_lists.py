@@ -1,4 +1,7 @@
-"""Lists and choices that are longer than one page: the last one is reached, too."""
+"""Lists and choices that are longer than one page: the last one is reached, too.
+
+Pages of ten thousand rows are turned in test_acts.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from app.net.tls import system_trust
-from tests.browser.conftest import PASSWORD, Service, Watch, opened, signed_in
+from tests.browser.conftest import PASSWORD, Service, Watch, opened, paged, signed_in
 
-MORE = 201  # than one answer of the API holds
+PAGE = 2  # rows; the console asks for 200
+MORE = PAGE + 1
 MAIL = {"channel": "email", "content": {"subject": "Hi", "html": "<p>Hi</p>"}}
 
 
 @pytest.fixture(scope="module")
 def crowd(service: Service) -> Iterator[tuple[str, dict[str, str]]]:
-    """The address of somebody with 201 templates and flows, and the ID of the first of each."""
+    """The address of somebody with MORE templates and flows, and the ID of the first of each."""
     client = httpx2.Client(base_url=service.url, timeout=30, verify=system_trust())
     email = "many@crowd.example"
     account = {"name": "Many", "email": email, "password": PASSWORD, "workspaceName": "Crowd"}
@@ -46,7 +50,8 @@ def page(chromium: Browser, service: Service, crowd: tuple[str, dict[str, str]])
     context, watch = chromium.new_context(), Watch(service.url)
     page = context.new_page()
     watch.on(page)
-    signed_in(page, service, crowd[0])
+    paged(page, limit=200, rows=PAGE)
+    signed_in(page, service, crowd[0], "/nothing")
     yield page
     context.close()
     assert watch.found == []
@@ -81,7 +86,7 @@ def test_the_last_of_many_is_reached_in_lists_and_choices(
     _, first = crowd
     opened(page, service, "/flows")
     listed = page.locator("tbody tr")
-    expect(listed).to_have_count(MORE - 1)
+    expect(listed).to_have_count(PAGE)
     assert page.get_by_role("link", name="Number 001").count() == 0
     page.get_by_role("button", name="Show more").click()
     expect(listed).to_have_count(MORE)
