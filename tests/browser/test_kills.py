@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -20,6 +20,7 @@ from tests.deployment import Forked
 from tests.servers import free_port
 
 LOST = "The service cannot be reached."
+UNSAVED = "You have unsaved changes."
 
 
 @dataclass
@@ -77,39 +78,61 @@ def signed_in(chromium: Browser, mortal: Mortal) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def page(signed_in: BrowserContext) -> Iterator[Page]:
-    page = signed_in.new_page()
-    yield page
-    page.close()
+def tabs(signed_in: BrowserContext) -> Iterator[list[Page]]:
+    """Three at once, for one kill."""
+    pages = [signed_in.new_page() for _ in range(3)]
+    yield pages
+    for page in pages:
+        page.close()
+
+
+class Save(NamedTuple):
+    """A tab with something typed, the button that saves it, and what that asks for."""
+
+    page: Page
+    button: str
+    url: str
 
 
 def press(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
-def killed_before(mortal: Mortal, page: Page, button: str, url: str) -> None:
-    """The request is on its way, and the server dies before it has read it."""
+def killed_before(mortal: Mortal, saves: list[Save]) -> None:
+    """The requests are on their way, and the server dies before it has read one."""
     mortal.stop_answering()
-    with page.expect_request(url):
-        press(page, button)
+    for page, button, url in saves:
+        with page.expect_request(url):
+            press(page, button)
     mortal.kill()
-    expect(page.get_by_role("alert").get_by_text(LOST)).to_have_count(1)
+    is_lost(saves)
     mortal.start()
 
 
-def killed_after(mortal: Mortal, page: Page, button: str, url: str) -> None:
-    """It is saved, and the server dies before its answer arrives."""
+def killed_after(mortal: Mortal, saves: list[Save]) -> None:
+    """All are saved, and the server dies before an answer arrives."""
+    held: list[Route] = []
 
-    def handle(route: Route) -> None:
+    def hold(route: Route) -> None:
         answer = route.fetch()
         assert answer.ok, answer.text()
-        mortal.kill()
-        route.abort("connectionreset")
+        held.append(route)
 
-    page.route(url, handle, times=1)
-    press(page, button)
-    expect(page.get_by_role("alert").get_by_text(LOST)).to_have_count(1)
+    for page, button, url in saves:
+        page.route(url, hold, times=1)
+        press(page, button)
+    mortal.service.until(lambda: saves[0].page.evaluate("1") and len(held) == len(saves))
+    mortal.kill()
+    for route in held:
+        route.abort("connectionreset")
+    is_lost(saves)
     mortal.start()
+
+
+def is_lost(saves: list[Save]) -> None:
+    """As each tab says."""
+    for page, _, _ in saves:
+        expect(page.get_by_role("alert").get_by_text(LOST)).to_have_count(1)
 
 
 def template(service: Service) -> dict[str, Any]:
@@ -122,75 +145,85 @@ def named(service: Service, name: str) -> list[dict[str, Any]]:
     return [one for one in found if one["name"] == name]
 
 
-def test_a_save_that_the_server_never_read_is_made_again(mortal: Mortal, page: Page) -> None:
-    made = template(mortal.service)
-    opened(page, mortal.service, f"/templates/{made['id']}")
+def typed(page: Page, service: Service) -> tuple[Save, str]:
+    """A new subject of a template; and its path in the API."""
+    path = f"/templates/{template(service)['id']}"
+    opened(page, service, path)
     page.get_by_label("Subject").fill("What was typed")
-    killed_before(mortal, page, "Save", f"**/templates/{made['id']}")
-    assert page.get_by_label("Subject").input_value() == "What was typed"
-    page.reload()
-    ready(page)
-    page.get_by_text("You have unsaved changes.").wait_for()
-    assert page.get_by_label("Subject").input_value() == "What was typed"
-    press(page, "Save")
-    page.get_by_text("It reads").or_(page.get_by_label("Subject")).first.wait_for()
-    path = f"/templates/{made['id']}"
-    mortal.service.until(
-        lambda: mortal.service.read(path)["content"]["subject"] == "What was typed"
-    )
+    return Save(page, "Save", f"**{path}"), path
 
 
-def test_a_save_whose_answer_was_lost_counts_once(mortal: Mortal, page: Page) -> None:
-    """It is no change of somebody else's."""
-    made = template(mortal.service)
-    opened(page, mortal.service, f"/templates/{made['id']}")
-    page.get_by_label("Subject").fill("What was typed")
-    killed_after(mortal, page, "Save", f"**/templates/{made['id']}")
-    assert page.get_by_label("Subject").input_value() == "What was typed"
-    press(page, "Save")
-    expect(page.get_by_role("alert")).to_have_count(0)
-    stored = mortal.service.read(f"/templates/{made['id']}")
-    assert (stored["content"]["subject"], stored["version"]) == ("What was typed", 2)
-
-
-def test_what_was_made_without_an_answer_is_not_made_twice(mortal: Mortal, page: Page) -> None:
-    name = f"New {secrets.token_hex(4)}"
-    opened(page, mortal.service, "/templates/new")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Subject").fill("Hello")
-    page.get_by_label("HTML", exact=True).fill("<p>Hello</p>")
-    killed_after(mortal, page, "Create template", "**/templates")
-    assert len(named(mortal.service, name)) == 1
-    press(page, "Create template")
-    page.get_by_role("heading", level=1, name=name).wait_for()
-    assert len(named(mortal.service, name)) == 1
-
-
-@pytest.mark.parametrize("killed", [killed_before, killed_after])
-def test_a_flow_that_is_drawn_survives_the_kill(mortal: Mortal, page: Page, killed: Any) -> None:
+def drawn(page: Page, service: Service) -> tuple[Save, str]:
+    """A step more of a flow; and its path in the API."""
     steps = [{"id": "tag", "type": "add_tag", "tag": "a"}]
     body = {"name": "Drawn", "trigger": {"source": "manual"}, "steps": steps}
-    url = f"/workflows/{mortal.service.made('/workflows', body)['id']}"
-    opened(page, mortal.service, f"/flows{url}/edit")
+    path = f"/workflows/{service.made('/workflows', body)['id']}"
+    opened(page, service, f"/flows{path}/edit")
     page.locator(".react-flow__node[data-id='tag']").click()
     page.locator(".palette").get_by_role("button", name="Wait", exact=True).click()
     page.get_by_label("Duration").fill("PT3H")
-    killed(mortal, page, "Save", f"**{url}")
+    return Save(page, "Save", f"**{path}"), path
+
+
+def is_drawn(page: Page, service: Service, path: str) -> None:
+    """As it was before the kill, and saved as it is."""
     page.locator(".react-flow__node[data-id='wait']").wait_for()
     press(page, "Save")
     page.get_by_text("all changes saved").wait_for()
     expect(page.get_by_role("heading", name="Changed by someone else")).to_have_count(0)
-    assert mortal.service.read(url)["steps"][1]["duration"] == "PT3H"
+    assert service.read(path)["steps"][1]["duration"] == "PT3H"
 
 
-def test_settings_that_were_typed_survive_the_kill_and_a_reload(mortal: Mortal, page: Page) -> None:
+def test_saves_that_the_server_never_read_are_made_again_and_survive_a_reload(
+    mortal: Mortal, tabs: list[Page]
+) -> None:
+    """Of a template, of a flow that is drawn, and of settings."""
+    letter, drawing, settings = tabs
+    of_letter, letter_path = typed(letter, mortal.service)
+    of_drawing, drawing_path = drawn(drawing, mortal.service)
     address = f"{secrets.randbelow(900) + 100} Tea Street"
-    opened(page, mortal.service, "/settings/workspace")
-    page.get_by_label("Postal address").fill(address)
-    killed_before(mortal, page, "Save", "**/settings/workspace")
-    page.reload()
-    page.get_by_text("You have unsaved changes.").wait_for()
-    assert page.get_by_label("Postal address").input_value() == address
-    press(page, "Save")
-    expect(page.get_by_text("You have unsaved changes")).to_have_count(0)
+    opened(settings, mortal.service, "/settings/workspace")
+    settings.get_by_label("Postal address").fill(address)
+    of_settings = Save(settings, "Save", "**/settings/workspace")
+    killed_before(mortal, [of_letter, of_drawing, of_settings])
+
+    is_drawn(drawing, mortal.service, drawing_path)
+    assert letter.get_by_label("Subject").input_value() == "What was typed"
+    for page in (letter, settings):
+        page.reload()
+        ready(page)
+        page.get_by_text(UNSAVED).wait_for()
+    assert letter.get_by_label("Subject").input_value() == "What was typed"
+    assert settings.get_by_label("Postal address").input_value() == address
+    for page in (letter, settings):
+        press(page, "Save")
+        expect(page.get_by_text(UNSAVED)).to_have_count(0)
+    assert mortal.service.read(letter_path)["content"]["subject"] == "What was typed"
     assert mortal.service.read("/settings/workspace")["postalAddress"] == address
+
+
+def test_what_was_saved_though_its_answer_was_lost_counts_once(
+    mortal: Mortal, tabs: list[Page]
+) -> None:
+    """It is no change of somebody else's, and what was made is not made twice."""
+    letter, drawing, new = tabs
+    of_letter, letter_path = typed(letter, mortal.service)
+    of_drawing, drawing_path = drawn(drawing, mortal.service)
+    name = f"New {secrets.token_hex(4)}"
+    opened(new, mortal.service, "/templates/new")
+    new.get_by_label("Name").fill(name)
+    new.get_by_label("Subject").fill("Hello")
+    new.get_by_label("HTML", exact=True).fill("<p>Hello</p>")
+    of_new = Save(new, "Create template", "**/templates")
+    killed_after(mortal, [of_letter, of_drawing, of_new])
+
+    is_drawn(drawing, mortal.service, drawing_path)
+    assert letter.get_by_label("Subject").input_value() == "What was typed"
+    press(letter, "Save")
+    expect(letter.get_by_role("alert")).to_have_count(0)
+    stored = mortal.service.read(letter_path)
+    assert (stored["content"]["subject"], stored["version"]) == ("What was typed", 2)
+    assert len(named(mortal.service, name)) == 1
+    press(new, "Create template")
+    new.get_by_role("heading", level=1, name=name).wait_for()
+    assert len(named(mortal.service, name)) == 1
