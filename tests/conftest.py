@@ -60,6 +60,8 @@ LONGEST = (
     "test_screens.py",
     "test_screens_of_flows.py",
     "test_screens_of_settings.py",
+    "test_simulator.py",
+    "test_stories.py",
 )
 
 
