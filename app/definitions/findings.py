@@ -3,6 +3,7 @@ in."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,7 @@ LAST4_FROM = 12  # the last four of a shorter secret would give too much of it a
 
 BODIES = 50  # the newest say what senders send
 MOST_BYTES = 64 * 1024  # of a body that is looked at
+READ_AT_ONCE = 10  # definitions, of up to 256 KiB each
 
 NO_TOPIC = "There is no such topic in this workspace."
 CRON, RRULE = "/cron", "/rrule"  # of a schedule, one of them
@@ -280,6 +282,26 @@ def _of_steps(
                 " operator allows it (EGRESS_ALLOW)."
             )
             yield _warning("private_address", f"{part.config_pointer}/url", message)
+
+
+async def about_topic(
+    db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
+) -> list[str]:
+    """The ids of those whose own content or conditions are about it on one of the channels. Each
+    may be large, and others get their turn between two."""
+    users, after = list[str](), ""
+    while True:
+        rows = await definitions.bodies_mentioning(
+            db, workspace_id=workspace_id, id=topic_id, after=after, limit=READ_AT_ONCE
+        )
+        for one in rows:
+            mentions = portable.mentions(one.shape, document.parse(one.body.encode()))
+            if any(mention.id == topic_id and mention.channel in channels for mention in mentions):
+                users.append(one.id)
+            await asyncio.sleep(0)
+        if len(rows) < READ_AT_ONCE:
+            return users
+        after = rows[-1].id
 
 
 def _literal_target(url: str) -> tuple[str, int] | None:

@@ -28,8 +28,9 @@ async def find(
     known: dict[str, _Target] = {}  # the targets, and what they start in turn
     wanted = {start.id for start in compiled.starts}
     while wanted and len(known) < LOOKED_THROUGH:
-        rows = await definitions.bodies(db, workspace_id=workspace_id, ids=sorted(wanted))
-        bodies = [(row.shape, row.body) for row in rows]
+        rows = await definitions.started(db, workspace_id=workspace_id, ids=sorted(wanted))
+        # What is too large to be read as well is not looked through.
+        bodies = [(row.shape, row.body or "[]") for row in rows]
         job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
         is_large = sum(len(body) for _, body in bodies) > LARGE
         each = process.compute.here(job, large=is_large)

@@ -34,7 +34,7 @@ from app.routes.definition_shapes import (
 from app.runtime.compute import Job, Unfinished
 from app.simulation import proofs
 from app.store import definitions, run_steps, runs
-from app.store.definitions import Definition
+from app.store.definitions import Definition, ListedDefinition
 from app.web import paging, reply
 from app.web.body import ESCAPES, MOST_VALUES
 from app.web.reply import Page
@@ -248,13 +248,13 @@ class DefinitionKind:
             self.shape: credentials.masked(document.parse(row.body.encode())),
         }
 
-    def summary(self, row: Definition) -> dict[str, Any]:
+    def summary(self, row: ListedDefinition) -> dict[str, Any]:
         return {
             "id": row.id,
             "name": row.name,
             "state": row.state,
             "version": row.version,
-            "triggerSource": row.trigger_config["source"],
+            "triggerSource": row.trigger_source,
             "createdAt": row.created_at,
             "updatedAt": row.updated_at,
         }

@@ -13,9 +13,8 @@ from app.audience import topics
 from app.audience.segments import stored
 from app.broadcasts import audience as audiences
 from app.database.db import new_id
-from app.definitions import portable
+from app.definitions import findings
 from app.errors import FieldError, Problem
-from app.machine import document
 from app.machine.content import CHANNELS, ChannelName
 from app.routes.ids import TopicId
 from app.store import definitions, segments, templates
@@ -136,16 +135,7 @@ async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
         asked = {(topic.id, channel) for channel in left}
         users += [one.id for one in existing.values() if asked & stored(one.filter).topics]
         users += await audiences.about_topic(call.db, **of, topic_id=topic.id, channels=left)
-        ids = await definitions.mentioning(call.db, **of, id=topic.id)
-        # Those whose own content or conditions are about it on one of the channels.
-        users += [
-            one.id
-            for one in await definitions.bodies(call.db, **of, ids=ids)
-            if any(
-                mention.id == topic.id and mention.channel in left
-                for mention in portable.mentions(one.shape, document.parse(one.body.encode()))
-            )
-        ]
+        users += await findings.about_topic(call.db, **of, topic_id=topic.id, channels=left)
     if users:
         named = " or ".join(left)
         message = f"{users[0]} names this topic for {named}; change that first."

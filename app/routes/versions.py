@@ -173,7 +173,7 @@ def _number(text: str) -> int:
 def _summary(row: definition_versions.VersionSummary, walked: Mapping[int, int]) -> dict[str, Any]:
     return {
         "version": row.version,
-        "triggerSource": row.trigger_config["source"],
+        "triggerSource": row.trigger_source,
         "runs": walked.get(row.version, 0),
         "createdAt": row.created_at,
     }

@@ -183,7 +183,6 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
     if compiled.program is None or workspace is None:
         return None
     started = [start.id for start in compiled.starts]
-    targets = await definitions.bodies(db, workspace_id=workspace_id, ids=started)
     named = {reference.id for reference in compiled.templates}
     rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
     own = await channel_settings.names(db, workspace_id=workspace_id)
@@ -204,6 +203,6 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         sender=senders.of(process.settings, sender, through_operator=not is_own),
         templates={id: asdict(row) for id, row in rows.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
-        startable=[row.id for row in targets if row.state == "ACTIVE"],
+        startable=await definitions.active(db, workspace_id=workspace_id, ids=started),
         gate=Gate(workspace.frequency_cap, workspace.quiet_hours, default),
     )

@@ -23,9 +23,11 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class VersionSummary:
+    """A version without its trigger and its body, which may be large."""
+
     id: str  # the version as text, for cursors
     version: int
-    trigger_config: Mapping[str, Any]
+    trigger_source: str
     created_at: datetime
 
 
@@ -92,7 +94,8 @@ async def page(
     return await db.fetch_all_as(
         VersionSummary,
         f"""
-        SELECT CAST(version AS TEXT) AS id, version, trigger_config, created_at
+        SELECT CAST(version AS TEXT) AS id, version,
+               trigger_config ->> 'source' AS trigger_source, created_at
         FROM definition_versions
         WHERE workspace_id = :workspace_id AND definition_id = :definition_id {narrowed}
         ORDER BY version DESC

@@ -40,12 +40,35 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class ListedDefinition:
+    """A definition without its trigger and its body, which may be large."""
+
+    id: str
+    name: str
+    state: State
+    version: int
+    trigger_source: str
+    token: str | None  # of its webhook
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartedDefinition:
     """A definition as another one that starts it sees it."""
 
     id: str
     shape: Shape
     state: str
+    body: str | None  # JSON; None of what is too large to be read as well
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A definition as it is now."""
+
+    id: str
+    shape: Shape
     body: str  # JSON
 
 
@@ -530,13 +553,34 @@ async def signing_secret(db: Handle, *, workspace_id: str, id: str) -> bytes | N
     return secret
 
 
-async def bodies(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Body]:
-    """The definitions as they are now, with their bodies."""
+# Of the bodies that are read together: half of what a job of compute takes.
+MOST_BYTES = 4 * 1024 * 1024
+
+
+async def started(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[StartedDefinition]:
+    """The definitions as they are now; of bodies no more than are MOST_BYTES together."""
     return await db.fetch_all_as(
-        Body,
+        StartedDefinition,
         """
-        SELECT id, shape, state, body FROM definitions
+        SELECT id, shape, state,
+               CASE WHEN SUM(octet_length(body)) OVER (ORDER BY id) <= :most_bytes
+                    THEN body END AS body
+        FROM definitions
         WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND NOT hidden
+        """,
+        workspace_id=workspace_id,
+        ids=list(ids),
+        most_bytes=MOST_BYTES,
+    )
+
+
+async def active(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[str]:
+    """The ids of these that are ACTIVE."""
+    return await db.fetch_values(
+        """
+        SELECT id FROM definitions
+        WHERE workspace_id = :workspace_id AND id = ANY(:ids) AND state = 'ACTIVE' AND NOT hidden
+        ORDER BY id
         """,
         workspace_id=workspace_id,
         ids=list(ids),
@@ -555,14 +599,16 @@ async def page(
     filters: Mapping[str, Any],
     before: str | None,
     limit: int,
-) -> list[Definition]:
+) -> list[ListedDefinition]:
     """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     first, beyond = IDS[shape]
     return await db.fetch_all_as(
-        Definition,
+        ListedDefinition,
         f"""
-        SELECT {COLUMNS} FROM definitions
+        SELECT id, name, state, version, trigger_config ->> 'source' AS trigger_source, token,
+               created_at, updated_at
+        FROM definitions
         WHERE workspace_id = :workspace_id AND shape = :shape AND NOT hidden
               AND id > :first AND id < :beyond {narrowed}
         ORDER BY id DESC
@@ -599,4 +645,24 @@ async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
         """,
         workspace_id=workspace_id,
         pattern=f"%{id}%",
+    )
+
+
+async def bodies_mentioning(
+    db: Handle, *, workspace_id: str, id: str, after: str, limit: int
+) -> list[Body]:
+    """Likewise, with their bodies: the first of them behind an id."""
+    return await db.fetch_all_as(
+        Body,
+        """
+        SELECT id, shape, body FROM definitions
+        WHERE workspace_id = :workspace_id AND id > :after AND state <> 'ARCHIVED'
+          AND body LIKE :pattern
+        ORDER BY id
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        after=after,
+        pattern=f"%{id}%",
+        limit=limit,
     )

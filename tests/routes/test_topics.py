@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from app.audience import topics
+from app.definitions import findings
 from app.files import sheets
 from app.process import Process
 from tests.cast import HELLO, Cast, Person, hook, settle, suppress
@@ -261,6 +262,19 @@ async def test_a_definition_uses_the_topics_of_its_content_and_its_conditions(ca
         assert (refused.status_code, refused.json()["usedBy"]) == (409, users)
     kept = await cast.ed.patch(f"/topics/{offers}", {"channels": ["email", "sms"]})
     assert kept.status_code == 200, kept.text
+
+
+async def test_all_definitions_that_use_a_topic_are_named_however_many_they_are(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings, "READ_AT_ONCE", 2)
+    offers = await topic(cast.ed, channels=["email", "sms"])
+    step = {"type": "send_message", "channel": "email", "content": about(offers)}
+    used = []
+    for _ in range(4):
+        used.append((await cast.ed.made("/workflows", {"name": "W", "steps": [step]}))["id"])
+        refused = await cast.ed.patch(f"/topics/{offers}", {"channels": ["sms"]})
+        assert (refused.status_code, refused.json()["usedBy"]) == (409, used)
 
 
 async def test_a_channel_that_is_in_use_is_not_taken_from_a_topic(cast: Cast) -> None:

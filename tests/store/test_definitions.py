@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from typing import Any
 
 import pytest
@@ -146,3 +146,45 @@ async def test_what_uses_a_template_is_known_until_it_is_archived(database: Data
     async with database.read() as db:
         named = await definitions.mentioning(db, workspace_id=acme, id="tpl_1")
     assert named == [using.id]
+
+
+async def test_lists_hold_no_bodies(database: Database) -> None:
+    acme = await workspace(database)
+    made = await definition(database, acme, token=TOKEN)
+    async with database.read() as db:
+        [listed] = await definitions.page(
+            db, workspace_id=acme, shape="steps", filters={}, before=None, limit=9
+        )
+    assert (listed.id, listed.state, listed.token) == (made.id, "ACTIVE", TOKEN)
+    assert listed.trigger_source == WEBHOOK["source"]
+    assert {"body", "trigger_config"}.isdisjoint(field.name for field in fields(listed))
+
+
+async def test_what_is_started_is_read_whole_as_far_as_it_is_not_too_large(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = await workspace(database)
+    ids = sorted([(await definition(database, acme)).id for _ in range(3)])
+    async with database.read() as db:
+        rows = await definitions.started(db, workspace_id=acme, ids=ids)
+        whole = {row.id: row.body for row in rows}
+        assert None not in whole.values()
+        size = sum(len(whole[id] or "") for id in ids[:2])
+        monkeypatch.setattr(definitions, "MOST_BYTES", size)
+        rows = await definitions.started(db, workspace_id=acme, ids=ids)
+        assert {row.id: row.body for row in rows} == {**whole, ids[2]: None}
+
+
+async def test_bodies_that_mention_something_come_a_few_at_a_time(database: Database) -> None:
+    acme, rival = await workspace(database), await workspace(database)
+    bodies = ['["top_1"]', "[]", '["top_1", "x"]', '["top_1"]']
+    ids = [(await definition(database, acme, body=body)).id for body in bodies]
+    await definition(database, acme, body=bodies[0], state="ARCHIVED")
+    await definition(database, rival, body=bodies[0])
+    wanted = sorted([ids[0], ids[2], ids[3]])
+    async with database.read() as db:
+        of: dict[str, Any] = {"workspace_id": acme, "id": "top_1"}
+        rows = await definitions.bodies_mentioning(db, **of, after="", limit=2)
+        assert [row.id for row in rows] == wanted[:2]
+        rows = await definitions.bodies_mentioning(db, **of, after=wanted[1], limit=2)
+        assert [row.id for row in rows] == wanted[2:]
