@@ -201,7 +201,8 @@ def test_every_root_is_in_the_document() -> None:
 def _contents() -> Iterator[str]:
     yield "## Contents"
     yield ""
-    yield "The parts of a message, in a template and in `content` of a `send_message`:"
+    yield "The parts of a message, in a template and in `content` of a `send_message`. Those of a"
+    yield f"template have at most {content.MOST_BYTES // 1024} KiB of JSON together."
     yield ""
     rows = (
         (f"`{channel}`", f"`{name}`", part.about + (" *Required.*" if part.needed else ""))

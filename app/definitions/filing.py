@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Literal, TypeAlias
 
 from app.audience.topics import wrong_channel
@@ -28,18 +27,23 @@ SECONDS = 3.0  # of CPU time for all templates of a file
 Action = Literal["created", "updated", "unchanged"]
 NewId: TypeAlias = Callable[[str, str], str]  # of a prefix and a key; see Call.new_id
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
+MOST_ALIKE = 10  # templates of one name that a file's may be, each of which is read
+TOO_LARGE = (
+    f"The templates that it sends have more than {templates.MOST_BYTES >> 20} MiB together: shorten"
+    " them, or send some of them from another definition."
+)
 NO_TOPIC = "There is no topic of this name in the workspace; create it first."
 NOUNS: Mapping[str, str] = {"steps": "a workflow", "graph": "an automation"}
 
 
 async def exported(db: Handle, workspace_id: str, row: Definition) -> dict[str, Json]:
-    """The definition as a file."""
+    """The definition as a file. Raises Problem `conflict` for templates that are too large."""
     named = portable.references(row.shape, document.parse(row.body.encode()))
     ids = named[portable.TEMPLATE]
     started = [id for name in portable.DEFINITIONS for id in named[name]]
     keys = {one.id: key for key, one in await keyed(db, workspace_id, [row.id, *started])}
     of_templates = {one.id: key for key, one in await _keyed_templates(db, workspace_id, ids)}
-    sent = {one.id: one for one in await templates.filed(db, workspace_id=workspace_id, ids=ids)}
+    sent = await _contents(db, workspace_id, ids)
     filed = await definitions.filed(db, workspace_id=workspace_id, id=row.id)
     called = await audience(db, workspace_id)
     return portable.file_of(
@@ -263,14 +267,14 @@ class KeptTemplate:
 
 @dataclass(frozen=True, slots=True)
 class GivenTemplate:
-    """A template of a file; the one that its key means now, if any; and those of the same name and
-    channel that came from no file."""
+    """A template of a file; the one that its key means now, if any; and the ids of the oldest of
+    the same name and channel that came from no file."""
 
     key: str
     name: str
     content: Mapping[str, Json]
     known: FiledTemplate | None
-    alike: Sequence[FiledTemplate]
+    alike: Sequence[str]
 
 
 async def lock_templates(
@@ -281,7 +285,8 @@ async def lock_templates(
 ) -> list[GivenTemplate]:
     """The templates of a file, by their keys. They, and all that the definition sends now, stay
     locked until the transaction ends. A key means what came from a file with it, or what the export
-    of the definition calls so: no other template is changed by it."""
+    of the definition calls so: no other template is changed by it. Raises Problem `conflict` for
+    templates that are too large."""
     body = document.parse(row.body.encode()) if row else []
     sent = portable.references(row.shape if row else "steps", body)[portable.TEMPLATE]
     known = await _keyed_templates(db, workspace_id, sent)
@@ -289,21 +294,31 @@ async def lock_templates(
     called = {key: (one.get("name") or key, one["channel"]) for key, one in given.items()}
     alike = defaultdict[tuple[str, str], list[str]](list)
     for _, one in known:
-        if one.key is None and (one.name, one.channel) in called.values():
-            alike[one.name, one.channel].append(one.id)
-    ids = {*sent, *(meant[key] for key in given if key in meant), *chain(*alike.values())}
-    rows = await templates.lock_filed(db, workspace_id=workspace_id, ids=sorted(ids))
-    locked = {one.id: one for one in rows}
+        of_name = alike[one.name, one.channel]
+        if one.key is None and len(of_name) < MOST_ALIKE:
+            of_name.append(one.id)
+    wanted = [meant[key] for key in given if key in meant]
+    ids = {*sent, *wanted, *(id for one in called.values() for id in alike[one])}
+    await templates.lock_for_change(db, workspace_id=workspace_id, ids=sorted(ids))
+    locked = await _contents(db, workspace_id, wanted)
     return [
         GivenTemplate(
             key,
             called[key][0],
             content,
             locked.get(meant.get(key, "")),
-            [locked[id] for id in alike[called[key]] if id in locked],
+            alike[called[key]],
         )
         for key, content in given.items()
     ]
+
+
+async def _contents(db: Handle, workspace_id: str, ids: Sequence[str]) -> dict[str, FiledTemplate]:
+    """Raises Problem `conflict`."""
+    found = await templates.filed(db, workspace_id=workspace_id, ids=ids)
+    if found is None:
+        raise Problem("conflict", TOO_LARGE)
+    return found
 
 
 async def keep_templates(
@@ -335,7 +350,7 @@ async def keep_templates(
         raise Problem("invalid", "A template of the file is not valid; see errors.", errors=errors)
     kept: list[KeptTemplate] = []
     for one, (parts, _) in zip(given, checked, strict=True):
-        others = [other for other in one.alike if other.id not in {known.id for known in kept}]
+        others = [other for other in one.alike if other not in {known.id for known in kept}]
         template = replace(one, alike=others)
         id = new_id("tpl", one.key)
         kept.append(await _keep_template(db, workspace_id, template, parts, id))
@@ -350,7 +365,9 @@ async def _keep_template(
     topic_id = template.content["topic_id"]
     says = (name, category, topic_id, parts)
     if old is None:
-        same = (one for one in template.alike if _says(one) == says)
+        # Of those that are too large to be compared none is taken for it.
+        alike = await templates.filed(db, workspace_id=workspace_id, ids=template.alike) or {}
+        same = (alike[id] for id in template.alike if id in alike and _says(alike[id]) == says)
         old = next(same, None)
     if old is None:
         about = {} if topic_id is None else {portable.TOPIC: topic_id}

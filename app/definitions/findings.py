@@ -40,6 +40,10 @@ MOST_BYTES = 64 * 1024  # of a body that is looked at
 READ_AT_ONCE = 10  # definitions, of up to 256 KiB each
 
 NO_TOPIC = "There is no such topic in this workspace."
+TOO_LARGE = (
+    f"The templates that it sends have more than {templates.MOST_BYTES >> 20} MiB together and were"
+    " not checked: shorten them, or send some of them from another definition."
+)
 CRON, RRULE = "/cron", "/rrule"  # of a schedule, one of them
 LARGE = 8 * 1024  # characters of a definition that is not checked on the event loop
 LARGE_BODIES = 32 * 1024  # bytes of recorded bodies, likewise
@@ -83,20 +87,23 @@ def subject_of(process: Process, workspace_id: str, row: definitions.Definition)
 
 
 async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
-    """Everything but what compiling has found. Raises Heavy."""
-    known = await templates.named(db, workspace_id=subject.workspace_id, ids=subject.template_ids)
+    """Everything but what compiling has found; of templates that are too large together nothing
+    else. Raises Heavy."""
+    sent = await templates.sent(db, workspace_id=subject.workspace_id, ids=subject.template_ids)
     workspace = await workspaces.by_id(db, id=subject.workspace_id)
     able = await providers.names(process, db, subject.workspace_id)
     found = [*await _of_trigger(process, db, subject), *_of_steps(process, subject.compiled, able)]
     found += await starts.find(process, db, subject.workspace_id, subject.row.id, subject.compiled)
     found += await _of_topics(db, subject)
+    if sent is None:
+        return [*found, Finding("templates_too_large", f"/{subject.row.shape}", TOO_LARGE)]
     has_address = workspace is not None and workspace.postal_address is not None
     # Of runs, and of requests that a secret let in but that started none.
     whose: DefinitionKey = {"workspace_id": subject.workspace_id, "definition_id": subject.row.id}
     of_runs = await runs.bodies(db, **whose, most=BODIES, most_bytes=MOST_BYTES)
     recorded = await webhook_requests.bodies(db, **whose, longest=MOST_BYTES, limit=BODIES)
     bodies = list(dict.fromkeys([*map(bytes, of_runs), *recorded]))
-    rows = {id: asdict(row) for id, row in known.items()}
+    rows = {id: asdict(row) for id, row in sent.items()}
     job = Job(
         subject.workspace_id,
         inspection.inspect,

@@ -44,6 +44,9 @@ class PartError(Exception):
 _liquid = templated(OF_MESSAGES)
 _CONTENT_SID = re.compile(r"HX[0-9a-fA-F]{32}")
 MOST_VARIABLES = 100
+# Bytes of JSON of all parts: the largest mail has HTML and text with all the characters that each
+# may have, at two bytes for each.
+MOST_BYTES = 256 * 1024
 LONGEST_HTML = 64 * 1024  # characters whose text is derived on an event loop: six milliseconds
 
 
@@ -179,8 +182,11 @@ def checked(
 ) -> tuple[dict[str, Json], list[Finding]]:
     """Read as `read` does content that stands at the pointer, with these members of CATEGORY."""
     findings: list[Finding] = []
-    beside = {name: CATEGORY[name] for name in more}
-    return read(channel, raw, Place(pointer, findings), beside), findings
+    place, beside = Place(pointer, findings), {name: CATEGORY[name] for name in more}
+    members = read(channel, raw, place, beside)
+    if len(document.dumps(members)) > MOST_BYTES:
+        place.limit("too_long", f"A content has at most {MOST_BYTES // 1024} KiB of JSON.")
+    return members, findings
 
 
 def all_checked(

@@ -65,7 +65,8 @@ class Exporting:
 
     def routes(self) -> list[Endpoint]:
         path, read = f"{self.kind.path}/{{id}}/export", f"{self.kind.noun}s:read"
-        return [get(path, self.show, can=read, gives={200: DefinitionFile})]
+        gives = {200: DefinitionFile}
+        return [get(path, self.show, can=read, gives=gives, raises=("conflict",))]
 
 
 async def exported(call: Call, row: Definition) -> dict[str, Json]:

@@ -39,7 +39,8 @@ from app.web.schemas import described, referring
 class WritableTemplate(
     Writable, json_schema_extra={"allOf": referring(content_schema.by_channel("Content"))}
 ):
-    """`content` has the parts of its `channel`: see EmailContent, SmsContent, WhatsappContent."""
+    """`content` has the parts of its `channel`, at most 256 KiB of JSON: see EmailContent,
+    SmsContent, WhatsappContent."""
 
     name: Name
     channel: ChannelName

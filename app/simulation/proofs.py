@@ -182,9 +182,10 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
     workspace = await workspaces.by_id(db, id=workspace_id)
     if compiled.program is None or workspace is None:
         return None
+    sent = await templates.sent(db, workspace_id=workspace_id, ids=subject.template_ids)
+    if sent is None:
+        return None
     started = [start.id for start in compiled.starts]
-    named = {reference.id for reference in compiled.templates}
-    rows = await templates.named(db, workspace_id=workspace_id, ids=sorted(named))
     own = await channel_settings.names(db, workspace_id=workspace_id)
     is_own = process.settings.production and "email" in own
     sender = senders.WorkspaceSender(
@@ -201,7 +202,7 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         definition_id=subject.row.id,
         version=max(subject.row.version, 1),
         sender=senders.of(process.settings, sender, through_operator=not is_own),
-        templates={id: asdict(row) for id, row in rows.items()},
+        templates={id: asdict(row) for id, row in sent.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
         startable=await definitions.active(db, workspace_id=workspace_id, ids=started),
         gate=Gate(workspace.frequency_cap, workspace.quiet_hours, default),

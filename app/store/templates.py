@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.machine import document
 from app.store import keyset
 
 
 @dataclass(frozen=True, slots=True)
-class NamedTemplate:
-    """The content of a template, and the name that people know it by."""
+class SentTemplate:
+    """A template as a check and a simulation of what sends it read it."""
 
     id: str
     name: str
@@ -25,9 +26,23 @@ class NamedTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class Template(NamedTemplate):
+class Template(SentTemplate):
     version: int  # of the content
     revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTemplate:
+    """A template without its content, which may be large."""
+
+    id: str
+    name: str
+    channel: str
+    category: str
+    topic_id: str | None
+    version: int
     created_at: datetime
     updated_at: datetime
 
@@ -139,20 +154,6 @@ async def lock(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
     )
 
 
-async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, NamedTemplate]:
-    """The templates that exist, by id."""
-    rows = await db.fetch_all_as(
-        NamedTemplate,
-        f"""
-        SELECT {columns(NamedTemplate)} FROM templates
-        WHERE workspace_id = :workspace_id AND id = ANY(:ids)
-        """,
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
-    return {row.id: row for row in rows}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedTemplate:
     """A template, the name that people know it by, and its name in files."""
@@ -174,8 +175,18 @@ class FiledTemplate(KeyedTemplate):
 
 
 KEYED = columns(KeyedTemplate)
-FILED = columns(FiledTemplate)
 MOST_KEYED = 10_000
+
+
+async def named(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> dict[str, KeyedTemplate]:
+    """The templates that exist, by id."""
+    rows = await db.fetch_all_as(
+        KeyedTemplate,
+        f"SELECT {KEYED} FROM templates WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
+        workspace_id=workspace_id,
+        ids=list(ids),
+    )
+    return {row.id: row for row in rows}
 
 
 async def keyed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[KeyedTemplate]:
@@ -194,21 +205,56 @@ async def keyed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Ke
     )
 
 
-async def filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledTemplate]:
-    return await db.fetch_all_as(
-        FiledTemplate,
-        f"SELECT {FILED} FROM templates WHERE workspace_id = :workspace_id AND id = ANY(:ids)",
-        workspace_id=workspace_id,
-        ids=list(ids),
-    )
+# Of the contents of the templates that are read together: half of what a job of compute takes.
+MOST_BYTES = 4 * 1024 * 1024
+AT_ONCE = 16  # of the largest that may be saved, these are as many bytes
+
+Read = TypeVar("Read", SentTemplate, FiledTemplate)
 
 
-async def lock_filed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[FiledTemplate]:
-    """Until the transaction ends nobody else changes or deletes these."""
-    return await db.fetch_all_as(
-        FiledTemplate,
-        f"""
-        SELECT {FILED} FROM templates
+async def sent(
+    db: Handle, *, workspace_id: str, ids: Sequence[str]
+) -> dict[str, SentTemplate] | None:
+    """The templates that exist, by id; None when they are larger than MOST_BYTES together."""
+    return await _contents(db, SentTemplate, workspace_id, ids)
+
+
+async def filed(
+    db: Handle, *, workspace_id: str, ids: Sequence[str]
+) -> dict[str, FiledTemplate] | None:
+    """Likewise, as files have them."""
+    return await _contents(db, FiledTemplate, workspace_id, ids)
+
+
+async def _contents(
+    db: Handle, kind: type[Read], workspace_id: str, ids: Sequence[str]
+) -> dict[str, Read] | None:
+    """Read a few at a time: no process holds, and no database unpacks, many more bytes than may be
+    read."""
+    found: dict[str, Read] = {}
+    size = 0
+    for start in range(0, len(ids), AT_ONCE):
+        rows = await db.fetch_all_as(
+            kind,
+            f"""
+            SELECT {columns(kind)} FROM templates
+            WHERE workspace_id = :workspace_id AND id = ANY(:ids)
+            """,
+            workspace_id=workspace_id,
+            ids=list(ids[start : start + AT_ONCE]),
+        )
+        size += sum(len(document.dumps(row.content)) for row in rows)
+        if size > MOST_BYTES:
+            return None
+        found |= {row.id: row for row in rows}
+    return found
+
+
+async def lock_for_change(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> None:
+    """Until the transaction ends nobody else changes or deletes those that exist."""
+    await db.fetch_all(
+        """
+        SELECT id FROM templates
         WHERE workspace_id = :workspace_id AND id = ANY(:ids)
         ORDER BY id
         FOR UPDATE
@@ -245,13 +291,13 @@ async def naming_topic(
 
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
-) -> list[Template]:
+) -> list[ListedTemplate]:
     """Filters: see CLAUSES."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     return await db.fetch_all_as(
-        Template,
+        ListedTemplate,
         f"""
-        SELECT {COLUMNS} FROM templates
+        SELECT {columns(ListedTemplate)} FROM templates
         WHERE workspace_id = :workspace_id {narrowed}
         ORDER BY id DESC
         LIMIT :limit

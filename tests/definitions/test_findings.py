@@ -12,6 +12,7 @@ import pytest
 
 from app.machine import template
 from app.process import Process
+from app.store import templates as stored
 from tests.cast import Cast, settle
 from tests.machine import codes
 
@@ -64,6 +65,15 @@ def templates(mail: str, chat: str) -> list[tuple[str, Any, str]]:
             graph({"channel": "whatsapp", "templateId": mail}),
             "/graph/nodes/1/data/templateId",
         ),
+    ]
+
+
+def large(mail: str) -> list[tuple[str, Any, str]]:
+    """`mail` is a template that is larger than may be read."""
+    return [
+        ("templates_too_large", [send(templateId=mail)], "/steps"),
+        ("templates_too_large", [arms(send("sms", templateId=mail))], "/steps"),
+        ("templates_too_large", graph({"channel": "email", "templateId": mail}), "/graph"),
     ]
 
 
@@ -380,6 +390,31 @@ async def test_every_defect_is_found_where_it_is(
     )
 
 
+async def test_templates_that_are_too_large_together_are_not_checked(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check says so, wherever it is asked, and nothing else fails."""
+    content = {"subject": "s", "html": "h"}
+    new = {"name": "M", "channel": "email", "content": content}
+    mail = (await cast.ed.made("/templates", new))["id"]
+    draft = {"name": "N", "trigger": WEBHOOK, "steps": [send(templateId=mail)]}
+    path = f"/workflows/{(await cast.ed.made('/workflows', draft))['id']}"
+    case = {"given": GIVEN, "expect": {"end": {"status": "COMPLETED"}}}
+    await cast.ed.call("PUT", f"{path}/cases/end", json=case)
+    monkeypatch.setattr(stored, "MOST_BYTES", len('{"html":"h","subject":"s"}'))
+    assert (await cast.ed.read(path))["findings"] == []
+    monkeypatch.setattr(stored, "MOST_BYTES", 10)
+    for code, body, pointer in large(mail):
+        assert [(code, pointer)] == await found(cast, body)
+    shown = [one["code"] for one in (await cast.vic.read(path))["findings"]]
+    assert shown == ["templates_too_large", "case_failed"]
+    simulated = await cast.vic.made(f"{path}/simulate", GIVEN)
+    assert [one["code"] for one in simulated["findings"]] == ["templates_too_large"]
+    assert (await cast.vic.get(f"{path}/graph.svg")).status_code == 200
+    refused = await cast.vic.get(f"{path}/export")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
 GIVEN = {"startAt": "2026-03-01T09:00:00Z", "contact": {"email": "ada@example.com"}}
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("case_failed", {"given": GIVEN, "expect": {"end": {"status": "FAILED"}}}, "/cases/end"),
@@ -434,7 +469,8 @@ def test_there_are_three_defects_for_each_finding() -> None:
         code
         for seeds in (
             *(TRIGGERS, CHANNELS, TAGS, CALLS, CASES, UNREADABLE, marketing("")),
-            *(templates("", ""), topics(""), starts("", "", ""), frozen(""), given_up("")),
+            *(templates("", ""), large(""), topics(""), starts("", "", ""), frozen("")),
+            given_up(""),
         )
         for code, _, _ in seeds
     )

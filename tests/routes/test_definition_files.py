@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.definitions import filing
 from app.machine import document
 from app.process import Process
 from app.routes.definition_imports import KINDS
@@ -525,6 +526,40 @@ async def test_a_template_that_the_definition_does_not_send_stays_as_it_is(cast:
     same = {"key": "v", "name": "V", "definition": {"steps": [step]}}
     [kept] = (await brought(cast.ed, {**same, "templates": {"hello": template}}))["templates"]
     assert (kept["action"], kept["id"]) == ("unchanged", theirs["id"])
+
+
+async def test_of_templates_with_one_name_the_oldest_are_looked_at(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filing, "MOST_ALIKE", 2)
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    ids = []
+    for number in range(3):
+        content = {**HELLO, "text": f"{number}"}
+        ids.append((await cast.ed.made("/templates", {**template, "content": content}))["id"])
+    for number, action in ((2, "created"), (1, "unchanged")):
+        given = {**template, "content": {**HELLO, "text": f"{number}"}}
+        step = {"type": "send_message", "channel": "email", "templateId": f"hi-{number}"}
+        file = {"key": f"w{number}", "name": f"W{number}", "definition": {"steps": [step]}}
+        answer = await brought(cast.ed, {**file, "templates": {f"hi-{number}": given}})
+        [made] = answer["templates"]
+        assert (made["action"], made["id"] == ids[number]) == (action, action == "unchanged")
+
+
+async def test_a_file_of_large_templates_is_refused_before_they_are_read(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = {"name": "Hi", "channel": "email", "content": HELLO}
+    step = {"id": "hi", "type": "send_message", "channel": "email", "templateId": "hi"}
+    file = {"key": "w", "name": "W", "definition": {"steps": [step]}, "templates": {"hi": template}}
+    made = await brought(cast.ed, file)
+    monkeypatch.setattr(templates, "MOST_BYTES", 10)
+    for refused in (
+        await cast.ed.post(IMPORT, {"file": file}),
+        await cast.vic.get(f"{path_of(made)}/export"),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert "MiB together" in refused.json()["detail"]
 
 
 async def test_a_file_does_not_change_what_a_scheduled_broadcast_says(cast: Cast) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 
+from app.database.db import new_id
 from app.process import Process
 from app.store import templates
 from tests.cast import Cast, lock_waiters
@@ -99,6 +100,37 @@ async def test_everything_that_is_wrong_with_a_template_is_named_at_once(cast: C
         named = wrong or ["/content/sms", "/content/subject", "/content/html", "/content/text"]
         assert list(errors(await cast.ed.post(TEMPLATES, values))) == named, values
     assert await cast.ed.read(TEMPLATES) == {"data": [], "nextCursor": None}
+
+
+FULL = "ж" * 65_536  # a part with all the characters that it may have, of two bytes each
+
+
+async def test_a_content_is_bounded_as_a_whole(cast: Cast, process: Process) -> None:
+    """And one that was saved before may keep it, but become no other that large."""
+    much = with_content(html=FULL, text=FULL)
+    assert errors(await cast.ed.post(TEMPLATES, much)) == {
+        "/content": "A content has at most 256 KiB of JSON."
+    }
+    unchecked = {"channel": "email", "content": much["content"]}
+    [finding] = (await cast.ed.made(f"{TEMPLATES}/check", unchecked))["findings"]
+    assert (finding["code"], finding["pointer"]) == ("too_long", "/content")
+    unsaved = await cast.ed.post(f"{TEMPLATES}/preview", {"template": much})
+    assert list(errors(unsaved)) == ["/template/content"]
+    await cast.ed.made(TEMPLATES, with_content(html="x" * 65_536, text=FULL))
+    async with process.database.write() as db:
+        row = await templates.insert(
+            db,
+            workspace_id=cast.ed.workspace_id,
+            id=new_id("tpl"),
+            name="Old",
+            channel="email",
+            category="transactional",
+            content=much["content"],
+        )
+    path = f"{TEMPLATES}/{row.id}"
+    assert (await cast.ed.patch(path, {"name": "New"})).status_code == 200
+    other = {"content": {"text": FULL[1:]}}
+    assert list(errors(await cast.ed.patch(path, other))) == ["/content"]
 
 
 async def test_a_mistake_in_liquid_is_told_with_its_line_and_column(cast: Cast) -> None:

@@ -638,6 +638,22 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         lambda db: templates.filed(db, **ACME, ids=["tpl_10050", "tpl_10051"]),
         ["workspace_id id"],
     ),
+    "templates as a check reads them": (
+        lambda db: templates.sent(db, **ACME, ids=["tpl_10050", "tpl_10051"]),
+        ["workspace_id id"],
+    ),
+    "the names of templates": (
+        lambda db: templates.named(db, **ACME, ids=["tpl_10050", "tpl_10051"]),
+        ["workspace_id id"],
+    ),
+    "definitions that another one starts": (
+        lambda db: definitions.started(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
+        ["workspace_id id"],
+    ),
+    "those of them that are ACTIVE": (
+        lambda db: definitions.active(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
+        ["workspace_id id"],
+    ),
     "a definition as its file has it": (
         lambda db: definitions.filed(db, **ACME, id="wfl_10050"),
         ["workspace_id id"],

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+import pytest
+
 from app.database.db import Database, new_id
+from app.machine import document
 from app.store import templates
 from tests.store.rows import workspace
 
@@ -90,4 +95,35 @@ async def test_pages_are_newest_first_and_narrowed_by_time(database: Database) -
             found = await templates.page(
                 db, workspace_id=acme, filters=filters, before=before, limit=9
             )
-            assert found == rows, filters
+            assert [row.id for row in found] == [row.id for row in rows], filters
+
+
+async def test_lists_and_names_hold_no_contents(database: Database) -> None:
+    acme = await workspace(database)
+    made = await template(database, acme)
+    async with database.read() as db:
+        [listed] = await templates.page(db, workspace_id=acme, filters={}, before=None, limit=9)
+        named = await templates.named(db, workspace_id=acme, ids=[made.id])
+    assert (listed.name, listed.version, listed.updated_at) == ("T", 1, made.updated_at)
+    for row in (listed, named[made.id]):
+        assert "content" not in {field.name for field in fields(row)}
+
+
+async def test_contents_that_are_too_large_together_are_not_read(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = await workspace(database)
+    ids = [(await template(database, acme)).id for _ in range(5)]
+    monkeypatch.setattr(templates, "AT_ONCE", 2)
+    size = len(document.dumps(CONTENT))
+    async with database.read() as db:
+        for read in (templates.sent, templates.filed):
+            monkeypatch.setattr(templates, "MOST_BYTES", 5 * size)
+            found = await read(db, workspace_id=acme, ids=[*ids, "tpl_0"])
+            assert found is not None
+            assert found.keys() == set(ids)
+            assert found[ids[4]].content == CONTENT
+            monkeypatch.setattr(templates, "MOST_BYTES", 5 * size - 1)
+            assert await read(db, workspace_id=acme, ids=ids) is None
+            assert await read(db, workspace_id=acme, ids=ids[:4]) is not None
+        assert await templates.sent(db, workspace_id=acme, ids=[]) == {}
