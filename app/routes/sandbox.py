@@ -107,7 +107,7 @@ async def _listed(call: Call, query: Filters) -> Response:
         seen = await newest.get(ask) if query.wait else None  # first: nothing slips between the two
         # A connection for each look: nobody who waits holds one.
         async with process.database.read() as db:
-            rows = await sandbox.page(
+            rows, rest = await sandbox.page(
                 db,
                 workspace_id=workspace_id,
                 filters=query.filters(),
@@ -117,7 +117,9 @@ async def _listed(call: Call, query: Filters) -> Response:
             )
         left = began + query.wait - time.monotonic()
         if rows or left <= 0:
-            return paging.page(call, query, rows, lambda row: captured(readable(call, row)))
+            return paging.page(
+                call, query, rows, lambda row: captured(readable(call, row)), rest=rest
+            )
         until = time.monotonic() + min(left, LOOK_SECONDS)
         while (now := time.monotonic()) < until:
             pause = max(ASK_SECONDS, min((now - began) / 10, LONGEST_PAUSE))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.database.db import Handle, new_id
-from app.database.sql import columns, named_values
+from app.database.sql import named_values
 from app.store import keyset
 from app.store.messages import VISIBLE
 
@@ -37,10 +37,21 @@ class CapturedMessage:
     to_address: str | None  # taken out where the reader may not see it
     from_address: str | None
     subject: str | None
-    text: str
+    text: str | None  # None, as html, where it is not read: see page
     html: str | None
     headers: Mapping[str, Any]
     captured_at: datetime
+
+
+MOST_BYTES = 4 * 1024 * 1024  # of the texts and the HTML of a page
+_BYTES = "octet_length(newest.text) + octet_length(COALESCE(newest.html, ''))"
+_FITS = f"SUM({_BYTES}) OVER (ORDER BY newest.id DESC) - ({_BYTES}) < :most_bytes"
+_READ = ", ".join(
+    f"CASE WHEN {_FITS} THEN newest.{one.name} END AS {one.name}"
+    if one.name in ("text", "html")
+    else f"newest.{one.name}"
+    for one in fields(CapturedMessage)
+)
 
 
 async def insert(db: Handle, captured: Captured) -> None:
@@ -88,23 +99,30 @@ async def page(
     limit: int,
     mails: Sequence[str] = (),
     reader: str | None = None,
-) -> list[CapturedMessage]:
-    """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE."""
+) -> tuple[list[CapturedMessage], str | None]:
+    """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE. A page ends with
+    the message by which it has MOST_BYTES: then the second is the id below which the next one goes
+    on."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
-    return await db.fetch_all_as(
+    rows = await db.fetch_all_as(
         CapturedMessage,
         f"""
-        SELECT {columns(CapturedMessage)} FROM captured_messages m
-        WHERE workspace_id = :workspace_id AND {VISIBLE} {narrowed}
-        ORDER BY id DESC
-        LIMIT :limit
+        SELECT {_READ}
+        FROM (SELECT * FROM captured_messages m
+              WHERE workspace_id = :workspace_id AND {VISIBLE} {narrowed}
+              ORDER BY id DESC
+              LIMIT :limit) newest
+        ORDER BY newest.id DESC
         """,
         workspace_id=workspace_id,
         limit=limit,
         mails=mails,
         reader=reader,
+        most_bytes=MOST_BYTES,
         **values,
     )
+    whole = [row for row in rows if row.text is not None]
+    return whole, whole[-1].id if len(whole) < len(rows) else None
 
 
 CLAUSES = {

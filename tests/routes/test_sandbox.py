@@ -104,6 +104,23 @@ async def test_pages_follow_each_other_by_their_cursor(process: Process, cast: C
     assert subjects == ["4", "3", "2", "1", "0"]
 
 
+async def test_a_page_of_large_messages_ends_early(
+    process: Process, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next one goes on, be it as large as a single message."""
+    for number, size in enumerate([10, 30, 10, 200, 45, 59, 1]):  # thousands of bytes
+        text = "ä" * 500 * size
+        await captured(process, cast.vic.workspace_id, f"k{number}", subject=f"{size}", text=text)
+    monkeypatch.setattr(store, "MOST_BYTES", 100_000)
+    pages: list[list[str]] = []
+    cursor = ""
+    while cursor is not None:
+        page = await cast.vic.read(f"/sandbox/messages?limit=4{cursor and f'&cursor={cursor}'}")
+        pages.append([message["subject"] for message in page["data"]])
+        cursor = page["nextCursor"]
+    assert pages == [["1", "59", "45"], ["200"], ["10", "30", "10"]]
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -185,10 +202,10 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once somebody who waits has found nothing; who may is looked up at every look."""
     page, has_looked = store.page, asyncio.Event()
 
-    async def looking(*given: Any, **options: Any) -> list[store.CapturedMessage]:
-        rows = await page(*given, **options)
+    async def looking(*given: Any, **options: Any) -> Any:
+        found = await page(*given, **options)
         has_looked.set()
-        return rows
+        return found
 
     monkeypatch.setattr(store, "page", looking)
     monkeypatch.setattr(call, "RECHECK_SECONDS", 0)

@@ -46,9 +46,10 @@ async def read(
     **filters: Any,
 ) -> list[sandbox.CapturedMessage]:
     async with database.read() as db:
-        return await sandbox.page(
+        rows, _ = await sandbox.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
         )
+    return rows
 
 
 async def test_what_is_captured_is_read_back_as_it_was(database: Database, acme: str) -> None:
