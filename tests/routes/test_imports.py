@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import httpx2
 import pytest
 
 from app.audience import upserts
+from app.database.db import Handle
 from app.files import exports
 from app.identity import access_tokens, identity
 from app.main import web
 from app.process import Process
 from app.routes import audit_logs as trail
-from app.store import audit_logs, searches
+from app.store import audit_logs, consent_events, searches
 from app.store.suppressions import Reason
 from app.web import call
 from tests.cast import PASSWORD, Cast, Person, suppress
@@ -491,8 +492,8 @@ async def test_an_export_of_json_lines_has_every_page_and_its_filters(cast: Cast
     assert sorted(emails) == sorted(f"p{i}@x.test" for i in range(count))
     odd = await cast.vic.get(EXPORT + "?format=ndjson&tag=odd")
     assert len(odd.text.splitlines()) == count // 2
-    narrow = await cast.vic.get(EXPORT + "?format=ndjson&q=p1000@")
-    assert [json.loads(line)["email"] for line in narrow.text.splitlines()] == ["p1000@x.test"]
+    narrow = await cast.vic.get(EXPORT + "?format=ndjson&q=p400@")
+    assert [json.loads(line)["email"] for line in narrow.text.splitlines()] == ["p400@x.test"]
     *_, last = await imported(cast.ed, response.content, LINES)  # a slow machine tells of progress
     assert last == totals(unchanged=count)
 
@@ -588,5 +589,52 @@ async def test_no_connection_is_held_while_a_client_reads_slowly(
     for reader in readers:  # more than the pool has
         await anext(reader)
         await anext(reader)
-    assert len([piece async for piece in pieces]) == 3
-    assert [len([piece async for piece in reader]) for reader in readers] == [2] * 12
+    assert len([piece async for piece in pieces]) == 1_200 // exports.CONSENTS
+    left = 1_200 // exports.PAGE - 1
+    assert [len([piece async for piece in reader]) for reader in readers] == [left] * 12
+
+
+async def test_a_piece_of_a_wide_table_has_few_rows(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that others get their turn between two, whoever reads and however fast."""
+    rows = b"".join(b"p%d@x.test,1\n" % i for i in range(7))
+    await imported(cast.ed, b"email,metadata.a\n" + rows)
+    whole = (await cast.vic.get(EXPORT)).content
+    columns = whole.split(b"\r\n")[0].count(b",") + 1
+    monkeypatch.setattr(exports, "CELLS", 3 * columns)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(others())
+    seen, pieces = list[int](), list[bytes]()
+    async for piece in exports.as_csv(process, cast.ed.workspace_id, {}, allowed):
+        seen.append(turns)
+        pieces.append(piece)
+    watching.cancel()
+    assert [piece.count(b"\n") for piece in pieces] == [1, 3, 3, 1]
+    assert b"".join(pieces) == whole
+    assert seen == sorted(set(seen))  # some turns between any two
+
+
+async def test_the_consent_of_few_contacts_is_held_at_once(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await imported(cast.ed, b"email\n" + b"".join(b"p%d@x.test\n" % i for i in range(7)))
+    asked = []
+    read = consent_events.of_contacts
+
+    async def counted(db: Handle, *, workspace_id: str, contact_ids: Sequence[str]) -> Any:
+        asked.append(len(contact_ids))
+        return await read(db, workspace_id=workspace_id, contact_ids=contact_ids)
+
+    monkeypatch.setattr(consent_events, "of_contacts", counted)
+    monkeypatch.setattr(exports, "CONSENTS", 3)
+    lines = [one async for one in exports.as_json_lines(process, cast.ed.workspace_id, {}, allowed)]
+    assert asked == [3, 3, 1]
+    assert [piece.count(b"\n") for piece in lines] == asked
