@@ -18,12 +18,14 @@ export function spelled(length: string): string {
   return count ? `${count} ${UNITS[unit as keyof typeof UNITS]}${count === '1' ? '' : 's'}` : length
 }
 
-/** A text that is no number stands as it is typed: who knows the format may write P1DT12H. */
+/** A text that is no number stays as it is: who knows the format may write P1DT12H, which begins with the length P1D. */
 export function Length({ value, set, ...rest }: Parameters<typeof Field>[0]) {
   const { count, unit } = parts(value)
   const [last, setLast] = useState('D') // while there is no number
+  const [draft, setDraft] = useState<string | null>(null) // while the focus is in it
   const now = unit || (value ? '' : last)
   const typed = (text: string) => {
+    setDraft(text)
     if (unit) setLast(unit)
     set(/^[\d.,]*\d$/.test(text.trim()) ? written(text.trim(), now || last) : text)
   }
@@ -31,8 +33,8 @@ export function Length({ value, set, ...rest }: Parameters<typeof Field>[0]) {
     setLast(to)
     if (count) set(written(count, to))
   }
-  return <Field {...rest} value={count || value} set={typed} beside={<select aria-label="Unit" value={now} onChange={event => turn(event.currentTarget.value)}>
+  return <div onFocusOut={() => setDraft(null)}><Field {...rest} value={draft ?? (count || value)} set={typed} beside={<select aria-label="Unit" value={now} onChange={event => turn(event.currentTarget.value)}>
     {!now && <option value="">as written</option>}
     {Object.entries(UNITS).map(([key, name]) => <option key={key} value={key}>{name}s</option>)}
-  </select>} />
+  </select>} /></div>
 }

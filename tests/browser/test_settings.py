@@ -89,7 +89,9 @@ def test_what_was_copied_is_said_of_that_secret_alone(page: Page, service: Servi
     """A key is shown once: who believes the second one copied loses it."""
     opened(page, service, "/settings/keys")
     secret = page.locator(".note code")
-    page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text }")
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async text => { window.copied = text } }"
+    )
     for name in ("First", "Second"):
         page.get_by_label("Name").fill(f"{name} {secrets.token_hex(4)}")
         page.get_by_role("button", name="Create key").click()
@@ -97,7 +99,7 @@ def test_what_was_copied_is_said_of_that_secret_alone(page: Page, service: Servi
         page.get_by_role("button", name="Copied").wait_for()
         assert page.evaluate("window.copied") == secret.inner_text()
     page.get_by_role("button", name="Done").click()
-    page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('denied'))")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')) }")
     page.get_by_label("Name").fill(f"Third {secrets.token_hex(4)}")
     page.get_by_role("button", name="Create key").click()
     page.get_by_role("button", name="Copy", exact=True).click()

@@ -443,8 +443,8 @@ def test_a_viewer_sees_no_way_to_change_anything(
     opened(page, service, "/settings/workspace")
     assert page.get_by_role("button", name="Save").count() == 0
     assert page.get_by_role("link", name="API keys").count() == 0
-    opened(page, service, "/settings/channels")  # where Home sends whoever has to know
-    page.get_by_role("heading", level=1, name="Channels").wait_for()
+    opened(page, service, "/settings/keys")  # by an address that somebody else sent
+    page.get_by_role("heading", level=1, name="API keys").wait_for()
     page.get_by_text("Your role (viewer) does not allow this.").wait_for()
     opened(page, service, flow)
     page.locator(".react-flow__node[data-id='welcome']").click()
