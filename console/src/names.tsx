@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks'
 import { api, got, type Schemas } from './api'
 import { useKnown, useListed, useLoaded, type Listed, type Page } from './data'
 import { Refusal } from './session'
-import { Link } from './ui'
+import { Link, Section, Shown } from './ui'
 
 export type Kind = 'workflows' | 'automations'
 export type FlowName = { id: string; kind: Kind; name: string; state: string; version: number; triggerSource: string; createdAt: string; updatedAt: string }
@@ -87,6 +87,19 @@ export const useSegmentNames = (ids: readonly string[]) => useNames(useSegments(
 
 export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }) {
   return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
+}
+
+/** What keeps something from being deleted; `nothing` is said where nothing does. */
+export function UsedBy({ id, read, nothing }: { id: string; read: () => Promise<{ usedBy: string[] }>; nothing: string }) {
+  const used = useLoaded(read, [id])
+  const begin = (prefix: string) => (used.value?.usedBy ?? []).filter(each => each.startsWith(prefix))
+  const runs = [...begin('wfl_').map(each => ({ workflowId: each })), ...begin('aut_').map(each => ({ automationId: each }))]
+  const flows = useFlowNames(useFlows(), runs), broadcasts = useBroadcastNames(begin('bro_')), segments = useSegmentNames(begin('seg_'))
+  return <Section title="Used by"><Shown of={used}>{({ usedBy }) => (usedBy.length ? <ul class="plain used">
+    {runs.map(run => <li key={flowOf(run)}><FlowLink run={run} names={flows} /></li>)}
+    {begin('bro_').map(each => <li key={each}><Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link></li>)}
+    {begin('seg_').map(each => <li key={each}><Link to={`/segments/${each}`}>{segments.get(each) ?? each}</Link></li>)}
+  </ul> : <p class="empty">{nothing}</p>)}</Shown></Section>
 }
 
 /** A text as it can be read: without what cannot be seen. */

@@ -5,11 +5,10 @@ import { useAct, useDraft, useListed, useLoaded, useStored } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { First } from '../errors'
 import { useCan } from '../me'
-import { called, meant } from '../names'
+import { UsedBy, called, meant } from '../names'
 import { go, useLocation } from '../router'
 import { Check, Confirm, Facts, Field, Filters, Form, Json, Link, Screen, Section, Shown, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
-import { UsedBy } from '../used'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
 type Stored = Schemas['SegmentShape']
@@ -37,7 +36,6 @@ export function Segment({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const segment = useLoaded(async () => (await exactly<Stored>(`/segments/${encodeURIComponent(id)}`)).value, [id], value => (value.count === null ? 1000 : 10_000))
   const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
-  const used = useLoaded(() => got(api.GET('/segments/{id}/uses', path)), [id])
   const may = useCan()
   const value = segment.value
   return <Screen title={value?.name ?? 'Segment'} lead={<code>{id}</code>} actions={value && <>
@@ -47,8 +45,7 @@ export function Segment({ id }: { id: string }) {
   </>}>
     <Shown of={segment}>{value => <>
       <p class="prose">{value.prose}</p>
-      {value.reason ? <p class="note">{value.reason.detail}</p>
-        : value.count === null && <p class="note">Being filled: until it is complete, contacts who enter or leave it start flows only if that was chosen when it was saved.</p>}
+      {(value.reason || value.count === null) && <p class="note">{value.reason?.detail ?? 'Being filled: until it is complete, contacts who enter or leave it start flows only if that was chosen when it was saved.'}</p>}
       <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Type', value.kind], ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />]]} />
       <Section title="Contacts">
         <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>No contacts match{value.kind === 'live' ? ' yet; those who match later enter it then' : ''}.</p>} columns={[
@@ -56,7 +53,7 @@ export function Segment({ id }: { id: string }) {
           { name: 'Updated', show: each => <When at={each.updatedAt} /> },
         ]} />
       </Section>
-      <UsedBy of={used} nothing="Nothing yet. Flows, broadcasts and other segments can." />
+      <UsedBy id={id} nothing="Nothing yet. Flows, broadcasts and other segments can." read={() => got(api.GET('/segments/{id}/uses', path))} />
       <Section title="Filter"><Json value={value.filter} open={false} /></Section>
     </>}</Shown>
   </Screen>

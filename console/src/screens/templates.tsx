@@ -6,12 +6,11 @@ import { CHANGED, Days, days } from '../days'
 import { First } from '../errors'
 import { objectOf } from '../exact'
 import { useCan } from '../me'
-import { meant, options, useTopics } from '../names'
+import { UsedBy, meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import { Confirm, Facts, Field, Filters, Form, JsonText, Link, Screen, Section, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
-import { UsedBy } from '../used'
 import { Approved } from './messages'
 import { Code } from '../code'
 import { Paths, useLastBox } from '../paths'
@@ -156,7 +155,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
       <Paths last={box.last} /></div>}
       <div>{checked.problem && <p class="note">Your changes could not be checked: {checked.problem.message}{sound.current && ' The preview shows the text before them.'} <button type="button" class="small" onClick={() => void checked.reload()}>Check again</button></p>}
       {sound.current ? <Rendered of={sound.current} id={stored?.id ?? 'new'} isBehind={sound.current !== checked.value} /> : <p class="hint">The preview appears once nothing is missing.</p>}
-      {stored && <Used id={stored.id} />}</div>
+      {stored && <UsedBy id={stored.id} nothing="Nothing yet. Flows and broadcasts can send it." read={() => got(api.GET('/templates/{id}/uses', { params: { path: { id: stored.id } } }))} />}</div>
     </div>
   </Screen>
 }
@@ -196,11 +195,6 @@ function Topic({ draft, set }: { draft: Draft; set: (topicId: string) => void })
   const fitting = all.rows?.filter(each => each.id === draft.topicId || each.channels.some(channel => channel === draft.channel)) ?? null
   return <Field label="Topic" value={draft.topicId} set={set} options={[['', 'none: everyone who has not unsubscribed'], ...options({ ...all, rows: fitting })]} growing={all} pointer="/topicId"
     hint={<>Only contacts who opted in get this. <Link to="/settings/topics">Topics</Link></>} />
-}
-
-function Used({ id }: { id: string }) {
-  const used = useLoaded(() => got(api.GET('/templates/{id}/uses', { params: { path: { id } } })), [id])
-  return <UsedBy of={used} nothing="Nothing yet. Flows and broadcasts can send it." />
 }
 
 function Rendered({ of, id, isBehind }: { of: Checked; id: string; isBehind: boolean }) {
