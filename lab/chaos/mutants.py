@@ -168,8 +168,8 @@ MUTANTS = {
     "m7": Mutant(
         "leases by the worker's own clock",
         "app.store.claims:_Lease.values",
-        "until = await db.now() +",
-        "until = datetime.now().astimezone() +",
+        '"until": now +',
+        '"until": datetime.now().astimezone() +',
         found=r"is still (WAITING|QUEUED)",
         needs="a worker killed an hour ahead: what it had claimed is its own for an hour",
         faults=("a worker killed an hour ahead",) * 4,
