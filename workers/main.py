@@ -86,6 +86,12 @@ class SleepingWorker(Worker):
         await cast(Awaitable[Any], self.pool.blpop([WAKE], timeout=WAKE_SECONDS))
         await super()._poll_iteration()
 
+    async def finish_job(self, *given: Any) -> None:
+        """Tell Redis that a hint was followed, if it answers: else that expires. arq does so in a
+        task which nobody awaits once the worker has ended, and its error would be one of ours."""
+        with contextlib.suppress(*SILENCE):
+            await super().finish_job(*given)
+
 
 async def listen_for_ever(queue: Queue, connect: Connect, pools: Mapping[Kind, WorkerPool]) -> None:
     """arq dies with its connection to Redis; here it comes back as soon as Redis does."""

@@ -25,7 +25,7 @@ from tests.present import present
 from tests.servers import RedisServer
 from tests.workers.test_loop import SECONDS, TAG, closed, completed, start, until
 from workers import kinds, main
-from workers.main import work
+from workers.main import OPTIONS, SleepingWorker, work
 
 SECRET_KEY = "a secret key that only the tests have"
 
@@ -208,6 +208,19 @@ async def test_it_listens_again_when_redis_is_back(
         began = time.monotonic()
         await until(lambda: is_listening(process))
         print(f"\nlistening again after {time.monotonic() - began:.2f} s")
+
+
+async def test_a_hint_that_redis_does_not_hear_the_end_of_is_no_error_of_ours(
+    beside_own_redis: Process, own_redis: RedisServer
+) -> None:
+    """Once its worker has ended, nobody awaits the task in which arq says so."""
+    connect = beside_own_redis.queue.connect
+    assert connect is not None
+    redis = connect()
+    worker = SleepingWorker(**OPTIONS, redis_pool=redis, handle_signals=False)
+    own_redis.stop()
+    await worker.finish_job("a hint", True, None, 0, False, None, None)
+    await redis.aclose(close_connection_pool=True)
 
 
 async def is_listening(process: Process) -> bool:
