@@ -1392,7 +1392,8 @@ async def test_a_page_of_all_workspaces_is_read_in_the_order_of_an_index(
 
 RECIPIENTS = partial(broadcast_recipients.page, broadcast_id="bro_10001")
 REQUESTS = partial(webhook_requests.page, definition_id="wfl_10050")
-MEMBERS = partial(segment_members.page, segment_id="seg_10001")  # whose page may be sorted again
+MEMBERS = partial(segment_members.page, segment_id="seg_10001")
+SORTED = (MEMBERS, sandbox.page)  # whose pages, once they are read, may be sorted again
 
 # For each list its page, and for each filter a value and the column that an index narrows it by.
 PAGES: list[tuple[Callable[..., Awaitable[Sequence[object]]], str, Any, str]] = [
@@ -1490,7 +1491,7 @@ async def test_a_page_is_read_in_the_order_of_an_index(
         filled, lambda db: page(db, **ACME, filters=filters, before=None, limit=50)
     )
     assert not WALKS.search(plan), plan
-    assert name in FEW or page is MEMBERS or not SORTS.search(plan), plan
+    assert name in FEW or page in SORTED or not SORTS.search(plan), plan
     assert re.search(rf"\b{column}\b", narrowed_by(plan)), plan
 
 
@@ -1516,4 +1517,4 @@ async def test_a_later_page_begins_where_the_one_before_ended(
     )
     assert re.search(r"\b(contact_)?id\b ?<", narrowed_by(plan)), plan
     assert not WALKS.search(plan)
-    assert page is MEMBERS or not SORTS.search(plan)
+    assert page in SORTED or not SORTS.search(plan)
