@@ -3,7 +3,7 @@
 Problem                 an answer in the shape of RFC 9457; raised anywhere below the edge
 ├── Unavailable         a dependency cannot be reached; nothing was changed, try again
 │   ├── DiskFull        the database's disk has no room
-│   ├── Busy            other work is in the way, in a database that answers
+│   ├── Contended       other work is in the way, in a database that answers
 │   ├── Silent          it is a server of the operator's choice; the cause is for the operator
 │   └── CommitUnknown   COMMIT was sent and its answer lost: the caller re-reads before it answers
 Duplicate               a unique constraint spoke; who knows the resource makes it a conflict
@@ -114,7 +114,7 @@ class DiskFull(Unavailable):
         )
 
 
-class Busy(Unavailable):
+class Contended(Unavailable):
     """Another transaction holds what this one needs, waits for it, or has changed it meanwhile; or
     a statement has taken too long. The database answers, and has other things to give."""
 

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app.database.db import Database, Handle, RequestTimeouts
-from app.errors import Busy, DiskFull, Unavailable
+from app.errors import Contended, DiskFull, Unavailable
 
 log = logging.getLogger(__name__)
 
-ANSWERS = (DiskFull, Busy)  # by which a node shows that it is there: its others have their turn
+# By which a node shows that it is there: its others have their turn.
+ANSWERS = (Contended, DiskFull)
 Result = TypeVar("Result")
 
 

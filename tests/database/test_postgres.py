@@ -16,7 +16,7 @@ import pytest
 from app.database.db import Database, Deadlines, RequestTimeouts, migrate
 from app.database.engine import Remark
 from app.database.postgres import OLDER_KEYS
-from app.errors import Busy, CommitUnknown, DiskFull, Duplicate, Unavailable
+from app.errors import CommitUnknown, Contended, DiskFull, Duplicate, Unavailable
 from tests import servers
 from tests.database.tables import TABLES
 from tests.proxy import Proxy, proxy_before
@@ -145,7 +145,7 @@ async def test_a_refused_commit_is_known_to_have_failed(connect: Connect) -> Non
     for _ in range(8):
         with pytest.raises(Unavailable) as refusal:
             await skew()
-        assert isinstance(refusal.value, Busy)
+        assert isinstance(refusal.value, Contended)
         assert isinstance(refusal.value.__cause__, asyncpg.SerializationError)
     assert committed == [2] * 8
     await asyncio.gather(*(insert(database, str(number)) for number in range(4)))
@@ -166,7 +166,7 @@ async def test_a_deadlock_is_unavailable_for_one_and_nothing_to_the_other(
             await db.execute("UPDATE counters SET value = 1 WHERE id = :id", id=second)
 
     outcomes = await asyncio.gather(update("a", "b"), update("b", "a"), return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes} == {Busy, type(None)}
+    assert {type(outcome) for outcome in outcomes} == {Contended, type(None)}
 
 
 # --- lost connections -----------------------------------------------------------------------------
@@ -290,7 +290,7 @@ async def test_shorter_timeouts_tell_a_lock_from_a_silent_server(
     taken = "SELECT id FROM things WHERE id = 'a' FOR UPDATE"
     async with database.write() as holder:
         await holder.execute(taken)
-        with pytest.raises(Busy) as refusal:
+        with pytest.raises(Contended) as refusal:
             async with database.write(timeouts) as db:
                 await db.execute(taken)
     assert isinstance(refusal.value.__cause__, asyncpg.LockNotAvailableError)
@@ -475,8 +475,8 @@ async def test_too_many_connections_are_unavailable(
         ("58030", Unavailable),
         ("57P03", Unavailable),
         ("08006", Unavailable),
-        ("40001", Busy),
-        ("40P01", Busy),
+        ("40001", Contended),
+        ("40P01", Contended),
         ("22012", asyncpg.DivisionByZeroError),
         ("23502", asyncpg.NotNullViolationError),
     ],

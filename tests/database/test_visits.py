@@ -12,7 +12,7 @@ from app.database.handle import ConnectedHandle
 from app.database.postgres import PostgresConnection
 from app.database.sqlite import SQLiteConnection
 from app.database.visits import Visits
-from app.errors import Busy, DiskFull, Unavailable
+from app.errors import Contended, DiskFull, Unavailable
 
 
 @pytest.mark.parametrize("problem", [Unavailable("It is locked."), RuntimeError("a fault of ours")])
@@ -34,7 +34,7 @@ async def test_what_fails_in_one_is_undone_and_logged_and_the_next_has_its_turn(
 @pytest.mark.parametrize(
     ("problem", "visited"),
     [
-        (Busy("Somebody holds it."), ["ws_1", "ws_2", "ws_3"]),
+        (Contended("Somebody holds it."), ["ws_1", "ws_2", "ws_3"]),
         (DiskFull(), ["ws_1", "ws_2", "ws_3"]),
         (Unavailable("It does not answer."), ["ws_1", "ws_3"]),
     ],

@@ -16,7 +16,7 @@ import pytest
 from app.audit import chain, trail
 from app.audit.trail import Origin
 from app.database.db import Database, Handle
-from app.errors import Busy
+from app.errors import Contended
 from app.intake import webhooks
 from app.messages import create, parking
 from app.process import Process
@@ -172,7 +172,7 @@ async def test_one_trail_that_cannot_be_sealed_now_holds_up_no_other(
 
     async def locked(db: Handle, *, workspace_id: str) -> audit_logs.Head | None:
         if workspace_id == first:
-            raise Busy("Somebody holds it.")  # others of its node may be free
+            raise Contended("Somebody holds it.")  # others of its node may be free
         return await head_locked(db, workspace_id=workspace_id)
 
     monkeypatch.setattr(audit_logs, "head_locked", locked)
