@@ -285,7 +285,9 @@ class _Claim:
         return self._fair_share.quota_left(workspace_id, free) if self._capped else free
 
     def add(self, some: Sequence[Job]) -> None:
-        self.jobs += some
+        # A suspect may come twice, where each trip is a transaction of its own; it counts as two,
+        # so that the trips come to an end.
+        self.jobs += [job for job in some if job not in self.jobs]
         self.free -= len(some)
         self._fair_share.in_progress.update(job.workspace_id for job in some)
 
