@@ -192,7 +192,7 @@ async def record(
 
 
 async def forget_batch(process: Process) -> bool:
-    """Forget a batch of the answers about a deleted topic; False when there is none (for now)."""
+    """Forget a batch of the answers about a deleted topic; whether there may be more."""
     async with process.shards.reading(process.database) as db:
         found = await stored_topics.deleted(db, limit=TRIED_AT_ONCE)
     visits = Visits(process.database)
