@@ -24,6 +24,10 @@ Cause: TypeAlias = Literal["client", "answer", "timeout", "capacity", "share", "
 # No complete head yet; nothing asked after an answer; an answer that nobody reads; a closed
 # connection whose last bytes nobody takes.
 LIMITS: dict[Phase, float] = {"head": 5.0, "idle": 5.0, "write": 30.0, "close": 30.0}
+# A router that sends a request in the moment in which its connection is closed answers the sender
+# with an error of its own (Heroku's H13). So it closes first: most after 60 s, Heroku's after 90,
+# Google's after 600.
+IDLE_SECONDS_OF_PROXIES = 620.0
 PHASES: tuple[Phase, ...] = ("head", "idle", "body", "work", "write", "close")
 ROOM: tuple[Phase, ...] = ("close", "head", "idle", "write", "body")  # closed first, in this order
 
@@ -51,7 +55,9 @@ def most_connections(settings: Settings, descriptors: int) -> int:
 
 
 class Connections:
-    def __init__(self, most: int, most_of_one: int, metrics: Metrics, peers: Peers) -> None:
+    def __init__(
+        self, most: int, most_of_one: int, idle_seconds: float, metrics: Metrics, peers: Peers
+    ) -> None:
         self.most = most
         self._most_of_one = most_of_one
         self._metrics = metrics
@@ -60,7 +66,7 @@ class Connections:
         self._since: dict[Phase, dict[Member, float]] = {phase: {} for phase in PHASES}
         self._of_source: Counter[str] = Counter()
         self._open = 0
-        self._limits = dict(LIMITS)
+        self._limits = {**LIMITS, "idle": idle_seconds}
         self._clock = asyncio.get_running_loop().time
 
     def __len__(self) -> int:

@@ -29,7 +29,13 @@ from app.runtime.metrics import Metrics
 from app.runtime.outages import Outage
 from app.runtime.peers import Peers
 from app.web.connection import Connection, Service
-from app.web.connections import SHARES, Connections, most_connections
+from app.web.connections import (
+    IDLE_SECONDS_OF_PROXIES,
+    LIMITS,
+    SHARES,
+    Connections,
+    most_connections,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -95,10 +101,11 @@ async def serve(
 
 
 def _connections(settings: Settings, metrics: Metrics, peers: Peers) -> Connections:
-    """Behind proxies all connections come from these few addresses."""
+    """Behind proxies all connections come from these few addresses, which keep them for later."""
     most = most_connections(settings, descriptors.raise_limit())
-    most_of_one = most if settings.trusted_hops else -(-most // SHARES)
-    return Connections(most, most_of_one, metrics, peers)
+    if settings.trusted_hops:
+        return Connections(most, most, IDLE_SECONDS_OF_PROXIES, metrics, peers)
+    return Connections(most, -(-most // SHARES), LIMITS["idle"], metrics, peers)
 
 
 class _Acceptor:

@@ -178,6 +178,25 @@ async def test_one_address_takes_only_its_share(served: Served) -> None:
         one.close()
 
 
+@pytest.mark.parametrize("hops", [0, 1])
+async def test_a_router_and_nobody_else_may_keep_a_connection_for_its_next_request(
+    monkeypatch: pytest.MonkeyPatch, hops: int
+) -> None:
+    monkeypatch.setitem(connections.LIMITS, "idle", 0.1)
+    stop, listener = asyncio.Event(), server.listen("127.0.0.1", 0)
+    settings = wire.settings(TRUSTED_HOPS=hops)
+    app = Edge(router([Route("/quick", quick)]), settings)
+    task = asyncio.create_task(server.serve(app, settings, stop, listener=listener))
+    served = Served(listener.getsockname()[1])
+    [one] = await connected(served, "127.0.9.1", says=head("GET", "/quick"))
+    assert b" 200 " in await one.read()
+    await asyncio.sleep(0.1 + 2 * connections.SWEEP_SECONDS)
+    assert await one.is_open() == (hops == 1)
+    one.close()
+    stop.set()
+    await task
+
+
 async def test_behind_a_proxy_all_places_are_its(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST", PLACES)
     stop, listener = asyncio.Event(), server.listen("127.0.0.1", 0)
@@ -269,7 +288,7 @@ class Someone:
 
 async def test_connections_are_counted_by_what_they_wait_for() -> None:
     metrics = Metrics()
-    open_ones = Connections(10, 5, metrics, Peers())
+    open_ones = Connections(10, 5, 5.0, metrics, Peers())
     one: Member = Someone()
     assert open_ones.admit(one)
     open_ones.enter(one, "work")
