@@ -27,6 +27,8 @@ from app.store import (
     activity,
     api_keys,
     audit_logs,
+    broadcast_recipients,
+    broadcasts,
     claims,
     contact_batches,
     contacts,
@@ -66,7 +68,8 @@ ACME = "ws_acme"
 # One workspace among others. Each contact has two tags, two fields, five runs, an event, a consent,
 # a message that was captured, a request, an entry in the audit trail, and lends its number to a
 # template, a suppression, a member, an invitation, an API key, an event endpoint, an event that is
-# told, a version and two definitions. Of every fifth contact, one run is due: more, even among a
+# told, a version, two definitions, a broadcast, and is a recipient of the first of these, one of
+# fifty without a message. Of every fifth contact, one run is due: more, even among a
 # thousand, than a claim looks at; those of 48 of 50 contacts wait, each with its job. All contacts
 # are in one of a hundred segments, and a third of them in another, which time moves. Ids are in the
 # order of making, as real ones are.
@@ -261,6 +264,22 @@ FILL = (
     FROM generate_series($1::bigint, $2::bigint) AS n (i),
          (VALUES ('aut', 'graph'), ('wfl', 'steps')) AS kinds (kind, shape)
     """,
+    """
+    INSERT INTO broadcasts (workspace_id, id, name, tag, template_id, state, is_frozen, revision,
+                            created_at, updated_at)
+    SELECT 'ws_acme', made('bro', i), 'B', 'lead', made('tpl', i),
+           CASE WHEN i % 50 = 0 THEN 'CANCELLED' ELSE 'SENT' END, TRUE, 1, at(i, $3), at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
+    """
+    INSERT INTO broadcast_recipients (workspace_id, broadcast_id, contact_id, status, reason,
+                                      message_id, due_at)
+    SELECT 'ws_acme', made('bro', 0), made('con', i),
+           CASE WHEN i % 50 = 0 THEN 'SUPPRESSED' ELSE 'SENT' END,
+           CASE WHEN i % 50 = 0 THEN 'capped' END,
+           CASE WHEN i % 50 > 0 THEN made('msg', i) END, at(i, $3)
+    FROM generate_series($1::bigint, $2::bigint) AS n (i)
+    """,
 )
 
 
@@ -374,6 +393,8 @@ def members_of(number: int) -> Paged:
     return partial(segment_members.page, segment_id=made("seg", number))
 
 
+recipients = partial(broadcast_recipients.page, broadcast_id=made("bro", 0))
+
 LATELY = datetime(2026, 6, 1, 12, tzinfo=UTC) - timedelta(seconds=30)  # 30 of every count
 BEFORE_ALL = datetime(2026, 1, 1, tzinfo=UTC)
 W: Mapping[str, Any] = {"workspace_id": ACME}
@@ -410,6 +431,11 @@ ASKED: Mapping[str, Ask] = {
     "segments, first page": page(segment_list),
     **first_and_thousandth("members of all", members_of(1), "con"),
     "members of a third, first page": page(members_of(2)),
+    **first_and_thousandth("broadcasts", broadcasts.page, "bro"),
+    "broadcasts by state": page(broadcasts.page, 11, state="CANCELLED"),
+    **first_and_thousandth("recipients", recipients, "con"),
+    "recipients by status": page(recipients, 11, status="SUPPRESSED"),
+    "recipients by reason": page(recipients, 11, reason="capped"),
     "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
     "tags, further on": lookup(
         lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
