@@ -18,7 +18,13 @@ from app.database.db import Handle, new_id
 from app.machine import document, segment_changes
 from app.machine.program import Json
 from app.outbound import chains, events
-from app.store import contact_events, definitions, missed_occasions, new_runs, segment_members
+from app.store import (
+    contact_events,
+    definition_starts,
+    missed_occasions,
+    new_runs,
+    segment_members,
+)
 from app.store.contacts import FIELD_COLUMNS
 from app.store.missed_occasions import MissedOccasion, MissReason, MissSource
 from app.store.segment_members import ALL_START, Effects
@@ -44,7 +50,7 @@ async def appeared(
 ) -> None:
     """New contacts: start what starts with them. Raises membership.TooMany unless it `starts`."""
     await _tell(db, workspace, "contact.created", made)
-    started = await definitions.started_by(
+    started = await definition_starts.started_by(
         db,
         workspace_id=workspace.id,
         source="contact_created",
@@ -189,7 +195,7 @@ async def _start_by_segments(
         moves.setdefault(move, []).append(flip.contact_id)
     for (segment_id, entered, unjudged), ids in sorted(moves.items()):
         source: MissSource = "segment_entered" if entered else "segment_left"
-        active, paused = await definitions.moved_by(
+        active, paused = await definition_starts.moved_by(
             db, workspace_id=workspace.id, source=source, segment_id=segment_id
         )
         started = [] if unjudged else active
@@ -283,7 +289,7 @@ async def all_happened(
         for event in some:
             if event.name not in started:
                 by = {"source": "event", "key": event.name}
-                found = await definitions.started_by(db, workspace_id=workspace.id, **by)
+                found = await definition_starts.started_by(db, workspace_id=workspace.id, **by)
                 started[event.name] = found.definitions
             at = document.text(event.at)
             body = {"name": event.name, "properties": event.properties, "at": at}
@@ -326,7 +332,7 @@ async def _start_by_tags(db: Handle, workspace: WorkspaceContext, tagged: Tagged
     for tag in sorted({tag for tags in tagged.values() for tag in tags}):
         ids = [id for id, tags in tagged.items() if tag in tags]
         by = {"source": "tag_added", "key": tag}
-        started = await definitions.started_by(db, workspace_id=workspace.id, **by)
+        started = await definition_starts.started_by(db, workspace_id=workspace.id, **by)
         await _start_these(db, workspace, started.definitions, ids, {"tag": tag, "at": at})
 
 

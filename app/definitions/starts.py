@@ -11,7 +11,7 @@ from app.machine import check
 from app.machine.program import Finding
 from app.process import Process
 from app.runtime.compute import Job
-from app.store import definitions
+from app.store import definition_starts
 
 # A loop that is longer still would be ended by chains.LONGEST_CHAIN.
 LOOKED_THROUGH = 50  # definitions
@@ -28,7 +28,7 @@ async def find(
     known: dict[str, _Target] = {}  # the targets, and what they start in turn
     wanted = {start.id for start in compiled.starts}
     while wanted and len(known) < LOOKED_THROUGH:
-        rows = await definitions.started(db, workspace_id=workspace_id, ids=sorted(wanted))
+        rows = await definition_starts.started(db, workspace_id=workspace_id, ids=sorted(wanted))
         # What is too large to be read as well is not looked through.
         bodies = [(row.shape, row.body or "[]") for row in rows]
         job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)

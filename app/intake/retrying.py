@@ -10,7 +10,7 @@ from app.intake import lookup, webhooks
 from app.intake.acceptance import Accepted
 from app.intake.webhook_requests import Head, IncomingRequest
 from app.process import Process
-from app.store import definitions, webhook_requests
+from app.store import definition_starts, webhook_requests
 from app.store.webhook_requests import LONGEST_BODY
 
 
@@ -25,7 +25,7 @@ async def _retried(process: Process, workspace_id: str, id: str) -> Accepted:
         record = await webhook_requests.by_id(db, workspace_id=workspace_id, id=id)
         if record is None:
             raise unknown()
-        row = await definitions.webhook_target(
+        row = await definition_starts.webhook_target(
             db, workspace_id=workspace_id, id=record.definition_id
         )
     if row is None:

@@ -34,8 +34,8 @@ from app.outbound import chains
 from app.process import Process
 from app.runtime.batching import batched
 from app.runtime.compute import Heavy, Job
-from app.store import definitions
-from app.store.definitions import TargetRow
+from app.store import definition_starts
+from app.store.definition_starts import TargetRow
 from app.store.directory import Place
 from app.vault.vault import Vault
 
@@ -273,7 +273,7 @@ async def load_targets(process: Process, tokens: Sequence[str]) -> Sequence[Webh
         if (target := process.targets.get(token)) is not None
     }
     async with process.database.read(acceptance.TIMEOUTS) as db:
-        rows = await definitions.by_tokens(db, tokens=wanted, known=known)
+        rows = await definition_starts.by_tokens(db, tokens=wanted, known=known)
     targets = {row.token: target_of(process, row) for row in rows}
     return [targets.get(token) for token in tokens]
 

@@ -28,6 +28,7 @@ from app.simulation.trial import Setting, Tried
 from app.store import (
     channel_settings,
     definition_cases,
+    definition_starts,
     definitions,
     templates,
     topics,
@@ -204,6 +205,6 @@ async def setting(process: Process, db: Handle, subject: Subject) -> Setting | N
         sender=senders.of(process.settings, sender, through_operator=not is_own),
         templates={id: asdict(row) for id, row in sent.items()},
         channels=sorted(await providers.names(process, db, workspace_id)),
-        startable=await definitions.active(db, workspace_id=workspace_id, ids=started),
+        startable=await definition_starts.active(db, workspace_id=workspace_id, ids=started),
         gate=Gate(workspace.frequency_cap, workspace.quiet_hours, default),
     )

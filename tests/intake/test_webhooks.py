@@ -20,7 +20,7 @@ from app.intake.acceptance import Accepted
 from app.machine import document
 from app.process import Process
 from app.runtime.batching import Batches
-from app.store import contacts, definitions, runs
+from app.store import contacts, definition_starts, runs
 from tests.cast import WEBHOOK, hook, workspace
 from tests.tables import each_row
 
@@ -57,7 +57,7 @@ async def test_a_workspace_whose_node_is_silent_holds_up_no_other_s_event(
     process = replace(process, batches=Batches(apart=True))
     rival = await workspace(process, "Rival")
     silent, others = await hook(process, acme), await hook(process, rival)
-    by_tokens, asked = definitions.by_tokens, asyncio.Event()
+    by_tokens, asked = definition_starts.by_tokens, asyncio.Event()
 
     async def of_a_silent_node(db: Handle, *, tokens: Sequence[str], **known: Any) -> Any:
         if silent in tokens:
@@ -66,7 +66,7 @@ async def test_a_workspace_whose_node_is_silent_holds_up_no_other_s_event(
             raise Unavailable("The node did not answer.", unanswered=True)
         return await by_tokens(db, tokens=tokens, **known)
 
-    monkeypatch.setattr(definitions, "by_tokens", of_a_silent_node)
+    monkeypatch.setattr(definition_starts, "by_tokens", of_a_silent_node)
     waiting = asyncio.create_task(receive(process, silent, BODY))
     await asked.wait()
     assert await receive(process, others, BODY)

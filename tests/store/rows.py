@@ -12,6 +12,7 @@ from app.machine.fields import parse_duration
 from app.store import (
     contact_batches,
     contacts,
+    definition_starts,
     definition_versions,
     definitions,
     delivery_attempts,
@@ -87,6 +88,13 @@ async def definition(
         return await definitions.update(
             db, workspace_id=workspace_id, id=made.id, **{**written, **changes}
         )
+
+
+async def opened(database: Database, token: str) -> definition_starts.TargetRow | None:
+    """The definition that a webhook's token opens, in whatever state it is."""
+    async with database.read() as db:
+        rows = await definition_starts.by_tokens(db, tokens=[token])
+        return rows[0] if rows else None
 
 
 async def run(

@@ -1,4 +1,4 @@
-"""Definitions: opened by their token while they are active, and pinned version by version."""
+"""Definitions: each of one shape in one workspace, listed without its body, found by a mention."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ import pytest
 from app.database.db import Database
 from app.errors import Duplicate
 from app.store import definition_versions, definitions
-from tests.store.rows import WEBHOOK, definition, set_columns, workspace
+from tests.store.rows import WEBHOOK, definition, opened, workspace
 
 TOKEN = "t" * 30
-
-
-async def opened(database: Database, token: str = TOKEN) -> definitions.TargetRow | None:
-    async with database.read() as db:
-        rows = await definitions.by_tokens(db, tokens=[token])
-        return rows[0] if rows else None
 
 
 async def shown(database: Database, acme: str, shape: str, **filters: Any) -> list[str]:
@@ -27,33 +21,6 @@ async def shown(database: Database, acme: str, shape: str, **filters: Any) -> li
             db, workspace_id=acme, shape=shape, filters=filters, before=None, limit=50
         )
     return [row.id for row in rows]
-
-
-async def test_a_token_opens_its_definition_and_tells_the_workspace(database: Database) -> None:
-    acme = await workspace(database)
-    made = await definition(database, acme, token=TOKEN)
-    await set_columns(database, "workspaces", acme, country="US")
-    assert await opened(database) == definitions.TargetRow(
-        workspace_id=acme,
-        id=made.id,
-        state="ACTIVE",
-        trigger_config=WEBHOOK,
-        signing_secret=None,
-        token=TOKEN,
-        country="US",
-        suspended=False,
-        revision=made.revision,
-    )
-    assert await opened(database, "T" * 30) is None
-
-
-async def test_a_token_tells_in_which_state_its_definition_is(database: Database) -> None:
-    acme = await workspace(database)
-    await definition(database, acme, token=TOKEN, state="PAUSED")
-    await set_columns(database, "workspaces", acme, suspended=True)
-    found = await opened(database)
-    assert found is not None
-    assert (found.state, found.suspended) == ("PAUSED", True)
 
 
 async def test_no_two_definitions_have_one_token(database: Database) -> None:
@@ -93,7 +60,7 @@ async def test_an_archived_one_is_shown_no_more(database: Database) -> None:
         )
     assert (pinned.shape, pinned.body) == ("steps", "[]")
     assert await shown(database, acme, "steps") == []
-    found = await opened(database)
+    found = await opened(database, TOKEN)
     assert found is not None
     assert found.state == "ARCHIVED"
 
@@ -111,7 +78,7 @@ async def test_a_secret_is_told_only_by_its_end(database: Database) -> None:
         assert row is not None
         assert (row.secret_set, row.secret_last4) == (sealed is not None, last4)
         assert sealed is None or sealed not in astuple(row)
-        token_row = await opened(database)
+        token_row = await opened(database, TOKEN)
         assert token_row is not None
         assert token_row.signing_secret == sealed
 
@@ -158,21 +125,6 @@ async def test_lists_hold_no_bodies(database: Database) -> None:
     assert (listed.id, listed.state, listed.token) == (made.id, "ACTIVE", TOKEN)
     assert listed.trigger_source == WEBHOOK["source"]
     assert {"body", "trigger_config"}.isdisjoint(field.name for field in fields(listed))
-
-
-async def test_what_is_started_is_read_whole_as_far_as_it_is_not_too_large(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    acme = await workspace(database)
-    ids = sorted([(await definition(database, acme)).id for _ in range(3)])
-    async with database.read() as db:
-        rows = await definitions.started(db, workspace_id=acme, ids=ids)
-        whole = {row.id: row.body for row in rows}
-        assert None not in whole.values()
-        size = sum(len(whole[id] or "") for id in ids[:2])
-        monkeypatch.setattr(definitions, "MOST_BYTES", size)
-        rows = await definitions.started(db, workspace_id=acme, ids=ids)
-        assert {row.id: row.body for row in rows} == {**whole, ids[2]: None}
 
 
 async def test_bodies_that_mention_something_come_a_few_at_a_time(database: Database) -> None:

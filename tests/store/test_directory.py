@@ -6,7 +6,7 @@ import pytest
 
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import definitions, directory, paid_plans, workspaces
+from app.store import definition_starts, definitions, directory, paid_plans, workspaces
 from app.store.directory import Place
 from tests.store.rows import definition, workspace
 
@@ -51,9 +51,9 @@ async def test_a_token_that_is_replaced_leads_nowhere(database: Database) -> Non
         await definitions.set_token(db, workspace_id=acme, id=made.id, token="two")
     assert await found(database) == {"two": place}
     async with database.read() as db:
-        assert await definitions.by_tokens(db, tokens=["one"]) == []
+        assert await definition_starts.by_tokens(db, tokens=["one"]) == []
         # Whoever remembers its place is shown that another token is there now.
-        [row] = await definitions.by_tokens(db, tokens=["one"], known={"one": place})
+        [row] = await definition_starts.by_tokens(db, tokens=["one"], known={"one": place})
     assert row.token == "two"
 
 
@@ -63,7 +63,7 @@ async def test_tokens_of_several_workspaces_are_read_in_one_trip(database: Datab
         acme = await workspace(database)
         ours[token] = (acme, (await definition(database, acme, token=token)).id)
     async with database.read() as db:
-        rows = await definitions.by_tokens(db, tokens=[*KEYS, "of nobody"])
+        rows = await definition_starts.by_tokens(db, tokens=[*KEYS, "of nobody"])
     assert {row.token: (row.workspace_id, row.id) for row in rows} == ours
 
 

@@ -35,6 +35,7 @@ from app.store import (
     date_occasions,
     definition_cases,
     definition_entries,
+    definition_starts,
     definition_versions,
     definitions,
     delivery_attempts,
@@ -489,7 +490,7 @@ CALLS = ["workspace_id run_id", *["workspace_id kind id"] * 2, "workspace_id id"
 # For each statement the columns that an index must narrow it by.
 LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "a webhook's token": (
-        lambda db: definitions.by_tokens(
+        lambda db: definition_starts.by_tokens(
             db,
             tokens=["token10077", "remembered"],
             known={"remembered": Place("ws_acme", "wfl_10077")},
@@ -647,11 +648,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id id"],
     ),
     "definitions that another one starts": (
-        lambda db: definitions.started(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
+        lambda db: definition_starts.started(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
         ["workspace_id id"],
     ),
     "those of them that are ACTIVE": (
-        lambda db: definitions.active(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
+        lambda db: definition_starts.active(db, **ACME, ids=["wfl_10050", "wfl_10051"]),
         ["workspace_id id"],
     ),
     "a definition as its file has it": (
@@ -1044,11 +1045,11 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id address_hash"],
     ),
     "what a tag starts": (
-        lambda db: definitions.started_by(db, **ACME, source="tag_added", key="vip"),
+        lambda db: definition_starts.started_by(db, **ACME, source="tag_added", key="vip"),
         ["workspace_id"],
     ),
     "what an entry into a segment starts, or would": (
-        lambda db: definitions.moved_by(
+        lambda db: definition_starts.moved_by(
             db, **ACME, source="segment_entered", segment_id="seg_10001"
         ),
         ["workspace_id"],
@@ -1082,7 +1083,7 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
         ["workspace_id contact_id id"],
     ),
     "what a new contact starts, and the segments that it may be in": (
-        lambda db: definitions.started_by(
+        lambda db: definition_starts.started_by(
             db, **ACME, source="contact_created", key="", names=["contact"]
         ),
         ["workspace_id"],
