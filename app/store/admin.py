@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -167,10 +167,9 @@ async def users(
 async def runs_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[AnyRun]:
-    pages = []
-    for one in _by_status(await keyset.by_time(db, "run", filters), RUN_STATUSES):
-        narrowed, values = keyset.narrowed(RUNS, one, before, "r.id")
-        page = await db.fetch_all_as(
+    async def page(chosen: Mapping[str, Any]) -> list[AnyRun]:
+        narrowed, values = keyset.narrowed(RUNS, chosen, before, "r.id")
+        return await db.fetch_all_as(
             AnyRun,
             f"""
             SELECT r.workspace_id, {RUN}
@@ -183,18 +182,19 @@ async def runs_page(
             limit=limit,
             **values,
         )
-        pages.append(page)
-    return _newest(pages, limit)
+
+    bounded = await keyset.by_time(db, "run", filters)
+    return await _newest(page, bounded, RUN_STATUSES, limit)
 
 
 async def attempts_page(
     db: Handle, *, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> list[AnyAttempt]:
     """Without mails about accounts."""
-    pages = []
-    for one in _by_status(await keyset.by_time(db, "att", filters), ATTEMPT_STATUSES):
-        narrowed, values = keyset.narrowed(ATTEMPTS, one, before, "a.id")
-        page = await db.fetch_all_as(
+
+    async def page(chosen: Mapping[str, Any]) -> list[AnyAttempt]:
+        narrowed, values = keyset.narrowed(ATTEMPTS, chosen, before, "a.id")
+        return await db.fetch_all_as(
             AnyAttempt,
             f"""
             SELECT a.workspace_id, {ATTEMPT}
@@ -209,19 +209,22 @@ async def attempts_page(
             reader=None,
             **values,
         )
-        pages.append(page)
-    return _newest(pages, limit)
+
+    bounded = await keyset.by_time(db, "att", filters)
+    return await _newest(page, bounded, ATTEMPT_STATUSES, limit)
 
 
-def _by_status(filters: Mapping[str, Any], statuses: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Filters for each status where no other narrows the list: there the indexes are by status."""
-    if filters.keys() & {"workspace_id", "status"}:
-        return [filters]
-    return [{**filters, "status": status} for status in statuses]
-
-
-def _newest(pages: Sequence[list[Listed]], limit: int) -> list[Listed]:
-    rows = [row for page in pages for row in page]
+async def _newest(
+    page: Callable[[Mapping[str, Any]], Awaitable[list[Listed]]],
+    filters: Mapping[str, Any],
+    statuses: Sequence[str],
+    limit: int,
+) -> list[Listed]:
+    """The newest rows of a list that is read status by status, unless filters narrow it already:
+    its indexes are by status."""
+    is_narrowed = bool(filters.keys() & {"workspace_id", "status"})
+    each = [filters] if is_narrowed else [{**filters, "status": status} for status in statuses]
+    rows = [row for chosen in each for row in await page(chosen)]
     return sorted(rows, key=lambda row: row.id, reverse=True)[:limit]
 
 
