@@ -150,7 +150,7 @@ async def sent_today(db: Handle, workspace_id: str) -> int:
 
 
 async def _sent_on(db: Handle, workspace_id: str, moment: datetime) -> int:
-    """Likewise on another day: none on one that is to come."""
+    """Likewise on the day of that moment; on a day to come there are none yet."""
     period = day(moment)
     return await usage.used(db, workspace_id=workspace_id, meter=DAILY, period=period)
 
@@ -181,8 +181,8 @@ async def room_for_messages(
     under_way: UnderWay,
     at: datetime | None = None,
 ) -> Room:
-    """The number that `take_message` would let through, to outsiders, as of now, beside what is
-    under way; or at a time to come, whose month and day have their whole amounts."""
+    """The number of messages to outsiders that `take_message` would let through, beside those that
+    are under way: now, or by the quotas of the month and the day of a later time `at`."""
     now = at or await db.now()
     rooms = []
     judged = await earned(db, workspace_id) if process.settings.production else None

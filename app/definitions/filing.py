@@ -27,9 +27,9 @@ SECONDS = 3.0  # of CPU time for all templates of a file
 Action = Literal["created", "updated", "unchanged"]
 NewId: TypeAlias = Callable[[str, str], str]  # of a prefix and a key; see Call.new_id
 SHAPES: Mapping[str, str] = {"workflowId": "steps", "automationId": "graph"}
-MOST_ALIKE = 10  # templates of one name that a file's may be, each of which is read
+MOST_ALIKE = 10  # stored templates of its name that a template of a file is compared with
 TOO_LARGE = (
-    f"The templates that it sends have more than {templates.MOST_BYTES >> 20} MiB together: shorten"
+    f"The definition's templates have more than {templates.MOST_BYTES >> 20} MiB together: shorten"
     " them, or send some of them from another definition."
 )
 NO_TOPIC = "There is no topic of this name in the workspace; create it first."
@@ -267,8 +267,11 @@ class KeptTemplate:
 
 @dataclass(frozen=True, slots=True)
 class GivenTemplate:
-    """A template of a file; the one that its key means now, if any; and the ids of the oldest of
-    the same name and channel that came from no file."""
+    """A template of a file.
+
+    `known` is the stored one that its key means, if any; `alike` are the ids of stored ones of its
+    name and channel that came from no file, the oldest.
+    """
 
     key: str
     name: str
@@ -284,9 +287,9 @@ async def lock_templates(
     given: Mapping[str, Mapping[str, Json]],
 ) -> list[GivenTemplate]:
     """The templates of a file, by their keys. They, and all that the definition sends now, stay
-    locked until the transaction ends. A key means what came from a file with it, or what the export
-    of the definition calls so: no other template is changed by it. Raises Problem `conflict` for
-    templates that are too large."""
+    locked until the transaction ends. A key means the template that a file brought in with it, or
+    that has it in the export of the definition: no other one is changed. Raises Problem `conflict`
+    for templates that are too large."""
     body = document.parse(row.body.encode()) if row else []
     sent = portable.references(row.shape if row else "steps", body)[portable.TEMPLATE]
     known = await _keyed_templates(db, workspace_id, sent)
@@ -314,7 +317,7 @@ async def lock_templates(
 
 
 async def _contents(db: Handle, workspace_id: str, ids: Sequence[str]) -> dict[str, FiledTemplate]:
-    """Raises Problem `conflict`."""
+    """The templates by id. Raises Problem `conflict` when they are too large together."""
     found = await templates.filed(db, workspace_id=workspace_id, ids=ids)
     if found is None:
         raise Problem("conflict", TOO_LARGE)
@@ -365,7 +368,7 @@ async def _keep_template(
     topic_id = template.content["topic_id"]
     says = (name, category, topic_id, parts)
     if old is None:
-        # Of those that are too large to be compared none is taken for it.
+        # When they are too large together to be compared, a new one is made.
         alike = await templates.filed(db, workspace_id=workspace_id, ids=template.alike) or {}
         same = (alike[id] for id in template.alike if id in alike and _says(alike[id]) == says)
         old = next(same, None)

@@ -41,7 +41,7 @@ READ_AT_ONCE = 10  # definitions, of up to 256 KiB each
 
 NO_TOPIC = "There is no such topic in this workspace."
 TOO_LARGE = (
-    f"The templates that it sends have more than {templates.MOST_BYTES >> 20} MiB together and were"
+    f"The definition's templates have more than {templates.MOST_BYTES >> 20} MiB together and were"
     " not checked: shorten them, or send some of them from another definition."
 )
 CRON, RRULE = "/cron", "/rrule"  # of a schedule, one of them
@@ -87,8 +87,8 @@ def subject_of(process: Process, workspace_id: str, row: definitions.Definition)
 
 
 async def find(process: Process, db: Handle, subject: Subject) -> list[Finding]:
-    """Everything but what compiling has found; of templates that are too large together nothing
-    else. Raises Heavy."""
+    """The findings beside those of compiling. When the templates are too large together, one says
+    so, and neither they nor what the steps read is checked. Raises Heavy."""
     sent = await templates.sent(db, workspace_id=subject.workspace_id, ids=subject.template_ids)
     workspace = await workspaces.by_id(db, id=subject.workspace_id)
     able = await providers.names(process, db, subject.workspace_id)
@@ -232,7 +232,7 @@ async def _of_segment(db: Handle, subject: Subject) -> list[Finding]:
 
 
 async def of_watch(db: Handle, workspace_id: str, row: definitions.Definition) -> list[Finding]:
-    """Whether the dates or times of the definition, as it is stored, are followed."""
+    """A warning when a worker has given up following the stored definition's dates or times."""
     is_followed = watching.watched(row.state, row.trigger_config) is not None
     of: DefinitionKey = {"workspace_id": workspace_id, "definition_id": row.id}
     if not is_followed or not await watches.is_given_up(db, **of):
@@ -294,8 +294,8 @@ def _of_steps(
 async def about_topic(
     db: Handle, *, workspace_id: str, topic_id: str, channels: Sequence[str]
 ) -> list[str]:
-    """The ids of those whose own content or conditions are about it on one of the channels. Each
-    may be large, and others get their turn between two."""
+    """The ids of definitions whose own content or conditions name the topic on one of the channels.
+    A body may be large, so other tasks run between two."""
     users, after = list[str](), ""
     while True:
         rows = await definitions.bodies_mentioning(

@@ -29,7 +29,7 @@ async def find(
     wanted = {start.id for start in compiled.starts}
     while wanted and len(known) < LOOKED_THROUGH:
         rows = await definition_starts.started(db, workspace_id=workspace_id, ids=sorted(wanted))
-        # What is too large to be read as well is not looked through.
+        # A body that was too large to be read with the others is not looked through.
         bodies = [(row.shape, row.body or "[]") for row in rows]
         job = Job(workspace_id, inspection.starts_of, (bodies,), seconds=SECONDS)
         is_large = sum(len(body) for _, body in bodies) > LARGE

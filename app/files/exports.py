@@ -18,9 +18,9 @@ from app.store.consent_events import ConsentEvent
 
 PAGE = 200
 METADATA_COLUMNS = 500
-CELLS = 20_000  # of a piece, which is made without a pause: a dozen milliseconds
-# Contacts whose consent is read together: each may have a hundred answers, with 2,000 characters of
-# evidence each.
+CELLS = 20_000  # of a piece of CSV, written without a pause: a dozen milliseconds
+# Contacts whose consent events are read together: each contact may have a hundred of them, and each
+# of these 2,000 characters of evidence.
 CONSENTS = 20
 
 BEFORE = ("id", "email", "phone", "firstName", "lastName", "timezone", "locale")
@@ -70,7 +70,7 @@ async def as_csv(
             ]
             rows.append([document.text(value) for value in values])
         yield sheets.csv_text(rows)
-        await asyncio.sleep(0)  # others get their turn, however fast this one reads
+        await asyncio.sleep(0)  # other tasks run, however fast the client reads
 
 
 async def as_json_lines(
@@ -114,7 +114,7 @@ async def _pieces(
     recheck: Recheck,
     length: int,
 ) -> AsyncGenerator[Sequence[Resource], None]:
-    """Page after page, each in pieces of that many contacts."""
+    """The contacts, page after page, in pieces of at most `length`."""
     before: str | None = None
     while True:
         await recheck()

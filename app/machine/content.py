@@ -44,8 +44,8 @@ class PartError(Exception):
 _liquid = templated(OF_MESSAGES)
 _CONTENT_SID = re.compile(r"HX[0-9a-fA-F]{32}")
 MOST_VARIABLES = 100
-# Bytes of JSON of all parts: the largest mail has HTML and text with all the characters that each
-# may have, at two bytes for each.
+# Of the JSON of all parts together: a mail whose HTML and text are as long as they may be has room,
+# at two bytes a character.
 MOST_BYTES = 256 * 1024
 LONGEST_HTML = 64 * 1024  # characters whose text is derived on an event loop: six milliseconds
 

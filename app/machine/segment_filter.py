@@ -52,7 +52,7 @@ RUNS: Mapping[str, tuple[str, ...] | None] = {
 
 
 def _is_within(moment: datetime | None, within: timedelta | None, now: datetime) -> bool:
-    """None: of a message that has not left."""
+    """Whether the moment is recent enough; a message that has not left has none."""
     if within is None:
         return True
     return moment is not None and timedelta(0) <= now - moment <= within

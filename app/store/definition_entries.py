@@ -31,7 +31,7 @@ class UnfinishedRun:
 async def of_contact(
     db: Handle, *, workspace_id: str, definition_id: str, contact_id: str
 ) -> list[KeptEntry]:
-    """Without those of runs that have ended before their first step, which went through nothing."""
+    """The entries that count: a run that ended before its first step went through nothing."""
     return await db.fetch_all_as(
         KeptEntry,
         """

@@ -141,12 +141,12 @@ async def moved_by(
 
 @dataclass(frozen=True, slots=True)
 class StartedDefinition:
-    """A definition as another one that starts it sees it."""
+    """A definition as it is read to check another one that starts it."""
 
     id: str
     shape: Shape
     state: str
-    body: str | None  # JSON; None of what is too large to be read as well
+    body: str | None  # JSON; None where it and those before it have more than MOST_BYTES
 
 
 # Of the bodies that are read together: half of what a job of compute takes.
@@ -154,7 +154,7 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 async def started(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[StartedDefinition]:
-    """The definitions as they are now; of bodies no more than are MOST_BYTES together."""
+    """The definitions as they are now, with as many bodies as have MOST_BYTES together."""
     return await db.fetch_all_as(
         StartedDefinition,
         """

@@ -57,7 +57,7 @@ class ListedDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A definition as it is now."""
+    """A definition's body as it is now."""
 
     id: str
     shape: Shape
@@ -419,7 +419,7 @@ async def signing_secret(db: Handle, *, workspace_id: str, id: str) -> bytes | N
     return secret
 
 
-# Between which ids each shape's are: a page of one does not read past all of the other.
+# The bounds of each shape's ids: a page of one shape does not walk past all of the other.
 IDS = {"graph": ("aut", "auu"), "steps": ("wfl", "wfm")}
 
 
@@ -483,7 +483,7 @@ async def mentioning(db: Handle, *, workspace_id: str, id: str) -> list[str]:
 async def bodies_mentioning(
     db: Handle, *, workspace_id: str, id: str, after: str, limit: int
 ) -> list[Body]:
-    """Likewise, with their bodies: the first of them behind an id."""
+    """Likewise, with their bodies: the first ones whose ids come after `after`."""
     return await db.fetch_all_as(
         Body,
         """

@@ -26,7 +26,7 @@ MAY_ARRIVE = f"""EXISTS (
                 AND COALESCE(unsure.status = 'UNKNOWN' OR unsure.reason_code IN {FOUND}, FALSE)
                 AND unsure.finished_at > :accepting_since)"""
 
-# Of an UPDATE to :status: when the message left, as filters of segments count it.
+# For an UPDATE to :status: when the message left, as filters of segments count it.
 SENT_AT = """CASE WHEN CAST(:status AS TEXT)
                            IN ('SENT', 'DELIVERED', 'COMPLAINED', 'BOUNCED', 'UNKNOWN')
                       THEN COALESCE(sent_at, :now) ELSE sent_at END"""
@@ -294,7 +294,7 @@ async def settle(
     return bool(orphaned)
 
 
-# Of a RETURNING: whether a segment asks about messages. Nearly always none does.
+# For a RETURNING: whether a segment asks about messages. Nearly always none does.
 NAMED = f"""contact_id, CAST(EXISTS (
                 SELECT 1 FROM segment_names n
                 WHERE n.workspace_id = :workspace_id

@@ -37,7 +37,7 @@ class CapturedMessage:
     to_address: str | None  # taken out where the reader may not see it
     from_address: str | None
     subject: str | None
-    text: str | None  # None, as html, where it is not read: see page
+    text: str | None  # None only within `page`: a row that it did not read, and drops
     html: str | None
     headers: Mapping[str, Any]
     captured_at: datetime
@@ -100,9 +100,9 @@ async def page(
     mails: Sequence[str] = (),
     reader: str | None = None,
 ) -> tuple[list[CapturedMessage], str | None]:
-    """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE. A page ends with
-    the message by which it has MOST_BYTES: then the second is the id below which the next one goes
-    on."""
+    """Newest first. Filters: see CLAUSES. `mails`, `reader`: see messages.VISIBLE. A page ends
+    early with the message that fills its MOST_BYTES; the second value is then the id below which
+    the next page begins, and None otherwise."""
     narrowed, values = keyset.narrowed(CLAUSES, filters, before)
     rows = await db.fetch_all_as(
         CapturedMessage,

@@ -15,7 +15,7 @@ from app.store import keyset
 
 @dataclass(frozen=True, slots=True)
 class SentTemplate:
-    """A template as a check and a simulation of what sends it read it."""
+    """A template as it is read to check or to simulate a definition that sends it."""
 
     id: str
     name: str
@@ -207,7 +207,7 @@ async def keyed(db: Handle, *, workspace_id: str, ids: Sequence[str]) -> list[Ke
 
 # Of the contents of the templates that are read together: half of what a job of compute takes.
 MOST_BYTES = 4 * 1024 * 1024
-AT_ONCE = 16  # of the largest that may be saved, these are as many bytes
+AT_ONCE = 16  # templates of one statement: MOST_BYTES, when each is as large as may be saved
 
 Read = TypeVar("Read", SentTemplate, FiledTemplate)
 
@@ -229,8 +229,8 @@ async def filed(
 async def _contents(
     db: Handle, kind: type[Read], workspace_id: str, ids: Sequence[str]
 ) -> dict[str, Read] | None:
-    """Read a few at a time: no process holds, and no database unpacks, many more bytes than may be
-    read."""
+    """Read AT_ONCE at a time: neither the process nor the database then holds much more than
+    MOST_BYTES."""
     found: dict[str, Read] = {}
     size = 0
     for start in range(0, len(ids), AT_ONCE):
