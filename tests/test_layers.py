@@ -205,6 +205,7 @@ EVERYWHERE = {
     "admin.unchained": "a super-admin sees all",
     "health.due": "a figure over all",
     "health.unknown_deliveries": "a figure over all",
+    "health.given_up": "a figure over all",
     "callbacks.writers": "whoever writes to a number that several share",
     "circuit_breakers.count_open": "a figure over all",
     "claims.next_due": "a worker looks for work",

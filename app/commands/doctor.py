@@ -148,9 +148,10 @@ async def _database(settings: Settings) -> Findings:
             yield fine("database", f"{database.engine}, answers in {milliseconds:.0f} ms")
             for look in (_schema, _data_key, _clock, _connections):
                 yield await look(settings, database)
-            async with aclosing(_callbacks(settings, database)) as findings:
-                async for finding in findings:
-                    yield finding
+            for more in (_callbacks, _given_up):
+                async with aclosing(more(settings, database)) as findings:
+                    async for finding in findings:
+                        yield finding
             for sentence in await database.durability():
                 yield fail("database", sentence)
             for remark in await database.surroundings():
@@ -217,6 +218,27 @@ async def _callbacks(settings: Settings, database: Database) -> Findings:
             yield fine("callbacks", f"have {name} report delivery status to {url}")
         else:
             yield warn("callbacks", kind.callbacks.advice.format(url=url))
+
+
+async def _given_up(_settings: Settings, database: Database) -> Findings:
+    """Whether nothing is done any more for a segment, a date or a schedule."""
+    try:
+        async with database.read() as db:
+            if await outstanding(db, SCHEMA):
+                return
+            count = await health.given_up(db)
+    except Unavailable:  # it asks every node of a cluster; a silent one is named below
+        return
+    if count == 0:
+        yield fine("work", "no segment, date or schedule was given up")
+        return
+    sentence = (
+        f"The work on {count} of the segments, dates and schedules was given up, because it ended"
+        " its worker every time: the log lines `segment set aside` name them. Their workspaces see"
+        " them at GET /troubles, and begin anew by saving the segment's filter again, or by pausing"
+        " and activating the definition."
+    )
+    yield warn("work", sentence)
 
 
 async def _clock(settings: Settings, database: Database) -> Finding:

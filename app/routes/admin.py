@@ -122,6 +122,8 @@ class AdminStats(Shape):
 
 class Invariants(Shape):
     """All zero when healthy. `oldestDueSeconds` is how late the oldest due row of any kind is.
+    `givenUp` are segments, dates and schedules whose work ended its worker every time; GET
+    `/troubles` names those of a workspace.
     `orphans` are runs whose wait has ended or no longer exists and that nothing will move.
     `missingJobs` are rows that should be worked on and have no job, `strayJobs` are jobs without a
     row that is to be worked on, and `overdue` jobs that nobody has done for five minutes, by kind.
@@ -138,6 +140,7 @@ class Invariants(Shape):
     overdue: dict[str, int]
     unknown_deliveries: int
     unchained_audit_logs: int
+    given_up: int
     oldest_due_seconds: float
 
 
@@ -234,6 +237,7 @@ async def show_invariants(call: Call) -> Response:
         "strayJobs": strays,
         "unknownDeliveries": await health.unknown_deliveries(call.db),
         "unchainedAuditLogs": await admin.unchained(call.db, late=late),
+        "givenUp": await health.given_up(call.db),
     }
     overdue = {kind: await admin.overdue(call.db, kind, late=late) for kind in jobs.KINDS}
     oldest = [(await health.due(call.db, kind)).oldest_at for kind in jobs.KINDS]

@@ -38,6 +38,7 @@ async def _exposition(process: Process) -> bytes:
         figures = await counters.every(db)
         due = {kind: await health.due(db, kind) for kind in jobs.KINDS}
         unknown = await health.unknown_deliveries(db)
+        given_up = await health.given_up(db)
         waited_for = await circuit_breakers.count_open(db)
 
     def gauges() -> Iterator[tuple[str, Mapping[str, str], float]]:
@@ -45,6 +46,7 @@ async def _exposition(process: Process) -> bytes:
             yield "tidings_due", {"kind": kind}, row.count
             yield "tidings_oldest_due_seconds", {"kind": kind}, row.late_seconds
         yield "tidings_deliveries_unknown", {}, unknown
+        yield "tidings_work_given_up", {}, given_up
         for channel, code, count in waited_for:
             yield "tidings_providers_waited_for", {"channel": channel, "code": code}, count
         for state, count in process.database.connections().items():

@@ -74,6 +74,11 @@ FAMILIES: Mapping[str, Family] = {
     "tidings_deliveries_unknown": Family(
         "gauge", "Messages with an unknown outcome, until somebody resolves them."
     ),
+    "tidings_work_given_up": Family(
+        "gauge",
+        "Segments, dates and schedules whose work ended its worker every time, until their"
+        " workspaces begin it anew.",
+    ),
     "tidings_providers_waited_for": Family(
         "gauge", "Workspaces whose circuit breaker for a provider is open.", ("channel", "code")
     ),

@@ -67,3 +67,10 @@ async def unknown_deliveries(db: Handle) -> int:
     """Up to ENOUGH."""
     sql = "SELECT id FROM messages WHERE status = 'UNKNOWN' ORDER BY id"
     return await db.count(sql, most=ENOUGH)
+
+
+async def given_up(db: Handle) -> int:
+    """How many segments, dates and schedules are set aside, up to ENOUGH: those that their
+    workspaces are told of (segments.given_up)."""
+    sql = "SELECT 1 AS one FROM segments WHERE reason_code IS NOT NULL AND missed IS NULL"
+    return await db.count(sql, most=ENOUGH)

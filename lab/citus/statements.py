@@ -54,6 +54,7 @@ LOOKS: Mapping[str, str] = {
     "store/circuit_breakers.count_open": "metrics: once a scrape",
     "store/health.due": "metrics: once a scrape",
     "store/health.unknown_deliveries": "metrics: once a scrape",
+    "store/health.given_up": "metrics: once a scrape",
     "store/memberships.by_id": "people: a member is shown with the name of the user",
     "store/memberships.by_user": "people: likewise",
     "store/memberships.count_owned": "people: a workspace is founded",

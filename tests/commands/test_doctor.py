@@ -156,6 +156,27 @@ async def test_a_schema_that_is_missing_is_named(
     assert "run python -m app migrate" in schema.sentence
 
 
+GIVEN_UP = """
+    INSERT INTO workspaces (id, name, timezone, suspended, revision, created_at, updated_at)
+    VALUES ('ws_acme', 'Acme', 'UTC', FALSE, 1, now(), now());
+    INSERT INTO segments (workspace_id, id, name, kind, filter, revision, created_at, updated_at,
+                          state, saved_at, starts, fill_to, filled_up_to, rechecked, reason_code)
+    VALUES ('ws_acme', 'seg_1', 'Vip', 'live', '{}', 1, now(), now(),
+            'filling', now(), FALSE, '', '', FALSE, 'poisoned')
+    """
+
+
+async def test_work_that_was_given_up_is_warned_of(sound: dict[str, str]) -> None:
+    connection = await asyncpg.connect(sound["DATABASE_URL"])
+    try:
+        await connection.execute(GIVEN_UP)
+    finally:
+        await connection.close()
+    [finding] = await found(sound)
+    assert (finding.verdict, finding.subject) == ("warn", "work")
+    assert finding.sentence.startswith("The work on 1 of the segments, dates and schedules was")
+
+
 async def test_a_mail_server_that_refuses_the_password_is_named(
     sound: dict[str, str], tmp_path: Path
 ) -> None:

@@ -203,6 +203,20 @@ async def test_what_nobody_does_shows(cast: Cast, root: Person, process: Process
     assert found["oldestDueSeconds"] > 3_000
 
 
+async def test_work_that_was_given_up_shows(cast: Cast, root: Person, process: Process) -> None:
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    await cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    await settle(process)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET reason_code = 'poisoned'")
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["givenUp"]) == (False, 1)
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET missed = 'inactive'")  # an ended watch starts none
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["givenUp"]) == (True, 0)
+
+
 @kinds
 async def test_work_of_every_kind_that_nobody_does_shows(
     cast: Cast, root: Person, process: Process, kind: Kind

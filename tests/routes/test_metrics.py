@@ -62,6 +62,20 @@ async def test_an_event_shows_from_its_acceptance_to_its_message(
         assert after[name] == before.get(name, 0) + 1, name
 
 
+async def test_work_that_was_given_up_shows_until_it_is_begun_anew(
+    cast: Cast, client: httpx2.AsyncClient, process: Process
+) -> None:
+    vip = {"path": "contact.tags", "op": "contains", "value": "vip"}
+    segment = await cast.ed.made("/segments", {"name": "Vip", "filter": vip})
+    await settle(process)
+    assert (await figures(client))["tidings_work_given_up"] == 0
+    async with process.database.write() as db:
+        await db.execute("UPDATE segments SET reason_code = 'poisoned'")
+    assert (await figures(client))["tidings_work_given_up"] == 1
+    await cast.ed.patch(f"/segments/{segment['id']}", {"filter": vip})
+    assert (await figures(client))["tidings_work_given_up"] == 0
+
+
 async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient, cast: Cast) -> None:
     await cast.vic.post("/contacts", {})
     text = (await client.get("/metrics")).text

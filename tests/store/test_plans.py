@@ -1297,10 +1297,15 @@ async def test_which_topics_are_to_be_forgotten_is_known_without_a_look_at_the_o
     assert not SORTS.search(plan), plan
 
 
-async def test_what_was_given_up_is_known_without_a_look_at_the_others(filled: Database) -> None:
-    [plan] = await plans_of(filled, lambda db: segments.given_up(db, **ACME, limit=9))
+@pytest.mark.parametrize(
+    "query", [lambda db: segments.given_up(db, **ACME, limit=9), health.given_up]
+)
+async def test_what_was_given_up_is_known_without_a_look_at_the_others(
+    filled: Database, query: Query
+) -> None:
+    [plan] = await plans_of(filled, query)
     assert re.search(r"\bsegments_given_up\b", plan), plan
-    assert not WALKS.search(plan), plan
+    assert not re.search(r"Seq Scan|SCAN (?!kept|segments USING)", plan), plan
     assert not SORTS.search(plan), plan
 
 
