@@ -41,7 +41,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def offences(
-    paths: list[Path], wrong: Callable[[ast.Module], Iterator[ast.expr | ast.stmt]]
+    paths: list[Path], wrong: Callable[[ast.Module], Iterator[ast.expr | ast.stmt | ast.arg]]
 ) -> list[str]:
     """`app/x.py:12` for everything that `wrong` finds."""
     return [
@@ -194,6 +194,18 @@ def test_every_value_is_bound_and_only_fixed_clauses_are_joined() -> None:
                 yield from (hole for hole in holes if not FIXED.fullmatch(ast.unparse(hole.value)))
 
     assert offences(sorted({*modules(*SQL_HOMES)} - REWRITING), joined) == []
+
+
+def test_no_column_is_written_by_a_name_that_no_type_holds() -> None:
+    """`**changes: Any` lets a typo pass until its statement is sent."""
+
+    def untyped(module: ast.Module) -> Iterator[ast.arg]:
+        for node in ast.walk(module):
+            named = node.args.kwarg if isinstance(node, FUNCTION[:2]) else None
+            if named is not None and ast.unparse(named).endswith(": Any"):
+                yield named
+
+    assert offences(modules("app/store"), untyped) == []
 
 
 # What is asked of all workspaces at once, or of what alone says whose it is.

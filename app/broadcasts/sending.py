@@ -168,8 +168,9 @@ async def _make(
     if broadcast.per_minute is not None:
         paced_at = pace.next_at - (pace.messages - made + 1) * pace.interval
         since = broadcast.paced_from or (now if made else None)
-        changes = {"paced_at": paced_at, "paced_from": since}
-        await broadcasts.note(db, workspace_id=job.workspace_id, id=job.id, **changes)
+        await broadcasts.note(
+            db, workspace_id=job.workspace_id, id=job.id, paced_at=paced_at, paced_from=since
+        )
     if not broadcast.is_frozen or made == BATCH:
         return True
     pending_at = await recipients.next_due(db, **which)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,7 @@ from app.store import broadcast_recipients as recipients
 from app.store import broadcasts as store
 from app.store import segments as stored_segments
 from app.store import templates, workspaces
-from app.store.broadcasts import Broadcast
+from app.store.broadcasts import Broadcast, Written
 from app.web import paging, reply
 from app.web.body import Moment, Name, Shape, TimeOfDay, Unchanged, Writable
 from app.web.paging import Changing, Pages
@@ -220,7 +221,7 @@ async def update(call: Call) -> Response:
     new = call.patch(WritableBroadcast, stored)
     control.require(row, "changed", "DRAFT", "SCHEDULED")
     written = await _written(call, new, row.send_at)
-    if all(getattr(row, name) == value for name, value in written.items()):
+    if all(getattr(row, one.name) == getattr(written, one.name) for one in fields(Written)):
         raise Unchanged
     changed = await store.update(
         call.db, workspace_id=call.member.workspace_id, id=row.id, written=written
@@ -334,11 +335,9 @@ def counted(contacts: Mapping[str, int]) -> dict[str, int]:
 # --- what a broadcast may be ----------------------------------------------------------------------
 
 
-async def _written(
-    call: Call, new: WritableBroadcast, send_at: datetime | None = None
-) -> dict[str, Any]:
-    """The columns; `send_at` is the time that the broadcast has so far, which may have passed: who
-    leaves it as it is has not chosen it now. Raises Problem `invalid`."""
+async def _written(call: Call, new: WritableBroadcast, send_at: datetime | None = None) -> Written:
+    """The part that its author writes; `send_at` is the time that the broadcast has so far, which
+    may have passed: who leaves it as it is has not chosen it now. Raises Problem `invalid`."""
     workspace_id = call.member.workspace_id
     errors = []
     given = [new.segment_id, new.filter, new.tag]
@@ -373,17 +372,17 @@ async def _written(
             existing=existing,
         )
         filter = document.dumps(readable.raw).decode()
-    return {
-        "name": new.name,
-        "segment_id": new.segment_id,
-        "filter": filter,
-        "tag": new.tag,
-        "template_id": new.template_id,
-        "topic_id": new.topic_id,
-        "send_at": new.send_at,
-        "local_time": new.local_time,
-        "per_minute": new.per_minute,
-    }
+    return Written(
+        name=new.name,
+        segment_id=new.segment_id,
+        filter=filter,
+        tag=new.tag,
+        template_id=new.template_id,
+        topic_id=new.topic_id,
+        send_at=new.send_at,
+        local_time=new.local_time,
+        per_minute=new.per_minute,
+    )
 
 
 def _wrong_time(new: datetime | None, old: datetime | None, now: datetime) -> str | None:

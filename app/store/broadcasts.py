@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from app.database.db import Handle
-from app.database.sql import columns, values
+from app.database.sql import columns, named_values, values
 from app.store import jobs, keyset
 from app.store.row_keys import RowKey
 
@@ -56,12 +56,35 @@ class Broadcast(Written):
     finished_at: datetime | None
 
 
+class Work(TypedDict, total=False):
+    """Columns that say how far the work on a broadcast has come, which no revision tells of."""
+
+    frozen: dict[str, int]
+    frozen_until: str | None
+    is_frozen: bool
+    paced_at: datetime | None
+    paced_from: datetime | None
+    domain_slots: dict[str, str]
+    goes_on_at: datetime
+    resumed_at: datetime
+    ending: bool
+    finished_at: datetime | None
+
+
+class Beside(Work, total=False):
+    """Columns that may change together with the state."""
+
+    previewed: dict[str, int] | None
+    frozen_at: datetime
+    started_at: datetime
+    judged_from: str
+
+
 COLUMNS = columns(Broadcast)
+ALL_WRITTEN = ", ".join(f"{field.name} = :{field.name}" for field in fields(Written))
 
 
-async def insert(
-    db: Handle, *, workspace_id: str, id: str, written: Mapping[str, Any]
-) -> Broadcast:
+async def insert(db: Handle, *, workspace_id: str, id: str, written: Written) -> Broadcast:
     return await db.returning_as(
         Broadcast,
         f"""
@@ -72,20 +95,17 @@ async def insert(
         """,
         workspace_id=workspace_id,
         id=id,
-        **written,
+        **named_values(written),
     )
 
 
-async def update(
-    db: Handle, *, workspace_id: str, id: str, written: Mapping[str, Any]
-) -> Broadcast:
+async def update(db: Handle, *, workspace_id: str, id: str, written: Written) -> Broadcast:
     """Make it a draft again: what is changed was not looked at by whoever scheduled it."""
-    named = ", ".join(f"{name} = :{name}" for name in written)
     return await db.returning_as(
         Broadcast,
         f"""
         UPDATE broadcasts
-        SET {named}, state = 'DRAFT',
+        SET {ALL_WRITTEN}, state = 'DRAFT',
             previewed = NULL, reason_code = NULL, reason_detail = NULL,
             revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
@@ -93,7 +113,7 @@ async def update(
         """,
         workspace_id=workspace_id,
         id=id,
-        **written,
+        **named_values(written),
     )
 
 
@@ -241,11 +261,11 @@ async def move(
     reason_code: str | None = None,
     reason_detail: str | None = None,
     wake_at: datetime | None = None,
-    **changes: Any,
+    **beside: Unpack[Beside],
 ) -> Broadcast:
-    """Another state, and its reason; `changes` are further columns. Its job is due at `wake_at`, at
-    once where that is past; without one nobody works on it any more."""
-    named = "".join(f", {name} = :{name}" for name in changes)
+    """Another state, and its reason, and columns `beside` it. Its job is due at `wake_at`, at once
+    where that is past; without one nobody works on it any more."""
+    named = "".join(f", {name} = :{name}" for name in beside)
     moved = await db.returning_as(
         Broadcast,
         f"""
@@ -260,7 +280,7 @@ async def move(
         state=state,
         reason_code=reason_code,
         reason_detail=reason_detail,
-        **changes,
+        **beside,
     )
     whose: RowKey = {"workspace_id": workspace_id, "id": id}
     if wake_at is None:
@@ -271,9 +291,9 @@ async def move(
     return moved
 
 
-async def note(db: Handle, *, workspace_id: str, id: str, **changes: Any) -> None:
-    """How far its work has come: columns that no revision tells of. Its job is held."""
-    named = ", ".join(f"{name} = :{name}" for name in changes)
+async def note(db: Handle, *, workspace_id: str, id: str, **work: Unpack[Work]) -> None:
+    """How far its work has come. Its job is held."""
+    named = ", ".join(f"{name} = :{name}" for name in work)
     await db.execute(
         f"""
         UPDATE broadcasts SET {named}
@@ -281,7 +301,7 @@ async def note(db: Handle, *, workspace_id: str, id: str, **changes: Any) -> Non
         """,
         workspace_id=workspace_id,
         id=id,
-        **changes,
+        **work,
     )
 
 
