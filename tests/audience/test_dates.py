@@ -1,0 +1,128 @@
+"""Dates: which have come, what becomes of each, and when the next one comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.audience import dates
+from app.store.date_occasions import Occasion
+from app.store.missed_occasions import MissReason
+from app.store.segments import Segment
+
+HOUR, DAY, INSTANT = timedelta(hours=1), timedelta(days=1), timedelta.resolution
+AT = datetime(2026, 5, 1, 9, tzinfo=UTC)
+NOW = AT + HOUR
+TRIGGER = {"source": "date", "field": "metadata.renewsAt"}  # whose graceWindow is a day
+WATCH = Segment(
+    id="seg_1",
+    name="",
+    kind="date",
+    filter="{}",
+    revision=1,
+    created_at=AT - 9 * DAY,
+    updated_at=AT - 9 * DAY,
+    state="filled",
+    saved_at=AT - 9 * DAY,
+    starts=False,
+    fill_to="",
+    filled_up_to="",
+    filled_at=None,
+    rechecked=True,
+    rechecked_up_to=None,
+    reason_code=None,
+    definition_id="wfl_1",
+    due_at=None,
+    missed=None,
+    ended_at=None,
+)
+DATE = dates._Date("con_1", "wfl_1", AT, "of now", is_new=False, awaited_at=AT)
+
+
+def ended(missed: MissReason, after: timedelta) -> Segment:
+    return replace(WATCH, missed=missed, ended_at=AT + after)
+
+
+@pytest.mark.parametrize(
+    ("date", "moments"),
+    [
+        (DATE, [(AT, "of now")]),
+        (replace(DATE, awaited_at=None), [(AT, "of now")]),
+        (replace(DATE, at=None), [(AT, "of now")]),
+        (replace(DATE, at=None, is_new=True), [(AT, None)]),
+        (replace(DATE, at=NOW, is_new=True), [(AT, None), (NOW, "of now")]),
+        (replace(DATE, awaited_at=NOW), [(AT, "of now"), (NOW, "of now")]),
+        (replace(DATE, at=NOW + INSTANT), [(AT, "of now")]),
+        (replace(DATE, at=NOW + INSTANT, awaited_at=None), []),
+        (replace(DATE, at=None, awaited_at=None), []),
+    ],
+)
+def test_what_was_waited_for_and_what_the_field_says_now_have_come_once(
+    date: dates._Date, moments: list[tuple[datetime, str | None]]
+) -> None:
+    wanted = [Occasion("con_1", "wfl_1", at, value) for at, value in moments]
+    assert dates._come(WATCH, date, NOW) == wanted
+
+
+def test_nothing_comes_before_somebody_watches_or_after() -> None:
+    came = [Occasion("con_1", "wfl_1", AT, "of now")]
+    assert dates._come(replace(WATCH, saved_at=AT - INSTANT), DATE, NOW) == came
+    assert dates._come(replace(WATCH, saved_at=AT), DATE, NOW) == []
+    assert dates._come(ended("stopped", timedelta()), DATE, NOW) == came
+    assert dates._come(ended("stopped", -INSTANT), DATE, NOW) == []
+
+
+STOPPED: MissReason = "stopped"
+INACTIVE: MissReason = "inactive"
+
+
+@pytest.mark.parametrize(
+    ("watch", "since", "is_awaited", "end"),
+    [
+        (WATCH, HOUR, False, "started"),
+        (WATCH, HOUR, True, "started"),
+        (WATCH, DAY, False, "started"),
+        (WATCH, DAY + INSTANT, True, "late"),
+        (WATCH, DAY + INSTANT, False, None),  # it was over when it was written
+        (ended(STOPPED, HOUR), HOUR, False, STOPPED),
+        (ended(STOPPED, HOUR), HOUR, True, STOPPED),
+        (ended(STOPPED, HOUR), 9 * DAY, False, STOPPED),  # it was in time when the watch ended
+        (ended(STOPPED, DAY + INSTANT), 9 * DAY, True, STOPPED),
+        (ended(STOPPED, DAY + INSTANT), 9 * DAY, False, None),
+        (ended("restored", HOUR), 9 * DAY, True, "restored"),
+        (ended(INACTIVE, HOUR), HOUR, False, INACTIVE),
+        (ended(INACTIVE, 3 * DAY), 9 * DAY, False, INACTIVE),  # in a pause of days all were missed
+        (ended(INACTIVE, 3 * DAY), 9 * DAY, True, INACTIVE),
+    ],
+)
+def test_a_date_that_has_come_starts_its_run_or_was_missed_or_was_over(
+    watch: Segment, since: timedelta, is_awaited: bool, end: str | None
+) -> None:
+    one = Occasion("con_1", "wfl_1", AT, "of now")
+    assert dates._end(watch, TRIGGER, one, is_awaited, AT + since) == end
+
+
+def test_the_grace_window_is_the_trigger_s() -> None:
+    one = Occasion("con_1", "wfl_1", AT, "of now")
+    trigger = {**TRIGGER, "graceWindow": "PT30M"}
+    assert dates._end(WATCH, trigger, one, True, NOW) == "late"
+
+
+@pytest.mark.parametrize(
+    ("watch", "date", "started", "at"),
+    [
+        (WATCH, replace(DATE, at=NOW + INSTANT), None, NOW + INSTANT),
+        (WATCH, replace(DATE, at=NOW + INSTANT), "another", NOW + INSTANT),
+        (WATCH, replace(DATE, at=NOW + INSTANT), "of now", None),  # in another time zone
+        (WATCH, replace(DATE, at=NOW), None, None),
+        (WATCH, replace(DATE, at=None), None, None),
+        (ended(STOPPED, HOUR), replace(DATE, at=NOW + INSTANT), None, None),
+    ],
+)
+def test_what_is_ahead_and_has_not_started_is_waited_for(
+    watch: Segment, date: dates._Date, started: str | None, at: datetime | None
+) -> None:
+    known: list[dates.Key] = [("con_1", "wfl_1", one) for one in [started] if one is not None]
+    assert dates._next(watch, date, known, NOW) == at
