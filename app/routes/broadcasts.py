@@ -343,8 +343,10 @@ async def _written(call: Call, new: WritableBroadcast, send_at: datetime | None 
     given = [new.segment_id, new.filter, new.tag]
     if sum(one is not None for one in given) != 1:
         errors.append(FieldError("", f"Give exactly one of {', '.join(AUDIENCES)}."))
-    if new.tag is None:  # a segment that it names must not be deleted meanwhile
+    # What it names must not be deleted meanwhile.
+    if new.tag is None or new.topic_id is not None:
         await stored_segments.lock(call.db, workspace_id=workspace_id)
+    await templates.lock(call.db, workspace_id=workspace_id, ids=[new.template_id])
     existing = await stored_segments.of_workspace(call.db, workspace_id=workspace_id)
     if new.segment_id is not None and new.segment_id not in existing:
         errors.append(FieldError("/segmentId", "There is no such segment."))

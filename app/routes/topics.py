@@ -109,6 +109,7 @@ async def remove(call: Call) -> Response:
     many contacts bit by bit."""
     topic, workspace_id = await _locked(call), call.member.workspace_id
     of: WorkspaceKey = {"workspace_id": workspace_id}
+    await segments.lock(call.db, **of)  # nothing that names it is being saved
     existing = await segments.of_workspace(call.db, **of)
     users = [
         *await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=CHANNELS),
@@ -130,6 +131,7 @@ async def _refuse_used(call: Call, topic: Topic, left: Sequence[str]) -> None:
     """A channel on which something is sent about the topic, or asked, is not taken from it."""
     of, users = {"workspace_id": call.member.workspace_id}, []
     if left:
+        await segments.lock(call.db, **of)  # nothing that names it is being saved
         users = await templates.naming_topic(call.db, **of, topic_id=topic.id, channels=left)
         existing = await segments.of_workspace(call.db, **of)
         asked = {(topic.id, channel) for channel in left}

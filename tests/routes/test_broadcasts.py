@@ -11,7 +11,7 @@ import pytest
 from app.broadcasts import audience as audiences
 from app.machine.fields import YEAR
 from app.process import Process
-from app.store import segments, workspaces
+from app.store import segments, templates, workspaces
 from tests.cast import NEXT_MONTH, Cast, Person, lock_waiters, settle
 from tests.driving import set_clock
 from tests.routes.test_new_messages import in_production
@@ -230,6 +230,21 @@ async def test_a_segment_that_is_being_deleted_is_no_audience_any_more(
     refused = await asking
     assert refused.status_code == 422
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/segmentId"]
+
+
+async def test_a_template_that_is_being_deleted_is_sent_by_no_broadcast_any_more(
+    cast: Cast, process: Process
+) -> None:
+    new = {"name": "B", "tag": "vip", "templateId": await template(cast)}
+    async with process.database.write() as db:
+        which = {"workspace_id": cast.ed.workspace_id, "id": new["templateId"]}
+        await templates.locked(db, **which)
+        await templates.delete(db, **which)
+        asking = asyncio.create_task(cast.ed.post("/broadcasts", new))
+        await lock_waiters(process, 1)
+    refused = await asking
+    assert refused.status_code == 422
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/templateId"]
 
 
 async def test_transactional_content_reaches_those_who_unsubscribed(cast: Cast) -> None:

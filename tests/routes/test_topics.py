@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,10 +10,12 @@ import httpx2
 import pytest
 
 from app.audience import topics
+from app.database.db import new_id
 from app.definitions import findings
 from app.files import sheets
 from app.process import Process
-from tests.cast import HELLO, Cast, Person, hook, settle, suppress
+from app.store import segments
+from tests.cast import HELLO, Cast, Person, hook, lock_waiters, settle, suppress
 from tests.routes.test_identified_contacts import identify
 from tests.routes.test_imports import LINES, imported, totals
 
@@ -354,6 +357,31 @@ async def test_a_topic_in_use_is_not_deleted(cast: Cast) -> None:
     assert (await cast.ed.delete(f"/topics/{offers}")).status_code == 204
     shown = await cast.vic.read(f"/contacts/{ada['id']}")
     assert shown["topics"] == {other: {"email": "subscribed"}}
+
+
+@pytest.mark.parametrize("change", [None, {"channels": ["sms"]}])
+async def test_a_topic_that_a_segment_is_being_saved_with_is_in_use(
+    cast: Cast, process: Process, change: dict[str, Any] | None
+) -> None:
+    offers, id = await topic(cast.ed), new_id("seg")
+    where = {"path": f"contact.topics.{offers}.email", "op": "eq", "value": "subscribed"}
+    async with process.database.write() as db:
+        await segments.lock(db, workspace_id=cast.ed.workspace_id)
+        await segments.insert(
+            db,
+            workspace_id=cast.ed.workspace_id,
+            id=id,
+            name="S",
+            kind="live",
+            filter=json.dumps(where),
+            starts=False,
+            fill_to="",
+        )
+        method = "DELETE" if change is None else "PATCH"
+        asking = asyncio.create_task(cast.ed.call(method, f"/topics/{offers}", json=change))
+        await lock_waiters(process, 1)
+    refused = await asking
+    assert (refused.status_code, refused.json()["usedBy"]) == (409, [id])
 
 
 async def test_a_topic_that_many_have_answered_about_is_forgotten_by_a_worker(
