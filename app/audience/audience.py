@@ -349,23 +349,32 @@ async def _replace_tags(
     return added, removed
 
 
+GONE = "Another contact had this email or phone a moment ago; try again."
+
+
 async def _conflict(
     db: Handle,
     workspace: WorkspaceContext,
     columns: Mapping[str, Any],
     other_than: str | None = None,
 ) -> Problem:
-    found = [
-        await contacts.by_email(db, workspace_id=workspace.id, email_key=columns["email_key"])
+    found = {
+        "email": await contacts.by_email(
+            db, workspace_id=workspace.id, email_key=columns["email_key"]
+        )
         if columns["email_key"]
         else None,
-        await contacts.by_phone(db, workspace_id=workspace.id, phone=columns["phone"])
+        "phone": await contacts.by_phone(db, workspace_id=workspace.id, phone=columns["phone"])
         if columns["phone"]
         else None,
-    ]
-    others = [row.id for row in found if row and row.id != other_than]
+    }
+    others = {kind: row.id for kind, row in found.items() if row and row.id != other_than}
+    ids = list(dict.fromkeys(others.values()))
+    has = {id: " and ".join(kind for kind in others if others[kind] == id) for id in ids}
+    named = ", and ".join(f"{id} has this {kinds}" for id, kinds in has.items())
+    which = "that one" if len(ids) == 1 else "one of them"
     return Problem(
         "conflict",
-        "Another contact has this email or phone; change that one instead.",
-        existingId=others[0] if others else None,
+        f"Contact {named}; change {which} instead." if named else GONE,
+        existingId=next(iter(others.values()), None),
     )

@@ -92,6 +92,11 @@ async def identify(call: Call) -> Response:
                 raise
             row = await lookups.find_locked(call.db, workspace.id, lookup)
             if row is None:  # else somebody was faster
+                if lookup.kind == "metadata" and problem.extra["existingId"]:
+                    problem.detail += (
+                        f" To have it found by {lookup.field} too, match it once by its contactId,"
+                        f" email or phone, and give {lookup.field} in metadata."
+                    )
                 raise
     call.match(row.revision)
     before = await resource_of(call, row)

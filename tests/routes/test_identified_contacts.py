@@ -119,6 +119,29 @@ async def test_what_is_wrong_is_named_and_changes_nothing(cast: Cast, process: P
     assert (await number_of(process, "contacts"), await number_of(process, "audit_logs")) == before
 
 
+async def test_who_is_known_by_an_address_is_named_to_who_asks_by_an_id_of_theirs(
+    cast: Cast,
+) -> None:
+    ada = await cast.ed.made("/contacts", {**ADA, "phone": "+4915112345678"})
+    own: dict[str, Any] = {"metadata": {"customerId": 981230455}}
+    takings: list[tuple[dict[str, Any], list[str]]] = [
+        (ADA, ["email"]),
+        ({"phone": "+4915112345678"}, ["phone"]),
+        ({**ADA, "phone": "+4915112345678"}, ["email", "phone"]),
+    ]
+    for taken, kinds in takings:
+        refused = await identify(cast.ed, own, 409, **taken)
+        assert (refused["code"], refused["existingId"]) == ("conflict", ada["id"])
+        named = f"{ada['id']} has this {' and '.join(kinds)}"
+        assert refused["detail"] == (
+            f"Contact {named}; change that one instead. To have it found by customerId too, match"
+            " it once by its contactId, email or phone, and give customerId in metadata."
+        )
+    assert (await identify(cast.ed, {"contactId": ada["id"]}, **own))["id"] == ada["id"]
+    body: dict[str, Any] = {**ADA, "firstName": "Ada"}
+    assert (await identify(cast.ed, own, **body))["id"] == ada["id"]
+
+
 async def test_headers_say_whether_it_may_create_or_change(cast: Cast) -> None:
     def put(**headers: str) -> Any:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
