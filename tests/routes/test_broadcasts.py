@@ -64,6 +64,22 @@ async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast
     assert (await cast.ed.get(path)).status_code == 404
 
 
+WRITTEN = (
+    *("name", "segmentId", "filter", "tag", "templateId", "topicId"),
+    *("sendAt", "localTime", "perMinute"),
+)
+
+
+@pytest.mark.parametrize("audience", [{"tag": "vip"}, {"filter": VIP}])
+async def test_a_broadcast_is_copied_by_the_fields_that_are_written(
+    cast: Cast, audience: dict[str, Any]
+) -> None:
+    made = await broadcast(cast, sendAt=NEXT_MONTH, localTime="09:00", perMinute=60, **audience)
+    copy = await cast.ed.made("/broadcasts", {name: made[name] for name in WRITTEN})
+    assert copy["id"] != made["id"]
+    assert {name: copy[name] for name in WRITTEN} == {name: made[name] for name in WRITTEN}
+
+
 @each_row(
     ("given", "pointer"),
     [
