@@ -33,6 +33,7 @@ from app.store import (
     contact_past,
     contacts,
     definitions,
+    names_in_use,
     segment_members,
     segments,
     templates,
@@ -189,6 +190,40 @@ async def _unknown(
         for one in filter.mentions
         if one.id not in there[one.kind]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A name in a filter that is nobody's: perhaps it is mistyped."""
+
+    code: str
+    pointer: str
+    message: str
+
+
+async def doubts(db: Handle, filter: Filter, *, workspace_id: str) -> list[Doubt]:
+    """The metadata fields and tags in it that no contact has, and the events that nobody did of
+    late. A filter may well be written before there are any."""
+    of: dict[str, list[str]] = {"field": [], "tag": [], "event": []}
+    for one in filter.spelled:
+        of[one.kind].append(one.name)
+    whose: WorkspaceKey = {"workspace_id": workspace_id}
+    known = await names_in_use.of_contacts(db, **whose, fields=of["field"], tags=of["tag"])
+    if of["event"]:
+        recorded = await names_in_use.of_events(db, **whose, names=of["event"])
+        known |= {("event", name) for name in recorded}
+    return [
+        Doubt(f"{one.kind}_of_nobody", one.pointer, DOUBTS[one.kind].format(one.name))
+        for one in filter.spelled
+        if (one.kind, one.name) not in known
+    ]
+
+
+DOUBTS = {
+    "field": "No contact has contact.metadata.{}: is the name right?",
+    "tag": "No contact has the tag “{}”: is it right?",
+    "event": f"Of the newest {names_in_use.NEWEST:,} events none is called “{{}}”: is it right?",
+}
 
 
 def _tangled(

@@ -163,9 +163,19 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelled:
+    """A name that somebody typed in a filter, and where: of what is there once a contact has it."""
+
+    kind: Literal["field", "tag", "event"]
+    name: str
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     condition: Condition
     mentions: Sequence[Mention]
+    spelled: Sequence[Spelled] = ()
 
     @property
     def segments(self) -> list[str]:
@@ -200,14 +210,15 @@ def read(raw: Json, place: Place, kept: timedelta = LONGEST_DURATION) -> Filter 
         place.refuse("too_long", f"A filter has at most {LARGEST // 1024} KiB of JSON.")
         return None
     mentions: list[Mention] = []
-    read = condition.read(raw, place, grammar=_grammar(kept, mentions))
+    spelled: list[Spelled] = []
+    read = condition.read(raw, place, grammar=_grammar(kept, mentions, spelled))
     if read is None or place.findings:
         return None
     condition.limit([read], place)
     lists = [one.value for one in walk(read) if isinstance(one, Comparison) and one.op == "in"]
     if sum(map(len, lists)) > MOST_VALUES:
         place.limit("too_many", f"The lists of a filter have at most {MOST_VALUES} values.")
-    return None if place.findings else Filter(read, mentions)
+    return None if place.findings else Filter(read, mentions, spelled)
 
 
 def walk(part: Condition) -> Iterator[Condition]:
@@ -225,7 +236,7 @@ def walk(part: Condition) -> Iterator[Condition]:
         yield from walk(one)
 
 
-def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
+def _grammar(kept: timedelta, mentions: list[Mention], spelled: list[Spelled]) -> Grammar:
     within = Field(lasting(kept), about="How long ago at the most; events are kept so long.")
 
     def named(kind: Literal["segment", "template", "broadcast", "definition"]) -> Field:
@@ -250,12 +261,12 @@ def _grammar(kept: timedelta, mentions: list[Mention]) -> Grammar:
     return Grammar(
         frozenset({"contact"}),
         {
-            "event": lambda raw, place: _did(raw, place, within),
+            "event": lambda raw, place: _did(raw, place, within, spelled),
             "message": partial(_question, Got, got),
             "run": partial(_question, Went, went),
             "segmentId": partial(_question, InSegment, {"segmentId": named("segment")}),
         },
-        partial(_refine, mentions),
+        partial(_refine, mentions, spelled),
     )
 
 
@@ -271,7 +282,7 @@ def _times(raw: Json, place: Place) -> tuple[str, int] | None:
 _COUNT = {"op": Field(choice(*COUNTS)), "value": Field(count(0, MOST_TIMES))}
 
 
-def _did(raw: dict[str, Json], place: Place, within: Field) -> Did | None:
+def _did(raw: dict[str, Json], place: Place, within: Field, spelled: list[Spelled]) -> Did | None:
     fields = {
         "event": Field(line, "Say which event, by its name."),
         "count": Field(Reader(_times, {})),
@@ -281,6 +292,7 @@ def _did(raw: dict[str, Json], place: Place, within: Field) -> Did | None:
     members = read_object(raw, fields, place)
     if "event" not in members:
         return None
+    spelled.append(Spelled("event", members["event"], place.at("event").pointer))
     op, times = members.get("count", ("gte", 1))
     return Did(members["event"], op, times, members.get("within"), members.get("match"))
 
@@ -296,13 +308,17 @@ def _question(
     return asked(*map(members.get, fields))
 
 
-def _refine(mentions: list[Mention], one: Comparison, place: Place) -> None:
+def _refine(mentions: list[Mention], spelled: list[Spelled], one: Comparison, place: Place) -> None:
     """Hold it to what a contact has, and to text and times that a database holds; note the topic
-    that it mentions."""
+    that it mentions, or the field or tag that it spells."""
     _refine_value(one, place)
     match one.path.segments[1:]:
         case ("topics", str(id), str()):
             mentions.append(Mention("topic", id, place.at("path").pointer))
+        case ("metadata", str(name)):
+            spelled.append(Spelled("field", name, place.at("path").pointer))
+        case ("tags",) if isinstance(one.value, str):
+            spelled.append(Spelled("tag", one.value, place.at("value").pointer))
     match one.path.segments[1:]:
         case (str(name),) if name in (*FIELDS, "createdAt"):
             pass

@@ -205,7 +205,7 @@ class Trigger(Shape):
 
 
 class Finding(Shape):
-    """One result of the check of a definition, and where it is (RFC 6901)."""
+    """One result of the check of a definition or of a filter, and where it is (RFC 6901)."""
 
     severity: Literal["error", "warning"]
     code: str

@@ -23,6 +23,7 @@ from app.machine.content import ChannelName
 from app.machine.program import Json
 from app.machine.schema import ref
 from app.routes.contacts import Contact
+from app.routes.definition_shapes import Finding
 from app.routes.ids import ContactId, SegmentId
 from app.routes.runs import Reason
 from app.runtime.compute import Job
@@ -113,11 +114,13 @@ class Fit(Shape):
 
 class FilterPreviewed(Shape):
     """`count` is exact, unless `isComplete` is false: then only the newest contacts could be looked
-    at in time. `sample` are the newest contacts who fit."""
+    at in time. `findings` warn of metadata fields, tags and events in the filter that are nobody's.
+    `sample` are the newest contacts who fit."""
 
     count: int
     is_complete: bool
     prose: str
+    findings: list[Finding]
     reachable: dict[ChannelName, Reach]
     sample: list[Contact]
     contact: Fit | None
@@ -317,6 +320,7 @@ async def preview(call: Call) -> Response:
         existing = await store.of_workspace(db, workspace_id=workspace_id)
         readable = await _read(call, db, wanted.filter, existing, is_preview=True)
         fit = await _fit(db, readable, workspace_id, wanted.contact_id)
+        doubts = await segments.doubts(db, readable.filter, workspace_id=workspace_id)
     database = call.process.database
     counted = await segments.count(database, readable, workspace_id=workspace_id)
     sample = await segments.page(
@@ -344,6 +348,7 @@ async def preview(call: Call) -> Response:
             "count": counted.count,
             "isComplete": counted.is_complete,
             "prose": readable.prose,
+            "findings": [Finding.of(one, severity="warning") for one in doubts],
             "reachable": counted.reachable,
             "sample": [shapes.resource(row, sample.tags[row.id]) for row in sample.rows],
             "contact": shown,

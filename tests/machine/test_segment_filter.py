@@ -10,7 +10,7 @@ import pytest
 from app.machine import condition, document, effort, segment_filter
 from app.machine.fields import Place
 from app.machine.program import Finding
-from app.machine.segment_filter import Mention
+from app.machine.segment_filter import Mention, Spelled
 from app.machine.segment_prose import prose
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -172,6 +172,19 @@ def test_a_filter_says_what_it_names() -> None:
         Mention("broadcast", "bro_1", "/filter/any/1/broadcastId"),
         Mention("definition", "wfl_1", "/filter/any/2/not/definitionId"),
     ]
+
+
+def test_a_filter_says_what_was_spelled_in_it_and_where() -> None:
+    raw = {"all": [VIP, {"not": PLAN}, {"event": "order", "match": LARGE}, EMAIL]}
+    assert filtered(raw).spelled == [
+        Spelled("tag", "vip", "/filter/all/0/value"),
+        Spelled("field", "plan", "/filter/all/1/not/path"),
+        Spelled("event", "order", "/filter/all/2/event"),
+    ]
+
+
+PLAN = {"path": 'contact.metadata["plan"]', "op": "exists", "value": True}
+EMAIL = {"path": "contact.email", "op": "exists", "value": True}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from app.audience import membership, segment_jobs, segments
 from app.machine import document
 from app.process import Process
-from app.store import jobs
+from app.store import jobs, names_in_use
 from app.store import segments as store
 from tests.cast import HELLO, Cast, settle
 from tests.runs.test_runner import later
@@ -157,6 +157,45 @@ async def test_a_preview_says_why_a_contact_is_in_or_out(cast: Cast) -> None:
     }
     unknown = await cast.vic.post("/segments/preview", {**body, "contactId": "con_1"})
     assert unknown.json()["errors"][0]["pointer"] == "/contactId"
+
+
+async def test_a_preview_warns_of_names_that_are_nobody_s(cast: Cast) -> None:
+    ada = await person(cast, "ada", tags=["vip"], metadata={"plan": "pro"})
+    await cast.ed.made(f"/contacts/{ada}/events", {"name": "order_placed", "properties": {}})
+    missing = {"path": "contact.metadata.paln", "op": "exists", "value": False}
+    asked = [VIP, {**VIP, "value": "vpi"}, PRO, {"not": missing}, TWICE, {"event": "order_palced"}]
+    preview = await cast.vic.made("/segments/preview", {"filter": {"any": asked}})
+    assert preview["findings"] == [
+        {"severity": "warning", "code": code, "pointer": f"/filter/any/{at}", "message": message}
+        for code, at, message in (
+            ("tag_of_nobody", "1/value", "No contact has the tag “vpi”: is it right?"),
+            (
+                "field_of_nobody",
+                "3/not/path",
+                "No contact has contact.metadata.paln: is the name right?",
+            ),
+            (
+                "event_of_nobody",
+                "5/event",
+                "Of the newest 10,000 events none is called “order_palced”: is it right?",
+            ),
+        )
+    ]
+    theirs = await cast.mallory.made("/segments/preview", {"filter": {"any": asked}})
+    assert len(theirs["findings"]) == 6
+
+
+async def test_an_event_is_looked_for_among_the_newest_alone(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await person(cast, "ada")
+    for name in ("visit", "order", "order"):
+        await cast.ed.made(f"/contacts/{ada}/events", {"name": name, "properties": {}})
+    monkeypatch.setattr(names_in_use, "NEWEST", 2)
+    filter = {"any": [{"event": "visit"}, {"event": "order"}]}
+    preview = await cast.vic.made("/segments/preview", {"filter": filter})
+    assert [one["pointer"] for one in preview["findings"]] == ["/filter/any/0/event"]
+    assert preview["count"] == 1
 
 
 @each_row(

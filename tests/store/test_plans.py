@@ -53,6 +53,7 @@ from app.store import (
     memberships,
     messages,
     missed_occasions,
+    names_in_use,
     new_runs,
     outbound_events,
     receipts,
@@ -487,6 +488,13 @@ def claiming(kind: Kind) -> Query:
 
 # Of runs that have one.
 CALLS = ["workspace_id run_id", *["workspace_id kind id"] * 2, "workspace_id id"]
+
+
+async def names_known(db: Handle) -> None:
+    await names_in_use.of_contacts(db, **ACME, fields=["plan", "paln"], tags=["vip", "vpi"])
+    await names_in_use.of_events(db, **ACME, names=["order_placed"])
+
+
 # For each statement the columns that an index must narrow it by.
 LOOKUPS: dict[str, tuple[Query, list[str]]] = {
     "a webhook's token": (
@@ -614,6 +622,10 @@ LOOKUPS: dict[str, tuple[Query, list[str]]] = {
             db, "metadata", [("ws_acme", "crmId", f"{i}") for i in range(64)]
         ),
         ["workspace_id name value"],
+    ),
+    "fields, tags and events that a filter spells": (
+        names_known,
+        ["workspace_id name tag", "workspace_id"],
     ),
     "runs, inserted": (
         lambda db: new_runs.insert_each(
