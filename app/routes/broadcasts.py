@@ -37,7 +37,8 @@ from app.web.routing import Call, delete, get, patch, post
 MOST = 1_000  # of a workspace that have not ended
 FASTEST = 1_000_000  # messages a minute
 NO_RECIPIENTS: Mapping[str, int] = {}
-AUDIENCES = ("segmentId", "filter", "tag")
+# What an audience is given by, and the column of each.
+AUDIENCES = {"segmentId": "segment_id", "filter": "filter", "tag": "tag"}
 
 State = Literal["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED"]
 RecipientStatus = Literal[
@@ -220,7 +221,7 @@ async def update(call: Call) -> Response:
     }
     new = call.patch(WritableBroadcast, stored)
     control.require(row, "changed", "DRAFT", "SCHEDULED")
-    written = await _written(call, new, row.send_at)
+    written = await _written(call, new, row)
     if all(getattr(row, one.name) == getattr(written, one.name) for one in fields(Written)):
         raise Unchanged
     changed = await store.update(
@@ -335,14 +336,19 @@ def counted(contacts: Mapping[str, int]) -> dict[str, int]:
 # --- what a broadcast may be ----------------------------------------------------------------------
 
 
-async def _written(call: Call, new: WritableBroadcast, send_at: datetime | None = None) -> Written:
-    """The part that its author writes; `send_at` is the time that the broadcast has so far, which
-    may have passed: who leaves it as it is has not chosen it now. Raises Problem `invalid`."""
+async def _written(call: Call, new: WritableBroadcast, row: Broadcast | None = None) -> Written:
+    """The part that its author writes; `row` is what it is so far. Raises Problem `invalid`."""
     workspace_id = call.member.workspace_id
     errors = []
-    given = [new.segment_id, new.filter, new.tag]
-    if sum(one is not None for one in given) != 1:
-        errors.append(FieldError("", f"Give exactly one of {', '.join(AUDIENCES)}."))
+    given = [name for name, column in AUDIENCES.items() if getattr(new, column) is not None]
+    if len(given) != 1:
+        pointer, message = "", f"Give exactly one of {', '.join(AUDIENCES)}"
+        if given:  # of a change, that which it leaves as it is
+            kept = [one for one in given if row and getattr(row, AUDIENCES[one]) is not None]
+            over = (kept or given)[-1]
+            other = next(one for one in given if one != over)
+            pointer, message = f"/{over}", f'{message}: beside {other} send "{over}": null'
+        errors.append(FieldError(pointer, f"{message}."))
     # What it names must not be deleted meanwhile.
     if new.tag is None or new.topic_id is not None:
         await stored_segments.lock(call.db, workspace_id=workspace_id)
@@ -358,7 +364,8 @@ async def _written(call: Call, new: WritableBroadcast, send_at: datetime | None 
         if template.category != MARKETING:
             wrong = "Only marketing has a topic; the template is transactional."
         errors += [FieldError("/topicId", wrong)] if wrong else []
-    wrong_time = _wrong_time(new.send_at, send_at, await call.db.now())
+    # A time that has passed meanwhile was not chosen by who leaves it as it is.
+    wrong_time = _wrong_time(new.send_at, row.send_at if row else None, await call.db.now())
     errors += [FieldError("/sendAt", wrong_time)] if wrong_time else []
     if errors:
         raise Problem("invalid", "The broadcast is not valid; see errors.", errors=errors)

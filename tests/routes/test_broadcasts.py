@@ -84,7 +84,8 @@ async def test_a_broadcast_is_copied_by_the_fields_that_are_written(
     ("given", "pointer"),
     [
         ({"tag": None}, ""),
-        ({"filter": VIP}, ""),
+        ({"filter": VIP}, "/tag"),
+        ({"tag": None, "filter": VIP, "segmentId": "seg_1"}, "/filter"),
         ({"tag": " "}, "/tag"),
         ({"tag": "x" * 101}, "/tag"),
         ({"tag": "two\nlines"}, "/tag"),
@@ -110,6 +111,23 @@ async def test_a_broadcast_that_cannot_be_is_refused_where_it_is_wrong(
     assert error["pointer"] == pointer
     assert error["message"].endswith(".")
     assert (await cast.vic.read("/broadcasts"))["data"] == []
+
+
+async def test_another_kind_of_audience_takes_the_place_of_the_one_that_is_null(cast: Cast) -> None:
+    segment = await cast.ed.made("/segments", {"name": "S", "filter": VIP})
+    given: dict[str, Any] = {"segmentId": segment["id"], "filter": VIP, "tag": "vip"}
+    made = await broadcast(cast, segmentId=segment["id"])
+    path, kind = f"/broadcasts/{made['id']}", "segmentId"
+    for other in ("tag", "filter", "segmentId"):
+        refused = await cast.ed.patch(path, {other: given[other]})
+        assert refused.status_code == 422
+        message = f'Give exactly one of segmentId, filter, tag: beside {other} send "{kind}": null.'
+        assert refused.json()["errors"] == [{"pointer": f"/{kind}", "message": message}]
+        changed = await cast.ed.patch(path, {other: given[other], kind: None})
+        assert changed.status_code == 200, changed.text
+        shown = {name: changed.json()[name] for name in given}
+        assert shown == {**dict.fromkeys(given), other: given[other]}
+        kind = other
 
 
 async def test_a_tag_is_the_one_that_contacts_have_however_it_is_typed(cast: Cast) -> None:
