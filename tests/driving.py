@@ -16,7 +16,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import get_args
 
-from app.audience import audience, profile, reactions, shapes
+from app.audience import profile, reactions, shapes, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.config.settings import Settings
 from app.database.db import Handle, Row, new_id
@@ -246,7 +246,7 @@ async def _apply_event(
             patch = dict(event.changes)
             tags = patch.pop("tags", None)
             values = document.merge(shapes.writable(row), patch)
-            await audience.replace(db, workspace, row, values, tags)
+            await writing.replace(db, workspace, row, values, tags)
 
 
 # --- reading it back ------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.audience import addresses, audience, profile
-from app.audience.audience import Lookup
+from app.audience import addresses, profile, writing
+from app.audience.writing import Lookup
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.machine import document
@@ -105,7 +105,7 @@ async def find_locked(db: Handle, workspace_id: str, lookup: Lookup) -> Contact 
 async def _find(db: Handle, workspace_id: str, lookup: Lookup) -> Contact | None:
     who = lookup.within(workspace_id)
     for _ in range(TRIES):
-        found = (await audience.find_all(db, [who])).get(who)
+        found = (await writing.find_all(db, [who])).get(who)
         if found is None:
             return None
         if found.is_one_of_several:

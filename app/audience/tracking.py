@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from app.audience import audience, lookups, membership, reactions
-from app.audience.audience import FoundContact, Lookup, Missing, Who
+from app.audience import lookups, membership, reactions, writing
 from app.audience.reactions import ContactEvent, Tagged
 from app.audience.workspace_context import WorkspaceContext
+from app.audience.writing import FoundContact, Lookup, Missing, Who
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
 from app.machine import segment_changes
@@ -131,7 +131,7 @@ class _Batch:
 
     async def _look_up(self) -> None:
         wanted = {self._who(event) for _, event in self._open()}
-        self.contacts = await audience.find_all(self.db, wanted) if wanted else {}
+        self.contacts = await writing.find_all(self.db, wanted) if wanted else {}
         for place, event in self._open():
             found = self.contacts.get(self._who(event))
             if found is not None and found.is_one_of_several:
@@ -173,7 +173,7 @@ class _Batch:
             else:
                 missing[who] = Missing(self.workspace, event.lookup, {}, ())
         if missing:
-            found, new = await audience.insert_all(self.db, self.workspace.vault, missing)
+            found, new = await writing.insert_all(self.db, self.workspace.vault, missing)
             self.contacts |= found
             self.made = new.get(self.workspace, {})
         ids = {self.contacts[self._who(event)].id for _, event in self._open()}

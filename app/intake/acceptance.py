@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from app.audience import audience, lookups, reactions
-from app.audience.audience import FoundContact, Lookup, Missing, Who
+from app.audience import lookups, reactions, writing
 from app.audience.workspace_context import WorkspaceContext
+from app.audience.writing import FoundContact, Lookup, Missing, Who
 from app.database.db import Handle, RequestTimeouts
 from app.errors import CommitUnknown, Problem, Unavailable
 from app.intake import webhook_requests
@@ -323,7 +323,7 @@ class _Batch:
         waiting = self._open()
         wanted = {event.who for event in waiting if event.who is not None}
         if wanted:
-            self.contacts = await audience.find_all(self.db, wanted)
+            self.contacts = await writing.find_all(self.db, wanted)
         led: set[tuple[str, bytes]] = set()
         for event in waiting:
             if isinstance(event.lookup, Problem):
@@ -368,7 +368,7 @@ class _Batch:
                     left_out = ", ".join(given.failed)
                     self.notes[event.run_id] = f"Left out of the new contact: {left_out}."
         if missing:
-            self.contacts |= await audience.make_all(self.db, self.vault, missing)
+            self.contacts |= await writing.make_all(self.db, self.vault, missing)
 
     def _defaults(self, event: InboundEvent) -> Defaults | Heavy:
         if not _raw_defaults(event):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.audience import lookups
-from app.audience.audience import Lookup
+from app.audience.writing import Lookup
 from app.errors import FieldError, Problem
 from app.machine import document, path
 from app.machine.document import MalformedJson

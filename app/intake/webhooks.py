@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from app.audience import lookups
-from app.audience.audience import Lookup
 from app.audience.workspace_context import WorkspaceContext
+from app.audience.writing import Lookup
 from app.database.db import new_id
 from app.errors import Problem, Unavailable
 from app.intake import acceptance, lookup, webhook_requests

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from app.audience import addresses, audience, erasing, profile, shapes, subscriptions
+from app.audience import addresses, erasing, profile, shapes, subscriptions, writing
 from app.audience.workspace_context import WorkspaceContext, context_of, country_of
 from app.audit import trail
 from app.billing import quotas
@@ -212,7 +212,7 @@ async def show(call: Call) -> Response:
 async def create(call: Call) -> Response:
     values = call.read(WritableContact).model_dump(by_alias=True, exclude_unset=True)
     tags = values.pop("tags", None)
-    row = await audience.create(call.db, await own_workspace(call), values, tags)
+    row = await writing.create(call.db, await own_workspace(call), values, tags)
     await quotas.require_contact(call.db, call.member.workspace_id, PLANS[call.member.plan])
     resource = shapes.resource(row, await _tags(call, row.id))
     await call.note("contact.created", row.id, after=resource)
@@ -236,7 +236,7 @@ async def update(call: Call) -> Response:
     stored = shapes.writable(row, before["tags"])
     new = call.patch(WritableContact, stored).model_dump(by_alias=True)
     tags = new.pop("tags")
-    changed = await audience.replace(call.db, await own_workspace(call), row, new, tags)
+    changed = await writing.replace(call.db, await own_workspace(call), row, new, tags)
     return await answer_changed(call, row, before, changed)
 
 
@@ -266,13 +266,13 @@ async def remove(call: Call) -> Response:
 
 async def add_tags(call: Call) -> Response:
     row, before = await locked(call)
-    await audience.add_tags(call.db, await own_workspace(call), row.id, call.read(Tags).tags)
+    await writing.add_tags(call.db, await own_workspace(call), row.id, call.read(Tags).tags)
     return await answer_changed(call, row, before, await _found(call))
 
 
 async def remove_tag(call: Call) -> Response:
     row, before = await locked(call)
-    if not await audience.remove_tag(call.db, await own_workspace(call), row.id, call.path("tag")):
+    if not await writing.remove_tag(call.db, await own_workspace(call), row.id, call.path("tag")):
         raise Problem("not_found", "The contact does not have this tag.")
     await answer_changed(call, row, before, await _found(call))
     return reply.no_content()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience, lookups, profile, shapes, topics
-from app.audience.audience import Lookup
+from app.audience import lookups, profile, shapes, topics, writing
 from app.audience.subscriptions import Given
 from app.audience.workspace_context import WorkspaceContext
+from app.audience.writing import Lookup
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.errors import FieldError, Problem
@@ -104,7 +104,7 @@ async def identify(call: Call) -> Response:
     values = document.merge(stored, profile.normal(new.values()))
     tags = values.pop("tags", [])
     counted = await double_opt_in.count(call.db, workspace, row, answered)
-    changed = await audience.replace(
+    changed = await writing.replace(
         call.db,
         workspace,
         row,
@@ -133,7 +133,7 @@ async def _identified(
         made = document.merge(match, new.values())
         tags = made.pop("tags", None)
         counted = answered.of_new()  # before it appears: it never was without them
-        row = await audience.create(
+        row = await writing.create(
             call.db, workspace, made, tags, answers=counted.answers, given=answered.given
         )
         if not lookups.fits(row, lookup):

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from app.audience import lookups, profile
-from app.audience.audience import Lookup
+from app.audience.writing import Lookup
 from app.errors import FieldError, Problem
 from app.machine import document
 from app.web.body import Shape

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience, shapes
+from app.audience import shapes, writing
 from app.consent.gate import FrequencyCap
 from app.database.db import Handle
 from app.definitions import activation, credentials, findings, portable, trigger_node
@@ -330,7 +330,7 @@ async def _contact(db: Handle, given: Asked, subject: Subject) -> Contact | None
         country = workspace.country if workspace else None
         found = lookup.resolve(trigger, given.trigger, country)
         who = found.within(subject.workspace_id)
-        known = await audience.find_all(db, [who])
+        known = await writing.find_all(db, [who])
         if who not in known:
             if trigger.get("createContact") and found.is_address:
                 return None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 from starlette.responses import Response
 
-from app.audience import audience, topics
+from app.audience import topics, writing
 from app.audience.subscriptions import Given
 from app.audience.topics import Answer
 from app.consent import consent
@@ -56,7 +56,7 @@ async def answer(call: Call) -> Response:
     workspace, given = await own_workspace(call), Given(new.source, new.evidence)
     if topic.is_default:
         patch = {"subscriptions": {new.channel: new.state}}
-        changed = await audience.change(call.db, workspace, row, patch, given)
+        changed = await writing.change(call.db, workspace, row, patch, given)
     else:
         one = Answer(topic.id, new.channel, new.state)
         wanted = Wanted({topic.id: topic}, [one], given, is_by_itself=True)

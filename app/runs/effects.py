@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from app.audience import audience, reactions, subscriptions
+from app.audience import reactions, subscriptions, writing
 from app.audience.addresses import BadAddress
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
@@ -132,19 +132,19 @@ async def _call(run: RunContext, effect: HttpCall, outcome: Outcome) -> None:
 
 
 async def _change_contact(run: RunContext, effect: ChangeContact, outcome: Outcome) -> None:
-    changed = audience.change(run.db, run.workspace, run.contact, effect.changes)
+    changed = writing.change(run.db, run.workspace, run.contact, effect.changes)
     run.contact = await _unless_refused(changed, outcome) or run.contact
     await _see_contact(run)
 
 
 async def _add_tag(run: RunContext, effect: AddTag, outcome: Outcome) -> None:
-    tagged = audience.add_tags(run.db, run.workspace, run.contact.id, [effect.tag])
+    tagged = writing.add_tags(run.db, run.workspace, run.contact.id, [effect.tag])
     await _unless_refused(tagged, outcome)
     await _see_contact(run)
 
 
 async def _remove_tag(run: RunContext, effect: RemoveTag, _outcome: Outcome) -> None:
-    await audience.remove_tag(run.db, run.workspace, run.contact.id, effect.tag)
+    await writing.remove_tag(run.db, run.workspace, run.contact.id, effect.tag)
     await _see_contact(run)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from app.accounts import closure
-from app.audience import audience
+from app.audience import writing
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
 from app.definitions import activation
@@ -81,7 +81,7 @@ async def ordered(process: Process, acme: str) -> None:
     """A message that no run and so no definition stands for."""
     workspace = WorkspaceContext(acme, None, process.vault, queue=process.queue)
     async with process.database.write() as db:
-        contact = await audience.create(db, workspace, {"email": "ada@example.com"})
+        contact = await writing.create(db, workspace, {"email": "ada@example.com"})
         wanted = create.Order(acme, "email", contact.id, None, None, HELLO)
         await create.create(process, db, wanted)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import audience, lookups
+from app.audience import lookups, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.errors import Problem
 from app.process import Process
@@ -18,14 +18,14 @@ from tests.cast import lock_waiters, workspace
 ADA = lookups.read("email", "Ada@Example.com", None)
 
 
-async def found(process: Process, workspace_id: str, lookup: audience.Lookup) -> Contact | None:
+async def found(process: Process, workspace_id: str, lookup: writing.Lookup) -> Contact | None:
     async with process.database.write() as db:
         return await lookups.find_locked(db, workspace_id, lookup)
 
 
 async def made(process: Process, acme: WorkspaceContext, **values: Any) -> Contact:
     async with process.database.write() as db:
-        return await audience.create(db, acme, values)
+        return await writing.create(db, acme, values)
 
 
 async def test_a_contact_is_found_by_each_of_its_keys_and_in_its_workspace_alone(
@@ -84,7 +84,7 @@ async def test_who_gets_another_address_while_the_lock_is_awaited_is_not_taken(
     async with process.database.write() as db:
         locked = await contacts.locked(db, workspace_id=context.id, id=row.id)
         assert locked is not None
-        await audience.change(db, context, locked, {"email": "bea@example.com"})
+        await writing.change(db, context, locked, {"email": "bea@example.com"})
         finding = asyncio.create_task(found(process, context.id, ADA))
         await lock_waiters(process, 1)
     assert await finding is None

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import audience, erasing, membership, segment_jobs, segments
+from app.audience import erasing, membership, segment_jobs, segments, writing
 from app.audience.reactions import ContactEvent, all_happened
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle, new_id
@@ -96,7 +96,7 @@ class World:
     # --- what happens -----------------------------------------------------------------------------
 
     async def create(self, db: Handle) -> None:
-        row = await audience.create(db, self.context, self.values(), self.tags())
+        row = await writing.create(db, self.context, self.values(), self.tags())
         self.people.append(row.id)
         self.seen["tried"] += 1
 
@@ -121,14 +121,14 @@ class World:
         )
         row = await self.someone(db)
         if row is not None:
-            await audience.change(db, self.context, row, change)
+            await writing.change(db, self.context, row, change)
 
     async def tag(self, db: Handle) -> None:
         row = await self.someone(db)
         if row is not None and self.random.random() < 0.5:
-            await audience.add_tags(db, self.context, row.id, self.tags())
+            await writing.add_tags(db, self.context, row.id, self.tags())
         elif row is not None:
-            await audience.remove_tag(db, self.context, row.id, self.random.choice("ab5"))
+            await writing.remove_tag(db, self.context, row.id, self.random.choice("ab5"))
 
     async def event(self, db: Handle) -> None:
         row = await self.someone(db)
@@ -402,12 +402,12 @@ async def test_of_two_changes_at_once_the_second_sees_the_first(
 
     async def tagged() -> None:
         async with process.database.write() as db:
-            await audience.add_tags(db, here.context, id, ["vip"])
+            await writing.add_tags(db, here.context, id, ["vip"])
 
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
-        await audience.change(db, here.context, row, {"metadata": {"plan": "max"}})
+        await writing.change(db, here.context, row, {"metadata": {"plan": "max"}})
         second = asyncio.create_task(tagged())
         await lock_waiters(process, 1)
     await second
@@ -479,7 +479,7 @@ async def test_a_change_that_has_waited_sees_what_happened_meanwhile(
         await order(here)
         row = await here.someone(db)
         assert row is not None
-        await audience.change(db, here.context, row, {"metadata": {"plan": "other"}})
+        await writing.change(db, here.context, row, {"metadata": {"plan": "other"}})
     assert await entries(here) == ([(set(here.people), 1)], 1)
 
 
@@ -745,7 +745,7 @@ async def test_a_change_reads_the_filters_that_it_concerns_and_no_others(
     async with process.database.write() as db:
         row = await here.someone(db)
         assert row is not None
-        await audience.change(db, here.context, row, {"metadata": {"plan": "max"}})
+        await writing.change(db, here.context, row, {"metadata": {"plan": "max"}})
     assert asked in ([plan, outer], [outer, plan])
 
 

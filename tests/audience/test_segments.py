@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import audience, segments
+from app.audience import segments, writing
 from app.audience.reactions import ContactEvent, all_happened
 from app.audience.segments import Past, Readable
 from app.audience.workspace_context import WorkspaceContext
@@ -30,7 +30,7 @@ async def people(process: Process, acme: str, count: int, *events: str) -> list[
     ids = []
     async with process.database.write() as db:
         for number in range(count):
-            row = await audience.create(db, context, {"email": f"{number}@x.test"}, [])
+            row = await writing.create(db, context, {"email": f"{number}@x.test"}, [])
             ids.append(row.id)
             now = await db.now()
             happened = [ContactEvent(row.id, name, LARGE, now, reacts=False) for name in events]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.audience import audience, shapes, upserts
+from app.audience import shapes, upserts, writing
 from app.audience.upserts import Entry
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Database
@@ -115,7 +115,7 @@ async def test_a_contact_is_found_by_email_else_phone_else_id(
 async def test_an_id_finds_who_has_no_other_address(database: Database) -> None:
     acme = await workspace(database)
     async with database.write() as db:
-        row = await audience.create(
+        row = await writing.create(
             db, WorkspaceContext(acme, None, VAULT), {"metadata": {"crmId": "7"}}
         )
     assert await upsert(database, acme, {"id": row.id, "email": "a@x.test"}) == ["updated"]

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.audience import audience, upserts
+from app.audience import upserts, writing
 from app.audience.upserts import Entry
 from app.audience.workspace_context import WorkspaceContext
 from app.billing import quotas
@@ -140,7 +140,7 @@ class Anything:
 
     async def _make_and_undo(self) -> None:
         async with self.process.database.write() as db:
-            await audience.create(db, self.workspace, {"email": f"{new_id('x')}@example.com"})
+            await writing.create(db, self.workspace, {"email": f"{new_id('x')}@example.com"})
             raise Undone
 
     async def fold(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from app.audience import audience, erasing, subscriptions, upserts
+from app.audience import erasing, subscriptions, upserts, writing
 from app.audience.upserts import Entry
 from app.audience.workspace_context import WorkspaceContext
 from app.consent import consent, preferences
@@ -36,7 +36,7 @@ OptOut: TypeAlias = Callable[[Process, Handle, str], Awaitable[None]]
 
 async def contact(process: Process, acme: str, **values: Any) -> str:
     async with process.database.write() as db:
-        row = await audience.create(db, WorkspaceContext(acme, None, process.vault), values)
+        row = await writing.create(db, WorkspaceContext(acme, None, process.vault), values)
     return str(row.id)
 
 
@@ -54,9 +54,7 @@ async def change(process: Process, acme: str, id: str, **values: Any) -> dict[st
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
-        changed = await audience.change(
-            db, WorkspaceContext(acme, None, process.vault), row, values
-        )
+        changed = await writing.change(db, WorkspaceContext(acme, None, process.vault), row, values)
     return dict(subscriptions.shown(changed))
 
 
@@ -248,7 +246,7 @@ async def test_who_unsubscribed_stays_so_at_a_new_address(process: Process, acme
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
         workspace = WorkspaceContext(acme, None, process.vault)
-        changed = await audience.change(db, workspace, row, {"email": "lovelace@example.com"})
+        changed = await writing.change(db, workspace, row, {"email": "lovelace@example.com"})
     assert subscriptions.shown(changed)["email"] == "unsubscribed"
     barred = await order(process, acme, "marketing", to="lovelace@example.com")  # nobody's own
     await settle(process)
@@ -262,7 +260,7 @@ async def test_a_bounce_belongs_to_the_address_alone(process: Process, acme: str
         row = await contacts.locked(db, workspace_id=acme, id=id)
         assert row is not None
         workspace = WorkspaceContext(acme, None, process.vault)
-        changed = await audience.change(db, workspace, row, {"email": "lovelace@example.com"})
+        changed = await writing.change(db, workspace, row, {"email": "lovelace@example.com"})
     assert subscriptions.shown(changed)["email"] == "subscribed"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audience import audience, reactions, shapes, upserts
+from app.audience import reactions, shapes, upserts, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Row
 from app.definitions import activation
@@ -53,7 +53,7 @@ async def bodies(process: Process, acme: str, definition_id: str) -> list[Any]:
 
 async def make(process: Process, acme: str, email: str, *tags: str) -> str:
     async with process.database.write() as db:
-        row = await audience.create(
+        row = await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": email}, list(tags)
         )
     return str(row.id)
@@ -76,13 +76,13 @@ async def test_a_tag_starts_a_run_when_it_is_new_and_only_then(process: Process,
     workspace = WorkspaceContext(acme, None, process.vault)
     for tags in (["lead"], ["vip", "lead"], ["vip"]):
         async with process.database.write() as db:
-            await audience.add_tags(db, workspace, contact_id, tags)
+            await writing.add_tags(db, workspace, contact_id, tags)
     assert len(await bodies(process, acme, vip)) == 1
     async with process.database.write() as db:
         row = await contacts.locked(db, workspace_id=acme, id=contact_id)
         assert row is not None
-        await audience.remove_tag(db, workspace, contact_id, "vip")
-        await audience.replace(db, workspace, row, shapes.writable(row), ["vip", "new"])
+        await writing.remove_tag(db, workspace, contact_id, "vip")
+        await writing.replace(db, workspace, row, shapes.writable(row), ["vip", "new"])
     assert len(await bodies(process, acme, vip)) == 2
 
 
@@ -114,7 +114,7 @@ async def test_what_is_undone_starts_nothing(process: Process, acme: str) -> Non
     created = await active(process, acme, {"source": "contact_created"})
     try:
         async with process.database.write() as db:
-            await audience.create(
+            await writing.create(
                 db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
             )
             raise ZeroDivisionError
@@ -217,7 +217,7 @@ async def test_so_does_a_chain_of_start_workflow(process: Process, acme: str) ->
     async with process.database.write() as db:
         body = orjson.dumps(loop).decode()
         await db.execute("UPDATE definition_versions SET body = :body", body=body)
-        ada = await audience.create(
+        ada = await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "a@b.example"}
         )
         await new_runs.insert(

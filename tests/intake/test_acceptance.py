@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audience import audience, erasing
+from app.audience import erasing, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Row, new_id
 from app.errors import CommitUnknown, Problem
@@ -87,7 +87,7 @@ async def test_fifty_copies_at_once_are_one_run(process: Process, acme: str) -> 
 async def test_a_repeat_is_known_when_the_contact_is_gone(process: Process, acme: str) -> None:
     token = await hook(process, acme, trigger=STRICT)
     async with process.database.write() as db:
-        ada = await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
+        ada = await writing.create(db, WorkspaceContext(acme, None, process.vault), email())
     first = await receive(process, token, email(), idempotency_key="k")
     async with process.database.write() as db:
         assert (
@@ -153,7 +153,7 @@ async def test_a_refused_request_leaves_its_key_free(process: Process, acme: str
         receive(process, token, email(), idempotency_key="k"),
     ) == ["lookup_unresolved", "contact_not_found"]
     async with process.database.write() as db:
-        await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
+        await writing.create(db, WorkspaceContext(acme, None, process.vault), email())
     assert not (await receive(process, token, email(), idempotency_key="k")).replayed
 
 
@@ -285,7 +285,7 @@ async def test_what_was_refused_by_what_is_remembered_is_looked_at_again(
         "lookup_unresolved"
     ]
     async with process.database.write() as db:
-        await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
+        await writing.create(db, WorkspaceContext(acme, None, process.vault), email())
         await db.execute(
             "UPDATE definitions SET trigger_config = :elsewhere, revision = revision + 1",
             elsewhere={**STRICT, "contactPath": "mail"},
@@ -520,7 +520,7 @@ async def test_every_request_is_written_down_once_with_what_became_of_it(
     token = await hook(process, acme, secret="a shared secret of good length")
     plain = await hook(process, acme, trigger={**STRICT, "dedupePath": "n"})
     async with process.database.write() as db:
-        await audience.create(db, WorkspaceContext(acme, None, process.vault), email())
+        await writing.create(db, WorkspaceContext(acme, None, process.vault), email())
     first = await receive(process, plain, {**email(), "n": 1}, user_agent="shop/1.0")
     await receive(process, plain, {**email(), "n": 1})
     await outcomes(

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audience import audience
+from app.audience import writing
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
 from app.errors import Problem, Unavailable
@@ -271,7 +271,7 @@ async def test_a_national_number_is_read_with_the_workspace_s_country(
 
 async def test_a_contact_s_own_id_finds_it(process: Process, acme: str) -> None:
     async with process.database.write() as db:
-        ada = await audience.create(
+        ada = await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
         )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
@@ -284,7 +284,7 @@ async def test_a_contact_s_own_id_finds_it(process: Process, acme: str) -> None:
 async def test_another_workspace_s_contact_does_not_exist(process: Process, acme: str) -> None:
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
-        theirs = await audience.create(
+        theirs = await writing.create(
             db, WorkspaceContext(rival, None, process.vault), {"email": "ada@example.com"}
         )
     token = await hook(process, acme, trigger={**WEBHOOK, "contactLookup": "contact_id"})
@@ -299,10 +299,10 @@ async def test_a_metadata_field_matches_as_text(
     process: Process, acme: str, stored: Any, value: Any
 ) -> None:
     async with process.database.write() as db:
-        first = await audience.create(
+        first = await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 1}}
         )
-        await audience.create(
+        await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"metadata": {"crmId": stored, "n": 2}}
         )
     trigger = {

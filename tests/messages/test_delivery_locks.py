@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audience import audience
+from app.audience import writing
 from app.audience.workspace_context import WorkspaceContext
 from app.consent import consent
 from app.machine.reasons import Reason
@@ -77,7 +77,7 @@ async def people(process: Process, acme: str) -> list[str]:
     ids = []
     async with process.database.write() as db:
         for number in range(PEOPLE):
-            found = await audience.create(db, workspace, {"email": address(number)})
+            found = await writing.create(db, workspace, {"email": address(number)})
             ids.append(found.id)
         for _ in range(EACH):
             for id in ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from app.audience import audience
+from app.audience import writing
 from app.audience.workspace_context import WorkspaceContext
 from app.intake import webhooks
 from app.machine.lint import FIELDS
@@ -49,7 +49,7 @@ async def test_a_message_that_no_run_sends_sees_what_it_was_given(
     process: Process, acme: str
 ) -> None:
     async with process.database.write() as db:
-        ada = await audience.create(
+        ada = await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}
         )
         alone = await facts.of_contact(db, acme, None, {"x": 1})
@@ -63,7 +63,7 @@ async def test_a_message_that_no_run_sends_sees_what_it_was_given(
 async def test_another_workspace_s_tags_are_not_seen(process: Process, acme: str) -> None:
     rival = await workspace(process, "Rival")
     async with process.database.write() as db:
-        ada = await audience.create(
+        ada = await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "ada@example.com"}, ["vip"]
         )
         own = await facts.contact_root(db, acme, ada)

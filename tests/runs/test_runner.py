@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audience import audience, erasing
+from app.audience import erasing, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Handle
 from app.intake import webhooks
@@ -158,7 +158,7 @@ async def test_an_address_that_somebody_else_has_is_refused_without_harm(
     process: Process, acme: str
 ) -> None:
     async with process.database.write() as db:
-        await audience.create(
+        await writing.create(
             db, WorkspaceContext(acme, None, process.vault), {"email": "taken@example.com"}
         )
     run_id = await started(

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from app.audience import audience, erasing, reactions
+from app.audience import erasing, reactions, writing
 from app.audience.workspace_context import WorkspaceContext
 from app.machine import document
 from app.machine.reasons import Reason
@@ -54,7 +54,7 @@ async def tell(
 async def tag(process: Process, acme: str, run: runs.WholeRun, name: str) -> None:
     async with process.database.write() as db:
         assert await contacts.locked(db, workspace_id=acme, id=run.contact_id)
-        await audience.add_tags(
+        await writing.add_tags(
             db, WorkspaceContext(acme, None, process.vault), run.contact_id, [name]
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audience import audience
+from app.audience import writing
 from app.audience.workspace_context import WorkspaceContext
 from app.errors import Unavailable
 from app.intake import webhooks
@@ -149,7 +149,7 @@ async def test_a_large_body_is_read_beside_the_loop_wherever_it_is_needed(proces
     async with process.database.write() as db:
         whose = WorkspaceContext(acme, None, process.vault)
         values = {"email": "ada@example.com", "metadata": {"crm": "981230455"}}
-        await audience.create(db, whose, values)
+        await writing.create(db, whose, values)
     items = b",".join([b'{"sku":"abc","price":1.50}'] * 6_000)
     body = b'{"customer":981230455,"number":7.0,"total":1.10,"items":[%b],"last":"x"}' % items
     assert len(body) > facts.LARGE
