@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from app.messages.settling import RETRY_SECONDS
-from app.store.claims import WHOLE_SECONDS
+from app.store.horizon import WHOLE_SECONDS
 from tests import servers
 from tests.deployment import (
     A_CALL_EVERY,

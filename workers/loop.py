@@ -11,7 +11,7 @@ from app.errors import Unavailable
 from app.process import Process
 from app.runtime.backoff import jittered
 from app.store import claims
-from app.store.claims import Horizon
+from app.store.horizon import Horizon
 from app.store.jobs import Kind
 from app.store.shards import EVERY_SECONDS, Look
 from workers.pool import WorkerPool

@@ -7,13 +7,11 @@ no suspects, which may have killed their workers, but learns of them and claims 
 from __future__ import annotations
 
 import logging
-import math
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
@@ -21,17 +19,12 @@ from app.database.db import Database, Handle, RequestTimeouts
 from app.database.visits import Visits
 from app.errors import Unavailable
 from app.store import jobs
+from app.store.horizon import BEGINNING, Horizon, Pace
 from app.store.jobs import Job, Kind
 from app.store.shards import HEAD, SCANNED, Look, Shards
 
 log = logging.getLogger(__name__)
 
-WHOLE_SECONDS = 5.0  # between looks from the beginning
-SCAN_SHARE = 0.2  # of the time, at most, may go into slow scans of workspaces
-QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
-LONGEST_PAUSE_SECONDS = 30.0
-MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_SHARED_CLAIMS = 2  # without progress; whatever was claimed so often already is a suspect
 ANY_CLAIMS = 1_000_000_000
 # Of a claim apart: what it has claimed waits no longer for the rest, and for a silent node once.
@@ -39,47 +32,6 @@ CLAIM_SECONDS = 1.0
 TIMEOUTS = RequestTimeouts(
     statement_ms=2_200, commit_ms=2_200, server_statement_ms=2_000, lock_ms=1_000
 )
-
-
-@dataclass(slots=True)
-class Pace:
-    """How often workspaces are scanned, which reads past whatever has ended. While any transaction
-    stays open, whoever's, no job that has ended leaves the indexes: their beginning grows, and
-    takes longer to read by the second. So it is done more seldom then."""
-
-    _began: float = -math.inf  # by the process's clock
-    _took: float = 0.0  # seconds
-
-    def begin(self) -> bool:
-        """Whether it may be done now: what takes long in at most SCAN_SHARE of the time."""
-        slow = self._took / SCAN_SHARE if self._took > QUICK_SECONDS else 0.0
-        pause = min(slow, LONGEST_PAUSE_SECONDS)
-        is_due = time.monotonic() - self._began > pause
-        if is_due:
-            self._began = time.monotonic()
-        return is_due
-
-    def end(self) -> None:
-        self._took = time.monotonic() - self._began
-
-
-@dataclass(slots=True)
-class Horizon:
-    """How far back due jobs are looked for: each look begins where the one before it found the
-    oldest, and now and then at the beginning, for jobs that were made due further back."""
-
-    since: datetime = BEGINNING
-    _whole_at: float = -math.inf  # when the last look from the beginning was, likewise
-
-    def look(self) -> datetime:
-        """From where to look now."""
-        if time.monotonic() - self._whole_at > WHOLE_SECONDS:
-            self._whole_at, self.since = time.monotonic(), BEGINNING
-        return self.since
-
-    def found(self, oldest: datetime | None, now: datetime) -> None:
-        """The oldest job of a look, if there was any."""
-        self.since = min(oldest or now, now - MARGIN)
 
 
 @dataclass(slots=True)
@@ -195,6 +147,7 @@ class Apart:
         else:
             if look is not memory.look:
                 memory.look, memory.seen = look, set(look.due.get(kind, ()))
+                memory.horizon.since = look.since
         return sorted(memory.seen)
 
     async def hinted(self, lease: _Lease, hinted: Mapping[str, Sequence[str]]) -> list[Job]:

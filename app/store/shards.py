@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -22,6 +22,7 @@ from app.errors import Unavailable
 from app.runtime.outages import Outage
 from app.runtime.sharing import Shared
 from app.store import jobs
+from app.store.horizon import BEGINNING, Horizon, Pace
 from app.store.jobs import Kind
 
 HEAD = 64  # the oldest due rows of a kind in a shard; nearly always these are all
@@ -30,37 +31,40 @@ EVERY_SECONDS = 1.0
 IDLE_SECONDS = 0.5  # in which all shards say that no job is due, or each node is asked by itself
 AUDIT = "audit"  # beside the kinds of jobs
 
-# Of one shard, for each kind: the workspaces of its oldest due jobs and,
-# however long a backlog is, the next ones from somewhere on that have due ones, too. And those with
-# entries of the audit trail that are not sealed, one after another: of one that was tampered with
-# they stay so.
+# Of one shard, for each kind: the workspaces of the oldest jobs that are due since some moment, and
+# since when the oldest is; however long a backlog is, the next workspaces from somewhere on that
+# have due ones, too. And those with entries of the audit trail that are not sealed, one after
+# another: of one that was tampered with they stay so.
 OF_SHARD = """
-    SELECT kinds.kind,
-           (WITH RECURSIVE oldest AS (
-                SELECT workspace_id FROM jobs
-                WHERE kind = kinds.kind AND wake_at <= :now
-                ORDER BY wake_at NULLS FIRST, id
-                LIMIT :head
-            ), pending (workspace_id, n) AS (
-                SELECT (SELECT workspace_id FROM jobs
-                        WHERE kind = kinds.kind AND workspace_id > :after
-                        ORDER BY workspace_id, wake_at LIMIT 1), 1
-                WHERE (SELECT count(*) FROM oldest) = :head
-                UNION ALL
-                SELECT (SELECT j.workspace_id FROM jobs j
-                        WHERE j.kind = kinds.kind AND j.workspace_id > pending.workspace_id
-                        ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
-                FROM pending
-                WHERE pending.workspace_id IS NOT NULL AND n < :scanned
-            )
-            SELECT json_agg(DISTINCT workspace_id)
-            FROM (SELECT workspace_id FROM oldest
-                  UNION ALL
-                  SELECT p.workspace_id FROM pending p
-                  WHERE (SELECT j.wake_at FROM jobs j
-                         WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
-                         ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= :now) AS found) AS due
+    SELECT kinds.kind, found.due, found.oldest_at
     FROM unnest(ARRAY[{kinds}]) AS kinds (kind)
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE oldest AS (
+            SELECT workspace_id, wake_at FROM jobs
+            WHERE kind = kinds.kind AND wake_at BETWEEN CAST(:since AS TIMESTAMPTZ) AND :now
+            ORDER BY wake_at NULLS FIRST, id
+            LIMIT :head
+        ), pending (workspace_id, n) AS (
+            SELECT (SELECT workspace_id FROM jobs
+                    WHERE kind = kinds.kind AND workspace_id > :after
+                    ORDER BY workspace_id, wake_at LIMIT 1), 1
+            WHERE :scanned > 0 AND (SELECT count(*) FROM oldest) = :head
+            UNION ALL
+            SELECT (SELECT j.workspace_id FROM jobs j
+                    WHERE j.kind = kinds.kind AND j.workspace_id > pending.workspace_id
+                    ORDER BY j.workspace_id, j.wake_at LIMIT 1), n + 1
+            FROM pending
+            WHERE pending.workspace_id IS NOT NULL AND n < :scanned
+        )
+        SELECT (SELECT json_agg(DISTINCT workspace_id)
+                FROM (SELECT workspace_id FROM oldest
+                      UNION ALL
+                      SELECT p.workspace_id FROM pending p
+                      WHERE (SELECT j.wake_at FROM jobs j
+                             WHERE j.kind = kinds.kind AND j.workspace_id >= p.workspace_id
+                             ORDER BY j.workspace_id, j.wake_at LIMIT 1) <= :now) AS every) AS due,
+               (SELECT min(wake_at) FROM oldest) AS oldest_at
+    ) AS found
     UNION ALL
     SELECT '{audit}',
            (WITH RECURSIVE unsealed (workspace_id, n) AS (
@@ -74,7 +78,8 @@ OF_SHARD = """
                 FROM unsealed
                 WHERE unsealed.workspace_id IS NOT NULL AND n < :head
             )
-            SELECT json_agg(workspace_id) FROM unsealed WHERE workspace_id IS NOT NULL)
+            SELECT json_agg(workspace_id) FROM unsealed WHERE workspace_id IS NOT NULL),
+           CAST(NULL AS TIMESTAMPTZ)
     """.format(kinds=", ".join(f"'{kind}'" for kind in jobs.KINDS), audit=AUDIT)
 
 
@@ -88,6 +93,8 @@ class Look:
     due: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
     unsealed: frozenset[str] = frozenset()  # those with entries of the audit trail that are not
     silent: Sequence[str] = ()  # nodes that have not answered
+    oldest_at: datetime | None = None  # since when the oldest job that was found is due
+    since: datetime = BEGINNING  # from when on the next look, and claims until then, look for them
 
 
 class Shards:
@@ -96,6 +103,8 @@ class Shards:
     def __init__(self) -> None:
         self._last: Shared[Look] = Shared(EVERY_SECONDS)
         self._after = ""
+        self._horizon = Horizon()
+        self._scans = Pace()
         self._idle = False  # no job was due at the last look
         self._outage = Outage("a node does not answer: its work waits", "all nodes answer again")
 
@@ -111,34 +120,49 @@ class Shards:
             yield db
 
     async def _look(self, database: Database) -> Look:
-        if self._idle and not self._outage.is_on and (idle := await _idle(database)):
-            return idle
-        async with database.read() as db:
-            found = await look(db, after=self._after)
-        if found.silent:
-            self._outage.failed(ConnectionError("; ".join(found.silent)))
-        else:
+        since = self._horizon.look()
+        if self._idle and not self._outage.is_on and (idle := await _idle(database, since)):
+            self._horizon.found(None, idle.now)
+            return replace(idle, since=self._horizon.since)
+        scans = self._scans.begin()
+        try:
+            async with database.read() as db:
+                found = await look(db, since=since, after=self._after, scanned=SCANNED * scans)
+        finally:
+            if scans:  # also one that was cut off: the next look goes without
+                self._scans.end()
+        if not found.silent:
             self._outage.worked()
+            self._horizon.found(found.oldest_at, found.now)
+        else:
+            self._outage.failed(ConnectionError("; ".join(found.silent)))
+            if found.oldest_at is not None:  # what the silent have may be due since longer
+                self._horizon.since = min(self._horizon.since, found.oldest_at)
         self._idle = not any(found.due.values())
         self._after = random.sample(["", *(id for ids in found.due.values() for id in ids)], 1)[0]
-        return found
+        return replace(found, since=self._horizon.since)
 
 
-async def _idle(database: Database) -> Look | None:
+async def _idle(database: Database, since: datetime) -> Look | None:
     """A look that finds no job, over connections that our session has to the nodes. None where
     there is one to look for, or where that takes long: each node is asked by itself then."""
     with suppress(Unavailable):
         async with database.read(RequestTimeouts.within(IDLE_SECONDS)) as db:
             now = await db.now()
-            if not await _is_any_due(db):
+            if not await _is_any_due(db, since):
                 return Look(now, {}, unsealed=await _unsealed(db))
     return None
 
 
-async def _is_any_due(db: Handle) -> bool:
+async def _is_any_due(db: Handle, since: datetime) -> bool:
     found = await db.fetch_value(
-        "SELECT id FROM jobs WHERE kind = ANY(:kinds) AND wake_at <= :now LIMIT 1",
+        """
+        SELECT id FROM jobs
+        WHERE kind = ANY(:kinds) AND wake_at BETWEEN :since AND :now
+        LIMIT 1
+        """,
         kinds=list(jobs.KINDS),
+        since=since,
     )
     return found is not None
 
@@ -158,19 +182,27 @@ async def _unsealed(db: Handle) -> frozenset[str]:
     return frozenset(found)
 
 
-async def look(db: Handle, *, after: str = "") -> Look:
-    """`after` is the workspace after which others are looked for behind a backlog."""
+async def look(
+    db: Handle, *, since: datetime = BEGINNING, after: str = "", scanned: int = SCANNED
+) -> Look:
+    """`after` is the workspace after which so many others are looked at behind a backlog."""
     now = await db.now()
-    rows, silent = await db.fetch_on_nodes(OF_SHARD, after=after, head=HEAD, scanned=SCANNED)
+    rows, silent = await db.fetch_on_nodes(
+        OF_SHARD, since=since, after=after, head=HEAD, scanned=scanned
+    )
     due: defaultdict[Kind, set[str]] = defaultdict(set)
     unsealed: set[str] = set()
-    for kind, found in (row.values() for row in rows):
+    oldest: list[datetime] = []
+    for kind, found, oldest_at in (row.values() for row in rows):
         if found is not None:
             (unsealed if kind == AUDIT else due[kind]).update(orjson.loads(found))
+        if oldest_at is not None:
+            oldest.append(oldest_at)
     return Look(
         now,
         dict.fromkeys(due, now),
         {kind: frozenset(ids) for kind, ids in due.items()},
         frozenset(unsealed),
         silent,
+        min(oldest, default=None),
     )

@@ -149,7 +149,7 @@ async def test_a_trail_that_cannot_be_sealed_has_no_node_asked_over_a_connection
 ) -> None:
     looks = 0
 
-    async def look(db: Handle, *, after: str = "") -> Look:
+    async def look(db: Handle, **_: object) -> Look:
         nonlocal looks
         looks += 1
         return Look(await db.now(), {}, unsealed=frozenset([acme]))

@@ -45,6 +45,7 @@ from app.store import (
 from app.store.claims import Apart
 from app.store.shards import EVERY_SECONDS, HEAD, Shards
 from tests import servers
+from tests.present import present
 from tests.web import wire
 from workers import maintenance
 
@@ -419,6 +420,24 @@ async def test_a_look_behind_a_backlog_names_no_workspace_that_only_waits(
     async with sharded.read() as db:
         look = await shards.look(db)
     assert look.due["call"] == {busy, other}
+
+
+@pytest.mark.drill
+async def test_a_look_begins_where_it_is_to_and_names_the_moment_of_the_oldest_job(
+    sharded: Database,
+) -> None:
+    old, new, _ = await on_one_shard(sharded)
+    async with sharded.write() as db:
+        long_ago = await db.now() - timedelta(minutes=1)
+        await jobs.wake_by(db, "event_attempt", workspace_id=old, ids=["eva_1"], at=long_ago)
+    async with sharded.write() as db:
+        await jobs.add(db, "event_attempt", workspace_id=new, ids=["eva_1"])
+    async with sharded.read() as db:
+        whole = await shards.look(db)
+        later = await shards.look(db, since=long_ago + timedelta(seconds=1))
+    assert whole.due["event_attempt"] == {old, new}
+    assert later.due["event_attempt"] == {new}
+    assert present(whole.oldest_at) <= long_ago < present(later.oldest_at)
 
 
 @pytest.mark.timeout(180)

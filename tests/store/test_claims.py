@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -15,17 +16,9 @@ from app.database.db import Database, Handle, explain, new_id
 from app.errors import Unavailable
 from app.process import Process
 from app.runtime.sharing import Shared
-from app.store import claims, jobs, shards
-from app.store.claims import (
-    BEGINNING,
-    MARGIN,
-    WHOLE_SECONDS,
-    Apart,
-    FairShare,
-    Horizon,
-    Pace,
-    Together,
-)
+from app.store import claims, horizon, jobs, shards
+from app.store.claims import Apart, FairShare, Together
+from app.store.horizon import BEGINNING, MARGIN, WHOLE_SECONDS, Horizon, Pace
 from app.store.jobs import KINDS, Kind
 from app.store.shards import HEAD, SCANNED, Look, Shards
 from tests.store.test_jobs import (
@@ -367,7 +360,7 @@ async def test_whoever_stands_behind_a_backlog_is_found_a_few_claims_later(
 ) -> None:
     """Behind more rows and more workspaces than one claim looks at."""
     monkeypatch.setattr(
-        claims, "LONGEST_PAUSE_SECONDS", 0
+        horizon, "LONGEST_PAUSE_SECONDS", 0
     )  # of scans; claims hardly ever come so fast
     others = 2 * SCANNED
     await many(database, others)
@@ -391,24 +384,31 @@ async def test_what_is_due_long_since_is_looked_for_now_and_then(
     late = await due(database, acme, 1, since=timedelta(minutes=1))
     fresh = await due(database, acme, 1)
     assert ids(await claim(database, 9, fair_share=fair_share)) == fresh
-    monkeypatch.setattr(claims, "WHOLE_SECONDS", 0)
+    monkeypatch.setattr(horizon, "WHOLE_SECONDS", 0)
     assert ids(await claim(database, 9, fair_share=fair_share)) == late
 
 
 def test_nothing_puts_off_a_look_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long one takes: a job whose hint was lost may wait for the next."""
     clock, now = 0.0, datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
-    monkeypatch.setattr("app.store.claims.time.monotonic", lambda: clock)
-    horizon = Horizon()
-    assert horizon.look() == BEGINNING
+    monkeypatch.setattr("app.store.horizon.time.monotonic", lambda: clock)
+    of_looks = Horizon()
+    assert of_looks.look() == BEGINNING
     clock = 9.0
-    horizon.found(None, now)
-    assert horizon.look() == BEGINNING
-    horizon.found(None, now)
+    of_looks.found(None, now)
+    assert of_looks.look() == BEGINNING
+    of_looks.found(None, now)
     clock += WHOLE_SECONDS - 0.1
-    assert horizon.look() == now - MARGIN
+    assert of_looks.look() == now - MARGIN
     clock += 0.2
-    assert horizon.look() == BEGINNING
+    assert of_looks.look() == BEGINNING
+
+
+def test_a_look_from_the_beginning_that_fails_leaves_the_next_where_it_was() -> None:
+    of_looks, now = Horizon(), datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    of_looks.found(None, now)
+    assert of_looks.look() == BEGINNING
+    assert of_looks.look() == now - MARGIN
 
 
 async def test_a_look_begins_where_the_oldest_job_was(database: Database) -> None:
@@ -434,7 +434,7 @@ def test_what_takes_long_is_done_more_seldom(
     monkeypatch: pytest.MonkeyPatch, took: float, pause: float
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("app.store.claims.time.monotonic", lambda: now)
+    monkeypatch.setattr("app.store.horizon.time.monotonic", lambda: now)
     pace = Pace()
     assert pace.begin()
     now = took
@@ -491,7 +491,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, *looks: Look | Unavailable) -> list[
     """What looks at all shards find, the last of them for ever; a list that grows with each."""
     made: list[str] = []
 
-    async def look(db: Handle, *, after: str = "") -> Look:
+    async def look(db: Handle, *, after: str, **_: object) -> Look:
         found = looks[min(len(made), len(looks) - 1)]
         made.append(after)
         if isinstance(found, Unavailable):
@@ -507,9 +507,12 @@ def seen(*workspaces: str) -> Look:
 
 
 async def claimed_apart(
-    database: Database, *hinted: tuple[str, str], fair_share: FairShare | None = None
+    database: Database,
+    *hinted: tuple[str, str],
+    fair_share: FairShare | None = None,
+    looks: Shards | None = None,
 ) -> list[str]:
-    reach = Apart(database, Shards())
+    reach = Apart(database, looks or Shards())
     return ids(
         await claims.claim(
             reach,
@@ -557,11 +560,12 @@ async def test_a_claim_that_takes_long_leaves_the_rest_to_the_next(
     """What it has claimed waits for it, with a lease."""
     acme, rival, fair_share = await workspace(database), await workspace(database), FairShare()
     looked(monkeypatch, seen(acme, rival))
+    looks = Shards()
     rows = [id for one in (acme, rival) for id in await due(database, one, 1)]
     monkeypatch.setattr(claims, "CLAIM_SECONDS", 1e-6)
-    first = await claimed_apart(database, fair_share=fair_share)
+    first = await claimed_apart(database, fair_share=fair_share, looks=looks)
     assert fair_share.held_back
-    second = await claimed_apart(database, fair_share=fair_share)
+    second = await claimed_apart(database, fair_share=fair_share, looks=looks)
     assert len(first) == len(second) == 1
     assert sorted(first + second) == sorted(rows)
 
@@ -581,6 +585,71 @@ async def test_while_nothing_is_due_no_node_is_asked_over_a_connection_of_its_ow
     assert len(looks) == 2
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_each_look_at_all_shards_begins_where_the_one_before_it_found_the_oldest_job(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has ended, and cannot be collected, is not read past each second."""
+    acme, rival = await workspace(database), await workspace(database)
+    of_process, fair_share = Shards(), FairShare()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    assert not (await of_process.look(database)).due
+    await due(database, acme, 1, since=timedelta(minutes=1))
+    assert not (await of_process.look(database)).due  # nor does who asks all shards at once
+    await due(database, rival, 2)
+    assert (await of_process.look(database)).due["message"] == {rival}
+    reach = Apart(database, of_process)
+    claimed = await claims.claim(
+        reach, "message", hinted=[], limit=9, lease_seconds=LEASE_SECONDS, fair_share=fair_share
+    )
+    assert {job.workspace_id for job in claimed} == {rival}
+    assert fair_share.horizon.since > BEGINNING
+    monkeypatch.setattr(horizon, "WHOLE_SECONDS", 0)
+    assert (await of_process.look(database)).due["message"] == {acme}
+
+
+async def test_where_a_node_is_silent_what_it_has_due_since_long_is_not_left_behind(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = replace(seen(), silent=["db2:5432: no answer"])
+    long_ago = silent.now - timedelta(hours=1)
+    behind, others = replace(silent, oldest_at=long_ago), seen("ws_1")
+    looked(monkeypatch, silent, others, silent, behind, others)
+    of_process = Shards()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    since = [(await of_process.look(database)).since for _ in range(5)]
+    assert since[0] == BEGINNING
+    assert since[1] == since[2] > long_ago  # what is silent has what it had
+    assert since[3] == long_ago
+    assert since[4] > long_ago
+
+
+async def test_a_look_that_was_cut_off_is_followed_by_one_that_scans_no_workspaces(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[datetime, int]] = []
+
+    async def look(db: Handle, *, since: datetime, scanned: int, **_: object) -> Look:
+        made.append((since, scanned))
+        if len(made) > 1:
+            raise Unavailable("It took too long.")
+        return seen("ws_1")
+
+    monkeypatch.setattr(shards, "look", look)
+    monkeypatch.setattr(horizon, "QUICK_SECONDS", 0)
+    of_process = Shards()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    await of_process.look(database)
+    monkeypatch.setattr(horizon, "SCAN_SHARE", 1e-9)
+    monkeypatch.setattr(of_process, "_scans", Pace())
+    monkeypatch.setattr(of_process._horizon, "_whole_at", -math.inf)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await of_process.look(database)
+    assert [scanned for _, scanned in made] == [SCANNED, SCANNED, 0]
+    assert [since == BEGINNING for since, _ in made] == [True, True, False]
+
+
 async def test_where_not_all_shards_say_at_once_that_nothing_is_due_each_node_is_asked(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -588,7 +657,7 @@ async def test_where_not_all_shards_say_at_once_that_nothing_is_due_each_node_is
     of_process = Shards()
     monkeypatch.setattr(of_process, "_last", Shared(0))
 
-    async def is_any_due(db: Handle) -> bool:
+    async def is_any_due(db: Handle, since: datetime) -> bool:
         raise Unavailable("A node is silent.")
 
     monkeypatch.setattr(shards, "_is_any_due", is_any_due)

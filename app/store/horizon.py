@@ -1,0 +1,58 @@
+"""From where on looks read the queue, and how often they scan it: not past all that has ended."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+WHOLE_SECONDS = 5.0  # between looks from the beginning
+SCAN_SHARE = 0.2  # of the time, at most, may go into slow scans of workspaces
+QUICK_SECONDS = 0.05  # what takes no longer is done whenever it is asked for
+LONGEST_PAUSE_SECONDS = 30.0
+MARGIN = timedelta(seconds=2)  # a transaction that lasts so long makes jobs due before its end
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Pace:
+    """How often workspaces are scanned, which reads past whatever has ended. While any transaction
+    stays open, whoever's, no job that has ended leaves the indexes: their beginning grows, and
+    takes longer to read by the second. So it is done more seldom then."""
+
+    _began: float = -math.inf  # by the process's clock
+    _took: float = 0.0  # seconds
+
+    def begin(self) -> bool:
+        """Whether it may be done now: what takes long in at most SCAN_SHARE of the time."""
+        slow = self._took / SCAN_SHARE if self._took > QUICK_SECONDS else 0.0
+        pause = min(slow, LONGEST_PAUSE_SECONDS)
+        is_due = time.monotonic() - self._began > pause
+        if is_due:
+            self._began = time.monotonic()
+        return is_due
+
+    def end(self) -> None:
+        self._took = time.monotonic() - self._began
+
+
+@dataclass(slots=True)
+class Horizon:
+    """How far back due jobs are looked for: each look begins where the one before it found the
+    oldest, and now and then at the beginning, for jobs that were made due further back."""
+
+    since: datetime = BEGINNING
+    _whole_at: float = -math.inf  # when the last look from the beginning was, likewise
+
+    def look(self) -> datetime:
+        """From where to look now. A look from the beginning that fails, because it takes too long,
+        leaves the others where they were."""
+        if time.monotonic() - self._whole_at > WHOLE_SECONDS:
+            self._whole_at = time.monotonic()
+            return BEGINNING
+        return self.since
+
+    def found(self, oldest: datetime | None, now: datetime) -> None:
+        """The oldest job of a look, if there was any."""
+        self.since = min(oldest or now, now - MARGIN)
