@@ -171,7 +171,7 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 FIXED = re.compile(
     r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|among|cut|rows|table|whose"
     r"|(?:FOUND|KEYS|ADDRESSES|REASON|UNFINISHED_OF)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
-    r"|fitting\.sql|next_flip\.sql|once"
+    r"|fitting\.sql|next_flip\.sql|once|rows\.(?:table|id|key|have)"
 )
 # These rewrite statements, names of values included; three of them write those of filters, in
 # which tests/store/test_segment_sql.py and test_segment_moments.py look for words of theirs.

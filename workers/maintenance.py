@@ -21,9 +21,19 @@ from app.database.visits import Visits
 from app.errors import Unavailable
 from app.messages import circuit_breaker, parking, refusals
 from app.process import Process
-from app.store import expiry, job_sweep, jobs, parked, segment_members, sweeps, webhook_requests
+from app.store import (
+    directory_sweep,
+    expiry,
+    job_sweep,
+    jobs,
+    parked,
+    segment_members,
+    sweeps,
+    webhook_requests,
+)
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
+from app.store.row_keys import RowKey
 from workers.retention import RetentionScan
 
 log = logging.getLogger(__name__)
@@ -39,6 +49,7 @@ SWEEP_SECONDS = 60.0  # from the end of a sweep of expired rows to the next
 # The least between two sweeps that one process makes for all of them.
 SWEPT_AGAIN = timedelta(seconds=SWEEP_SECONDS / 2)
 SWEPT_AT_ONCE = 1_000  # rows of one transaction
+RELISTED_AGAIN = timedelta(minutes=10)  # between two looks at all keys, which are many
 DEFINITIONS_AT_ONCE = 200  # that have requests: a page of them
 RESUMED_AT_ONCE = 20  # workspaces: a page of them
 STRAY_AFTER = timedelta(minutes=1)  # of a due job that nobody has claimed
@@ -250,10 +261,38 @@ async def _delete_requests(db: Handle, workspace_id: str, ids: Sequence[str]) ->
     return False
 
 
+async def relist_keys(process: Process) -> None:
+    """Have every key lead to its row: one process looks at all of them, for all processes.
+
+    Nothing should be found but after a crash of a sharded database's coordinator: what it had not
+    committed with a node is missing there."""
+    async with process.database.write() as db:
+        if not await sweeps.take(db, "directory", every=RELISTED_AGAIN):
+            return
+    visits = Visits(process.database)
+    for kind in directory_sweep.ROWS:
+        after: Key | None = ("", "")
+        while after is not None:
+            async with process.shards.reading(process.database) as db:
+                rows, after = await directory_sweep.keyed(
+                    db, kind, after=after, limit=SWEPT_AT_ONCE
+                )
+            async with process.database.read() as db:  # of the coordinator: no node is asked
+                found = await directory_sweep.unlisted(db, kind, rows)
+            for place, _ in found:
+                whose: RowKey = {"workspace_id": place.workspace_id, "id": place.id}
+                relist = partial(directory_sweep.relist, kind=kind, **whose)
+                if await visits.visit(place.workspace_id, relist):
+                    extra = {"kind": kind, "row_id": place.id}
+                    log.error("a key did not lead to its row", extra=extra)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
 # Last is what may wait for a provider.
 SWEEPS: tuple[Callable[[Process], Awaitable[None]], ...] = (
     resume_parked,
     delete_expired,
     sweep_requests,
+    relist_keys,
     renew_subscriptions,
 )

@@ -24,8 +24,9 @@ from app.routes.messages import DeliveryAttempt, attempt
 from app.routes.runs import MessageStatus as AttemptStatus
 from app.routes.runs import RunSummary, summary
 from app.routes.runs import Status as RunStatus
-from app.store import admin, health, job_sweep, jobs
+from app.store import admin, directory, directory_sweep, health, job_sweep, jobs
 from app.store import workspaces as stored
+from app.store.directory_sweep import Keyed
 from app.store.job_sweep import Key
 from app.store.jobs import Kind
 from app.web import paging, reply
@@ -36,7 +37,7 @@ from app.web.routing import ADMIN, Call, get, patch, post
 
 LATE = timedelta(minutes=5)  # nobody is going to do it any more
 LARGEST_LIMIT = 999_999_999
-LOOK_SECONDS = 2.0  # among unfinished rows and among jobs, of which there may be millions
+LOOK_SECONDS = 10.0  # in all, among unfinished rows, jobs and keys: there may be millions
 LOOKED_AT_ONCE = 10_000
 
 Search = Annotated[str, Field(min_length=1, max_length=200)]
@@ -127,8 +128,10 @@ class Invariants(Shape):
     `orphans` are runs whose wait has ended or no longer exists and that nothing will move.
     `missingJobs` are rows that should be worked on and have no job, `strayJobs` are jobs without a
     row that is to be worked on, and `overdue` jobs that nobody has done for five minutes, by kind.
-    With `orphansLeft`, `missingLeft` or `straysLeft` there may be more, because not all could be
-    checked in two seconds."""
+    `unlistedKeys` are tokens of webhooks, API keys and customers that are answered as unknown,
+    because the directory does not lead from them to their row. With `orphansLeft`, `missingLeft`,
+    `straysLeft` or `unlistedLeft` there may be more, because not all could be checked in two
+    seconds."""
 
     healthy: bool
     orphans: int
@@ -137,6 +140,8 @@ class Invariants(Shape):
     missing_left: bool
     stray_jobs: int
     strays_left: bool
+    unlisted_keys: int
+    unlisted_left: bool
     overdue: dict[str, int]
     unknown_deliveries: int
     unchained_audit_logs: int
@@ -228,13 +233,16 @@ async def show_stats(call: Call) -> Response:
 async def show_invariants(call: Call) -> Response:
     now = await call.db.now()
     late = now - LATE
-    orphans, orphans_left = await _all(partial(admin.orphans, call.db))
-    missing = [await _all(partial(_missing_of, call.db, kind)) for kind in jobs.KINDS]
-    strays, strays_left = await _all(partial(_strays, call.db, late))
+    until = time.monotonic() + LOOK_SECONDS
+    orphans, orphans_left = await _all(partial(admin.orphans, call.db), until)
+    missing = [await _all(partial(_missing_of, call.db, kind), until) for kind in jobs.KINDS]
+    strays, strays_left = await _all(partial(_strays, call.db, late), until)
+    keys = [await _all(partial(_unlisted, call.db, kind), until) for kind in directory_sweep.ROWS]
     found = {
         "orphans": orphans,
         "missingJobs": sum(count for count, _ in missing),
         "strayJobs": strays,
+        "unlistedKeys": sum(count for count, _ in keys),
         "unknownDeliveries": await health.unknown_deliveries(call.db),
         "unchainedAuditLogs": await admin.unchained(call.db, late=late),
         "givenUp": await health.given_up(call.db),
@@ -251,6 +259,7 @@ async def show_invariants(call: Call) -> Response:
             "orphansLeft": orphans_left,
             "missingLeft": any(left for _, left in missing),
             "straysLeft": strays_left,
+            "unlistedLeft": any(left for _, left in keys),
             "oldestDueSeconds": seconds,
         }
     )
@@ -266,15 +275,25 @@ async def _strays(db: Handle, late: datetime, *, after: Key | None) -> tuple[int
     return len(found), last
 
 
+async def _unlisted(
+    db: Handle, kind: directory.Kind, *, after: Key | None
+) -> tuple[int, Key | None]:
+    """Count what is found twice: between two statements somebody may have changed a key."""
+    found: list[set[Keyed]] = []
+    for _ in range(2):
+        rows, last = await directory_sweep.keyed(db, kind, after=after, limit=LOOKED_AT_ONCE)
+        found.append({*await directory_sweep.unlisted(db, kind, rows)})
+    return len(set.intersection(*found)), last
+
+
 class CountPage(Protocol):
     """How many of the next rows are wrong, and the last of the next, unless there are no more."""
 
     async def __call__(self, *, after: Key | None) -> tuple[int, Key | None]: ...
 
 
-async def _all(count: CountPage) -> tuple[int, bool]:
-    """How many, and whether there may be more."""
-    until = time.monotonic() + LOOK_SECONDS
+async def _all(count: CountPage, until: float) -> tuple[int, bool]:
+    """How many, and whether there may be more, which could not be counted in time."""
     found, after = 0, None
     while True:
         more, after = await count(after=after)

@@ -50,6 +50,7 @@ LOOKS: Mapping[str, str] = {
     "store/webhook_requests.definitions": "maintenance: at most twice a minute, a page at a time",
     "store/refused_recipients.to_undo": "maintenance: once in five seconds",
     "store/paid_plans.over": "maintenance: once a minute",
+    "store/directory_sweep.keyed": "maintenance: once in ten minutes; administration",
     "store/callbacks.writers": "callbacks: somebody answers a number that several share",
     "store/circuit_breakers.count_open": "metrics: once a scrape",
     "store/health.due": "metrics: once a scrape",
@@ -85,7 +86,7 @@ LOOKS: Mapping[str, str] = {
 ACTS: Mapping[str, str] = {
     "store/users.insert": "somebody registers, or is invited",
     "store/users.change_password": "somebody changes a password, and ends sessions",
-    "store/directory.put": "a webhook or a key is made",
+    "store/directory.put": "a webhook or a key is made, or put right after a crash",
     "store/directory.delete": "a webhook or a key goes",
 }
 

@@ -24,11 +24,13 @@ from app.main import build_process
 from app.process import SCHEMA
 from app.runtime import tasks
 from app.store import (
+    api_keys,
     audit_logs,
     circuit_breakers,
     claims,
     definitions,
     directory,
+    directory_sweep,
     expiry,
     job_sweep,
     jobs,
@@ -43,6 +45,7 @@ from app.store import (
     workspaces,
 )
 from app.store.claims import Apart
+from app.store.directory import Place
 from app.store.shards import EVERY_SECONDS, HEAD, Shards
 from tests import servers
 from tests.present import present
@@ -145,6 +148,9 @@ LOOKS: Mapping[str, Callable[[Handle], Awaitable[Any]]] = {
     "receipts": partial(expiry.expired, table="receipts", limit=3),
     "definitions with requests": partial(webhook_requests.definitions, after=("", ""), limit=3),
     "segments": partial(segment_members.late, after=("", ""), limit=3),
+    "webhooks": partial(directory_sweep.keyed, kind="webhook", after=None, limit=3),
+    "API keys": partial(directory_sweep.keyed, kind="api_key", after=None, limit=3),
+    "customers": partial(directory_sweep.keyed, kind="customer", after=None, limit=3),
     "missing jobs": partial(job_sweep.missing, kind="run", after=None, limit=3),
     "jobs of nothing": partial(job_sweep.strays, late=datetime.now(UTC), after=None, limit=3),
 }
@@ -165,6 +171,7 @@ async def busy(cluster: servers.Citus, sharded: Database) -> list[str]:
             )
             await circuit_breakers.open_until(db, **which, ask_at=now - timedelta(hours=number))
             await usage.add(db, workspace_id=id, meter=usage.CONTACTS)
+            await add_key(db, id)
             await db.execute(
                 """
                 INSERT INTO receipts (workspace_id, id, run_id, contact_id, expires_at)
@@ -193,7 +200,49 @@ async def test_node_by_node_a_look_finds_what_it_finds_at_once(
     if look == "usage":  # in no order
         at_once, by_node = sorted(at_once), sorted(by_node)
     assert by_node == at_once
-    assert look not in ("circuits to probe", "usage", "workspaces", "receipts") or by_node
+    some = ("circuits to probe", "usage", "workspaces", "receipts")
+    assert look not in some or by_node
+    assert look != "API keys" or len(by_node[0]) == 3
+
+
+async def add_key(db: Handle, workspace_id: str) -> Place:
+    """An API key, whose hash begins with the id of its workspace."""
+    made = await api_keys.insert(
+        db,
+        workspace_id=workspace_id,
+        id="key_1",
+        name="Key",
+        role="viewer",
+        hash=workspace_id.encode().ljust(32, b"\\"),
+        last4="1234",
+        made_by="usr_1",
+        expires_at=None,
+    )
+    return Place(workspace_id, made.id)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.drill
+async def test_a_key_that_the_coordinator_has_lost_in_a_crash_leads_to_its_row_again(
+    cluster: servers.Citus,
+) -> None:
+    url = await servers.new_database(cluster.url, SCHEMA)
+    database = Database(url)
+    await database.connect()
+    key = b"ws_1".ljust(32, b"\\").hex()
+    async with build_process(database, wire.settings(DATABASE_URL=url)) as process:
+        async with database.write() as db:
+            await workspaces.insert(db, id="ws_1", name="A workspace", timezone="UTC")
+            place = await add_key(db, "ws_1")
+            await directory.delete(db, "api_key", workspace_id="ws_1", ids=[place.id])
+        async with database.read() as db:
+            lost = await directory.find(db, "api_key", keys=[key])
+        await maintenance.relist_keys(process)
+        async with database.read() as db:
+            found = await directory.find(db, "api_key", keys=[key])
+    await database.disconnect()
+    assert lost == {}
+    assert found == {key: place}
 
 
 @pytest.mark.timeout(180)

@@ -244,6 +244,16 @@ async def test_a_row_without_its_job_and_a_job_without_its_row_show(
     assert (found["healthy"], found["missingJobs"], found["strayJobs"]) == (False, 1, 1)
 
 
+async def test_a_key_that_the_directory_does_not_lead_from_shows(
+    cast: Cast, root: Person, process: Process
+) -> None:
+    token = await hook(process, cast.ed.workspace_id)
+    async with process.database.write() as db:
+        await db.execute("UPDATE directory SET key = 'older' WHERE key = :token", token=token)
+    found = await root.read("/admin/invariants")
+    assert (found["healthy"], found["unlistedKeys"], found["unlistedLeft"]) == (False, 1, False)
+
+
 async def test_a_run_whose_message_has_ended_without_a_word_is_an_orphan(
     cast: Cast, root: Person, process: Process
 ) -> None:

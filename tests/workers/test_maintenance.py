@@ -23,6 +23,7 @@ from app.process import Process
 from app.runtime import tasks
 from app.store import (
     audit_logs,
+    directory,
     idempotency,
     job_sweep,
     jobs,
@@ -93,6 +94,20 @@ async def test_one_worker_sweeps_requests_for_the_others_a_page_of_definitions_a
     for _ in range(3):  # workers
         await maintenance.sweep_requests(process)
     assert [len(page) for page in pages] == [3, 1, 0]
+
+
+async def test_a_webhook_whose_token_leads_nowhere_is_open_again_after_one_look_of_all_workers(
+    process: Process, acme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = await hook(process, acme)
+    for is_open in (True, False):  # the second time it is too soon for a look
+        async with process.database.write() as db:
+            await db.execute("DELETE FROM directory WHERE kind = 'webhook'")
+        for _ in range(3):  # workers
+            await maintenance.relist_keys(process)
+        async with process.database.read() as db:
+            assert bool(await directory.find(db, "webhook", keys=[token])) is is_open
+    assert caplog.messages.count("a key did not lead to its row") == 1
 
 
 async def failing(process: Process) -> bool:
