@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from app.database import postgres
+from app.database import citus, postgres
 from app.database.db import Database, migrate, new_id
 from app.database.disk import Disk
 
@@ -288,7 +288,7 @@ class Citus:
         "citus.shard_count=4",  # a database is made in seconds; lab/citus has the default
         "citus.local_hostname=127.0.0.1",
         "ssl=off",  # which the extension turns on: a proxy between reads along
-        "citus.node_conninfo=sslmode=disable",
+        f"citus.node_conninfo=sslmode=disable {citus.ADVISED}",
     )
 
     def __init__(self, *, durable: bool = False, settings: Sequence[str] = ()) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import asyncpg
+import orjson
 
 from app.database.engine import Remark
 from app.database.opening import Connection
@@ -50,15 +51,26 @@ NODE = f"""
     SELECT groupid FROM pg_dist_placement
     WHERE shardid = get_shard_id_for_distribution_column('{ROOT}', $1::text) AND shardstate = 1
     """
-# Each node, and which of these settings is off there.
+# Each node, and what these settings are in sessions of our role there.
 NODES = """
-    SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS off
+    SELECT n.nodename || ':' || n.nodeport AS name, r.success, r.result AS settings
     FROM run_command_on_workers(format(
-             'SELECT string_agg(name, %L) FROM pg_settings WHERE setting = %L AND name = ANY(%L)',
-             ', ', 'off', $1::text[])) r
+             'SELECT json_object_agg(name, setting) FROM pg_settings WHERE name = ANY(%L)',
+             $1::text[])) r
     JOIN pg_dist_node n USING (nodename, nodeport)
     ORDER BY n.nodeid
     """
+HERE = """
+    SELECT json_object_agg(name, setting) AS settings,
+           current_setting('is_superuser') = 'on' AS is_superuser, quote_ident(current_user) AS role
+    FROM pg_settings
+    WHERE name = ANY($1::text[])
+    """
+# By which the coordinator gives up a node whose host is gone, and of which it hears nothing more.
+CONNINFO = "citus.node_conninfo"
+GIVES_UP = ("keepalives_idle", "tcp_user_timeout")
+ADVISED = "keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=5000"
+OF_SERVERS = ("max_prepared_transactions", "wal_level")
 
 # Tables that name workspaces and lie on the coordinator: no node is asked.
 AT_COORDINATOR = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(?:directory|sign_in_domains)\b", re.I)
@@ -167,8 +179,13 @@ def constraint(message: str) -> str:
 
 
 def is_of_lost_node(error: Exception) -> bool:
-    """Whether the coordinator says by it that a node was lost. It is an ERROR also where the node
-    was lost in the midst of COMMIT, and may have committed."""
+    """Whether the coordinator may say by it that a node was lost. It is an ERROR also where the
+    node was lost in the midst of COMMIT, and may have committed.
+
+    A connection that breaks during a statement is an internal error (XX000) to Citus, and so is a
+    fault of a server: they differ in words alone, which are in the server's language. So such a
+    one is answered with 503, and does not count as a node's silence; the next statement opens a
+    connection, and if the node is gone, its error says so (08)."""
     return isinstance(error, asyncpg.InternalServerError | asyncpg.PostgresConnectionError)
 
 
@@ -177,24 +194,80 @@ async def is_installed(connection: Connection) -> bool:
     return bool(found)
 
 
-async def remarks(connection: Connection, wanted: Sequence[str]) -> AsyncIterator[Remark]:
-    """Whether everything is distributed, and every node answers and has the wanted settings on."""
+async def remarks(
+    connection: Connection, *, unsafe: Sequence[str], session: Mapping[str, str]
+) -> AsyncIterator[Remark]:
+    """Whether everything is distributed, and every node answers and is set up as we need it: the
+    `unsafe` settings on, and those of a `session` of our role."""
     left = [name for (name,) in await connection.fetch(DISTRIBUTABLE)]
     if left:
         sentence = f"Not distributed: {', '.join(left)}. Run python -m app migrate."
         yield Remark("shards", sentence, "FAIL")
-    nodes = await connection.fetch(NODES, wanted)
+    here = await connection.fetchrow(HERE, [*OF_SERVERS, CONNINFO])
+    assert here is not None  # noqa: S101  an aggregate is one row
+    if here["is_superuser"]:  # whose settings Citus may leave to each server
+        session = {}
+    nodes = await connection.fetch(NODES, [*unsafe, *OF_SERVERS, *session])
     for node in nodes:
         if not node["success"]:
             sentence = f"The node {node['name']} does not answer: its workspaces get 503."
             yield Remark("shards", sentence, "FAIL")
-        elif node["off"]:
-            sentence = f"On {node['name']}, off: {node['off']}. A crash of it can lose events."
-            yield Remark("shards", sentence, "FAIL")
+            continue
+        settings = orjson.loads(node["settings"])
+        for remark in of_node(node["name"], settings, unsafe=unsafe, session=session):
+            yield remark
+    for remark in of_coordinator(orjson.loads(here["settings"]), role=here["role"]):
+        yield remark
     if nodes and all(node["success"] for node in nodes):
         yield Remark("shards", f"{len(nodes)} nodes answer", "ok")
     elif not nodes:
         yield Remark("shards", "Citus has no nodes but the coordinator, which has every shard.")
+
+
+def of_node(
+    name: str, settings: Mapping[str, str], *, unsafe: Sequence[str], session: Mapping[str, str]
+) -> Iterator[Remark]:
+    if off := sorted(one for one in unsafe if settings.get(one) == "off"):
+        sentence = f"On {name}, off: {', '.join(off)}. A crash of it can lose events."
+        yield Remark("shards", sentence, "FAIL")
+    yield from _of_server(name, settings)
+    if different := [one for one, value in session.items() if settings.get(one) != value]:
+        sentence = (
+            f"On {name} our role lacks {', '.join(different)}: run there what migrate ran for it on"
+            " the coordinator (ALTER ROLE), with citus.enable_ddl_propagation off."
+        )
+        yield Remark("shards", sentence)
+
+
+def of_coordinator(settings: Mapping[str, str], *, role: str) -> Iterator[Remark]:
+    yield from _of_server("the coordinator", settings)
+    if CONNINFO not in settings:
+        sentence = (
+            f"Our role may not see {CONNINFO}: have a superuser run"
+            f" GRANT pg_read_all_settings TO {role}."
+        )
+        yield Remark("shards", sentence)
+    elif missing := [one for one in GIVES_UP if not re.search(rf"\b{one}\s*=", settings[CONNINFO])]:
+        sentence = (
+            f"{CONNINFO} has no {' and no '.join(missing)}: sessions wait for a quarter of an hour"
+            f" or more for a node whose host is gone. Add {ADVISED} to it on the coordinator."
+        )
+        yield Remark("shards", sentence)
+
+
+def _of_server(name: str, settings: Mapping[str, str]) -> Iterator[Remark]:
+    if settings["max_prepared_transactions"] == "0":
+        sentence = (
+            f"On {name} max_prepared_transactions is 0: what changes on two nodes at once fails,"
+            " as a move of a shard does. Set it to 200, and restart it."
+        )
+        yield Remark("shards", sentence, "FAIL")
+    if settings["wal_level"] != "logical":
+        sentence = (
+            f"On {name} wal_level is {settings['wal_level']}: no shard can be moved from it while"
+            " it is written to. Set it to logical, and restart it."
+        )
+        yield Remark("shards", sentence)
 
 
 async def distribute(connection: Connection, deadline: float) -> list[str]:

@@ -97,7 +97,7 @@ class Opener:
         self.is_sharded = False  # by Citus
         self.unset: list[str] = []  # settings that migrate has not set for our role
         self.nodes = Nodes()
-        self._deadlines = deadlines
+        self.deadlines = deadlines
 
     async def __call__(self, _: object = None, **options: Any) -> Connection:
         if len(self.hosts) > 1:
@@ -152,9 +152,9 @@ class Opener:
     async def _is_usable(self, connection: Connection) -> bool:
         """False when it was opened before the pooler was found, and may leave statements in it."""
         prepared = await connection.prepare(READ_BACK, name="")  # leaves nothing behind
-        rows = await prepared.fetch(list(session_settings(self._deadlines, is_sharded=True)))
+        rows = await prepared.fetch(list(session_settings(self.deadlines, is_sharded=True)))
         self.is_sharded = rows[0]["is_sharded"]
-        wanted = session_settings(self._deadlines, is_sharded=self.is_sharded)
+        wanted = session_settings(self.deadlines, is_sharded=self.is_sharded)
         found = {record["name"]: record["setting"] for record in rows}
         different = [name for name, value in wanted.items() if found.get(name) != value]
         if rows[0]["pid"] == connection.get_server_pid():

@@ -514,7 +514,9 @@ class PostgresConnection(DatabasesPostgresConnection):
             return Duplicate(error.constraint_name or citus.constraint(error.message or ""))
         silent = isinstance(error, TimeoutError)
         lost_node = self.is_sharded and citus.is_of_lost_node(error)
-        if self._node is not None and (silent or lost_node):
+        if self._node is not None and (
+            silent or isinstance(error, asyncpg.PostgresConnectionError)
+        ):
             self._database.opener.nodes.failed(self._node)
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError) or (
             silent and stage != "acquire" and len(self._database.opener.hosts) > 1

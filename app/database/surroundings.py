@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from app.database import citus
 from app.database.engine import Remark
-from app.database.opening import Connection, Opener
+from app.database.opening import Connection, Opener, session_settings
 
 UNSAFE_SETTINGS = {
     "fsync": "fsync is off: a crash of the server's machine can corrupt the database.",
@@ -64,7 +64,10 @@ async def remarks(connection: Connection, opener: Opener) -> AsyncIterator[Remar
     async for remark in _standbys(connection, len(opener.hosts)):
         yield remark
     if opener.is_sharded:
-        async for remark in citus.remarks(connection, tuple(UNSAFE_SETTINGS)):
+        session = session_settings(opener.deadlines, is_sharded=False)  # what is Citus' stays here
+        async for remark in citus.remarks(
+            connection, unsafe=tuple(UNSAFE_SETTINGS), session=session
+        ):
             yield remark
 
 

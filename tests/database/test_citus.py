@@ -72,6 +72,46 @@ def test_a_constraint_is_named_without_the_number_of_its_shard(message: str, nam
     assert citus.constraint(message) == name
 
 
+SERVER = {"max_prepared_transactions": "50", "wal_level": "logical"}
+NODE = {**SERVER, "fsync": "on", "jit": "off"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "words"),
+    [
+        (NODE, "", ""),
+        ({**NODE, "fsync": "off"}, "FAIL", "db2:5432, off: fsync"),
+        ({**NODE, "max_prepared_transactions": "0"}, "FAIL", "Set it to 200"),
+        ({**NODE, "wal_level": "replica"}, "warn", "wal_level is replica"),
+        ({**NODE, "jit": "on"}, "warn", "our role lacks jit"),
+    ],
+)
+def test_what_a_node_is_to_be_set_to_is_named(
+    settings: Mapping[str, str], verdict: str, words: str
+) -> None:
+    found = list(citus.of_node("db2:5432", settings, unsafe=["fsync"], session={"jit": "off"}))
+    assert [one.verdict for one in found] == [verdict] * bool(verdict)
+    assert all(words in one.sentence for one in found)
+
+
+@pytest.mark.parametrize(
+    ("conninfo", "words"),
+    [
+        ({citus.CONNINFO: f"sslmode=require {citus.ADVISED}"}, ""),
+        ({citus.CONNINFO: "keepalives_idle = 5 tcp_user_timeout=9"}, ""),
+        ({citus.CONNINFO: "sslmode=require"}, "no keepalives_idle and no tcp_user_timeout:"),
+        ({citus.CONNINFO: "tcp_user_timeout=9"}, "no keepalives_idle:"),
+        ({}, "GRANT pg_read_all_settings TO tidings"),  # it is not shown to everybody
+    ],
+)
+def test_how_a_coordinator_gives_up_a_node_is_looked_at(
+    conninfo: Mapping[str, str], words: str
+) -> None:
+    found = list(citus.of_coordinator({**SERVER, **conninfo}, role="tidings"))
+    assert [one.verdict for one in found] == ["warn"] * bool(words)
+    assert all(words in one.sentence for one in found)
+
+
 @pytest.fixture(scope="module")
 async def cluster() -> AsyncIterator[servers.Citus]:
     if not servers.has_citus():
@@ -305,6 +345,36 @@ async def test_a_node_that_could_lose_what_was_committed_is_named(
             ):
                 await asyncio.sleep(0.05)
         assert verdict == ("FAIL" if value == "off" else "ok")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.drill
+async def test_what_a_role_lacks_at_a_node_is_named(cluster: servers.Citus) -> None:
+    """Sessions there have no deadlines then, whatever has become of the coordinator."""
+    name = new_id("test")
+    await cluster.create(name)
+    url = servers.named(cluster.tcp_url, name)
+    await servers._on(url, "CREATE ROLE plain LOGIN")
+    for server in (cluster.coordinator, *cluster.nodes):
+        await servers._on(server.url, f"ALTER DATABASE {name} OWNER TO plain")
+    found = []
+    for forget in (False, True):
+        if forget:
+            await servers._on(
+                servers.named(cluster.nodes[0].url, name),
+                "SET citus.enable_ddl_propagation = off;"
+                f"ALTER ROLE plain IN DATABASE {name} RESET statement_timeout",
+            )
+        database = Database(url.replace("postgres@", "plain@"), pool_size=1)
+        await database.connect()
+        await migrate(database, SCHEMA)
+        found.append([one.sentence for one in await database.surroundings()])
+        await database.disconnect()
+    before, after = ([one for one in some if "our role lacks" in one] for some in found)
+    assert before == []
+    [lacks] = after
+    assert f":{cluster.nodes[0].port} our role lacks statement_timeout:" in lacks
+    assert any("GRANT pg_read_all_settings TO plain" in one for one in found[0])
 
 
 @pytest.mark.timeout(180)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 import asyncpg
@@ -502,6 +502,33 @@ async def test_what_the_server_says_is_understood(
             await db.execute(INSERT, id="a")
     assert type(refusal.value) is expected
     assert await ids(database) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "silent"),
+    [
+        (asyncpg.InternalServerError("cache lookup failed for relation 7"), 0),
+        (asyncpg.ConnectionFailureError("could not establish any connections to the node"), 1),
+        (TimeoutError(), 1),
+    ],
+)
+async def test_a_fault_of_a_server_is_unavailable_and_is_no_silence_of_a_node(
+    database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception, silent: int
+) -> None:
+    """Of a cluster: two in a row would have a node that is there be left alone."""
+
+    async def failed(link: Any) -> tuple[Exception, int]:
+        opener = link._database.opener
+        monkeypatch.setattr(opener, "is_sharded", True)
+        monkeypatch.setattr(link, "_node", 1)
+        opener.nodes.answered(1)
+        return await link.understood(error, "statement"), opener.nodes._silent[1]
+
+    async with database.read() as db:
+        understood, counted = await db.use(failed)
+        monkeypatch.undo()
+    assert type(understood) is Unavailable
+    assert counted == silent
 
 
 # --- locks and sessions ---------------------------------------------------------------------------
