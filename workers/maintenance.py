@@ -45,6 +45,8 @@ SHARDED_ROUND_SECONDS = 5.0  # most tasks begin with a look at all shards
 REST = {"sqlite": 1.0, "postgresql": 0.5}
 PAUSE_SECONDS = 0.05  # between two batches of a sweep, for others that wait for SQLite's one writer
 REFRESH_SECONDS = 1.0  # between two checks for outdated statistics
+# Of the coordinator, which has few rows: nodes have their own autovacuum.
+SHARDED_REFRESH_SECONDS = 60.0
 SWEEP_SECONDS = 60.0  # from the end of a sweep of expired rows to the next
 # The least between two sweeps that one process makes for all of them.
 SWEPT_AGAIN = timedelta(seconds=SWEEP_SECONDS / 2)
@@ -127,7 +129,8 @@ async def refresh_for_ever(process: Process) -> None:
             log.warning("statistics refresh postponed", extra={"error": problem.detail})
         except Exception:
             log.exception("statistics refresh failed")
-        await asyncio.sleep(REFRESH_SECONDS)
+        sharded = process.database.is_sharded
+        await asyncio.sleep(SHARDED_REFRESH_SECONDS if sharded else REFRESH_SECONDS)
 
 
 async def sweep(process: Process) -> None:

@@ -16,7 +16,7 @@ import pytest
 from app.audit import chain, trail
 from app.audit.trail import Origin
 from app.database.db import Database, Handle
-from app.errors import Contended
+from app.errors import Contended, Unavailable
 from app.intake import webhooks
 from app.messages import create, parking
 from app.process import Process
@@ -108,6 +108,26 @@ async def test_a_webhook_whose_token_leads_nowhere_is_open_again_after_one_look_
         async with process.database.read() as db:
             assert bool(await directory.find(db, "webhook", keys=[token])) is is_open
     assert caplog.messages.count("a key did not lead to its row") == 1
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+async def test_of_a_cluster_whose_tables_are_elsewhere_statistics_are_seldom_looked_at(
+    process: Process, monkeypatch: pytest.MonkeyPatch, sharded: bool
+) -> None:
+    looks = 0
+
+    def write(_: Database) -> None:
+        nonlocal looks
+        looks += 1
+        raise Unavailable("It is away.")
+
+    monkeypatch.setattr(maintenance, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(Database, "is_sharded", sharded)
+    monkeypatch.setattr(Database, "write", write)
+    refreshing = asyncio.create_task(maintenance.refresh_for_ever(process))
+    await asyncio.sleep(0.3)
+    await tasks.end(refreshing)
+    assert (looks == 1) is sharded
 
 
 async def failing(process: Process) -> bool:
