@@ -28,7 +28,7 @@ from app.runtime.compute import Compute
 from app.runtime.metrics import Metrics
 from app.runtime.sharing import Shared, SharedByKey
 from app.store import claims
-from app.store.claims import Apart, FairShare, Reach, Together
+from app.store.claims import Apart, Begin, FairShare, Reach, Together
 from app.store.jobs import Job, Kind
 from app.store.shards import Shards
 from app.vault.vault import Vault
@@ -76,8 +76,10 @@ class Process:
         fair_share: FairShare | None = None,
     ) -> list[Job]:
         """Take what is due, the hinted jobs first. Without `fair_share` nothing is remembered of
-        the claim before it; with it suspects are put off (store/claims.py)."""
-        async with self._reach(self.shards if fair_share else Shards()) as reach:
+        the claim before it; with it suspects are put off, and what a sharded database has committed
+        begins before all is claimed (store/claims.py)."""
+        begin = fair_share.begin if fair_share else None
+        async with self._reach(self.shards if fair_share else Shards(), begin) as reach:
             return await claims.claim(
                 reach,
                 kind,
@@ -94,9 +96,9 @@ class Process:
             return await claims.claim_named(reach, kind, named, lease_seconds=lease_seconds)
 
     @asynccontextmanager
-    async def _reach(self, shards: Shards) -> AsyncIterator[Reach]:
+    async def _reach(self, shards: Shards, begin: Begin | None = None) -> AsyncIterator[Reach]:
         if self.database.is_sharded:
-            yield Apart(self.database, shards)
+            yield Apart(self.database, shards, begin)
             return
         async with self.database.write(follow_indexes=True) as db:
             yield Together(db)

@@ -54,7 +54,8 @@ class WorkerPool:
         self._act = act
         self._concurrency = concurrency
         self._running: set[asyncio.Task[None]] = set()
-        self._fair_share = FairShare()
+        self._fair_share = FairShare(begin=self._begin)
+        self._begun: set[Job] = set()  # of the claim that is under way
         self._hinted: dict[Pair, None] = {}
         self._suspects: dict[Pair, int] = {}  # that were put off, by their claims
         self._deferrals = 0  # since some of them ran
@@ -132,16 +133,17 @@ class WorkerPool:
                     return None
                 self._wanted = False
                 hinted, self._hinted = list(self._hinted), {}
+                self._begun = set()
                 claimed = await self._process.claim(self._kind, hinted, free, self._fair_share)
                 shared = [job for job in claimed if job.is_claimed]
+                waiting = [job for job in shared if job not in self._begun]
                 if self._closed:
-                    return await self._give_back(shared, is_begun=False)
+                    return await self._give_back(waiting, is_begun=False)
                 # There may be more; of suspects the same again.
                 self._wanted |= len(claimed) == free and bool(shared)
-                self._wanted |= (
-                    self._fair_share.held_back and len(self._running) < self._concurrency - free
-                )
-                for job in shared:
+                others = len(self._running) - len(self._begun)
+                self._wanted |= self._fair_share.held_back and others < self._concurrency - free
+                for job in waiting:
                     self._start(job)
                 self._remember([job for job in claimed if not job.is_claimed])
         except Unavailable as problem:
@@ -208,6 +210,14 @@ class WorkerPool:
             if kept.quota_left(job.workspace_id, MAX_SUSPECTS - len(self._suspects)):
                 self._suspects[job.workspace_id, job.id] = job.claims
                 kept.in_progress[job.workspace_id] += 1
+
+    def _begin(self, some: Sequence[Job]) -> None:
+        """Start what a claim that is under way has committed."""
+        if not self._closed:  # else the claim gives it back
+            for job in some:
+                if job.is_claimed:
+                    self._begun.add(job)
+                    self._start(job)
 
     def _start(self, job: Job) -> None:
         task = tasks.spawn_detached(self._work(job))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from app.database.db import Database, Handle, RequestTimeouts
 from app.database.visits import Visits
@@ -24,6 +24,7 @@ from app.store.jobs import Job, Kind
 from app.store.shards import HEAD, SCANNED, Look, Shards
 
 log = logging.getLogger(__name__)
+Begin: TypeAlias = Callable[[Sequence[Job]], None]
 
 MAX_SHARED_CLAIMS = 2  # without progress; whatever was claimed so often already is a suspect
 ANY_CLAIMS = 1_000_000_000
@@ -45,6 +46,7 @@ class FairShare:
     held_back: bool = False  # the last claim left due rows of a workspace: at its quota, or no time
     horizon: Horizon = field(default_factory=Horizon)
     scans: Pace = field(default_factory=Pace)
+    begin: Begin | None = None  # what a claim apart has committed, while it goes on with others
 
     def quota_left(self, workspace_id: str, free: int) -> int:
         """How many more rows a workspace may have: it holds at most as many slots as stay free, so
@@ -73,6 +75,10 @@ class _Lease:
             # Due, but not in this claim any more.
             "put_off": now + datetime.resolution,
         }
+
+    def anew(self) -> _Lease:
+        """The next claim's, whose jobs may have been in one before that is still under way."""
+        return replace(self, token=jobs.drawn_token())
 
     def job(self, workspace_id: str, id: str, token: int, claims: int) -> Job:
         """The job; if it was put off, with the number that its claim would have had."""
@@ -131,11 +137,13 @@ class Together:
 class Apart:
     """One claim, of each workspace in a transaction of its own, one after another: a sharded
     database has each on one node, and others are claimed for though a node does not answer. What is
-    claimed is committed by then, so nothing that fails afterwards may lose it."""
+    claimed is committed by then, so nothing that fails afterwards may lose it, and begins at once:
+    it need not wait for the last of many workspaces."""
 
-    def __init__(self, database: Database, shards: Shards) -> None:
+    def __init__(self, database: Database, shards: Shards, begin: Begin | None = None) -> None:
         self._database = database
         self._shards = shards
+        self._begin = begin or (lambda _: None)
         self._visits = Visits(database, TIMEOUTS)
 
     async def workspaces(self, kind: Kind, memory: FairShare) -> list[str]:
@@ -154,16 +162,20 @@ class Apart:
         claimed: list[Job] = []
         for whose, ids in hinted.items():
             if self._visits.seconds < CLAIM_SECONDS:  # else a look finds them
-                work = partial(_claim_hinted, lease=lease, hinted={whose: ids})
-                claimed += await self._visits.visit(whose, work) or []
+                work = partial(_claim_hinted, lease=lease.anew(), hinted={whose: ids})
+                some = await self._visits.visit(whose, work) or []
+                self._begin(some)
+                claimed += some
         return claimed
 
     async def oldest(self, lease: _Lease, limits: Mapping[str, int]) -> dict[str, list[Job]]:
         claimed: dict[str, list[Job]] = {}
         for whose, limit in limits.items():
             if self._visits.seconds < CLAIM_SECONDS:
-                work = partial(_claim_oldest, lease=lease, limits={whose: limit})
-                claimed |= await self._visits.visit(whose, work) or {whose: []}
+                work = partial(_claim_oldest, lease=lease.anew(), limits={whose: limit})
+                some = await self._visits.visit(whose, work) or {whose: []}
+                self._begin(some[whose])
+                claimed |= some
         return claimed
 
 
@@ -239,8 +251,8 @@ class _Claim:
 
     def add(self, some: Sequence[Job]) -> None:
         # A suspect may come twice, where each trip is a transaction of its own; it counts as two,
-        # so that the trips come to an end.
-        self.jobs += [job for job in some if job not in self.jobs]
+        # so that the trips come to an end. So may a job that has begun, ended and become due again.
+        self.jobs += [job for job in some if job.is_claimed or job not in self.jobs]
         self.free -= len(some)
         self._fair_share.in_progress.update(job.workspace_id for job in some)
 

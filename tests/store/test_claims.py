@@ -6,20 +6,22 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from app.database.db import Database, Handle, explain, new_id
+from app.database.visits import Visits
 from app.errors import Unavailable
 from app.process import Process
 from app.runtime.sharing import Shared
 from app.store import claims, horizon, jobs, shards
 from app.store.claims import Apart, FairShare, Together
 from app.store.horizon import BEGINNING, MARGIN, WHOLE_SECONDS, Horizon, Pace
-from app.store.jobs import KINDS, Kind
+from app.store.jobs import KINDS, Job, Kind
 from app.store.shards import HEAD, SCANNED, Look, Shards
 from tests.store.test_jobs import (
     INSERT_JOB,
@@ -552,6 +554,42 @@ async def test_on_a_sharded_database_a_claim_needs_one_connection_at_a_time(
     looked(monkeypatch, seen(acme, rival))
     [hinted], [found] = await due(database, acme, 1), await due(database, rival, 1)
     assert await claimed_apart(database, (acme, hinted)) == [hinted, found]
+
+
+async def test_what_is_claimed_of_a_workspace_begins_before_the_next_is_claimed_from(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme, rival, third = [await workspace(database) for _ in range(3)]
+    looked(monkeypatch, seen(rival, third))
+    rows = {whose: await due(database, whose, 2) for whose in (acme, rival, third)}
+    begun: list[list[str]] = []
+    steps: list[str] = []
+    visit = Visits.visit
+
+    async def visited(self: Visits, *given: Any) -> Any:
+        steps.append("claim")
+        return await visit(self, *given)
+
+    def begin(some: Sequence[Job]) -> None:
+        steps.append("begin")
+        begun.append(ids(some))
+
+    monkeypatch.setattr(Visits, "visit", visited)
+
+    claimed = await claims.claim(
+        Apart(database, Shards(), begin),
+        "message",
+        hinted=[(acme, rows[acme][0])],
+        limit=5,
+        lease_seconds=LEASE_SECONDS,
+        fair_share=FairShare(),
+    )
+    assert begun[0] == rows[acme][:1]
+    assert all(len(some) <= 2 for some in begun)
+    assert [id for some in begun for id in some] == ids(claimed)
+    assert steps == ["claim", "begin"] * (len(steps) // 2)
+    # One that has begun may end and be claimed again, under a token of its own.
+    assert len({job.lease_token for job in claimed}) == len([some for some in begun if some])
 
 
 async def test_a_claim_that_takes_long_leaves_the_rest_to_the_next(

@@ -141,6 +141,58 @@ async def test_a_slot_that_is_freed_claims_by_itself(process: Process) -> None:
     await busy.close(SECONDS)
 
 
+async def test_what_a_claim_has_committed_begins_while_it_goes_on_and_runs_once(
+    process: Process,
+) -> None:
+    """Of a sharded database: each workspace is claimed from in a transaction of its own."""
+    work, go_on = Work(3), asyncio.Event()
+
+    async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+        claimed = await work.claim(hinted, limit, fair_share)
+        if claimed and fair_share.begin is not None:
+            fair_share.begin([row(7, MAX_SHARED_CLAIMS + 1)])  # a suspect does not
+            fair_share.begin(claimed[:2])
+        await go_on.wait()
+        return claimed
+
+    busy = pool(process, work, claim=claim)
+    busy.hint()
+    await work.until(lambda: len(work.done) == 2)
+    assert sorted(work.done) == ["row_0", "row_1"]
+    go_on.set()
+    await work.until(lambda: len(work.done) == 3)
+    await busy.close(SECONDS)
+    assert sorted(work.begun) == ["row_0", "row_1", "row_2"]
+
+
+async def test_what_begins_no_more_because_the_pool_is_closed_is_given_back(
+    process: Process, acme: str
+) -> None:
+    [first, second] = await due(process.database, acme, 2)
+    work, claiming, go_on = Work(), asyncio.Event(), asyncio.Event()
+
+    async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
+        claimed = await process.claim("message", hinted, limit)
+        assert fair_share.begin is not None
+        fair_share.begin([job for job in claimed if job.id == first])
+        claiming.set()
+        await go_on.wait()
+        fair_share.begin([job for job in claimed if job.id == second])
+        return claimed
+
+    busy = pool(process, work, claim=claim)
+    busy.hint()
+    await claiming.wait()
+    closing = asyncio.create_task(busy.close(SECONDS))
+    await asyncio.sleep(0)  # it is closed from here on
+    go_on.set()
+    await closing
+    assert work.begun == [first]
+    async with process.database.read() as db:
+        tokens = dict(await db.fetch_tuples("SELECT id, lease_token FROM jobs"))
+    assert (tokens[first] != 0, tokens[second]) == (True, 0)
+
+
 async def test_a_hint_that_comes_while_it_looks_makes_it_look_again(process: Process) -> None:
     work = Work()
     looking, go_on = asyncio.Event(), asyncio.Event()
@@ -594,7 +646,8 @@ async def test_what_is_claimed_just_when_it_closes_is_given_back(
     claimed, go_on = asyncio.Event(), asyncio.Event()
 
     async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
-        rows = await process.claim("run", hinted, limit, fair_share)
+        # Begun by nobody before it ends, as where one database is claimed from in one transaction.
+        rows = await process.claim("run", hinted, limit, replace(fair_share, begin=None))
         claimed.set()
         await go_on.wait()
         return rows
@@ -633,7 +686,8 @@ async def test_what_is_given_back_at_once_shares_a_transaction_where_that_is_of_
     claimed, go_on, stalled = asyncio.Event(), asyncio.Event(), Work()
 
     async def claim(hinted: Sequence[Pair], limit: int, fair_share: FairShare) -> list[Job]:
-        rows = await process.claim("run", hinted, limit, fair_share)
+        # Begun by nobody before it ends, as where one database is claimed from in one transaction.
+        rows = await process.claim("run", hinted, limit, replace(fair_share, begin=None))
         claimed.set()
         await go_on.wait()
         return rows
