@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
 from app.config.settings import Settings
 from app.database.db import Database
+from app.database.visits import Rounds
 from app.jobs import leases
 from app.jobs.leases import Lease
 from app.jobs.queue import Pair, Queue
@@ -36,6 +37,12 @@ from app.vault.vault import Vault
 TARGETS_BYTES = 16 * 1024 * 1024
 PROGRESS_SECONDS = 5.0  # that the progress of a large broadcast is shown
 SCHEMA = (Path(__file__).parent.parent / "schema.sql").read_text()
+
+
+# What maintenance looks through page by page.
+Looked: TypeAlias = Literal[
+    "circuits to probe", "closed circuits", "suppressions to undo", "deleted topics"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class Process:
     targets: Kept[str, Any] = field(default_factory=partial(Kept, TARGETS_BYTES))
     shards: Shards = field(default_factory=Shards)  # what they have due, where there are any
     waiting: Counter[str] = field(default_factory=Counter)  # requests for one, by workspace
+    # How far maintenance has come in what is looked for a page at a time.
+    rounds: defaultdict[Looked, Rounds] = field(default_factory=lambda: defaultdict(Rounds))
 
     async def claim(
         self,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from app.database.db import Database, Handle, RequestTimeouts
 from app.errors import Contended, DiskFull, Unavailable
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # By which a node shows that it is there: its others have their turn.
 ANSWERS = (Contended, DiskFull)
+Key: TypeAlias = tuple[str, str]  # the workspace's id, and what orders its rows
+FIRST: Key = ("", "")  # before all others
 Result = TypeVar("Result")
 
 
@@ -56,3 +59,17 @@ class Visits:
             return None
         self.seconds += time.monotonic() - began
         return result
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Pages of what is to be done, in the order of its keys, one after another and from the first
+    again: what fails each time and stays hides nothing behind it."""
+
+    after: Key = FIRST  # where the next page begins
+
+    def turn(self, page: Sequence[Key], limit: int) -> bool:
+        """Go on behind this page; False when it was the last."""
+        is_full = len(page) == limit
+        self.after = page[-1] if is_full else FIRST
+        return is_full

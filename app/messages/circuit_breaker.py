@@ -183,13 +183,18 @@ async def probe_batch(process: Process) -> bool:
     """Wake a held back message for each circuit whose probe is due and was not sent, or that has
     closed while others are still held back: the message that was to be the probe, or those that
     were woken by its success, may have been suppressed meanwhile, or their worker lost."""
+    rounds = process.rounds
+    open_ones, closed_ones = rounds["circuits to probe"], rounds["closed circuits"]
+    most = PROBES_AT_ONCE
     async with process.shards.reading(process.database) as db:
-        due = await circuit_breakers.due_probes(db, limit=PROBES_AT_ONCE)
-        due += await circuit_breakers.closed(db, limit=PROBES_AT_ONCE)
+        due = await circuit_breakers.due_probes(db, after=open_ones.after, limit=most)
+        closed = await circuit_breakers.closed(db, after=closed_ones.after, limit=most)
     visits = Visits(process.database)
-    for workspace_id, channel in due:
+    for workspace_id, channel in (*due, *closed):
         circuit = {"workspace_id": workspace_id, "channel": channel}
         await visits.visit(workspace_id, partial(_probe, process, circuit))
+    open_ones.turn(due, most)
+    closed_ones.turn(closed, most)
     return False  # the messages that were woken have not been sent yet
 
 

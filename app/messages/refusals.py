@@ -170,14 +170,16 @@ async def remember(
 
 async def undo_batch(process: Process) -> bool:
     """Lift what providers at fault have suppressed, each by itself; the log names them."""
+    rounds, most = process.rounds["suppressions to undo"], UNDONE_AT_ONCE
     async with process.shards.reading(process.database) as db:
-        rows = await refused_recipients.to_undo(db, limit=UNDONE_AT_ONCE)
+        rows = await refused_recipients.to_undo(db, after=rounds.after, limit=most)
     visits = Visits(process.database)
-    undone = [await visits.visit(row.workspace_id, partial(_undo, process, row)) for row in rows]
-    return undone.count(True) == UNDONE_AT_ONCE
+    for row in rows:
+        await visits.visit(row.workspace_id, partial(_undo, process, row))
+    return rounds.turn([(row.workspace_id, row.suppression_id) for row in rows], most)
 
 
-async def _undo(process: Process, row: Undoing, db: Handle) -> bool:
+async def _undo(process: Process, row: Undoing, db: Handle) -> None:
     where: WorkspaceKey = {"workspace_id": row.workspace_id}
     held = await suppressions.by_id(db, **where, id=row.suppression_id)
     if held is not None:
@@ -185,4 +187,3 @@ async def _undo(process: Process, row: Undoing, db: Handle) -> bool:
     await refused_recipients.delete(db, **where, suppression_id=row.suppression_id)
     about = {**asdict(row), "found": held is not None}
     db.after_commit(partial(log.warning, "suppression undone", extra=about))
-    return True

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.database.db import Handle
+from app.database.visits import FIRST, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +146,34 @@ async def delete_idle(db: Handle, *, workspace_id: str, channel: str) -> None:
     )
 
 
-async def due_probes(db: Handle, *, limit: int) -> list[tuple[str, str]]:
-    """Workspaces and channels of the circuits whose probe is due."""
+async def due_probes(db: Handle, *, after: Key = FIRST, limit: int) -> list[Key]:
+    """Workspaces and channels of the next circuits whose probe is due."""
     found = await db.fetch_tuples(
         """
-        SELECT workspace_id, channel, ask_at FROM provider_troubles
-        WHERE ask_at <= :now
-        ORDER BY ask_at
+        SELECT workspace_id, channel FROM provider_troubles
+        WHERE ask_at <= :now AND (workspace_id, channel) > (:whose, :after)
+        ORDER BY workspace_id, channel
         LIMIT :limit
         """,
+        whose=after[0],
+        after=after[1],
         limit=limit,
     )
-    return [(workspace_id, channel) for workspace_id, channel, _ in found]
+    return [(workspace_id, channel) for workspace_id, channel in found]
 
 
-async def closed(db: Handle, *, limit: int) -> list[tuple[str, str]]:
-    """Workspaces and channels of the circuits that have closed, and still hold messages back."""
+async def closed(db: Handle, *, after: Key = FIRST, limit: int) -> list[Key]:
+    """Likewise of those that have closed, and still hold messages back."""
     found = await db.fetch_tuples(
         """
         SELECT workspace_id, channel FROM provider_troubles
         WHERE ask_at IS NULL AND failures = 0
+          AND (workspace_id, channel) > (:whose, :after)
         ORDER BY workspace_id, channel
         LIMIT :limit
         """,
+        whose=after[0],
+        after=after[1],
         limit=limit,
     )
     return [(workspace_id, channel) for workspace_id, channel in found]

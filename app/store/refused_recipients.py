@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.database.visits import FIRST, Key
 from app.store.row_keys import CircuitKey
 
 MINUTES = 10
@@ -157,16 +158,18 @@ class Undoing:
     provider: str
 
 
-async def to_undo(db: Handle, *, limit: int) -> list[Undoing]:
-    """The suppressions of all workspaces that are to be undone."""
+async def to_undo(db: Handle, *, after: Key = FIRST, limit: int) -> list[Undoing]:
+    """The next suppressions that are to be undone, of all workspaces."""
     return await db.fetch_all_as(
         Undoing,
         f"""
         SELECT {columns(Undoing)} FROM refused_recipients
-        WHERE undo
+        WHERE undo AND (workspace_id, suppression_id) > (:whose, :after)
         ORDER BY workspace_id, suppression_id
         LIMIT :limit
         """,
+        whose=after[0],
+        after=after[1],
         limit=limit,
     )
 

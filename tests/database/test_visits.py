@@ -11,7 +11,7 @@ from app.database.engine import Link
 from app.database.handle import ConnectedHandle
 from app.database.postgres import PostgresConnection
 from app.database.sqlite import SQLiteConnection
-from app.database.visits import Visits
+from app.database.visits import FIRST, Rounds, Visits
 from app.errors import Contended, DiskFull, Unavailable
 
 
@@ -80,3 +80,12 @@ async def test_where_the_database_is_away_it_is_asked_once(
     for workspace_id in ("ws_acme", "ws_rival"):
         assert await one_by_one.visit(workspace_id, work) is None
     assert asked == 1
+
+
+def test_a_round_goes_on_behind_each_full_page_and_begins_anew_behind_the_last() -> None:
+    rounds, keys = Rounds(), [("ws_1", "a"), ("ws_1", "b"), ("ws_2", "a")]
+    assert rounds.after == FIRST
+    assert rounds.turn(keys[:2], 2)
+    assert rounds.after == keys[1]
+    assert not rounds.turn(keys[2:], 2)
+    assert rounds.after == FIRST

@@ -10,13 +10,13 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from app.database.db import Row
+from app.database.db import Handle, Row
 from app.machine.reasons import Reason
 from app.messages import circuit_breaker, create, delivery, settling
 from app.messages.settling import Transition
 from app.process import Process
 from app.providers.base import Message, Receipt, SendError
-from app.store import held_messages, jobs
+from app.store import circuit_breakers, held_messages, jobs
 from app.store.circuit_breakers import OpenCircuit
 from app.store.held_messages import CalledMessage
 from app.store.jobs import Job
@@ -185,6 +185,32 @@ async def test_should_those_that_a_success_woke_be_suppressed_a_chore_wakes_othe
     assert await circuit(process) is None
     await circuit_breaker.probe_batch(process)
     assert await process.claim("message", [], 1) == []  # the others wait for a try of their own
+
+
+async def test_a_circuit_whose_probe_fails_each_time_hides_no_other(
+    process: Process, acme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sorted([acme, await cast_module.workspace(process, "Rival")])
+    for workspace_id in (first, second):
+        circuit = {"workspace_id": workspace_id, "channel": "email"}
+        async with process.database.write() as db:
+            await circuit_breakers.record_failure(
+                db, **circuit, provider="smtp", code=Reason.PROVIDER_THROTTLED, is_probe=False
+            )
+            await circuit_breakers.open_until(db, **circuit, ask_at=await db.now())
+    probed: list[str] = []
+
+    async def lock_due(db: Handle, *, workspace_id: str, channel: str) -> bool:
+        probed.append(workspace_id)
+        if workspace_id == first:
+            raise RuntimeError("a fault of ours")
+        return False
+
+    monkeypatch.setattr(circuit_breakers, "lock_due", lock_due)
+    monkeypatch.setattr(circuit_breaker, "PROBES_AT_ONCE", 1)
+    rounds = [await circuit_breaker.probe_batch(process) for _ in range(4)]
+    assert probed == [first, second, first]
+    assert rounds == [False] * 4  # what was woken has not been sent yet
 
 
 async def suppress(process: Process, job: Job) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.database.db import Handle
 from app.machine.reasons import Reason
 from app.messages import refusals
 from app.messages.refusals import Outcome, Provider, Result
@@ -148,3 +149,28 @@ async def test_what_was_suppressed_before_the_window_stays(
     assert not await refusals.undo_batch(process)
     async with process.database.read() as db:
         assert await refused_recipients.to_undo(db, limit=10) == []
+
+
+async def test_a_suppression_that_cannot_be_undone_hides_no_other(
+    process: Process, acme: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with process.database.write() as db:
+        for id in ("sup_1", "sup_2"):
+            await refused_recipients.insert(
+                db, **named(acme), suppression_id=id, message_id="msg_1"
+            )
+        await db.execute("UPDATE refused_recipients SET undo = TRUE")
+    delete = refused_recipients.delete
+
+    async def deleted(db: Handle, *, workspace_id: str, suppression_id: str) -> None:
+        if suppression_id == "sup_1":
+            raise RuntimeError("a fault of ours")
+        await delete(db, workspace_id=workspace_id, suppression_id=suppression_id)
+
+    monkeypatch.setattr(refused_recipients, "delete", deleted)
+    monkeypatch.setattr(refusals, "UNDONE_AT_ONCE", 1)
+    while await refusals.undo_batch(process):
+        pass
+    async with process.database.read() as db:
+        left = await refused_recipients.to_undo(db, limit=10)
+    assert [row.suppression_id for row in left] == ["sup_1"]
