@@ -193,12 +193,14 @@ async def record(
 
 async def forget_batch(process: Process) -> bool:
     """Forget a batch of the answers about a deleted topic; whether there may be more."""
+    rounds = process.rounds["deleted topics"]
     async with process.shards.reading(process.database) as db:
-        found = await stored_topics.deleted(db, limit=TRIED_AT_ONCE)
+        found = await stored_topics.deleted(db, after=rounds.after, limit=TRIED_AT_ONCE)
     visits = Visits(process.database)
     for topic in found:
         whose: RowKey = {"workspace_id": topic.workspace_id, "id": topic.id}
         forget = partial(stored_topics.forget_some, **whose, walk=WALK)
         if await visits.visit(topic.workspace_id, forget):
             return True
+    rounds.turn([(topic.workspace_id, topic.id) for topic in found], TRIED_AT_ONCE)
     return False

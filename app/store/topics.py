@@ -9,6 +9,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.database.visits import FIRST, Key
 from app.store import keyset
 from app.store.directory import Place
 
@@ -159,17 +160,19 @@ CLAUSES = {
 # --- what contacts have answered ------------------------------------------------------------------
 
 
-async def deleted(db: Handle, *, limit: int) -> list[Place]:
-    """Deleted ones about which answers may be left. Without a lock: asked often, and nearly always
-    none."""
+async def deleted(db: Handle, *, after: Key = FIRST, limit: int) -> list[Place]:
+    """The next deleted ones about which answers may be left. Without a lock: asked often, and
+    nearly always none."""
     return await db.fetch_all_as(
         Place,
         """
         SELECT workspace_id, id FROM topics
-        WHERE forgotten_up_to IS NOT NULL
+        WHERE forgotten_up_to IS NOT NULL AND (workspace_id, id) > (:whose, :after)
         ORDER BY workspace_id, id
         LIMIT :limit
         """,
+        whose=after[0],
+        after=after[1],
         limit=limit,
     )
 

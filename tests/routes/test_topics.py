@@ -10,11 +10,12 @@ import httpx2
 import pytest
 
 from app.audience import topics
-from app.database.db import new_id
+from app.database.db import Handle, new_id
 from app.definitions import findings
 from app.files import sheets
 from app.process import Process
 from app.store import segments
+from app.store import topics as stored_topics
 from tests.cast import HELLO, Cast, Person, hook, lock_waiters, settle, suppress
 from tests.routes.test_identified_contacts import identify
 from tests.routes.test_imports import LINES, imported, totals
@@ -413,6 +414,28 @@ async def test_a_topic_that_many_have_answered_about_is_forgotten_by_a_worker(
     assert seen == [3, 1, 0]
     async with process.database.read() as db:
         assert await db.fetch_values("SELECT id FROM topics") == [other]
+
+
+async def test_a_deleted_topic_whose_answers_cannot_be_forgotten_hides_no_other(
+    cast: Cast, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "WALK", 1)  # a request forgets what one contact has answered
+    first, second = sorted([await topic(cast.ed), await topic(cast.ed)])
+    await cast.ed.made("/contacts", {"email": ADA})
+    for id in (first, second):
+        assert (await cast.ed.delete(f"/topics/{id}")).status_code == 204
+    forget = stored_topics.forget_some
+
+    async def forgotten(db: Handle, *, workspace_id: str, id: str, walk: int) -> bool:
+        if id == first:
+            raise RuntimeError("a fault of ours")
+        return await forget(db, workspace_id=workspace_id, id=id, walk=walk)
+
+    monkeypatch.setattr(stored_topics, "forget_some", forgotten)
+    monkeypatch.setattr(topics, "TRIED_AT_ONCE", 1)
+    assert [await topics.forget_batch(process) for _ in range(3)] == [False, True, False]
+    async with process.database.read() as db:
+        assert [one.id for one in await stored_topics.deleted(db, limit=9)] == [first]
 
 
 async def test_an_answer_is_recorded_once_with_its_source(cast: Cast) -> None:
