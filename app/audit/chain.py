@@ -40,6 +40,7 @@ class Sealing:
     def __init__(self) -> None:
         self._look: Look | None = None  # the last at all shards
         self._left: set[str] = set()  # workspaces that may have entries to seal, as it found them
+        self._after = ""  # the workspace behind which the next are: of some nothing can be sealed
         self._slow: set[str] = set()  # those in which a batch has failed, until all is sealed
 
     async def run_batch(self, process: Process) -> bool:
@@ -50,7 +51,10 @@ class Sealing:
                 self._look, self._left = look, {*look.unsealed}
         else:
             async with process.database.read() as db:
-                self._left = {*await audit_logs.unchained_workspaces(db, limit=WORKSPACES)}
+                found = await audit_logs.unchained_workspaces(
+                    db, after=self._after, limit=WORKSPACES
+                )
+            self._left, self._after = {*found}, found[-1] if len(found) == WORKSPACES else ""
         visits = Visits(process.database, RequestTimeouts())
         for workspace_id in random.sample([*self._left], min(len(self._left), WORKSPACES)):
             limit = FEW if workspace_id in self._slow else BATCH
@@ -62,7 +66,7 @@ class Sealing:
                 self._slow.discard(workspace_id)
             if sealed != limit:
                 self._left.remove(workspace_id)
-        return bool(self._left)
+        return bool(self._left or self._after)
 
 
 async def _seal(db: Handle, vault: Vault, workspace_id: str, limit: int) -> int:

@@ -131,9 +131,9 @@ async def forget(db: Handle, *, workspace_id: str, allowed: Mapping[str, bytes])
 # --- the chain -----------------------------------------------------------------------------------
 
 
-async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
-    """One index probe for each that has something to chain, nearly always none. Of a sharded
-    database the look at all shards finds them."""
+async def unchained_workspaces(db: Handle, *, after: str = "", limit: int) -> list[str]:
+    """The next: one index probe for each that has something to chain, nearly always none. Of a
+    sharded database the look at all shards finds them."""
     found: list[str] = []
     while len(found) < limit:
         workspace_id = await db.fetch_value(
@@ -143,7 +143,7 @@ async def unchained_workspaces(db: Handle, *, limit: int) -> list[str]:
             ORDER BY workspace_id, id
             LIMIT 1
             """,
-            after=found[-1] if found else "",
+            after=found[-1] if found else after,
         )
         if workspace_id is None:
             break

@@ -69,7 +69,7 @@ OF_SHARD = """
     SELECT '{audit}',
            (WITH RECURSIVE unsealed (workspace_id, n) AS (
                 SELECT (SELECT workspace_id FROM audit_logs
-                        WHERE sequence IS NULL
+                        WHERE sequence IS NULL AND workspace_id > :sealed
                         ORDER BY workspace_id, id LIMIT 1), 1
                 UNION ALL
                 SELECT (SELECT a.workspace_id FROM audit_logs a
@@ -92,6 +92,7 @@ class Look:
     next_due: Mapping[Kind, datetime]
     due: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
     unsealed: frozenset[str] = frozenset()  # those with entries of the audit trail that are not
+    unsealed_left: bool = False  # a shard may have more of them than it has named
     silent: Sequence[str] = ()  # nodes that have not answered
     oldest_at: datetime | None = None  # since when the oldest job that was found is due
     since: datetime = BEGINNING  # from when on the next look, and claims until then, look for them
@@ -103,6 +104,7 @@ class Shards:
     def __init__(self) -> None:
         self._last: Shared[Look] = Shared(EVERY_SECONDS)
         self._after = ""
+        self._sealed = ""  # the workspace behind which unsealed trails are looked for
         self._horizon = Horizon()
         self._scans = Pace()
         self._idle = False  # no job was due at the last look
@@ -121,36 +123,51 @@ class Shards:
 
     async def _look(self, database: Database) -> Look:
         since = self._horizon.look()
-        if self._idle and not self._outage.is_on and (idle := await _idle(database, since)):
-            self._horizon.found(None, idle.now)
-            return replace(idle, since=self._horizon.since)
-        scans = self._scans.begin()
-        try:
-            async with database.read() as db:
-                found = await look(db, since=since, after=self._after, scanned=SCANNED * scans)
-        finally:
-            if scans:  # also one that was cut off: the next look goes without
+        found = None
+        if self._idle and not self._outage.is_on:
+            found = await _idle(database, since, self._sealed)
+        if found is None:
+            scans = self._scans.begin()
+            try:
+                async with database.read() as db:
+                    found = await look(
+                        db,
+                        since=since,
+                        after=self._after,
+                        scanned=SCANNED * scans,
+                        sealed=self._sealed,
+                    )
+            except Unavailable:
+                if scans:  # and was cut off: the next look goes without
+                    self._scans.end()
+                raise
+            if scans and not found.silent:  # else it took so long for those
                 self._scans.end()
+            if found.silent:
+                self._outage.failed(ConnectionError("; ".join(found.silent)))
+            else:
+                self._outage.worked()
+            due = frozenset[str]().union(*found.due.values())
+            self._idle, self._after = not due, random.sample(["", *due], 1)[0]
         if not found.silent:
-            self._outage.worked()
             self._horizon.found(found.oldest_at, found.now)
-        else:
-            self._outage.failed(ConnectionError("; ".join(found.silent)))
-            if found.oldest_at is not None:  # what the silent have may be due since longer
-                self._horizon.since = min(self._horizon.since, found.oldest_at)
-        self._idle = not any(found.due.values())
-        self._after = random.sample(["", *(id for ids in found.due.values() for id in ids)], 1)[0]
+        elif found.oldest_at is not None:  # what the silent have may be due since longer
+            self._horizon.since = min(self._horizon.since, found.oldest_at)
+        # Trails that were tampered with stay unsealed: so many may hide all others.
+        behind = found.unsealed if found.unsealed_left else ()
+        self._sealed = random.sample(["", *behind], 1)[0]
         return replace(found, since=self._horizon.since)
 
 
-async def _idle(database: Database, since: datetime) -> Look | None:
+async def _idle(database: Database, since: datetime, sealed: str) -> Look | None:
     """A look that finds no job, over connections that our session has to the nodes. None where
     there is one to look for, or where that takes long: each node is asked by itself then."""
     with suppress(Unavailable):
         async with database.read(RequestTimeouts.within(IDLE_SECONDS)) as db:
             now = await db.now()
             if not await _is_any_due(db, since):
-                return Look(now, {}, unsealed=await _unsealed(db))
+                unsealed = await _unsealed(db, sealed)
+                return Look(now, {}, unsealed=unsealed, unsealed_left=len(unsealed) >= HEAD)
     return None
 
 
@@ -167,35 +184,47 @@ async def _is_any_due(db: Handle, since: datetime) -> bool:
     return found is not None
 
 
-async def _unsealed(db: Handle) -> frozenset[str]:
+async def _unsealed(db: Handle, after: str) -> frozenset[str]:
     """Unlike a look at each node it reads past all entries of a trail that cannot be sealed; that
     costs less than opening connections each second for as long as there is one."""
     found = await db.fetch_values(
         """
         SELECT DISTINCT workspace_id FROM audit_logs
-        WHERE sequence IS NULL
+        WHERE sequence IS NULL AND workspace_id > :after
         ORDER BY workspace_id
         LIMIT :head
         """,
+        after=after,
         head=HEAD,
     )
     return frozenset(found)
 
 
 async def look(
-    db: Handle, *, since: datetime = BEGINNING, after: str = "", scanned: int = SCANNED
+    db: Handle,
+    *,
+    since: datetime = BEGINNING,
+    after: str = "",
+    scanned: int = SCANNED,
+    sealed: str = "",
 ) -> Look:
-    """`after` is the workspace after which so many others are looked at behind a backlog."""
+    """`after` is the workspace after which so many others are looked at behind a backlog, `sealed`
+    that after which trails are looked for that are not."""
     now = await db.now()
     rows, silent = await db.fetch_on_nodes(
-        OF_SHARD, since=since, after=after, head=HEAD, scanned=scanned
+        OF_SHARD, since=since, after=after, head=HEAD, scanned=scanned, sealed=sealed
     )
     due: defaultdict[Kind, set[str]] = defaultdict(set)
     unsealed: set[str] = set()
     oldest: list[datetime] = []
+    unsealed_left = False
     for kind, found, oldest_at in (row.values() for row in rows):
-        if found is not None:
-            (unsealed if kind == AUDIT else due[kind]).update(orjson.loads(found))
+        ids = orjson.loads(found) if found is not None else []
+        if kind == AUDIT:
+            unsealed.update(ids)
+            unsealed_left |= len(ids) >= HEAD
+        elif ids:
+            due[kind].update(ids)
         if oldest_at is not None:
             oldest.append(oldest_at)
     return Look(
@@ -203,6 +232,7 @@ async def look(
         dict.fromkeys(due, now),
         {kind: frozenset(ids) for kind, ids in due.items()},
         frozenset(unsealed),
+        unsealed_left,
         silent,
         min(oldest, default=None),
     )

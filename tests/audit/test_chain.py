@@ -16,6 +16,7 @@ from app.audit import chain, trail
 from app.audit.chain import Verdict
 from app.audit.trail import Origin
 from app.database.db import Database, Handle, new_id
+from app.database.handle import ConnectedHandle
 from app.errors import Unavailable
 from app.process import Process
 from app.runtime.sharing import Shared
@@ -112,6 +113,73 @@ async def test_entries_that_take_too_long_together_are_sealed_a_few_at_a_time(
     for _ in range(6):  # one that fails, and five for ten entries
         await sealing.run_batch(replace(process, shards=Shards()))
     assert [entry.sequence for entry in await entries(process, acme)] == list(range(1, 11))
+
+
+async def test_trails_that_cannot_be_sealed_hide_no_other(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *lost, whole = sorted([await workspace(process, f"Workspace {n}") for n in range(3)])
+    for whose in (*lost, whole):
+        async with process.database.write() as db:
+            await noted(process, db, whose, "contact.created")
+    async with process.database.write() as db:
+        for whose in lost:
+            await db.execute("DELETE FROM audit_heads WHERE workspace_id = :whose", whose=whose)
+    monkeypatch.setattr(chain, "WORKSPACES", 2)
+    sealing = chain.Sealing()
+    rounds = [await sealing.run_batch(process) for _ in range(3)]
+    if not process.database.is_sharded:  # there a look finds all of them
+        assert rounds == [True, False, True]
+    assert [entry.sequence for entry in await entries(process, whole)] == [1]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_unsealed_trails_hide_no_others_from_looks_at_all_shards(
+    process: Process, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    async def nothing(*_: object) -> None:
+        """Leave it to a look at each node."""
+
+    names = {await workspace(process, f"Workspace {n}") for n in range(5)}
+    for whose in names:
+        async with process.database.write() as db:
+            await noted(process, db, whose, "contact.created")
+    monkeypatch.setattr(shards, "HEAD", 2)
+    monkeypatch.setattr(random, "sample", lambda among, _: [max(among)])
+    of_process, found = Shards(), set[str]()
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    monkeypatch.setattr(of_process, "_idle", at_once)
+    if not at_once:
+        monkeypatch.setattr(shards, "_idle", nothing)
+    for _ in range(3):
+        found |= (await of_process.look(process.database)).unsealed
+    assert found == names
+
+
+async def test_many_unsealed_trails_of_which_no_shard_has_too_many_are_all_seen_each_time(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy cluster has some in each of its shards."""
+    of_each = [f'["ws_{number}"]' for number in range(3)]
+    behind: list[str] = []
+
+    async def fetch_on_nodes(_: object, __: str, *, sealed: str, **___: object) -> Any:
+        behind.append(sealed)
+        rows = [{"kind": shards.AUDIT, "due": ids, "oldest_at": None} for ids in of_each]
+        return rows, []
+
+    async def nothing(*_: object) -> None:
+        """Leave it to a look at each node."""
+
+    of_process = Shards()
+    monkeypatch.setattr(shards, "HEAD", 2)
+    monkeypatch.setattr(shards, "_idle", nothing)
+    monkeypatch.setattr(ConnectedHandle, "fetch_on_nodes", fetch_on_nodes)
+    monkeypatch.setattr(of_process, "_last", Shared(0))
+    for _ in range(5):
+        assert len((await of_process.look(process.database)).unsealed) == 3
+    assert behind == [""] * 5
 
 
 async def test_of_one_look_at_all_shards_a_trail_is_sealed_again_only_if_it_may_have_more(
