@@ -126,12 +126,13 @@ async def change(
 
 
 async def over(db: Handle, *, looked_before: datetime, limit: int) -> list[str]:
-    """The workspaces of those whose period has ended, and that nobody has looked at since."""
+    """The workspaces of those whose period has ended, and that nobody has looked at since. What
+    was looked at longest ago comes first: what fails each time comes behind what does not."""
     rows = await db.fetch_tuples(
         """
-        SELECT workspace_id, renews_at FROM paid_plans
+        SELECT workspace_id, updated_at FROM paid_plans
         WHERE renews_at <= :now AND updated_at <= :looked_before
-        ORDER BY renews_at
+        ORDER BY updated_at, workspace_id
         LIMIT :limit
         """,
         looked_before=looked_before,
