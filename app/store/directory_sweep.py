@@ -66,8 +66,8 @@ async def keyed(
 
 
 async def unlisted(db: Handle, kind: Kind, rows: Sequence[Keyed]) -> list[Keyed]:
-    """Those of the rows to which their key does not lead. Of a row that is changed just now the key
-    may not do so any more, or not yet."""
+    """Find the rows to which their key does not lead. While one is changed, its key may not do so
+    any more, or not yet."""
     listed = await directory.find(db, kind, keys=[key for _, key in rows])
     return [(place, key) for place, key in rows if listed.get(key) != place]
 
