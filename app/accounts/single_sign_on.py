@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 
-from app.accounts import joining, sign_in_domains, signing_in
+from app.accounts import account_mail, joining, sign_in_domains, signing_in
 from app.accounts import registration as accounts
 from app.accounts.signing_in import SignIn
 from app.audience import addresses
@@ -90,8 +90,8 @@ async def depart(
 ) -> Departure:
     """`taken` are the places of sign-ins that the browser keeps already; only when all are is one
     given twice. Raises Problem `not_found`, `unavailable`."""
-    if workspace_id is not None and not WORKSPACE_ID.fullmatch(workspace_id):
-        raise _no_such_workspace()  # what is no id must come neither into a cookie nor into SQL
+    if workspace_id is not None:
+        _require_id(workspace_id)
     attempt = oidc.Attempt.new()
     while place(attempt.state) in taken and not taken >= PLACES:
         attempt = oidc.Attempt.new()
@@ -106,6 +106,21 @@ async def depart(
     }
     sealed = process.vault.encrypt(PURPOSE, json.dumps(kept).encode())
     return Departure(url, base64.urlsafe_b64encode(sealed).decode(), place(attempt.state))
+
+
+async def workspace_called(process: Process, workspace_id: str) -> str:
+    """Its name, for somebody whom a stranger may have led there: as in a letter, and no more of a
+    workspace that there is not. Raises Problem `not_found` for what is no id."""
+    _require_id(workspace_id)
+    async with process.database.read() as db:
+        workspace = await workspaces.by_id(db, id=workspace_id)
+    return account_mail.called(workspace.name if workspace else "", "") or "a workspace"
+
+
+def _require_id(workspace_id: str) -> None:
+    """Let what is no id come neither into a cookie nor into SQL. Raises Problem `not_found`."""
+    if not WORKSPACE_ID.fullmatch(workspace_id):
+        raise _no_such_workspace()
 
 
 def place(state: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import wraps
 from html import escape
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import RedirectResponse, Response
 
@@ -26,6 +26,8 @@ COOKIE_SECONDS = int(single_sign_on.LIFETIME.total_seconds())
 LANDED = "/auth/oidc/done"
 OPEN = '<b><a href="login?returnTo=/console/">Open the console</a></b>'  # by the provider again
 CONSOLE = re.compile(r"/console(?:/[A-Za-z0-9_-]+)*/?(?:\?[A-Za-z0-9_.=&%+-]*)?")
+# What browsers say of a request that a page of somebody else began (Fetch Metadata §2.3).
+ELSEWHERE = frozenset({"cross-site", "same-site"})
 
 
 def in_words(handler: Handler) -> Handler:
@@ -56,7 +58,8 @@ def _accept(call: Call) -> str:
 
 async def begin_single_sign_on(call: Call) -> Response:
     """Unknown query parameters are ignored, because whoever links here may append their own. The
-    console says with `returnTo` which of its pages to come back to, signed in."""
+    console says with `returnTo` which of its pages to come back to, signed in. A browser that the
+    page of another site has led here is first shown a page that asks, and names the workspace."""
     single_sign_on.provider(call.process)
     await call.throttle.check(AUTH, call.client)
     workspace_id = call.request.query_params.get("workspaceId")
@@ -67,11 +70,36 @@ async def begin_single_sign_on(call: Call) -> Response:
     if wanted is not None and call.process.settings.console:
         session_cookie.require_safe(call.process.settings)
         back_to = wanted if CONSOLE.fullmatch(wanted) else "/console/"
+    # Who is led to a workspace types into it: the link may be a stranger's. One that names both a
+    # workspace and a page is the console's own; in a mail, it is a copy. Programs say no site.
+    site = call.request.headers.get("sec-fetch-site")
+    is_copied = site == "none" and workspace_id is not None and back_to is not None
+    if site in ELSEWHERE or is_copied:
+        return await asking(call, workspace_id, back_to)
     departure = await single_sign_on.depart(call.process, workspace_id, taken, back_to)
     response = RedirectResponse(departure.url, 302, {"Referrer-Policy": "no-referrer"})
     cookie = _cookie(call.process.settings, departure.place)
     _keep(call.process.settings, response, cookie, departure.kept, COOKIE_SECONDS)
     return response
+
+
+async def asking(call: Call, workspace_id: str | None, back_to: str | None) -> Response:
+    """The page between a stranger's link and the provider. It leads on by a link, which says that
+    it is ours: a form could not, for its policy would have to name where the provider is."""
+    await call.throttle.forgive(AUTH, call.client)  # the link that leads on is counted
+    called, accepted = "your workspace", " An open invitation of yours is accepted by that."
+    if workspace_id is not None:
+        called = escape(await single_sign_on.workspace_called(call.process, workspace_id))
+        accepted = " An invitation to it is accepted by that."
+    given = {"workspaceId": workspace_id, "returnTo": back_to}
+    query = urlencode({name: value for name, value in given.items() if value is not None})
+    return page(
+        "Sign in here?",
+        f"A link has led you here, to sign in to <b>{called}</b> with single sign-on. What you do"
+        f" there, its members see.{accepted}",
+        f'<b><a href="{escape(f"login?{query}")}">Sign in</a></b>',
+        "If you did not expect this, close this page: nothing has happened.",
+    )
 
 
 async def finish_single_sign_on(call: Call) -> Response:
@@ -152,7 +180,7 @@ routes = [
         in_words(begin_single_sign_on),
         can=PUBLIC,
         tx=None,
-        gives={302: None, **PAGES},
+        gives={200: ("text/html",), 302: None, **PAGES},
         raises=("rate_limited", "not_found"),
     ),
     get(

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -58,9 +59,11 @@ async def browser(door: Process) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def sent_back(browser: httpx2.AsyncClient, query: str = "") -> str:
+async def sent_back(
+    browser: httpx2.AsyncClient, query: str = "", headers: dict[str, str] | None = None
+) -> str:
     """From our door to the provider's, and the URL that it sends the browser back to."""
-    out = await browser.get(f"/auth/oidc/login{query}")
+    out = await browser.get(f"/auth/oidc/login{query}", headers=headers)
     assert out.status_code == 302, out.text
     async with httpx2.AsyncClient(verify=system_trust()) as elsewhere:
         back = await elsewhere.get(out.headers["location"])
@@ -246,6 +249,93 @@ async def test_what_is_no_id_of_a_workspace_is_not_found_at_once(
     refusal = await browser.get(f"/auth/oidc/login?workspaceId={id}")
     assert refused(refusal) == (404, "not_found")
     assert len(browser.cookies) == 0
+
+
+# --- led there by somebody else -------------------------------------------------------------------
+
+
+async def test_the_link_of_another_site_asks_first_and_names_the_workspace(
+    browser: httpx2.AsyncClient, process: Process, cast: Cast
+) -> None:
+    """Or whoever invites somebody, and has them open a page, has them type into their workspace."""
+    invitation = {"email": "ada@corp.example", "role": "editor"}
+    await cast.mallory.made("/memberships/invitations", invitation)
+    both = f"?workspaceId={cast.mallory.workspace_id}&returnTo=/console/"
+    for site in ("cross-site", "same-site"):
+        asked = await browser.get(
+            f"/auth/oidc/login{both}&utm_source=x", headers={"Sec-Fetch-Site": site, **AS_A_BROWSER}
+        )
+        assert (asked.status_code, len(browser.cookies)) == (200, 0)
+        assert "<b>Rival</b>" in asked.text
+        assert "An invitation to it is accepted by that" in asked.text
+        policy = asked.headers["content-security-policy"]
+        for part in ("default-src 'none'", "form-action 'none'", "frame-ancestors 'none'"):
+            assert part in policy
+        assert "<script" not in asked.text
+        assert asked.headers["cache-control"] == "no-store"
+    [on] = re.findall(r'href="login([^"]*)"', asked.text)
+    assert unescape(on) == f"{both.replace('/', '%2F')}"
+    # The link of that page is of this service, and goes on.
+    out = await browser.get(f"/auth/oidc/login{unescape(on)}", headers=OWN_PAGE)
+    assert out.status_code == 302
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM users WHERE name = 'Ada Lovelace'") == 0
+    signed_in = await browser.get(
+        await sent_back(browser, unescape(on), OWN_PAGE), headers=AS_A_PROGRAM
+    )
+    assert signed_in.json()["workspace"]["id"] == cast.mallory.workspace_id
+
+
+OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("query", "site", "status"),
+    [
+        ("", "cross-site", 200),  # begun at the provider: one click more
+        ("?returnTo=/console/", "cross-site", 200),
+        ("", "none", 302),  # a bookmark
+        ("?returnTo=/console/", "none", 302),
+        ("?workspaceId={id}", "none", 302),  # the letter of an invitation, which begins no session
+        ("?workspaceId={id}&returnTo=/console/", "none", 200),  # as no letter of ours says it
+        ("?workspaceId={id}&returnTo=/console/", "same-origin", 302),
+        ("?workspaceId={id}&returnTo=/console/", None, 302),  # a program
+    ],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_sign_in_that_nobody_else_has_begun_goes_on(
+    browser: httpx2.AsyncClient,
+    cast: Cast,
+    query: str,
+    site: str | None,
+    status: int,
+    database_url: str,
+) -> None:
+    url = f"/auth/oidc/login{query.format(id=cast.olivia.workspace_id)}"
+    headers = {} if site is None else {"Sec-Fetch-Site": site}
+    assert (await browser.get(url, headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_page_that_asks_says_no_more_than_a_letter_would(
+    browser: httpx2.AsyncClient, process: Process, cast: Cast, database_url: str
+) -> None:
+    led = {"Sec-Fetch-Site": "cross-site"}
+    for name, called in (("<i>Acme</i>", "&lt;i&gt;Acme"), ("Call evil.example", "a workspace")):
+        async with process.database.write() as db:
+            await db.execute(
+                "UPDATE workspaces SET name = :name WHERE id = :id",
+                name=name,
+                id=cast.olivia.workspace_id,
+            )
+        url = f"/auth/oidc/login?workspaceId={cast.olivia.workspace_id}"
+        assert f"<b>{called}" in (await browser.get(url, headers=led)).text
+    nobody = f"/auth/oidc/login?workspaceId=ws_{'0' * 26}"
+    assert "<b>a workspace</b>" in (await browser.get(nobody, headers=led)).text
+    assert refused(await browser.get("/auth/oidc/login?workspaceId=%00", headers=led)) == (
+        404,
+        "not_found",
+    )
 
 
 # --- in a browser ---------------------------------------------------------------------------------
