@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
@@ -20,7 +20,6 @@ from app.machine.categories import TEST
 from app.machine.program import Json
 from app.messages import create, reports
 from app.routes.ids import AttemptId, BroadcastId, ContactId, MessageId, RunId, TemplateId
-from app.routes.memberships import sees_emails
 from app.routes.runs import MessageStatus as Status
 from app.routes.runs import Reason, reason
 from app.store import delivery_attempts, messages, suppressions
@@ -73,7 +72,8 @@ class MessageSummary(Shape):
 
 
 class Message(MessageSummary):
-    """`content` is what was rendered, part by part."""
+    """`content` is what was rendered, part by part. In links by which a contact opts out or
+    confirms, the token is `…` for those who may not change contacts."""
 
     content: dict[str, str] | None
     attempts: list[AttemptId]
@@ -246,30 +246,44 @@ async def show_attempt(call: Call) -> Response:
 
 
 Readable = TypeVar("Readable", messages.WholeMessage, messages.Message, Attempt, CapturedMessage)
+# By its token alone a link opts its reader out, or confirms what they asked for; as it stands in a
+# text, or in the URL of another link. Ours have 54 characters at least, example ones have 7.
+ACTING_LINK = re.compile(r"((?:/|%2[Ff])(?:u|confirm)(?:/|%2[Ff]))[A-Za-z0-9_-]{40,}")
 
 
 def readable(call: Call, row: Readable) -> Readable:
-    """The part that the caller may read of a message, of an attempt at it or of its capture: of a
-    test email not to whom, for in production that is a member. The address is taken out of headers
-    and of a provider's words too."""
+    """The part that the caller may read of a message, of an attempt at it or of its capture."""
+    return readable_by(call.member.permissions, row)
+
+
+def readable_by(permissions: Collection[str], row: Readable) -> Readable:
+    """The part for who has these permissions. Who may not change contacts gets no link that acts
+    as one of them. Of a test email nobody learns to whom it went without managing members, for in
+    production that is one; the address is taken out of headers and of a provider's words too."""
+    if "contacts:write" not in permissions:
+        row = _without(ACTING_LINK, row, left=r"\1…")
     to = row.to_address
-    if to is None or row.category != TEST or sees_emails(call):
+    if to is None or row.category != TEST or "memberships:write" in permissions:
         return row
     name = re.escape(to.rpartition("@")[0])
     # Headers and servers have its domain in ASCII.
     address = re.compile(rf"(?<!\w){name}@[\w.-]+", re.IGNORECASE)
-    rest = {field.name: _without(address, getattr(row, field.name)) for field in fields(row)}
-    return replace(row, **{**rest, "to_address": None})
+    return replace(_without(address, row), to_address=None)
 
 
-def _without(address: re.Pattern[str], value: Json) -> Json:
+def _without(hidden: re.Pattern[str], row: Readable, *, left: str = "…") -> Readable:
+    rest = {one.name: _hiding(hidden, getattr(row, one.name), left) for one in fields(row)}
+    return replace(row, **rest)
+
+
+def _hiding(hidden: re.Pattern[str], value: Json, left: str) -> Json:
     match value:
         case str():
-            return address.sub("…", value)
+            return hidden.sub(left, value)
         case Mapping():
-            return {name: _without(address, inner) for name, inner in value.items()}
+            return {name: _hiding(hidden, inner, left) for name, inner in value.items()}
         case list():
-            return [_without(address, inner) for inner in value]
+            return [_hiding(hidden, inner, left) for inner in value]
         case _:
             return value
 

@@ -19,6 +19,7 @@ from app.accounts import account_mail
 from app.errors import Problem
 from app.machine import document
 from app.process import Process
+from app.routes.messages import readable_by
 from app.store import messages, sessions
 from app.store.row_keys import RowKey
 from app.vault.vault import VaultError, digest
@@ -34,6 +35,7 @@ LARGEST = 4 * 1024 * 1024  # as a simulation's messages are, all together
 
 # A form with one field, html, as a browser writes it in plain text (HTML Standard, 4.10.22.8).
 FIELD, END = b"html=", b"\r\n"
+SHOWING = ("contacts:write", "memberships:write")  # a message whole: see readable_by
 
 POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:{pictures};"
@@ -69,6 +71,7 @@ class Ticket(BaseModel):
     remote_images: bool
     message_id: str | None = None
     sight: dict[str, Any] = Field(default_factory=dict)  # of the message's reader
+    permissions: list[str] = Field(default_factory=list)  # likewise, of SHOWING
     length: int = 0
     sha256: str = ""
 
@@ -77,7 +80,11 @@ async def link_message_preview(call: Call) -> Response:
     """A link to the HTML of the message, for a frame in a page of the console."""
     await call.receive_body()
     given = call.read(MessagePreview)
-    shown = {"message_id": call.path("id"), "sight": account_mail.sight(call.member)}
+    shown = {
+        "message_id": call.path("id"),
+        "sight": account_mail.sight(call.member),
+        "permissions": [one for one in SHOWING if one in call.member.permissions],
+    }
     ticket = await _issued(call, **shown, remote_images=given.remote_images)
     await _html(call.process, ticket)  # which says what is wrong with it, before a frame is empty
     return _linked(call.process, ticket)
@@ -168,7 +175,8 @@ async def _html(process: Process, ticket: Ticket) -> str:
         row = await messages.by_id(
             db, workspace_id=ticket.workspace_id, id=ticket.message_id or "", **ticket.sight
         )
-    content: Any = document.parse(row.content.encode()) if row and row.content else {}
+    shown = row and readable_by(ticket.permissions, row)
+    content: Any = document.parse(shown.content.encode()) if shown and shown.content else {}
     if "html" not in content:
         raise Problem("not_found", "There is no such message, or it has no HTML.")
     return str(content["html"])

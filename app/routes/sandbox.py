@@ -51,7 +51,8 @@ class Filters(Paging):
 
 class CapturedMessage(Shape):
     """The message that would have been sent. In a test email `to` is null for those who may not
-    manage members."""
+    manage members. In links by which a contact opts out or confirms, the token is `…` for those who
+    may not change contacts."""
 
     id: CapturedId
     message_id: MessageId

@@ -38,7 +38,7 @@ async def asked(cast: Cast, process: Process, **given: Any) -> tuple[str, str, s
 
 async def link(cast: Cast) -> str:
     """From the newest letter."""
-    letter = (await cast.vic.read("/sandbox/messages"))["data"][0]
+    letter = (await cast.ed.read("/sandbox/messages"))["data"][0]
     line: str
     [line] = [one for one in letter["text"].splitlines() if "/confirm/" in one]
     return "/confirm/" + line.partition("/confirm/")[2].strip()
@@ -55,6 +55,7 @@ async def test_a_yes_counts_once_it_is_confirmed_and_opening_the_link_does_nothi
     ada, offers, path = await asked(cast, process, description="Once a week")
     [letter] = (await cast.vic.read("/sandbox/messages"))["data"]
     assert (letter["to"], letter["subject"]) == (ADA, "Please confirm: Offers from Acme")
+    assert "/confirm/…" in letter["text"]  # a viewer does not confirm in somebody's name
     assert await outcome(cast, process, ada, about(offers)) == NO_CONSENT
     for method in ("GET", "HEAD", "GET"):
         shown = await client.request(method, path)
@@ -333,7 +334,7 @@ async def test_an_upsert_asks_too_and_a_text_message_as_well(
     made = await identify(cast.ed, {"phone": "+14155550132"}, 201, **yes)
     assert made["topics"] == {offers: {"sms": "pending"}}
     await settle(process)
-    [text] = (await cast.vic.read("/sandbox/messages"))["data"]
+    [text] = (await cast.ed.read("/sandbox/messages"))["data"]
     assert text["channel"] == "sms"
     path = "/confirm/" + text["text"].partition("/confirm/")[2]
     assert "Done" in (await client.post(path)).text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 import pytest
 
 from app.process import Process
+from app.routes.messages import ACTING_LINK
 from tests import cast as company
 from tests.cast import HELLO, SEND_HELLO, Cast, hook, settle
 
@@ -100,6 +103,42 @@ async def test_attempts_are_listed_by_message_and_status_in_pages(
     rest = await cast.vic.read(f"{ATTEMPTS}?limit=2&cursor={page['nextCursor']}")
     assert [one["id"] for one in rest["data"]] == [first["deliveryAttemptId"]]
     assert list(errors(await cast.vic.get(f"{ATTEMPTS}?status=LOST&to=x"))) == ["?status", "?to"]
+
+
+# --- links that act as a contact ------------------------------------------------------------------
+
+
+async def test_who_may_not_change_contacts_gets_no_link_that_acts_as_one(
+    cast: Cast, process: Process
+) -> None:
+    """Or a viewer would opt contacts out, on record as their own wish."""
+    ada = await cast.ed.made("/contacts", {"email": "ada@example.com", "firstName": "Ada"})
+    news = {"contactId": ada["id"], "content": {**HELLO, "category": "marketing"}}
+    id = (await cast.ed.made("/messages", {"channel": "email", **news}))["messageId"]
+    await settle(process)
+    for person, token in ((cast.ed, r"[\w-]{54,}"), (cast.vic, "…")):
+        [captured] = (await person.read("/sandbox/messages"))["data"]
+        message = await person.read(f"/messages/{id}")
+        sent = captured["headers"]["List-Unsubscribe"]
+        for text in (captured["html"], message["content"]["html"], sent):
+            assert re.search(rf"/u/{token}", text), text
+        assert captured["subject"] == message["content"]["subject"] == "Hello Ada"
+    assert not re.search(r"/u/[\w-]", f"{captured} {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"Stop: https://x.test/u/{'a-_9' * 20}.", "Stop: https://x.test/u/…."),
+        (f"<https://x.test/app/confirm/{'A' * 54}>", "<https://x.test/app/confirm/…>"),
+        (f"t.test/?to=x.test%2Fu%2f{'A' * 54}&b", "t.test/?to=x.test%2Fu%2f…&b"),
+        (f"/u/{'a' * 54} /u/{'b' * 54}", "/u/… /u/…"),
+        ("https://x.test/u/example and https://shop.test/u/ada", None),
+        (f"https://x.test/menu/{'a' * 54}", None),
+    ],
+)
+def test_of_a_link_that_acts_its_place_is_left(text: str, left: str | None) -> None:
+    assert ACTING_LINK.sub(r"\1…", text) == (text if left is None else left)
 
 
 # --- one message, by hand -------------------------------------------------------------------------

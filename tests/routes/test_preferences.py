@@ -436,7 +436,7 @@ async def test_a_resent_mail_shows_the_same_link(
 async def captured_text(cast: Cast, process: Process, order: Mapping[str, object]) -> str:
     made = await cast.ed.made("/messages", {"channel": "sms", **order})
     await settle(process)
-    page = await cast.vic.read(f"/sandbox/messages?messageId={made['messageId']}")
+    page = await cast.ed.read(f"/sandbox/messages?messageId={made['messageId']}")
     [captured] = page["data"]
     return str(captured["text"])
 

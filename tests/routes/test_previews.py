@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import replace
 from hashlib import sha256
@@ -102,6 +103,28 @@ async def test_remote_images_are_shown_only_when_asked_for(
     policy = (await shown(cast, link["url"])).headers["content-security-policy"]
     assert "img-src data: https: http:;" in policy
     assert policy.startswith("sandbox; default-src 'none'")
+
+
+async def test_a_preview_shows_its_reader_what_the_message_does(
+    cast: Cast, process: Process, sign_in: SignIn
+) -> None:
+    """No link that acts as its contact to a viewer, and of a test email no member's address."""
+    news = {"subject": "Hi", "html": "<p>Hi</p>", "category": "marketing"}
+    order = {"channel": "email", "to": "ada@example.com", "content": news}
+    marketing = (await cast.ed.made("/messages", order))["messageId"]
+    tested = {"to": cast.olivia.email, "subject": "Hi", "html": f"<p>For {cast.olivia.email}</p>"}
+    test = (await cast.ed.made("/messages/test-email", tested))["messageId"]
+    await settle(process)
+    seen = {}
+    for name in ("adam", "ed", "vic"):
+        person = await signed_in(getattr(cast, name), sign_in)
+        texts = []
+        for id in (marketing, test):
+            link = await person.made(f"/messages/{id}/previews", {})
+            texts.append((await shown(cast, link["url"])).text)
+        acts, names = re.search(r"/u/[\w-]{54,}", texts[0]), cast.olivia.email in texts[1]
+        seen[name] = (acts is not None, names)
+    assert seen == {"adam": (True, True), "ed": (True, False), "vic": (False, False)}
 
 
 async def test_what_is_stored_nowhere_is_posted_to_its_link_and_shown_once(
