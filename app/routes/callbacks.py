@@ -13,7 +13,7 @@ from app.providers.callbacks import Callback
 from app.providers.kinds import Callbacks
 from app.web import reply
 from app.web.endpoints import Endpoint
-from app.web.routing import PUBLIC, Call, post
+from app.web.routing import PUBLIC, STRANGERS_BYTES, Call, post
 
 
 class ProviderEvent(BaseModel):
@@ -36,7 +36,10 @@ class ProviderEvent(BaseModel):
 async def receive(call: Call, provider: str) -> Response:
     """The provider's delivery reports, verified by its signature, and what people write back where
     they can. Duplicate and late ones are handled. Replies to a person are in the answer."""
-    await callbacks.whose(call.process, provider, call.path("token"))  # before the body is read
+    # Before the body is read, which then takes no room from strangers, nor they from it.
+    account, _ = await callbacks.whose(call.process, provider, call.path("token"))
+    most = min(STRANGERS_BYTES, call.process.settings.max_body_bytes)
+    call.expect_body(account.workspace_id or provider, most)
     scope, headers = call.request.scope, call.request.headers
     query = scope["query_string"].decode("latin-1")
     path = scope["raw_path"].decode("latin-1").partition("?")[0]

@@ -16,6 +16,7 @@ MOST_BYTES = 64 * 1024 * 1024
 OF_ONE_ADDRESS = 4  # one part in so many
 OF_ONE_WORKSPACE = 2
 OF_STRANGERS = 4  # all whose workspace is not known, together
+OF_ONE_STRANGER = OF_STRANGERS * OF_ONE_ADDRESS  # or one address would keep all others of them out
 STRANGERS = "strangers"
 SMALL_BYTES = 16 * 1024  # as much as arrives with a head: shorter bodies are not counted
 
@@ -62,13 +63,18 @@ class Hold:
     """One request's hold on the budget, and whose share that is. Its sender is known from
     the head, and so is the workspace, where a bearer names it."""
 
-    __slots__ = ("bytes", "shares")
+    __slots__ = ("bytes", "shares", "source")
 
     def __init__(self, source: str) -> None:
         self.bytes = 0
-        self.shares = {source: OF_ONE_ADDRESS, STRANGERS: OF_STRANGERS}
+        self.source = source
+        self.shares = {
+            source: OF_ONE_ADDRESS,
+            STRANGERS: OF_STRANGERS,
+            STRANGERS + source: OF_ONE_STRANGER,
+        }
 
-    def belongs_to(self, workspace_id: str) -> None:
-        """Before the first byte is taken."""
-        del self.shares[STRANGERS]
-        self.shares[workspace_id] = OF_ONE_WORKSPACE
+    def belongs_to(self, owner: str) -> None:
+        """To a workspace, or to whom the operator has given a URL. Before the first byte is
+        taken."""
+        self.shares = {self.source: OF_ONE_ADDRESS, owner: OF_ONE_WORKSPACE}

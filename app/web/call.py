@@ -212,11 +212,11 @@ class Call:
                     pass
                 raise ClientDisconnect
 
-    def expect_body(self, workspace_id: str, max_bytes: int) -> None:
+    def expect_body(self, owner: str, max_bytes: int) -> None:
         """For PUBLIC routes that know from the head whose the body is, and how long it may be."""
         allowance = self.request.state.allowance
         allowance.max_bytes = max_bytes
-        allowance.hold.belongs_to(workspace_id)
+        allowance.hold.belongs_to(owner)
 
     def stream_body(
         self, max_bytes: int, piece_seconds: float, all_seconds: float

@@ -21,6 +21,7 @@ from app.process import Process
 from app.runs import runner
 from app.store import callbacks as store
 from app.store import delivery_attempts, event_endpoints
+from app.web.bodies import Hold
 from tests import cast as company
 from tests import resend_server, twilio_server
 from tests.cast import HELLO, Cast, hook, settle
@@ -460,6 +461,18 @@ async def test_without_a_webhook_secret_nothing_can_be_told(service: Service, ca
 
 
 # --- what people write back -----------------------------------------------------------------------
+
+
+async def test_the_body_of_a_callback_takes_no_room_from_strangers(
+    service: Service, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who fills what strangers have together keeps no provider out."""
+    made = await put(cast.olivia, "whatsapp", {**TWILIO, "authToken": TOKEN})
+    counted: list[str] = []
+    monkeypatch.setattr(Hold, "belongs_to", lambda _hold, owner: counted.append(owner))
+    await service.says("Hi", url=made.json()["callbackUrl"], From=f"whatsapp:{PHONE}")
+    await service.says("Hi", sid="SMother")  # to the operator's number
+    assert counted == [cast.olivia.workspace_id, "twilio"]
 
 
 async def test_stop_start_and_help_by_text_message(service: Service) -> None:

@@ -13,7 +13,14 @@ from starlette.routing import Route
 from app.errors import Unavailable
 from app.runtime.metrics import Metrics
 from app.web import bodies
-from app.web.bodies import OF_ONE_ADDRESS, OF_ONE_WORKSPACE, OF_STRANGERS, Bodies, Hold
+from app.web.bodies import (
+    OF_ONE_ADDRESS,
+    OF_ONE_STRANGER,
+    OF_ONE_WORKSPACE,
+    OF_STRANGERS,
+    Bodies,
+    Hold,
+)
 from app.web.edge import Edge
 from app.web.routing import router
 from tests.web import wire
@@ -73,6 +80,18 @@ def test_strangers_take_only_their_share_from_however_many_addresses(budget: Bod
     assert fill(budget, 10, hold("a0", "ws_known")) == 1
 
 
+def test_one_address_among_strangers_leaves_room_for_the_others(budget: Bodies) -> None:
+    """Such as a payment provider's, whose callbacks nobody vouches for until they are read."""
+    greedy = [hold("greedy") for _ in range(80)]
+    assert fill(budget, 10, *greedy) == 40 // OF_ONE_STRANGER
+    assert fill(budget, 10, *greedy[:2]) == 2  # what has begun may end
+    assert fill(budget, 10, hold("other")) == 1
+    assert fill(budget, 10, hold("greedy", "ws_own")) == 1
+    for one in greedy:
+        budget.release(one)
+    assert fill(budget, 10, hold("greedy")) == 1
+
+
 def test_a_body_of_the_largest_size_always_finds_room_in_an_empty_process() -> None:
     large = 50 * KIB * KIB
     assert fill(Bodies(large, Metrics()), large, hold("a", "ws")) == 1
@@ -86,7 +105,7 @@ async def test_bodies_that_are_held_back_are_refused_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And only what has arrived counts: who announces much keeps nobody out."""
-    monkeypatch.setattr(bodies, "MOST_BYTES", 512 * KIB)
+    monkeypatch.setattr(bodies, "MOST_BYTES", 2_048 * KIB)
     monkeypatch.setattr(bodies, "SMALL_BYTES", KIB)
     app = Edge(
         router([Route("/count", count, methods=["POST"])]), wire.settings(MAX_BODY_BYTES=16 * KIB)
@@ -97,7 +116,7 @@ async def test_bodies_that_are_held_back_are_refused_when_there_are_too_many(
         for one in announced:
             await one.send(whole)
         held = [await stack.enter_async_context(served.connection()) for _ in range(8)]
-        for one in held:  # of one address: a quarter of the budget, of which half may begin
+        for one in held:  # of one stranger: a sixteenth of the budget, of which half may begin
             await one.send(whole + b"x" * (8 * KIB))
         await asyncio.sleep(0.2)
         late = await stack.enter_async_context(served.connection())
@@ -123,7 +142,7 @@ async def test_a_body_that_nobody_reads_takes_nothing() -> None:
 
 
 async def test_a_small_body_may_always_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MOST_BYTES", 512 * KIB)
+    monkeypatch.setattr(bodies, "MOST_BYTES", 2_048 * KIB)
     monkeypatch.setattr(bodies, "SMALL_BYTES", KIB)
     app = Edge(
         router([Route("/count", count, methods=["POST"])]), wire.settings(MAX_BODY_BYTES=16 * KIB)
