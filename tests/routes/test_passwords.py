@@ -77,6 +77,18 @@ async def test_a_forgotten_password_is_replaced_by_way_of_a_letter(
     assert (await visitor.post("/auth/refresh", json=refreshing)).status_code == 401
 
 
+@pytest.mark.parametrize("stopped", ["suspended = TRUE", "sending_paused = TRUE"])
+async def test_a_letter_goes_out_of_a_workspace_that_sends_nothing(
+    cast: Cast, process: Process, visitor: httpx2.AsyncClient, token_to: Letter, stopped: str
+) -> None:
+    """It is the operator's, wherever it is filed: its addressee may belong to others, too."""
+    async with process.database.write() as db:
+        await db.execute(f"UPDATE workspaces SET {stopped}")
+    await forget(visitor, cast.ed.email)
+    assert (await reset(visitor, await token_to(cast.ed.email))).status_code == 204
+    assert await lets_in(visitor, cast.ed.email, NEW)
+
+
 async def test_a_letter_resets_once_and_so_do_its_copies(
     cast: Cast, visitor: httpx2.AsyncClient, token_to: Letter
 ) -> None:
