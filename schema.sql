@@ -126,7 +126,8 @@ CREATE UNIQUE INDEX invitations_pending ON invitations (workspace_id, email_key)
     WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitations_by_email ON invitations (email_key, id);
 
--- One sign-in, acting in one workspace; ends by log-out, or when a refresh token is used twice.
+-- One sign-in, acting in one workspace; ends by log-out, when a refresh token is used twice, or when
+-- its user has begun many more there.
 CREATE TABLE sessions (
     workspace_id  TEXT NOT NULL REFERENCES workspaces (id),
     id            TEXT NOT NULL,
@@ -142,7 +143,7 @@ CREATE TABLE sessions (
     renewed_at    TIMESTAMPTZ,
     PRIMARY KEY (workspace_id, id)
 );
-CREATE INDEX sessions_by_user ON sessions (user_id, id);
+CREATE INDEX sessions_open ON sessions (workspace_id, user_id, id) WHERE ended_at IS NULL;
 CREATE INDEX sessions_by_expiry ON sessions (expires_at);
 
 -- A long-lived bearer for programs.

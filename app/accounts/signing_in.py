@@ -25,6 +25,7 @@ from app.vault.vault import digest
 log = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=30)
+MOST_SESSIONS = 50  # of one user in one workspace; whoever begins more ends others
 GRACE = timedelta(seconds=30)  # in which the tabs of a browser may send the token before
 REFRESH = "refresh token"  # the purpose that the vault signs for
 
@@ -167,13 +168,18 @@ async def start(
     in_cookie: bool = False,
     id: str | None = None,
 ) -> SignIn:
-    """Signed in, for LIFETIME unless it must end before. Raises errors.Duplicate for an `id` that a
-    session has had."""
+    """Signed in, for LIFETIME unless it must end before. Of too many sessions those end that were
+    used longest ago. Raises errors.Duplicate for an `id` that a session has had."""
     now = await db.now()
     place = Place(workspace.id, id or new_id("ses"))
     refresh_token = _refresh_token(process, place, secrets.token_hex(16))
     ends_at = expires_at or now + LIFETIME
     session = Session(place.id, user_id, place.workspace_id, digest(refresh_token), ends_at)
+    ended = await sessions.end_surplus(
+        db, workspace_id=workspace.id, user_id=user_id, most=MOST_SESSIONS - 1, limit=MOST_SESSIONS
+    )
+    if ended:
+        log.info("too many sessions", extra={"user_id": user_id, "ended": ended})
     await sessions.insert(db, session, in_cookie=in_cookie)
     token = access_tokens.issue(process, session, now)
     return SignIn(token, refresh_token, workspace, session.id, ends_at, ends_at - now, in_cookie)

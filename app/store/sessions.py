@@ -167,3 +167,28 @@ async def end_all(db: Handle, *, workspace_id: str, user_id: str, but: str | Non
         user_id=user_id,
         but=but,
     )
+
+
+async def end_surplus(
+    db: Handle, *, workspace_id: str, user_id: str, most: int, limit: int
+) -> list[str]:
+    """End those of a user in a workspace that were used longest ago, until `most` are left, or
+    `limit` have ended; their ids."""
+    return await db.fetch_values(
+        """
+        UPDATE sessions SET ended_at = :now
+        WHERE workspace_id = :workspace_id AND user_id = :user_id AND ended_at IS NULL
+          AND id IN (
+              SELECT s.id FROM sessions s
+              WHERE s.workspace_id = :workspace_id AND s.user_id = :user_id
+                AND s.ended_at IS NULL AND s.expires_at > :now
+              ORDER BY COALESCE(s.renewed_at, s.created_at) DESC, s.id DESC
+              LIMIT :limit OFFSET :most
+          )
+        RETURNING id
+        """,
+        workspace_id=workspace_id,
+        user_id=user_id,
+        most=most,
+        limit=limit,
+    )

@@ -213,6 +213,33 @@ async def test_a_session_ends_after_thirty_days(process: Process) -> None:
     assert await refusal(identity.authenticate(process, signed.access_token)) == "unauthenticated"
 
 
+async def test_of_too_many_sessions_of_a_user_the_one_used_longest_ago_ends(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each workspace counts its own, and what has ended does not count."""
+    monkeypatch.setattr(signing_in, "MOST_SESSIONS", 3)
+    user, first = await registered(process)
+    async with process.database.write() as db:
+        other = await accounts.new_workspace(process, db, HERE.user(user), "Other")
+    there = await signed_in(process, workspace_id=other.id)
+    here = [await signed_in(process, workspace_id=first.workspace.id) for _ in range(2)]
+    assert await identity.authenticate(process, first.access_token)
+    here.append(await signed_in(process, workspace_id=first.workspace.id))
+    assert await refusal(identity.authenticate(process, first.access_token)) == "unauthenticated"
+    refreshing = signing_in.refresh(process, HERE, first.refresh_token)
+    assert await refusal(refreshing) == "unauthenticated"
+    member = await identity.authenticate(process, here.pop().access_token)
+    async with process.database.write() as db:
+        await signing_in.end(db, member)
+    here.append(await signed_in(process, workspace_id=first.workspace.id))
+    for one in (there, *here):
+        assert await identity.authenticate(process, one.access_token)
+    renewed = await signing_in.refresh(process, HERE, here[0].refresh_token)
+    await signed_in(process, workspace_id=first.workspace.id)
+    assert await identity.authenticate(process, renewed.access_token)
+    assert await refusal(identity.authenticate(process, here[1].access_token)) == "unauthenticated"
+
+
 async def test_signing_out_ends_both_tokens(process: Process) -> None:
     _, signed = await registered(process)
     member = await identity.authenticate(process, signed.access_token)
