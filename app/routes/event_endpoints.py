@@ -22,9 +22,11 @@ from app.web.body import Moment, Name, Shape, Writable
 from app.web.paging import Changing, Paging
 from app.web.reply import Page, Revised
 from app.web.routing import Call, delete, get, patch, post
+from app.web.throttle import Rule
 
 MOST = 20  # endpoints of a workspace: every event is written once for each
 REPLAYED_AT_ONCE = 1_000
+REPLAYS = Rule("replays", 10, 60)  # of one workspace: each has us call somebody so many times
 
 # --- shapes -------------------------------------------------------------------------------------
 
@@ -304,9 +306,11 @@ async def replay(call: Call) -> Response:
 
 async def replay_events_since(call: Call) -> Response:
     """Resends all events since then that the endpoint subscribes to and did not accept, a thousand
-    at a time: those that failed, and those that happened while it was disabled."""
-    since, endpoint = call.read(Since).since, await _ready(call)
-    workspace_id = call.member.workspace_id
+    at a time: those that failed, and those that happened while it was disabled. A workspace may
+    ask ten times a minute; a refusal says when to go on."""
+    since, workspace_id = call.read(Since).since, call.member.workspace_id
+    await call.throttle.check(REPLAYS, workspace_id)
+    endpoint = await _ready(call)
     missed = await outbound_events.missed(
         call.db,
         workspace_id=workspace_id,

@@ -15,6 +15,7 @@ from standardwebhooks.webhooks import Webhook
 from app.net.egress import Egress
 from app.process import Process
 from app.routes import event_endpoints
+from app.web.throttle import Rule
 from tests import cast as cast_module
 from tests.cast import Cast, settle
 from tests.listener import Listener, says
@@ -204,3 +205,22 @@ async def test_what_an_endpoint_missed_is_replayed_since_a_time(
     async with open_process.database.read() as db:
         later = {"since": (await db.now() + timedelta(seconds=1)).isoformat()}
     assert (await cast.adam.post(f"{path}/replay", later)).json()["replayed"] == 0
+
+
+async def test_a_workspace_replays_so_often_in_a_minute_and_no_more(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would have us call a stranger's server as often as it likes."""
+    monkeypatch.setattr(event_endpoints, "REPLAYS", Rule("few-replays", 2, 60))
+    paths = []
+    for person, url in ((cast.adam, URL), (cast.adam, f"{URL}/2"), (cast.mallory, URL)):
+        made = await person.made("/event-endpoints", {"url": url})
+        paths.append(f"/event-endpoints/{made['id']}/replay")
+    since = {"since": "2026-01-01T00:00:00Z"}
+    for path in paths[:2]:  # whichever endpoint it is for
+        assert (await cast.adam.post(path, since)).status_code == 202
+    refused = await cast.adam.post(paths[0], since)
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+    assert "At most 2 requests" in refused.json()["detail"]
+    assert 0 < int(refused.headers["Retry-After"]) <= 60
+    assert (await cast.mallory.post(paths[2], since)).status_code == 202
