@@ -30,7 +30,7 @@ LOOK_SECONDS = 5.0  # then it is looked in any case: of two workers the later ma
 ASK_SECONDS = 0.05
 LONGEST_PAUSE = 1.0
 MOST_WAITING = 20  # of one workspace, for each holds a connection that makes no room
-ALL_WAITING = 200  # likewise, of a process
+ALL_WAITING = 200  # likewise, of a process; the last quarter is for workspaces of which none waits
 
 PAGE = (files("app.routes") / "sandbox.html").read_text("utf-8")
 
@@ -76,11 +76,13 @@ async def index(call: Call) -> Response:
     if not query.wait:
         return await _listed(call, query)
     waiting, workspace_id = call.process.waiting, call.member.workspace_id
-    if waiting[workspace_id] >= MOST_WAITING or waiting.total() >= ALL_WAITING:
+    mine, left = waiting[workspace_id], ALL_WAITING - waiting.total()
+    if mine >= MOST_WAITING or left <= (ALL_WAITING // 4 if mine else 0):
         raise Problem(
             "rate_limited",
             f"At most {MOST_WAITING} requests of a workspace, and {ALL_WAITING} of all, may wait at"
-            " the same time; ask without wait, or let one of them end.",
+            " the same time, the last quarter of these for workspaces of which nobody waits; ask"
+            " without wait, or let one of them end.",
             headers={"Retry-After": "1"},
         )
     waiting[workspace_id] += 1

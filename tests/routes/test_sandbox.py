@@ -262,6 +262,26 @@ async def test_only_so_many_wait_at_a_time_and_who_leaves_makes_room(
     assert (await cast.olivia.get(path)).status_code == 200
 
 
+async def test_the_last_places_to_wait_are_for_workspaces_that_have_none(
+    process: Process, cast: company.Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a few that belong together would have them all."""
+    monkeypatch.setattr(sandbox, "ALL_WAITING", 4)
+    path = "/sandbox/messages?wait=20"
+    waiting = [asyncio.create_task(cast.vic.get(path)) for _ in range(3)]
+    async with asyncio.timeout(10):
+        while process.waiting.total() < 3:
+            await asyncio.sleep(0.01)
+    assert (await cast.olivia.get(path)).status_code == 429
+    waiting.append(asyncio.create_task(cast.mallory.get(path)))
+    async with asyncio.timeout(10):
+        while process.waiting.total() < 4:
+            await asyncio.sleep(0.01)
+    for whose in (cast.vic, cast.mallory):
+        await captured(process, whose.workspace_id, whose.workspace_id)
+    assert [one.status_code for one in await asyncio.gather(*waiting)] == [200] * 4
+
+
 async def test_who_may_is_looked_up_once_in_a_second_of_waiting(
     cast: company.Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
