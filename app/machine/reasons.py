@@ -103,10 +103,10 @@ class Reason(StrEnum):
 SENTENCES: Mapping[Reason, str] = {
     Reason.SUPPRESSED_UNSUBSCRIBED: "The contact has unsubscribed from this channel.",
     Reason.SUPPRESSED_NO_CONSENT: "The contact has not agreed to get this topic on this channel.",
-    Reason.SUPPRESSED_CAPPED: "The contact has got as much marketing lately as the workspace's"
-    " frequencyCap allows.",
-    Reason.SUPPRESSED_MAX_WAIT: "Quiet hours would have held the message for longer than its"
-    " maxWait.",
+    Reason.SUPPRESSED_CAPPED: "The contact has got as much marketing lately as the workspace"
+    " allows.",
+    Reason.SUPPRESSED_MAX_WAIT: "Quiet hours would have held the message for longer than it may"
+    " wait.",
     Reason.SUPPRESSED_ANSWERED: "The contact has answered since, so there was nothing left to"
     " confirm.",
     Reason.SUPPRESSED_BOUNCED: "An earlier message to this address bounced permanently.",
@@ -132,7 +132,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.SENDING_PAUSED: "Sending is paused; the message waits until it is resumed.",
     Reason.BROADCAST_PAUSED: "The broadcast is paused; the message waits until it is resumed.",
     Reason.BROADCAST_CANCELLED: "The broadcast was cancelled before the message left.",
-    Reason.SCHEDULED: "The message waits for its sendAt.",
+    Reason.SCHEDULED: "The message waits for the time at which it is to be sent.",
     Reason.QUIET_HOURS: "The message waits for the end of the workspace's quiet hours.",
     Reason.BOUNCED_HARD: "The address does not exist, or permanently refuses messages.",
     Reason.BOUNCED_SOFT: "The address refused the message this time; five in a row suppress it.",
@@ -159,7 +159,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.TAG_EMPTY: "The tag rendered as empty, so no tag was changed.",
     Reason.NOTHING_TO_CHANGE: "Every value rendered as empty, so the contact was not changed.",
     Reason.CHANGE_REFUSED: "A new value is not valid for a contact, so nothing was changed.",
-    Reason.START_REFUSED: "The definition to start is not active, so nothing was started.",
+    Reason.START_REFUSED: "The flow to start is not active, so nothing was started.",
     Reason.CHAIN_TOO_LONG: "Ten runs had started one another, so no further run was started.",
     Reason.CHAIN_TOO_WIDE: "The chain that the first run began has started 1,000 runs, so no"
     " further run was started.",
@@ -167,18 +167,18 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.TOO_MANY_BOUNCES: "Too many of the broadcast's last messages bounced permanently.",
     Reason.TOO_MANY_COMPLAINTS: "Too many of the broadcast's last messages were reported as spam.",
     Reason.NOBODY_REACHABLE: "Nobody in the audience can be written to, so nothing was sent.",
-    Reason.SEND_AT_PASSED: "The broadcast's sendAt has passed; give another one, or none to send it"
-    " at once.",
+    Reason.SEND_AT_PASSED: "The time at which the broadcast was to be sent has passed; give another"
+    " one, or none to send it at once.",
     Reason.AUDIENCE_NOT_COUNTED: "There was no time to count the whole audience: whether the"
     " messages left are enough for it is not known.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
-    Reason.DEFINITION_ARCHIVED: "The definition was archived, which ends its runs.",
+    Reason.DEFINITION_ARCHIVED: "The flow was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",
-    Reason.REENTRY_REFUSED: "The definition does not let the contact through again now.",
+    Reason.REENTRY_REFUSED: "The flow does not let the contact through again now.",
     Reason.VISIT_LIMIT: "The run exceeded the limit of steps per run.",
     Reason.OUTPUTS_TOO_LARGE: "What the run's steps left for later ones, such as the answers to"
     " HTTP requests, is more than 512 KiB in all.",
-    Reason.STEP_MISSING: "The run's current step does not exist in its definition.",
+    Reason.STEP_MISSING: "The run's current step does not exist in its flow.",
     Reason.POISONED: "The work on it crashed its worker several times and was given up.",
     Reason.SIMULATION_LIMIT: "The simulation reached its limit of 2,000 visits, 4 MB, one second"
     " or the year 9990; a real run would continue.",

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.audience import lookups
 from app.database.db import Handle
-from app.machine import document, occasions, segment_changes
+from app.machine import document, segment_changes
 from app.machine.program import Program, State
 from app.machine.reasons import SAID, Reason
 from app.process import Process
@@ -55,18 +55,18 @@ REFUSED_CODES: Mapping[str | None, Explanation] = {
 }
 NOTHING_CAME: Mapping[str, str] = {
     "inbound_webhook": "No request to the webhook URL named this contact{since}.",
-    "contact_created": "The contact was not created{since} while the definition was ACTIVE, or it"
-    " came with an import that starts nothing.",
-    "tag_added": "The contact was not given the tag {tag}{since} while the definition was ACTIVE.",
+    "contact_created": "The contact was not created{since} while the flow was active, or it came"
+    " with an import that starts nothing.",
+    "tag_added": "The contact was not given the tag {tag}{since} while the flow was active.",
     "event": "The contact did nothing that is called {name}{since}.",
-    "segment_entered": "The contact did not enter the segment {segmentId}{since} while the"
-    " definition was ACTIVE.",
-    "segment_left": "The contact did not leave the segment {segmentId}{since} while the definition"
-    " was ACTIVE.",
-    "date": "No date in the contact's {field} came{since} while the definition was ACTIVE; one that"
-    " is set more than the graceWindow of {graceWindow} after it came starts nothing.",
+    "segment_entered": "The contact did not enter the segment {segmentId}{since} while the flow was"
+    " active.",
+    "segment_left": "The contact did not leave the segment {segmentId}{since} while the flow was"
+    " active.",
+    "date": "No date in the contact's {field} came{since} while the flow was active; one that is"
+    " set longer after it came than the flow's trigger allows starts nothing.",
     "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since}"
-    " while the definition was ACTIVE.",
+    " while the flow was active.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
 
@@ -344,8 +344,8 @@ async def _of_definition(
     more = []
     if definition.state != "ACTIVE":
         since = definition.deactivated_at
-        when = f", not ACTIVE since {document.text(since)}" if since else ", not ACTIVE"
-        detail = f"The definition is {definition.state}{when}, so it starts no runs."
+        when = f", not active since {document.text(since)}" if since else ", not active"
+        detail = f"The flow is {definition.state.lower()}{when}, so it starts no runs."
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
     elif given_up := await explaining_occasions.given_up(db, question.workspace_id, definition):
         more.append(Explained(now, Explanation.GIVEN_UP, id, given_up))
@@ -353,7 +353,7 @@ async def _of_definition(
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
         after = f" after {document.text(question.since)}" if question.since else ""
         unset = {"tag": "", "name": "", "segmentId": "", "field": ""}
-        words = {**unset, "graceWindow": occasions.GRACE, **trigger, "since": after}
+        words = {**unset, **trigger, "since": after}
         detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     # Records from before may be gone: those of requests, where it starts by requests.

@@ -55,13 +55,13 @@ async def explain(
 def _absent(broadcast: Broadcast, contact_id: str, created_at: datetime) -> Explained:
     detail: str | None = None
     if broadcast.frozen_at is None:
-        still = "was never frozen" if broadcast.state == "CANCELLED" else "is not frozen yet"
-        detail = f"The broadcast is {broadcast.state}: its audience {still}."
+        still = "was never fixed" if broadcast.state == "CANCELLED" else "is not fixed yet"
+        detail = f"The broadcast is {broadcast.state.lower()}: its audience {still}."
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id, detail)
     if not broadcast.is_frozen and contact_id > (broadcast.frozen_until or ""):
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id)
     if created_at > broadcast.frozen_at:
-        detail = "The contact was created after the broadcast's audience was frozen."
+        detail = "The contact was created after the broadcast's audience was fixed."
     return Explained(broadcast.frozen_at, Explanation.NOT_IN_AUDIENCE, broadcast.id, detail)
 
 
@@ -69,7 +69,7 @@ def _without_message(broadcast: Broadcast, recipient: Recipient) -> Explained:
     at = broadcast.frozen_at or broadcast.updated_at
     if recipient.status == "PENDING" and broadcast.state == "PAUSED":
         why = control.sentence(broadcast)
-        detail = "The broadcast is PAUSED, so the contact's message waits."
+        detail = "The broadcast is paused, so the contact's message waits."
         detail = f"{detail} {why}" if why else detail
         return Explained(at, Explanation.AWAITS_TURN, broadcast.id, detail)
     if recipient.status == "PENDING":

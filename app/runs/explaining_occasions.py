@@ -27,11 +27,11 @@ WHAT: Mapping[MissSource, str] = {
 WHY: Mapping[MissReason, tuple[Explanation, str]] = {
     "inactive": (
         Explanation.MISSED_INACTIVE,
-        " while the definition was not ACTIVE, so it started no run",
+        " while the flow was not active, so it started no run",
     ),
     "stopped": (
         Explanation.MISSED_INACTIVE,
-        ", and before its run was started the definition was paused, or its trigger changed",
+        ", and before its run was started the flow was paused, or its trigger changed",
     ),
     "filling": (
         Explanation.MISSED_FILLING,
@@ -44,7 +44,7 @@ WHY: Mapping[MissReason, tuple[Explanation, str]] = {
     ),
     "late": (
         Explanation.MISSED_LATE,
-        ", and was looked at later than the graceWindow allows, so it starts no run any more",
+        ", and was looked at later than the flow's trigger allows, so it starts no run any more",
     ),
 }
 
@@ -75,7 +75,7 @@ async def given_up(db: Handle, workspace_id: str, definition: Definition) -> str
     if trigger["source"] in TIMED and await watches.is_given_up(
         db, workspace_id=workspace_id, definition_id=definition.id
     ):
-        what = f"The work on the definition's {trigger['source']}"
+        what = f"The work on the flow's {trigger['source']}"
         return f"{what} was given up, so it starts no runs until it is paused and activated again."
     id = trigger["segmentId"] if trigger["source"] in findings.OF_SEGMENTS else ""
     segment = await segments.by_id(db, workspace_id=workspace_id, id=id) if id else None

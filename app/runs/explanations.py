@@ -87,15 +87,13 @@ class Meaning:
 
 
 MEANINGS: Mapping[Explanation, Meaning] = {
-    Explanation.NOT_ACTIVE: Meaning(
-        "The definition is not ACTIVE, so it starts no runs.", "definition"
-    ),
+    Explanation.NOT_ACTIVE: Meaning("The flow is not active, so it starts no runs.", "definition"),
     Explanation.GIVEN_UP: Meaning(
-        "The work on what starts the definition was given up, so it may start no runs.",
+        "The work on what starts the flow was given up, so it may start no runs.",
         "definition",
     ),
     Explanation.NO_EVENT: Meaning(
-        "Nothing that starts the definition came for this contact.", "definition"
+        "Nothing that starts the flow came for this contact.", "definition"
     ),
     Explanation.NOT_KNOWN_BEFORE: Meaning(
         "Older records are no longer kept, so nothing is known from before this time.",
@@ -103,7 +101,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     ),
     Explanation.EVENT_STARTED_NOTHING: Meaning(
         "The contact's event was recorded and started no run: it was reported more than an hour"
-        " late, or the definition did not listen for it then.",
+        " late, or the flow did not listen for it then.",
         "event",
     ),
     Explanation.REPEATED: Meaning(
@@ -114,7 +112,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         "The request was refused because its signature was missing or wrong.", "webhook_request"
     ),
     Explanation.REFUSED_INACTIVE: Meaning(
-        "The request was refused because the definition accepted no events.", "webhook_request"
+        "The request was refused because the flow accepted no events.", "webhook_request"
     ),
     Explanation.REFUSED_NO_CONTACT: Meaning(
         "The request was refused because no contact matched it then.", "webhook_request"
@@ -133,7 +131,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     ),
     Explanation.MISSED_INACTIVE: Meaning(
         "The contact's date, a time of the schedule, or the contact's entry or exit came while the"
-        " definition was not ACTIVE, or before it was paused or changed, so it started no run.",
+        " flow was not active, or before it was paused or changed, so it started no run.",
         "definition",
     ),
     Explanation.MISSED_FILLING: Meaning(
@@ -142,7 +140,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         "definition",
     ),
     Explanation.MISSED_LATE: Meaning(
-        "The contact's date, or a time of the schedule, was looked at later than the graceWindow"
+        "The contact's date, or a time of the schedule, was looked at later than the flow's trigger"
         " allows, so it starts no run any more.",
         "definition",
     ),
@@ -151,9 +149,7 @@ MEANINGS: Mapping[Explanation, Meaning] = {
         " does not say whether it started its run, so it starts none.",
         "definition",
     ),
-    Explanation.STARTED_LATE: Meaning(
-        "The run started later than its time, by its `delayedBy`.", "run"
-    ),
+    Explanation.STARTED_LATE: Meaning("The run started later than its time.", "run"),
     Explanation.RUN_QUEUED: Meaning("The run waits for a worker.", "run"),
     Explanation.RUN_MOVING: Meaning("The run is moving on right now.", "run"),
     Explanation.WAITING_FOR_TIME: Meaning("The run waits until a time.", "run"),
@@ -166,25 +162,24 @@ MEANINGS: Mapping[Explanation, Meaning] = {
     Explanation.WAITING_FOR_ANSWER: Meaning("The run waits for the answer of a server.", "run"),
     Explanation.RUN_COMPLETED: Meaning("The run went on to its end.", "run"),
     Explanation.REENTRY_REFUSED: Meaning(
-        "The run ended at once: the definition does not let the contact through again yet, or ever"
-        " (its `reentry`).",
+        "The run ended at once: the flow does not let the contact through again yet, or ever.",
         "run",
     ),
     Explanation.RUN_FAILED: Meaning("The run failed.", "run"),
     Explanation.RUN_CANCELLED: Meaning("The run was cancelled.", "run"),
     Explanation.OTHER_BRANCH: Meaning(
-        "The run took another branch, which does not lead to a message of the definition.", "run"
+        "The run took another branch, which does not lead to a message of the flow.", "run"
     ),
     Explanation.THROTTLED: Meaning(
         "The contact has passed this step as often as it allows.", "run"
     ),
     Explanation.STEP_NOTED: Meaning("A step did not do the obvious thing.", "run"),
     Explanation.NOT_FROZEN: Meaning(
-        "The broadcast's audience is not frozen yet, or not as far as the contact.",
+        "The broadcast's audience is not fixed yet, or not as far as the contact.",
         "broadcast",
     ),
     Explanation.NOT_IN_AUDIENCE: Meaning(
-        "The contact was not in the broadcast's audience when that was frozen.", "broadcast"
+        "The contact was not in the broadcast's audience when that was fixed.", "broadcast"
     ),
     Explanation.EXCLUDED: Meaning(
         "The contact is in the broadcast's audience, and gets no message for this reason.",
@@ -245,7 +240,8 @@ GET `/contacts/:id/explain` lists, newest first, what is known of one contact an
 when on that is known. With `?broadcastId=` it is about one broadcast. With `?since=` older records
 are left out.
 
-`sentence` is the one below, or a more exact one from the record. `reason` is the code that the
+`sentence` is the one below, or a more exact one from the record, in the words of the console: a
+flow is an automation or a workflow. `reason` is the code that the
 record itself carries: one of [reasons.md](reasons.md), of a refused request the code of its
 problem, or of a broadcast's recipient the reason or the end that it has. `evidence` is the record
 that proves it: GET `/runs/:id`, `/messages/:id`, `/webhook-requests/:id`, `/contact-events/:id`,

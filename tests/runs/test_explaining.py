@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from app.commands import after_restore
-from app.machine.reasons import Reason
+from app.machine.reasons import SAID, Reason
 from app.machine.triggers import SOURCES
 from app.messages import circuit_breaker
 from app.providers.base import SendError
-from app.runs import explanations, runner
+from app.runs import explaining_occasions, explanations, runner
 from app.runs.explaining import NOTHING_CAME
+from app.runs.explaining_broadcasts import BARRED, WAITING
 from app.runs.explanations import MEANINGS, Explanation
 from app.store import explaining, workspaces
 from app.store.usage import MESSAGES
@@ -615,7 +618,8 @@ async def test_a_message_with_a_time_of_its_own_says_which(scene: Scene) -> None
     message = await scene.cast.vic.read(f"/messages/{id}")
     entry = await scene.entry(Explanation.MESSAGE_HELD)
     assert (entry["reason"], entry["evidence"]["id"]) == ("scheduled", id)
-    assert entry["sentence"] == f"The message waits for its sendAt, until {message['until']}."
+    waits = "The message waits for the time at which it is to be sent"
+    assert entry["sentence"] == f"{waits}, until {message['until']}."
 
 
 async def test_a_run_says_which_segment_it_waits_for(scene: Scene) -> None:
@@ -773,6 +777,22 @@ def test_every_code_has_its_meaning_and_is_its_name_in_lower_case() -> None:
     for code in Explanation:
         assert code.value == code.name.lower()
         assert MEANINGS[code].sentence.endswith(".")
+
+
+# Of requests and answers alone: people read the console, and its documents.
+OF_THE_API = re.compile(r"definition|[a-z]{2}[A-Z]|`|\b(ACTIVE|PAUSED|CANCELLED)\b|frozen")
+
+
+def test_no_sentence_speaks_in_words_that_only_programs_read() -> None:
+    sentences = chain(
+        (meaning.sentence for meaning in MEANINGS.values()),
+        (why for _, why in explaining_occasions.WHY.values()),
+        explaining_occasions.WHAT.values(),
+        *(of.values() for of in (SAID, NOTHING_CAME, BARRED, WAITING)),
+    )
+    bare = [re.sub(r"\{\w+\}", "", sentence) for sentence in sentences]
+    assert len(bare) > 100
+    assert [sentence for sentence in bare if OF_THE_API.search(sentence)] == []
 
 
 def test_the_page_of_explanations_is_up_to_date() -> None:

@@ -104,7 +104,7 @@ async def test_a_broadcast_that_somebody_paused_says_so(scene: Scene) -> None:
     assert waiting["sentence"].endswith(f"not before {recipient['dueAt']}.")
     await scene.cast.adam.made(f"/broadcasts/{id}/pause", None)
     paused = await scene.entry(Explanation.AWAITS_TURN)
-    assert paused["sentence"] == "The broadcast is PAUSED, so the contact's message waits."
+    assert paused["sentence"] == "The broadcast is paused, so the contact's message waits."
 
 
 async def test_a_broadcast_that_was_cancelled_before_its_time_was_never_frozen(
@@ -113,4 +113,4 @@ async def test_a_broadcast_that_was_cancelled_before_its_time_was_never_frozen(
     id = await scene.broadcast(sendAt=NEXT_MONTH)
     await scene.cast.adam.made(f"/broadcasts/{id}/cancel", None)
     entry = await scene.entry(Explanation.NOT_FROZEN)
-    assert entry["sentence"] == "The broadcast is CANCELLED: its audience was never frozen."
+    assert entry["sentence"] == "The broadcast is cancelled: its audience was never fixed."

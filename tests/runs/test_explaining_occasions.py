@@ -81,7 +81,7 @@ async def test_what_came_in_a_pause_says_when_and_that_it_was_one(
     whose = {"date": "The contact's date", "schedule": "A time of the schedule"}[source]
     assert entry["at"] == when
     assert entry["sentence"].startswith(
-        f"{whose} came at {when} while the definition was not ACTIVE, so it started no run"
+        f"{whose} came at {when} while the flow was not active, so it started no run"
     )
     assert {one["code"] for one in await scene.explained()} == {"missed_inactive"}
     later = await scene.explained("&since=2040-01-01T00:00:00.000Z")
@@ -95,7 +95,7 @@ async def test_what_was_looked_at_too_late_says_when_it_was(scene: Scene, source
     whose = {"date": "The contact's date", "schedule": "A time of the schedule"}[source]
     assert entry["at"] == when
     assert entry["sentence"].startswith(
-        f"{whose} came at {when}, and was looked at later than the graceWindow allows"
+        f"{whose} came at {when}, and was looked at later than the flow's trigger allows"
     )
     assert {one["code"] for one in await scene.explained()} == {"missed_late"}
 
@@ -129,7 +129,7 @@ async def test_what_a_pause_finds_due_is_missed_and_says_so_at_once(
     entry = await scene.entry(Explanation.MISSED_INACTIVE)
     assert entry["at"] == document.text(when)
     assert entry["sentence"].endswith(
-        f"came at {document.text(when)}, and before its run was started the definition was paused,"
+        f"came at {document.text(when)}, and before its run was started the flow was paused,"
         " or its trigger changed."
     )
     await turned(scene, "ACTIVE")
@@ -172,7 +172,7 @@ async def test_a_watch_that_was_set_aside_says_so_until_it_is_followed_again(
     await watched(scene, source)
     await set_aside(scene, "watch")
     assert (await scene.entry(Explanation.GIVEN_UP))["sentence"] == (
-        f"The work on the definition's {source} was given up, so it starts no runs until it is"
+        f"The work on the flow's {source} was given up, so it starts no runs until it is"
         " paused and activated again."
     )
     for state in ("PAUSED", "ACTIVE"):
@@ -385,7 +385,7 @@ async def test_who_moves_in_a_pause_has_missed_it(scene: Scene, source: str, wha
     assert found.keys() == {"missed_inactive", "run_completed"}
     entry = found["missed_inactive"]
     assert entry["sentence"] == (
-        f"The contact {what} the segment at {entry['at']} while the definition was not ACTIVE, so"
+        f"The contact {what} the segment at {entry['at']} while the flow was not active, so"
         " it started no run."
     )
     [_] = (await scene.cast.vic.read("/runs"))["data"]
@@ -458,7 +458,7 @@ async def test_a_definition_that_rests_says_since_when(scene: Scene) -> None:
     await scene.cast.ed.patch(path, {"name": "Renamed"})
     entry = await scene.entry(Explanation.NOT_ACTIVE)
     assert entry["sentence"] == (
-        f"The definition is PAUSED, not ACTIVE since {paused_at}, so it starts no runs."
+        f"The flow is paused, not active since {paused_at}, so it starts no runs."
     )
 
 
@@ -489,5 +489,5 @@ async def test_a_date_that_is_set_when_it_is_long_past_may_be_why_nothing_came(
     await scene.workflow(source="date", field="metadata.renewsAt", graceWindow="PT2H")
     entry = await scene.entry(Explanation.NO_EVENT)
     assert entry["sentence"].endswith(
-        "one that is set more than the graceWindow of PT2H after it came starts nothing."
+        "one that is set longer after it came than the flow's trigger allows starts nothing."
     )
