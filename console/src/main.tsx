@@ -10,14 +10,14 @@ import { at, begin, currentWorkspace, forgetDrafts, has, hasDrafts, isSignedIn, 
 import { explaining, Later, reaching } from './later'
 import { Confirm, Link, Refused, Screen, Unread } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
-import { Contact, Contacts, NewContact } from './screens/contacts'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
 import { Message, Messages } from './screens/messages'
 import { Request } from './screens/requests'
 import { Run, Runs } from './screens/runs'
 
-// Chunks of their own: who does not edit flows or templates, write to many, import, look at the sandbox, change settings, or run the service, does not load them.
+// Chunks of their own: who does not look at contacts, edit flows or templates, write to many, import, look at the sandbox, change settings, or run the service, does not load them.
+const knowing = () => import('./screens/contacts')
 const editing = () => import('./flow/editor')
 const comparing = () => import('./flow/versions')
 const writing = () => import('./screens/templates')
@@ -34,10 +34,10 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/', () => <Home />],
   ['/runs', () => <Runs />],
   ['/runs/:id', ({ id = '' }) => <Run id={id} />],
-  ['/contacts', () => <Contacts />],
-  ['/contacts/new', () => <NewContact />, 'contacts:write'],
+  ['/contacts', () => <Later load={knowing} show={({ Contacts }) => <Contacts />} />],
+  ['/contacts/new', () => <Later load={knowing} show={({ NewContact }) => <NewContact />} />, 'contacts:write'],
   ['/contacts/import', () => <Later load={importingContacts} show={({ Import }) => <Import />} />, 'contacts:write'],
-  ['/contacts/:id', ({ id = '' }) => <Contact id={id} />],
+  ['/contacts/:id', ({ id = '' }) => <Later load={knowing} show={({ Contact }) => <Contact id={id} />} />],
   ['/messages', () => <Messages />],
   ['/messages/:id', ({ id = '' }) => <Message id={id} />],
   ['/inbox', () => <Later load={capturing} show={({ Inbox }) => <Inbox />} />],
