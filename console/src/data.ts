@@ -1,5 +1,6 @@
 // Hooks that read from the API: one resource, a list page by page, an act, and what was typed.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { note, noted, settle } from './router'
 import { draftKey, Refusal } from './session'
 
 export const asRefusal = (error: unknown) =>
@@ -71,12 +72,24 @@ export const useTyped = <T,>(read: () => Promise<T>, keys: readonly unknown[]): 
 export interface Page<T> { data: T[]; nextCursor: string | null }
 export interface Listed<T> { rows: T[] | null; problem: Refusal | null; busy: boolean; more: (() => Promise<void>) | null; reload: () => Promise<void> }
 
-/** A list, whose next pages are appended. `every`: milliseconds between looks at its first page. */
+/** So many pages as one, and one at least. */
+export async function joined<T>(read: (cursor?: string) => Promise<Page<T>>, count: number, from?: string): Promise<Page<T>> {
+  const page = await read(from)
+  if (count < 2 || !page.nextCursor) return page
+  const rest = await joined(read, count - 1, page.nextCursor)
+  return { data: [...page.data, ...rest.data], nextCursor: rest.nextCursor }
+}
+
+/** A list, whose next pages are appended, and shown at once to whoever comes back to it. `every`: milliseconds between looks at its first page. */
 export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: readonly unknown[], every = 0): Listed<T> {
   const [later, setLater] = useState<{ rows: T[]; next: string | null } | null>(null)
   const [busy, setBusy] = useState(false)
   const [problem, setProblem] = useState<Refusal | null>(null)
-  const first = useLoaded(() => read(), keys, () => (later || busy ? 0 : every))
+  const place = `pages ${keys.join()}`
+  const pages = useRef(1) // that are shown
+  const counted = (cursor?: string) => { pages.current = cursor ? pages.current + 1 : 1; return read(cursor) }
+  const first = useLoaded(() => joined(counted, noted(place)), keys, () => (pages.current > 1 || later || busy ? 0 : every))
+  useEffect(() => { if (first.value) settle() }, [!first.value])
   const list = useRef(0) // which of them the pages that are under way belong to
   useEffect(() => { list.current++; setLater(null); setProblem(null); setBusy(false) }, keys)
   const next = later ? later.next : first.value?.nextCursor ?? null
@@ -90,6 +103,7 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
       if (asked !== list.current) return
       if (before) first.set(before) // it goes on where that one ended, and not a page that was read meanwhile
       setLater(old => ({ rows: [...(old?.rows ?? []), ...page.data], next: page.nextCursor }))
+      note(place, ++pages.current)
       setProblem(null)
     } catch (error) {
       if (asked !== list.current) return

@@ -8,9 +8,22 @@ const heard = new Set<() => void>()
 export const href = (path: string) => BASE + path
 export const here = () => location.pathname.slice(BASE.length) || '/'
 
+/** What the entry of the history that is shown keeps for whoever comes back to it: a number, of pages or pixels. */
+export const noted = (name: string): number => history.state?.[name] ?? 0
+export const note = (name: string, value: number) => history.replaceState({ ...history.state, [name]: value }, '')
+
+/** Goes as far down as the page was when somebody went from it, once it is as long, but for rows that have gone meanwhile. */
+export function settle() {
+  const down = noted('down')
+  if (!down || document.documentElement.scrollHeight + 100 < down + innerHeight) return
+  note('down', 0)
+  scrollTo(0, down)
+}
+
 export function go(path: string, replace = false) {
   if (replace) history.replaceState(null, '', href(path))
   else {
+    note('down', scrollY)
     history.pushState(null, '', href(path))
     scrollTo(0, 0)
   }

@@ -13,7 +13,16 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from app.net.tls import system_trust
-from tests.browser.conftest import PASSWORD, Service, Watch, opened, paged, signed_in
+from tests.browser.conftest import (
+    DESK,
+    PASSWORD,
+    PHONE,
+    Service,
+    Watch,
+    opened,
+    paged,
+    signed_in,
+)
 
 PAGE = 2  # rows; the console asks for 200
 MORE = PAGE + 1
@@ -102,6 +111,31 @@ def test_the_last_of_many_is_reached_in_lists_and_choices(
     opened(page, service, "/broadcasts/new")
     reached(page, "Template", "Number 001").select_option(label="Number 001")
     page.get_by_text("Via email, transactional.").wait_for()
+
+
+def test_the_way_back_leads_to_the_pages_that_were_shown_and_as_far_down(
+    page: Page, service: Service
+) -> None:
+    page.set_viewport_size({"width": PHONE["width"], "height": 240})
+    opened(page, service, "/flows")
+    page.get_by_role("button", name="Show more").click()
+    listed = page.locator("tbody tr")
+    expect(listed).to_have_count(MORE)
+    far = page.evaluate("document.documentElement.scrollHeight - innerHeight - 50")
+    assert far > 300
+    page.evaluate("far => scrollTo(0, far)", far)
+    row = page.get_by_role("link", name="Number 001")
+    row.evaluate("link => link.click()")  # where it is: a mouse would move the page to it first
+    page.get_by_role("heading", level=1, name="Number 001").wait_for()
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    expect(listed).to_have_count(MORE)
+    page.wait_for_function("far => scrollY === far", arg=far)
+    narrowed = page.get_by_role("combobox", name="State")
+    narrowed.select_option("DRAFT")  # another list, which begins at its beginning
+    page.wait_for_url("**/flows?state=DRAFT")
+    expect(listed).to_have_count(PAGE)
+    page.set_viewport_size(DESK)
 
 
 def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(
