@@ -157,6 +157,7 @@ class Tags(Shape):
     tags: Annotated[list[str], WithJsonSchema(TAGS)]
 
 
+MOST_IDS = 32 * paging.LARGEST_PAGE  # characters: of an id and its comma, a page
 Search = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=200)]
 
 
@@ -185,7 +186,9 @@ class Narrowing(Query):
 
 
 class Filters(Narrowing, Paging):
-    pass
+    ids: Annotated[str, StringConstraints(min_length=1, max_length=MOST_IDS)] | None = Field(
+        None, description="Of these contacts alone: their IDs, with commas between them."
+    )
 
 
 async def index(call: Call) -> Response:
@@ -374,6 +377,8 @@ async def filters_of(db: Handle, workspace_id: str, given: Mapping[str, Any]) ->
         raise Problem("invalid", "A filter is not valid; see errors.", errors=errors)
     if "q" in filters:
         filters["q_phone"] = addresses.phone_start(filters["q"], country)
+    if "ids" in filters:
+        filters["ids"] = filters["ids"].split(",")
     return filters
 
 

@@ -28,9 +28,9 @@ async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Contact], str | None]:
     """Like contacts.page, and perhaps with `q` and `q_phone`: what an email or a name begins with,
-    and what a phone number does. A page that is shorter than `limit` may not be the last: then the
-    second is the id below which the next one goes on."""
-    if "q" not in filters and "updated_after" not in filters:
+    and what a phone number does; or with `ids`, of those alone. A page that is shorter than `limit`
+    may not be the last: then the second is the id below which the next one goes on."""
+    if filters.keys().isdisjoint({"q", "updated_after", "ids"}):
         rows = await contacts.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
         )
@@ -38,6 +38,8 @@ async def page(
     q = _values(filters["q"], filters.get("q_phone")) if "q" in filters else {}
     others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
     others = contacts.numbered(await keyset.by_time(db, "con", others))
+    if "ids" in others:  # which are few, whatever else is asked of them
+        return await contacts.some(db, workspace_id, {**others, **q}, before, limit)
     ids = await _few(db, workspace_id, q) if q else []
     if q and len(ids) <= FEW:
         return await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)

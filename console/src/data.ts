@@ -210,25 +210,3 @@ export function useDraft<T extends object>(name: string, stored: T, tag = ''): [
   const goOn = () => put({ typed: now.typed, base: stored, tag })
   return [draft, change, forget, { tag: now.tag, isKept, clash: now.tag === tag ? null : { base: now.base, mine: { ...stored, ...now.typed }, theirs: stored }, goOn, forget: () => { forget() } }]
 }
-
-const asking = new Map<string, Promise<any>>() // under way, by id: what is found asks for the next, in a loop that is made anew
-
-/** A value that is looked up once per tab, by key. */
-export function useKnown<T>(cache: Map<string, T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, T> {
-  const [, again] = useState(0)
-  const wanted = [...new Set(ids)].filter(id => !cache.has(id)).slice(0, 50)
-  useEffect(() => {
-    let left = false
-    void (async () => {
-      for (const id of wanted) {
-        if (left || cache.has(id)) continue
-        const answer = asking.get(id) ?? read(id)
-        asking.set(id, answer)
-        try { cache.set(id, await answer) } catch { continue } finally { asking.delete(id) }
-        if (!left) again(n => n + 1)
-      }
-    })()
-    return () => { left = true }
-  }, [wanted.join()])
-  return cache
-}

@@ -1,7 +1,7 @@
-// Names for ids: of flows and contacts, looked up once per tab; and what a form offers to choose from.
-import { useMemo } from 'preact/hooks'
+// Names for ids: of flows, looked up once per tab, and of contacts, by each page anew; and what a form offers to choose from.
+import { useMemo, useRef } from 'preact/hooks'
 import { api, got, type Schemas } from './api'
-import { useKnown, useListed, useLoaded, type Listed, type Page } from './data'
+import { useListed, useLoaded, type Listed, type Page } from './data'
 import { Refusal } from './session'
 import { Link, Section, Shown } from './ui'
 
@@ -69,10 +69,14 @@ export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.
 
 const far = new Map<string, string>()
 
+/** Of these ids those that are not known yet, each once, and so many at most. */
+export const unnamed = (ids: readonly (string | null)[], isKnown: (id: string) => boolean, most: number) => [...new Set(ids)].filter(id => id !== null).filter(id => id && !isKnown(id)).slice(0, most)
+
 /** By id: those of the list, and beyond what it shows each by itself. */
 function useNames<T extends Named>(list: Listed<T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, string> {
   const near = new Map(options(list))
-  useKnown(far, list.more ? ids.filter(id => id && !near.has(id)) : [], async id => (await read(id)).name)
+  const beyond = unnamed(list.more ? ids : [], id => near.has(id) || far.has(id), 50)
+  useLoaded(() => Promise.allSettled(beyond.map(async id => far.set(id, (await read(id)).name))), [beyond.join()])
   return useMemo(() => new Map([...far, ...near]), [[...near].join(), far.size])
 }
 
@@ -122,8 +126,17 @@ export async function meant(text: string): Promise<string | null> {
 
 const contacts = new Map<string, string>()
 
-export const useContactNames = (ids: readonly (string | null)[]) =>
-  useKnown(contacts, ids.filter(id => id !== null), async id => called(await got(api.GET('/contacts/{id}', path(id)))))
+/** All by one question, and of each page that shows them anew: somebody may be called otherwise by now. */
+export function useContactNames(ids: readonly (string | null)[]): Map<string, string> {
+  const asked = useRef(new Set<string>())
+  const wanted = unnamed(ids, id => asked.current.has(id), 200)
+  useLoaded(async () => {
+    const found = wanted.length ? (await got(api.GET('/contacts', { params: { query: { ids: wanted.join(), limit: 200 } } }))).data : []
+    for (const each of found) contacts.set(each.id, called(each))
+    for (const id of wanted) asked.current.add(id)
+  }, [wanted.join()])
+  return contacts
+}
 
 export function ContactLink({ id, names }: { id: string | null; names: Map<string, string> }) {
   return id ? <Link to={`/contacts/${id}`}>{names.get(id) ?? id}</Link> : <span class="soft">erased</span>

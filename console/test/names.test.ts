@@ -2,7 +2,7 @@ import './page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Listed } from '../src/data'
-import { called, merged, plain } from '../src/names'
+import { called, merged, plain, unnamed } from '../src/names'
 
 interface Row { createdAt: string }
 
@@ -35,4 +35,10 @@ test('a contact is called by what of its name can be seen, else by an address, e
   equal(called({ ...nobody, firstName: 'Ada' }), 'Ada')
   equal(called({ ...nobody, email: 'ada@example.com' }), 'ada@example.com')
   equal(called(nobody), 'con_1')
+})
+
+test('names are asked for once each, of those who are somebody and not known yet, and not of too many at once', () => {
+  const ids = ['con_1', null, 'con_2', 'con_1', '', 'con_3', 'con_4']
+  deepEqual(unnamed(ids, id => id === 'con_2', 2), ['con_1', 'con_3'])
+  deepEqual(unnamed(ids, () => true, 2), [])
 })

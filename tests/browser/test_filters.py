@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import secrets
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from tests.browser.conftest import Service, loaded, opened, went
 from tests.browser.test_screens import clean
@@ -113,6 +114,34 @@ def test_contacts_are_found_by_all_that_the_service_can_filter_by(
     expect(rows).to_have_count(1)
     page.get_by_label("Updated since", exact=True).fill("2090-01-01")
     page.get_by_text("No contacts match").wait_for()
+
+
+def test_the_names_of_a_list_come_by_one_question_and_are_those_of_now(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    body = {"name": f"Names {mark}", "state": "ACTIVE", "trigger": {"source": "manual"}}
+    flow = service.made("/workflows", {**body, "steps": [{"type": "exit"}]})["id"]
+    emails = [f"{name}-{mark}@example.com" for name in ("ann", "ben", "cyd")]
+    people = [service.made("/contacts", {"email": email})["id"] for email in emails]
+    for contact in people:
+        service.made(f"/workflows/{flow}/runs", {"contactId": contact, "data": {}})
+    asked: list[str] = []
+
+    def ask(request: Request) -> None:
+        if urlsplit(request.url).path.startswith("/contacts"):
+            asked.append(unquote(request.url))
+
+    page.on("request", ask)
+    opened(page, service, f"/runs?flow={flow}")
+    for email in emails:
+        page.get_by_role("link", name=email).wait_for()
+    page.remove_listener("request", ask)
+    assert len(asked) == 1, asked
+    assert all(contact in asked[0] for contact in people)
+    service.api.patch(f"/contacts/{people[1]}", json={"firstName": "Benjamin"})
+    went(page, f"/runs?flow={flow}")
+    page.get_by_role("link", name="Benjamin").wait_for()
 
 
 def test_a_filter_that_is_still_being_typed_does_not_follow_to_another_list(

@@ -350,7 +350,8 @@ async def test_filters_narrow_the_list(cast: Cast) -> None:
     await asyncio.sleep(0.002)
     bob = await cast.ed.made(CONTACTS, {"email": "bob+x@example.com", "tags": ["lead"]})
     after = now()
-    await cast.mallory.made(CONTACTS, {"email": "ada@example.com", "tags": ["lead"]})
+    theirs = {"email": "ada@example.com", "tags": ["lead"]}
+    mallory = await cast.mallory.made(CONTACTS, theirs)
     await cast.ed.patch(f"{CONTACTS}/{ada['id']}", {"locale": "de"})
     for query, found in (
         ("", [bob, ada]),
@@ -366,6 +367,13 @@ async def test_filters_narrow_the_list(cast: Cast) -> None:
         (f"?createdAfter={between}&createdBefore={between}", []),
         (f"?updatedAfter={after}", [ada]),
         ("?createdAfter=2999-01-01T00:00:00Z", []),
+        (f"?ids={ada['id']},con_of_nobody,{bob['id']},{mallory['id']}", [bob, ada]),
+        (f"?ids={ada['id']}", [ada]),
+        (f"?ids={ada['id']},{bob['id']}&tag=vip", [ada]),
+        (f"?ids={ada['id']},{bob['id']}&q=bob", [bob]),
+        (f"?ids={ada['id']},{bob['id']}&updatedAfter={after}", [ada]),
+        (f"?ids={ada['id']},{bob['id']}&createdAfter={between}", [bob]),
+        (f"?ids={ada['id']},{bob['id']}&limit=1", [bob]),
     ):
         assert await ids(cast.vic, query) == [one["id"] for one in found], query
 
@@ -381,6 +389,8 @@ async def test_a_wrong_filter_is_named(cast: Cast) -> None:
         ("?tag=a&tag=b", ["?tag"]),
         ("?name=Ada", ["?name"]),
         ("?cursor=made-up", ["?cursor"]),
+        ("?ids=", ["?ids"]),
+        (f"?ids={'con_1,' * 2_000}", ["?ids"]),
     ):
         assert pointers(await cast.vic.get(CONTACTS + query)) == wrong, query
 

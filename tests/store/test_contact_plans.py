@@ -130,6 +130,11 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         search(updated_after=LATELY, tag="common"),
         ["updated_at", "updated_at", "workspace_id id"],
     ),
+    "ids": (search(ids=["con_10500", "con_10501"]), ["workspace_id id", "workspace_id id"]),
+    "ids, and how a text begins": (
+        search(ids=["con_10500", "con_10501"], **MANY),
+        ["workspace_id id", "workspace_id id"],
+    ),
     "createdAfter": (page(created_after=PAST - timedelta(days=1)), ["id"]),
     "createdBefore": (page(created_before=LATELY), ["id"]),
     "tags": (lambda db: contacts.tag_names(db, **ACME, after="a", limit=50), ["workspace_id tag"]),
@@ -203,6 +208,7 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
 SORTED = (
     "a segment",
     "how a text begins",
+    "ids",
     "updatedAfter",
     "a batch",
     "an activity",
