@@ -96,9 +96,10 @@ function Shell() {
   const me = useLoaded(() => got(api.GET('/auth/me')), [])
   const { path } = useLocation()
   const main = useRef<HTMLElement>(null)
-  if (me.value === null) return <main class="alone"><Unread of={me} /></main>
+  const again = <Again done={me.reload} />
+  if (me.value === null) return <><main class="alone"><Unread of={me} /></main>{again}</>
   const known = { ...me.value, reload: me.reload }
-  return <MeContext.Provider value={known}>
+  return <><MeContext.Provider value={known}>
     <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to content</a>
     <aside>
       <p class="brand"><Link to="/">Tidings</Link></p>
@@ -107,7 +108,7 @@ function Shell() {
       <Account me={known} />
     </aside>
     <main id="main" ref={main} tabIndex={-1} key={path}><Safe>{matched(path, known)}</Safe></main>
-  </MeContext.Provider>
+  </MeContext.Provider>{again}</>
 }
 
 /** Around a screen that may fail to be shown, most likely by what was typed into it. */
@@ -136,12 +137,12 @@ function Account({ me }: { me: Schemas['Me'] }) {
   </div>
 }
 
-/** Over whatever is open when the session ends, so that nothing typed is lost. */
-function Again() {
+/** Over whatever is open when the session ends, so that nothing typed is lost. Whoever is back may have another role by then. */
+function Again({ done }: { done: () => Promise<void> }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [open, setOpen] = useState(false)
   const leaving = useAct()
-  useEffect(() => whenSessionEnds(setOpen), [])
+  useEffect(() => whenSessionEnds(isWanted => { setOpen(isWanted); if (!isWanted) void done() }), [])
   useEffect(() => { if (open) dialog.current?.showModal() }, [open])
   if (!open) return null
   return <dialog ref={dialog} aria-label="Sign in again" onCancel={event => event.preventDefault()} onClose={event => event.currentTarget.showModal()}>
@@ -179,7 +180,7 @@ function App() {
     setState('in')
   }
   if (state === 'asking') return <main class="alone"><p role="status">Loading…</p></main>
-  if (state === 'in') return <><Shell /><Again /></>
+  if (state === 'in') return <Shell />
   if (path === '/register') return <Register done={entered} />
   if (path === '/forgotten') return <Forgotten />
   return <SignIn done={entered} problem={problem} />

@@ -45,6 +45,7 @@ export const whenSessionEnds = (show: (isWanted: boolean) => void) => { showSign
 export const isSignedIn = () => token !== ''
 export const currentWorkspace = () => workspace
 const LAST = 'tidings.workspace' // where this browser was last
+const PERSON = 'tidings.person' // who typed what this tab keeps, also before the page was loaded anew
 
 const DRAFTS = 'tidings.draft.'
 /** Where a draft is kept for this tab: what is typed in one workspace is of no other. */
@@ -63,17 +64,20 @@ function personIn(jwt: string): string {
 }
 
 async function keep(signed: SignedIn): Promise<void> {
-  const isOther = person !== personIn(signed.accessToken)
+  const whose = personIn(signed.accessToken)
+  const isOther = (person || sessionStorage.getItem(PERSON) || whose) !== whose
+  if (isOther) forgetDrafts()
+  sessionStorage.setItem(PERSON, whose)
   if (workspace && (isOther || workspace !== signed.workspace.id)) {
-    if (isOther) forgetDrafts()
     location.assign(at('/console/')) // another tab went to another workspace, or somebody else signed in: nothing here is of that one
     return new Promise(() => {}) // what waits for the session is not done by somebody else, or elsewhere
   }
-  person = personIn(signed.accessToken)
+  person = whose
   token = signed.accessToken
   workspace = signed.workspace.id
   localStorage.setItem(LAST, workspace)
-  signingIn?.done()
+  if (!signingIn) return
+  signingIn.done()
   signingIn = null
   showSignIn(false)
 }

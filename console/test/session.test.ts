@@ -1,7 +1,7 @@
 import { deepEqual, equal, notEqual, rejects } from 'node:assert/strict'
 import { test } from 'node:test'
 import { answering } from './page'
-import { ask, isSignedIn } from '../src/session'
+import { ask, begin, isSignedIn } from '../src/session'
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
 const RUNNING = () => Response.json({ code: 'idempotency_in_progress' }, { status: 409 })
@@ -123,6 +123,16 @@ test('what is asked by POST and changes nothing is read again too, and is no act
     equal((await ask(new Request(`https://tidings.example${path}`, { method: 'POST', headers: JSON_TYPE, body: '{}' }))).status, 201)
     deepEqual([pauses, keys(asked)], [[3000], [null, null]])
   }
+})
+
+test('what somebody else typed before the page was loaded anew is forgotten', async () => {
+  const kept: Record<string, string> = { 'tidings.person': 'usr_ada', 'tidings.draft.wsp_1.contact': '{}', 'tidings.other': 'kept' }
+  const methods = { getItem: (key: string) => kept[key] ?? null, setItem: (key: string, value: string) => { kept[key] = value }, removeItem: (key: string) => { delete kept[key] } }
+  const storage = new Proxy(kept, { get: (_, name) => methods[name as keyof typeof methods] })
+  Object.defineProperty(globalThis, 'sessionStorage', { value: storage, configurable: true, writable: true })
+  globalThis.fetch = async () => Response.json({ accessToken: 'old', workspace: { id: 'wsp_1' } })
+  await begin('/auth/token', {})
+  deepEqual(kept, { 'tidings.person': '', 'tidings.other': 'kept' })
 })
 
 test('a token that has run out is renewed by the cookie, and what was asked is asked again', async () => {

@@ -15,6 +15,7 @@ from tests.browser.conftest import (
     PASSWORD,
     Service,
     Watch,
+    ready,
     signed_in,
     signed_in_by_form,
     went,
@@ -151,6 +152,7 @@ def test_a_choice_of_workspaces_and_the_pages_of_all_of_them_show_them_as_text(
     signed_in(page, service, mallory.email, "/nothing")
     page.get_by_role("combobox", name="Workspace").select_option(label=other)
     page.get_by_role("heading", level=1, name=other).wait_for()
+    ready(page)  # what is still asked when the session ends is refused
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", level=1, name="Sign in").wait_for()
     signed_in_by_form(page, service, email)

@@ -115,6 +115,45 @@ def test_who_signs_in_over_the_page_of_somebody_else_sees_and_does_nothing_of_th
     assert service.read(f"/contacts?email={typed}")["data"] == []
 
 
+def test_what_somebody_typed_is_gone_for_whom_a_page_that_was_loaded_anew_lets_in(
+    stranger: Page, service: Service, watch: Watch
+) -> None:
+    page, watch.expected = stranger, "401"
+    first, second = service.joined("editor"), service.joined("viewer")
+    signed_in(page, service, first, "/contacts/new")
+    typed = f"grace-{secrets.token_hex(4)}@example.com"
+    page.get_by_label("Email").fill(typed)
+    signed_out(stranger.context, service)
+    page.reload()
+    page.get_by_role("heading", level=1, name="Sign in").wait_for()
+    page.get_by_label("Email").fill(second)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.locator(".account", has_text="Viewer, viewer").wait_for()
+    assert typed not in page.evaluate("JSON.stringify(sessionStorage)")
+
+
+def test_whoever_is_back_finds_the_role_that_they_have_by_then(
+    stranger: Page, service: Service, watch: Watch
+) -> None:
+    page, watch.expected = stranger, "401"
+    email = service.joined("editor")
+    signed_in(page, service, email, "/contacts")
+    page.get_by_role("link", name="New contact").wait_for()
+    signed_out(stranger.context, service)
+    members = service.read("/memberships?limit=200")["data"]
+    [own] = [one["id"] for one in members if one["email"] == email]
+    assert service.api.patch(f"/memberships/{own}", json={"role": "viewer"}).status_code == 200
+    page.get_by_label("Search").fill("grace")  # which asks, and is told that the session is over
+    again = page.get_by_role("dialog", name="Sign in again")
+    again.get_by_label("Email").fill(email)
+    again.get_by_label("Password").fill(PASSWORD)
+    again.get_by_role("button", name="Sign in").click()
+    page.locator(".account", has_text="Editor, viewer").wait_for()
+    expect(page.get_by_role("link", name="New contact")).to_have_count(0)
+    expect(page.get_by_label("Search")).to_have_value("grace")
+
+
 def test_who_signs_in_again_stays_in_the_workspace_that_they_were_in(
     stranger: Page, service: Service, watch: Watch
 ) -> None:

@@ -107,7 +107,7 @@ function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: 
 function Attempts({ id }: { id: string }) {
   const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), [id], 5000)
   const may = useCan()('event_endpoints:write')
-  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No events sent yet.</p>} columns={[
+  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No events sent yet. The next one that happens is.</p>} columns={[
     { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Time', show: each => <When at={each.createdAt} /> },
     { name: 'Response', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
     { name: 'Actions', show: each => may && each.status === 'FAILED' && <Confirm label="Send again" title="Send this event again?" act={async () => { await got(api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', { params: { path: { id, attemptId: each.id } } })); await list.reload() }}><p>It keeps its webhook-id.</p></Confirm> },

@@ -46,7 +46,8 @@ export function Health() {
 // --- what happened ----------------------------------------------------------------------------------
 
 const Where = ({ id }: { id: string }) => <Link to={`/admin/${id}`}><code>{id}</code></Link>
-const NONE = <p>Nothing here.</p>
+/** An empty list of one of these tabs: how it is filled, or how to see all of it. */
+const none = (tab: string, what: string, how: string, query: URLSearchParams) => (query.size ? <p>No {what} match. <Link to={`/admin/${tab}`}>Show all</Link>.</p> : <p>No {what} yet. {how}</p>)
 
 function InWorkspace({ id }: { id: string }) {
   return id ? <button type="button" onClick={() => narrow({ workspace: '' })}>Show all workspaces</button> : null
@@ -59,7 +60,7 @@ export function AnyRuns() {
   const list = useListed(cursor => got(api.GET('/admin/runs', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="runs" lead="Runs in every workspace.">
     <Filters><Choice label="Status" name="status" value={status} options={RUNNING} /><Days /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Runs, newest first" of={list} id={each => each.id} empty={NONE} columns={[
+    <Table caption="Runs, newest first" of={list} id={each => each.id} empty={none('runs', 'runs', 'They appear when an event reaches a flow of any workspace.', query)} columns={[
       { name: 'Created', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
       { name: 'Run', show: each => <code>{each.id}</code> }, { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
     ]} />
@@ -73,7 +74,7 @@ export function AnyAttempts() {
   const list = useListed(cursor => got(api.GET('/admin/delivery-attempts', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="attempts" lead="Attempts to send a message, in every workspace.">
     <Filters><Choice label="Status" name="status" value={status} options={OUTCOMES} /><Days /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={NONE} columns={[
+    <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={none('attempts', 'attempts', 'They appear when a flow or a broadcast sends a message.', query)} columns={[
       { name: 'Created', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
       { name: 'Via', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` }, { name: 'Message', show: each => <code>{each.messageId}</code> }, { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
     ]} />
@@ -87,7 +88,7 @@ export function AnyAudit() {
   const list = useListed(cursor => got(api.GET('/admin/audit-logs', { params: { query: { ...filters, cursor } } })), [query.toString()])
   return <AdminScreen tab="audit" lead="Who did what, in every workspace.">
     <Filters><Search label="Action" name="action" value={action} placeholder="workspace.suspended" /><Days /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={NONE} columns={[
+    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={none('audit', 'entries', 'They appear when a member or a program changes something.', query)} columns={[
       { name: 'Time', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: each => each.actor.name }, { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
       { name: 'Resource', show: each => <code>{each.resource.id}</code> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
     ]} />

@@ -77,7 +77,7 @@ function OwnWorkspaces() {
   const act = useAct(), going = useAct()
   return <Section title="Your workspaces">
     <Refused problem={going.problem} />
-    <Table caption="Your workspaces, newest first" of={list} id={each => each.id} empty={<p>None.</p>} columns={[
+    <Table caption="Your workspaces, newest first" of={list} id={each => each.id} empty={<p>No workspaces yet. Create one below.</p>} columns={[
       { name: 'Name', show: each => each.name }, { name: 'Your role', show: each => each.role }, { name: 'Created', show: each => <When at={each.createdAt} /> },
       { name: 'Actions', show: each => (each.id === workspace.id ? 'current' : <button type="button" disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Switch</button>) },
     ]} />
@@ -98,7 +98,7 @@ function Members() {
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
   const act = useAct()
   return <>
-    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? 'hidden'} ${each.role} ${each.role === 'editor' && each.sendsBroadcasts ? 'sends broadcasts' : ''} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>No members.</p>} columns={[
+    <Sought of={list} text={each => `${each.name ?? 'invited'} ${each.email ?? 'hidden'} ${each.role} ${each.role === 'editor' && each.sendsBroadcasts ? 'sends broadcasts' : ''} ${each.status}`}>{found => <Table caption="Members" of={found} id={each => each.id} empty={<p>No members yet. {may && 'Invite one below.'}</p>} columns={[
       { name: 'Name', show: each => each.name ?? <span class="soft">invited</span> },
       { name: 'Email', show: each => each.email ?? <span class="soft">hidden</span> },
       { name: 'Role', show: each => <>{each.role}{each.role === 'editor' && each.sendsBroadcasts && ', sends broadcasts'}</> },
@@ -268,7 +268,7 @@ function Trail() {
       <Days />
       {filters.actor && <button type="button" onClick={() => narrow({ actor: '' })}>By anyone</button>}
     </Filters>
-    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entries match. <Link to="/settings/audit">Show all</Link></p> : <p>No changes yet.</p>} columns={[
+    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entries match. <Link to="/settings/audit">Show all</Link></p> : <p>No changes yet. They appear when a member or a program changes something.</p>} columns={[
       { name: 'Time', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: ({ actor }) => (actor.id ? <Link to={`/settings/audit?actor=${actor.id}`}>{actor.name}</Link> : actor.name) }, { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
       { name: 'Resource', show: each => <code>{each.resource.id}</code> }, { name: 'Changes', class: 'wide', show: each => Object.entries(each.changes ?? {}).map(([name, [before, after]]) => `${name}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`).join('; ') },
     ]} />
