@@ -20,6 +20,26 @@ EXAMINED = """async rules => {
     const { violations } = await axe.run(rules.length ? { ...asked, runOnly: rules } : asked)
     return violations.map(one => `${one.id}: ${one.help}: ${one.nodes[0].html.slice(0, 200)}`)
 }"""
+# The dialogs of the screen, which are hidden from axe until they are open: of each kind one, by
+# what opens it and how much it asks, for each of both looks of a page.
+ASKED = """async rules => {
+    const asked = { preload: false, resultTypes: ['violations'] }
+    const known = window.examined ??= new Set(), found = []
+    for (const dialog of document.querySelectorAll('dialog:not([open])')) {
+        const label = dialog.previousElementSibling?.textContent
+        const fields = dialog.querySelectorAll('input, select, textarea').length
+        const kind = [rules, label, fields].join()
+        if (known.has(kind)) continue
+        known.add(kind)
+        dialog.showModal()
+        const only = rules.length ? { ...asked, runOnly: rules } : asked
+        const { violations } = await axe.run(dialog, only)
+        dialog.close()
+        for (const { id, help, nodes } of violations)
+            found.push(`${id}: ${help}: ${label}: ${nodes[0].html.slice(0, 200)}`)
+    }
+    return found
+}"""
 # What colours and the width change; the rest of a screen is the same.
 LOOKS = ("color-contrast", "scrollable-region-focusable")
 # In three parts, which as many processes look at: here, and in test_screens_of_flows and
@@ -181,6 +201,7 @@ def on_desk(page: Page, within: str) -> None:
         page.set_viewport_size(DESK)
         page.emulate_media(color_scheme="light")
     assert violations(page) == []
+    assert page.evaluate(ASKED, ()) == []
     assert page.locator("h1, main").count() == 2
     assert walked(page, within) == []
 
@@ -190,6 +211,7 @@ def on_phone(page: Page, within: str) -> None:
         page.set_viewport_size(PHONE)
         page.emulate_media(color_scheme="dark")
     assert violations(page, *LOOKS) == []
+    assert page.evaluate(ASKED, LOOKS) == []
     assert page.evaluate(MISSED) == []
 
 
