@@ -2,7 +2,7 @@
 import createClient from 'openapi-fetch'
 import { parse } from './exact'
 import type { components, paths } from './schema'
-import { Refusal, ask, at } from './session'
+import { Refusal, ask, at, refusal } from './session'
 
 export type Schemas = components['schemas']
 export const api = createClient<paths>({ baseUrl: at('/').replace(/\/$/, '') || location.origin, fetch: ask })
@@ -39,8 +39,7 @@ export async function settled(change: Promise<unknown>, stands: () => Promise<bo
 export async function raw(path: string, init: RequestInit = {}): Promise<Response> {
   const response = await ask(new Request(at(path), init))
   if (response.ok) return response
-  const problem = await response.json().catch(() => ({}))
-  throw new Refusal(response.status, problem.code ?? 'unreadable', problem.detail ?? `The service answered ${response.status}.`, problem.errors, problem.requestId)
+  throw await refusal(response)
 }
 
 /** What stands at this path with all its digits, and its entity tag. */

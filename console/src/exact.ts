@@ -12,6 +12,11 @@ export const parse = (text: string): unknown => JSON.parse(text, keep)
 export const isNumber = (value: unknown): boolean => typeof value === 'number' || exact.isRawJSON?.(value) === true
 export const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value)
 
+/** What comes of it; where it cannot be done, the other. */
+export function tried<T, Other>(work: () => T, other: Other): T | Other {
+  try { return work() } catch { return other }
+}
+
 type Next = 'value' | 'item' | 'member' | 'name' | 'colon' | 'end'
 const TOKEN = /[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y
 const SPACE = /[ \t\r\n]*/y

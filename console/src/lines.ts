@@ -1,5 +1,5 @@
 // Values by name as lines of a text, `name = value`, and back. What a line cannot hold as it is stands there as a JSON string.
-import { isNumber, parse } from './exact'
+import { isNumber, parse, tried } from './exact'
 
 type Values = Record<string, unknown>
 
@@ -12,12 +12,7 @@ const line = (name: string, value: unknown) =>
 const typeOf = (value: unknown) => (isNumber(value) ? 'number' : typeof value)
 
 /** The text, or what it is as JSON, if that is of this type. */
-function meant(text: string, type = 'string'): unknown {
-  try {
-    const value = parse(text)
-    return ['string', type].includes(typeOf(value)) ? value : text
-  } catch { return text }
-}
+const meant = (text: string, type = 'string'): unknown => tried(() => { const value = parse(text); return ['string', type].includes(typeOf(value)) ? value : text }, text)
 
 export const linesOf = (values: Values): string => Object.entries(values).map(([name, value]) => line(name, value)).join('\n')
 

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useTyped } from '../data'
 import { First, unplaced } from '../errors'
-import { objectOf } from '../exact'
+import { objectOf, tried } from '../exact'
 import { called } from '../names'
 import type { Refusal } from '../session'
 import { JsonText, Link, Refused, Section, plural } from '../ui'
@@ -17,12 +17,7 @@ const AT = '/filter'
 export const filterOf = (text: string) => objectOf(text, AT) as Schemas['SegmentFilter']
 
 /** Null for what the form cannot show. */
-function readable(text: string) {
-  try {
-    const filter = filterOf(text)
-    return isShown(filter) ? filter : null
-  } catch { return null }
-}
+const readable = (text: string) => tried(() => { const filter = filterOf(text); return isShown(filter) ? filter : null }, null)
 
 /** `problem` is what the preview says, which goes before what the last save did. */
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { CREATED, Days, days } from '../days'
-import { parse } from '../exact'
+import { parse, tried } from '../exact'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { go, useLocation } from '../router'
@@ -32,9 +32,7 @@ export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
 
 const drawing = () => import('../flow/versions')
 
-function parsed(body: string): { value: unknown } | null {
-  try { return { value: parse(body) } } catch { return null }
-}
+const parsed = (body: string) => tried(() => ({ value: parse(body) }), null)
 
 /** The path as Liquid prints it: of an odd key in brackets, without a dot before them. */
 const printed = (path: string) => `{{trigger${path.startsWith('[') ? '' : '.'}${path}}}`
