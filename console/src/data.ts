@@ -57,11 +57,7 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
 /** What is edited, with its entity tag; `again` reads it anew, in the place of what is shown. `every`: milliseconds between looks at it. */
 export function useStored<T>(read: () => Promise<{ value: T; tag: string }>, keys: readonly unknown[], every = 0): Loaded<{ value: T; tag: string }> & { again: () => Promise<T> } {
   const stored = useLoaded(read, keys, () => every)
-  return { ...stored, again: async () => {
-    const now = await read()
-    stored.set(now)
-    return now.value
-  } }
+  return { ...stored, again: async () => { const now = await read(); stored.set(now); return now.value } }
 }
 
 export const REST_MS = 400 // without a key, until what is made of a text is made anew

@@ -44,9 +44,7 @@ export function Errors({ problem, children }: { problem: Refusal | null; childre
 }
 
 /** Around some of these fields: what this refusal says of one goes before what that of the form does. */
-export function First({ problem, children }: { problem: Refusal | null; children: ComponentChildren }) {
-  return <Around.Provider value={{ ...useContext(Around), first: problem }}>{children}</Around.Provider>
-}
+export const First = ({ problem, children }: { problem: Refusal | null; children: ComponentChildren }) => <Around.Provider value={{ ...useContext(Around), first: problem }}>{children}</Around.Provider>
 
 /** The refusal, and those of its errors that no field shows. */
 export function useRest(): { problem: Refusal | null; rest: readonly Wrong[] } {

@@ -89,9 +89,7 @@ export const useTemplateNames = (ids: readonly string[]) => useNames(useTemplate
 export const useBroadcastNames = (ids: readonly string[]) => useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
 export const useSegmentNames = (ids: readonly string[]) => useNames(useSegments(), ids, id => got(api.GET('/segments/{id}', path(id))))
 
-export function FlowLink({ run, names }: { run: Of; names: Map<string, string> }) {
-  return <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
-}
+export const FlowLink = ({ run, names }: { run: Of; names: Map<string, string> }) => <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
 
 /** What keeps something from being deleted; `nothing` is said where nothing does. */
 export function UsedBy({ id, read, nothing }: { id: string; read: () => Promise<{ usedBy: string[] }>; nothing: string }) {
@@ -138,6 +136,4 @@ export function useContactNames(ids: readonly (string | null)[]): Map<string, st
   return contacts
 }
 
-export function ContactLink({ id, names }: { id: string | null; names: Map<string, string> }) {
-  return id ? <Link to={`/contacts/${id}`}>{names.get(id) ?? id}</Link> : <span class="soft">erased</span>
-}
+export const ContactLink = ({ id, names }: { id: string | null; names: Map<string, string> }) => id ? <Link to={`/contacts/${id}`}>{names.get(id) ?? id}</Link> : <span class="soft">erased</span>

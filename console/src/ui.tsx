@@ -40,9 +40,7 @@ export function Refused({ problem, rest = problem?.errors ?? [] }: { problem: Re
 /** In a form, below its fields: the refusal, with what none of them shows. */
 export const Rest = () => <Refused {...useRest()} />
 
-export function Link({ to, children, ...rest }: Children & { to: string; class?: string; target?: '_blank'; 'aria-current'?: 'page' | undefined }) {
-  return <a href={href(to)} {...rest}>{children}</a>
-}
+export const Link = ({ to, children, ...rest }: Children & { to: string; class?: string; target?: '_blank'; 'aria-current'?: 'page' | undefined }) => <a href={href(to)} {...rest}>{children}</a>
 
 // --- times, statuses and other small words ----------------------------------------------------------
 
@@ -68,9 +66,7 @@ export function When({ at, none = '–', relative = false }: { at: string | null
 const MOMENT = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z)/ // not of a value that is quoted
 
 /** A sentence of the service; a moment in it stands as others on the page do. */
-export function Sentence({ text }: { text: string }) {
-  return <>{text.split(MOMENT).map((part, index) => (index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part))}</>
-}
+export const Sentence = ({ text }: { text: string }) => <>{text.split(MOMENT).map((part, index) => (index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part))}</>
 
 const GOOD = new Set(['COMPLETED', 'SENT', 'DELIVERED', 'ACCEPTED', 'SUCCEEDED', 'ACTIVE', 'PASSED'])
 const BAD = new Set(['FAILED', 'BOUNCED', 'COMPLAINED', 'REFUSED', 'error'])
@@ -92,9 +88,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
 }
 
 /** A secret that is shown once. */
-export function Secret({ name, value, forget }: { name: string; value: string; forget: () => void }) {
-  return <div class="note" role="status"><p>{name}. It is shown only once: store it safely.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>Done</button></p></div>
-}
+export const Secret = ({ name, value, forget }: { name: string; value: string; forget: () => void }) => <div class="note" role="status"><p>{name}. It is shown only once: store it safely.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>Done</button></p></div>
 
 // --- what was read, and lists of it -----------------------------------------------------------------
 
@@ -189,7 +183,7 @@ export function Search({ label, name, value, placeholder, list, wrong = '' }: { 
 type FieldProps = {
   label: string; value: string; set: (value: string) => void; pointer?: string | undefined; wrong?: string; hint?: ComponentChildren
   options?: readonly (readonly [string, string])[]; growing?: Growing; rows?: number; beside?: ComponentChildren
-  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'datetime-local'; required?: boolean; autocomplete?: string; list?: string; placeholder?: string | undefined; min?: string; max?: string
+  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local'; required?: boolean; autocomplete?: string; list?: string; placeholder?: string | undefined; min?: string; max?: string
 }
 
 /** A field with what is wrong at its pointer, or with what the page itself finds `wrong`. */
@@ -295,9 +289,7 @@ export function Confirm({ id, label, title, children, read, act, isAsked = () =>
   </>
 }
 
-export function Facts({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) {
-  return <dl class="facts">{of.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value ?? '–'}</dd></div>)}</dl>
-}
+export const Facts = ({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) => <dl class="facts">{of.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value ?? '–'}</dd></div>)}</dl>
 
 // --- JSON -------------------------------------------------------------------------------------------
 

@@ -5,9 +5,7 @@ import { words } from './form'
 
 const value = (one: unknown) => (one == null || one === '' ? <i>nothing</i> : typeof one === 'string' ? one : JSON.stringify(one))
 
-export function Members({ of }: { of: Record<string, unknown[]> }) {
-  return <ul class="plain">{Object.entries(of).map(([name, [before, after]]) => <li key={name}>{words(name)}: <del>{value(before)}</del> → <ins>{value(after)}</ins></li>)}</ul>
-}
+export const Members = ({ of }: { of: Record<string, unknown[]> }) => <ul class="plain">{Object.entries(of).map(([name, [before, after]]) => <li key={name}>{words(name)}: <del>{value(before)}</del> → <ins>{value(after)}</ins></li>)}</ul>
 
 export function DifferenceShown({ of }: { of: Difference }) {
   const { trigger, nodes, edges } = of

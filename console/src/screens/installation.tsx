@@ -1,10 +1,10 @@
 // For super-admins: how the installation is, and what happened in any workspace.
 import type { ComponentChildren } from 'preact'
 import { api, got, type Schemas } from '../api'
-import { useListed, useLoaded } from '../data'
+import { useListed, useLoaded, type Page } from '../data'
 import { Days, days } from '../days'
 import { narrow, useLocation } from '../router'
-import { Choice, Facts, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
+import { Choice, Facts, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When, type Column } from '../ui'
 import { STATUSES as OUTCOMES } from './messages'
 import { STATUSES as RUNNING } from './runs'
 
@@ -46,51 +46,42 @@ export function Health() {
 // --- what happened ----------------------------------------------------------------------------------
 
 const Where = ({ id }: { id: string }) => <Link to={`/admin/${id}`}><code>{id}</code></Link>
-/** An empty list of one of these tabs: how it is filled, or how to see all of it. */
-const none = (tab: string, what: string, how: string, query: URLSearchParams) => (query.size ? <p>No {what} match. <Link to={`/admin/${tab}`}>Show all</Link>.</p> : <p>No {what} yet. {how}</p>)
 
-function InWorkspace({ id }: { id: string }) {
-  return id ? <button type="button" onClick={() => narrow({ workspace: '' })}>Show all workspaces</button> : null
+type Asked = ReturnType<typeof days> & { workspaceId: string | undefined; limit: number; cursor: string | undefined }
+type Found = { id: string; createdAt: string; workspaceId: string; reason?: { detail?: string | null } | null }
+
+/** A list of every workspace, or of one; `how` says how it is filled, `filter` is one of its own. */
+function Anywhere<T extends Found>({ tab, what, lead, how, filter, read, columns }: { tab: string; what: string; lead: string; how: string; filter: ComponentChildren; read: (asked: Asked) => Promise<Page<T>>; columns: Column<T>[] }) {
+  const { query } = useLocation()
+  const workspaceId = query.get('workspace') ?? ''
+  const list = useListed(cursor => read({ workspaceId: workspaceId || undefined, ...days(query), limit: 50, cursor }), [query.toString()])
+  return <AdminScreen tab={tab} lead={lead}>
+    <Filters>{filter}<Days />{workspaceId && <button type="button" onClick={() => narrow({ workspace: '' })}>Show all workspaces</button>}</Filters>
+    <Table caption={`${what}, newest first`} of={list} id={each => each.id} columns={columns}
+      empty={query.size ? <p>No {what.toLowerCase()} match. <Link to={`/admin/${tab}`}>Show all</Link>.</p> : <p>No {what.toLowerCase()} yet. {how}</p>} />
+  </AdminScreen>
 }
 
+const CREATED: Column<Found> = { name: 'Created', show: each => <When at={each.createdAt} /> }, WORKSPACE: Column<Found> = { name: 'Workspace', show: each => <Where id={each.workspaceId} /> }
+const REASON: Column<Found> = { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> }
+
 export function AnyRuns() {
-  const { query } = useLocation()
-  const status = query.get('status') ?? '', workspaceId = query.get('workspace') ?? ''
-  const filters = { status: (status || undefined) as Schemas['AdminRun']['status'] | undefined, workspaceId: workspaceId || undefined, ...days(query), limit: 50 }
-  const list = useListed(cursor => got(api.GET('/admin/runs', { params: { query: { ...filters, cursor } } })), [query.toString()])
-  return <AdminScreen tab="runs" lead="Runs in every workspace.">
-    <Filters><Choice label="Status" name="status" value={status} options={RUNNING} /><Days /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Runs, newest first" of={list} id={each => each.id} empty={none('runs', 'runs', 'They appear when an event reaches a flow of any workspace.', query)} columns={[
-      { name: 'Created', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
-      { name: 'Run', show: each => <code>{each.id}</code> }, { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
-    ]} />
-  </AdminScreen>
+  const status = useLocation().query.get('status') ?? ''
+  return <Anywhere<Schemas['AdminRun']> tab="runs" what="Runs" lead="Runs in every workspace." how="They appear when an event reaches a flow of any workspace." filter={<Choice label="Status" name="status" value={status} options={RUNNING} />}
+    read={asked => got(api.GET('/admin/runs', { params: { query: { ...asked, status: (status || undefined) as Schemas['AdminRun']['status'] | undefined } } }))}
+    columns={[CREATED, { name: 'Status', show: each => <Status value={each.status} /> }, WORKSPACE, { name: 'Run', show: each => <code>{each.id}</code> }, REASON]} />
 }
 
 export function AnyAttempts() {
-  const { query } = useLocation()
-  const status = query.get('status') ?? '', workspaceId = query.get('workspace') ?? ''
-  const filters = { status: (status || undefined) as Schemas['AdminAttempt']['status'] | undefined, workspaceId: workspaceId || undefined, ...days(query), limit: 50 }
-  const list = useListed(cursor => got(api.GET('/admin/delivery-attempts', { params: { query: { ...filters, cursor } } })), [query.toString()])
-  return <AdminScreen tab="attempts" lead="Attempts to send a message, in every workspace.">
-    <Filters><Choice label="Status" name="status" value={status} options={OUTCOMES} /><Days /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={none('attempts', 'attempts', 'They appear when a flow or a broadcast sends a message.', query)} columns={[
-      { name: 'Created', show: each => <When at={each.createdAt} /> }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
-      { name: 'Via', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` }, { name: 'Message', show: each => <code>{each.messageId}</code> }, { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
-    ]} />
-  </AdminScreen>
+  const status = useLocation().query.get('status') ?? ''
+  return <Anywhere<Schemas['AdminAttempt']> tab="attempts" what="Attempts" lead="Attempts to send a message, in every workspace." how="They appear when a flow or a broadcast sends a message." filter={<Choice label="Status" name="status" value={status} options={OUTCOMES} />}
+    read={asked => got(api.GET('/admin/delivery-attempts', { params: { query: { ...asked, status: (status || undefined) as Schemas['AdminAttempt']['status'] | undefined } } }))}
+    columns={[CREATED, { name: 'Status', show: each => <Status value={each.status} /> }, WORKSPACE, { name: 'Via', show: each => `${each.channel}${each.provider ? `, ${each.provider}` : ''}` }, { name: 'Message', show: each => <code>{each.messageId}</code> }, REASON]} />
 }
 
 export function AnyAudit() {
-  const { query } = useLocation()
-  const action = query.get('action') ?? '', workspaceId = query.get('workspace') ?? ''
-  const filters = { action: action || undefined, workspaceId: workspaceId || undefined, ...days(query), limit: 50 }
-  const list = useListed(cursor => got(api.GET('/admin/audit-logs', { params: { query: { ...filters, cursor } } })), [query.toString()])
-  return <AdminScreen tab="audit" lead="Who did what, in every workspace.">
-    <Filters><Search label="Action" name="action" value={action} placeholder="workspace.suspended" /><Days /><InWorkspace id={workspaceId} /></Filters>
-    <Table caption="Entries, newest first" of={list} id={each => each.id} empty={none('audit', 'entries', 'They appear when a member or a program changes something.', query)} columns={[
-      { name: 'Time', show: each => <When at={each.createdAt} /> }, { name: 'Who', show: each => each.actor.name }, { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') },
-      { name: 'Resource', show: each => <code>{each.resource.id}</code> }, { name: 'Workspace', show: each => <Where id={each.workspaceId} /> },
-    ]} />
-  </AdminScreen>
+  const action = useLocation().query.get('action') ?? ''
+  return <Anywhere<Schemas['AdminAuditLog']> tab="audit" what="Entries" lead="Who did what, in every workspace." how="They appear when a member or a program changes something." filter={<Search label="Action" name="action" value={action} placeholder="workspace.suspended" />}
+    read={asked => got(api.GET('/admin/audit-logs', { params: { query: { ...asked, action: action || undefined } } }))}
+    columns={[{ ...CREATED, name: 'Time' }, { name: 'Who', show: each => each.actor.name }, { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') }, { name: 'Resource', show: each => <code>{each.resource.id}</code> }, WORKSPACE]} />
 }

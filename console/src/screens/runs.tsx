@@ -161,6 +161,4 @@ export function useDrawing({ workflowId, automationId }: Drawn, runId?: string, 
   return useLoaded(async () => (id ? String(await got<unknown>(workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path))) : ''), [id, runId, moved])
 }
 
-export function Drawing({ title, of }: { title: string; of: Loaded<string> }) {
-  return <Section title={title}><Shown of={of}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="Flow diagram"><img alt="The flow: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
-}
+export const Drawing = ({ title, of }: { title: string; of: Loaded<string> }) => <Section title={title}><Shown of={of}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="Flow diagram"><img alt="The flow: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
