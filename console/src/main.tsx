@@ -72,9 +72,7 @@ const NAVIGATION = [
   ['/admin', 'All workspaces', 'super-admin'],
 ] as const
 
-function decoded(part: string): string {
-  try { return decodeURIComponent(part) } catch { return part } // a % with nothing behind it
-}
+const decoded = (part: string): string => { try { return decodeURIComponent(part) } catch { return part } } // a % with nothing behind it
 
 function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
   const parts = path.replace(/\/$/, '').split('/')

@@ -51,17 +51,13 @@ const DRAFTS = 'tidings.draft.'
 /** Where a draft is kept for this tab: what is typed in one workspace is of no other. */
 export const draftKey = (name: string) => `${DRAFTS}${workspace}.${name}`
 const drafts = () => Object.keys(sessionStorage).filter(key => key.startsWith(DRAFTS))
-function isTyped(key: string): boolean {
-  try { return JSON.parse(sessionStorage.getItem(key) ?? '').isGiven !== true } catch { return true }
-}
+const isTyped = (key: string): boolean => { try { return JSON.parse(sessionStorage.getItem(key) ?? '').isGiven !== true } catch { return true } }
 /** Whether anybody typed something that is not saved: what an example gives to its simulation is kept as a draft, too. */
 export const hasDrafts = () => drafts().some(isTyped)
 export const forgetDrafts = () => drafts().forEach(key => sessionStorage.removeItem(key))
 
 /** Whom an access token names. */
-function personIn(jwt: string): string {
-  try { return JSON.parse(atob(jwt.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/'))).sub } catch { return '' }
-}
+const personIn = (jwt: string): string => { try { return JSON.parse(atob(jwt.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/'))).sub } catch { return '' } }
 
 async function keep(signed: SignedIn): Promise<void> {
   const whose = personIn(signed.accessToken)

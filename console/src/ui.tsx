@@ -58,10 +58,8 @@ function ago(text: string): string {
 }
 
 /** In the viewer's zone, with UTC on hover. */
-export function When({ at, none = '–', relative = false }: { at: string | null | undefined; none?: string; relative?: boolean }) {
-  if (!at) return <>{none}</>
-  return <time dateTime={at} title={relative ? `${clock(at)} (${at})` : at}>{relative ? ago(at) : clock(at)}</time>
-}
+export const When = ({ at, none = '–', relative = false }: { at: string | null | undefined; none?: string; relative?: boolean }) =>
+  (at ? <time dateTime={at} title={relative ? `${clock(at)} (${at})` : at}>{relative ? ago(at) : clock(at)}</time> : <>{none}</>)
 
 const MOMENT = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z)/ // not of a value that is quoted
 
@@ -93,15 +91,11 @@ export const Secret = ({ name, value, forget }: { name: string; value: string; f
 // --- what was read, and lists of it -----------------------------------------------------------------
 
 /** In the place of what was not read yet: that it is being read, or why it was not. */
-export function Unread({ of: { problem, reload } }: { of: Pick<Loaded<unknown>, 'problem' | 'reload'> }) {
-  if (problem) return <><Refused problem={problem} /><button type="button" onClick={() => void reload()}>Try again</button></>
-  return <p class="soft" role="status">Loading…</p>
-}
+export const Unread = ({ of: { problem, reload } }: { of: Pick<Loaded<unknown>, 'problem' | 'reload'> }) =>
+  (problem ? <><Refused problem={problem} /><button type="button" onClick={() => void reload()}>Try again</button></> : <p class="soft" role="status">Loading…</p>)
 
-export function Shown<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
-  if (of.value === null) return <Unread of={of} />
-  return <><Refused problem={of.problem} />{children(of.value)}</>
-}
+export const Shown = <T,>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) =>
+  (of.value === null ? <Unread of={of} /> : <><Refused problem={of.problem} />{children(of.value)}</>)
 
 export interface Column<T> { name: string; show: (row: T) => ComponentChildren; class?: string }
 

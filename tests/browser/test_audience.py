@@ -74,6 +74,59 @@ def test_a_segment_is_built_with_a_form_and_counts_whom_it_finds(
     assert bob not in members
 
 
+def test_a_filter_is_chosen_by_names_dates_and_lengths(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"  # while a value is still missing
+    tag = f"tea-{secrets.token_hex(4)}"
+    people(service, tag)
+    topic = service.made("/topics", {"name": f"News {tag}", "channels": ["email"]})["id"]
+    opened(page, service, "/segments/new")
+    page.locator(f"datalist#tags option[value='{tag}']").wait_for(state="attached")
+    page.get_by_label("Value", exact=True).fill(tag)
+    items = page.locator("fieldset.item")
+
+    def added(number: int, name: str) -> Locator:
+        page.get_by_role("button", name="Add condition").click()
+        item = items.nth(number)
+        item.get_by_label("Field", exact=True).select_option(label=name)
+        return item
+
+    created = added(1, "Created")
+    created.get_by_label("Operator").select_option("after")
+    created.get_by_label("Value", exact=True).fill("2020-03-01")
+    lately = added(2, "Created")
+    lately.get_by_label("Operator").select_option("within_last")
+    lately.get_by_label("Value", exact=True).fill("30")
+    own = added(3, "a custom field")
+    own.get_by_label("Field name").fill("my plan")
+    own.get_by_label("Value", exact=True).fill("pro")
+    added(4, "Subscription: SMS").get_by_label("Value", exact=True).select_option("unsubscribed")
+    answer = added(5, f"Topic News {tag}: Email").get_by_label("Value", exact=True)
+    answer.select_option(label="asked to confirm")
+    page.get_by_role("button", name="Add condition").click()
+    did = items.nth(6)
+    did.get_by_label("Condition").select_option("event")
+    did.get_by_label("Event name").fill("paid")
+    did.get_by_label("In the last").fill("2")
+    did.get_by_label("Unit").select_option(label="weeks")
+    day = page.evaluate("new Date('2020-03-01T00:00').toISOString()")
+    chosen = [
+        {"path": "contact.tags", "op": "contains", "value": tag},
+        {"path": "contact.createdAt", "op": "after", "value": day},
+        {"path": "contact.createdAt", "op": "within_last", "value": "P30D"},
+        {"path": 'contact.metadata["my plan"]', "op": "eq", "value": "pro"},
+        {"path": "contact.subscriptions.sms", "op": "eq", "value": "unsubscribed"},
+        {"path": f"contact.topics.{topic}.email", "op": "eq", "value": "pending"},
+        {"event": "paid", "within": "P2W"},
+    ]
+    assert filter_of(page) == {"all": chosen}
+    page.get_by_text("0 contacts").wait_for()  # and nothing is wrong with it
+    expect(created.get_by_label("Value", exact=True)).to_have_value("2020-03-01")
+    expect(own.get_by_label("Field name")).to_have_value("my plan")
+    clean(page)
+
+
 def test_the_list_of_segments_says_which_was_given_up(page: Page, service: Service) -> None:
     tag = f"tea-{secrets.token_hex(4)}"
     filter = {"path": "contact.tags", "op": "contains", "value": tag}
@@ -183,6 +236,7 @@ def test_what_is_wrong_with_a_filter_stands_at_its_field(
     watch.expected = "422"
     opened(page, service, "/segments/new")
     page.get_by_label("Name", exact=True).fill("Wrong")
+    page.get_by_label("Field", exact=True).select_option(label="another, by its path")
     page.get_by_label("Path").fill("contact.shoeSize")
     wrong = page.locator(".condition .wrong").first
     wrong.wait_for()

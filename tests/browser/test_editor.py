@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Service, Watch, opened, signed_in
+from tests.browser.conftest import Service, Watch, opened, signed_in, went
 from tests.browser.test_acts import confirmed
 from tests.browser.test_screens import LOOKS, sideways, violations
 from tests.browser.test_stories import pressed
@@ -650,6 +650,32 @@ def test_a_save_that_cannot_learn_what_changed_says_so(
     page.unroute(f"**{url}", cut)
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_role("heading", name="Changed by someone else").wait_for()
+
+
+def test_a_condition_proposes_paths_and_takes_its_moment_from_a_date(
+    page: Page, service: Service
+) -> None:
+    when = {"path": "contact.createdAt", "op": "eq", "value": "never"}
+    branch = {"id": "is-new", "type": "branch", "cases": [{"when": when}]}
+    url = edited(page, service, "workflows", steps=[branch])
+    box(page, "is-new").click()
+    page.locator("datalist#paths option[value='contact.createdAt']").wait_for(state="attached")
+    page.get_by_label("Operator").select_option("after")
+    page.get_by_label("Value", exact=True).fill("2020-03-01")
+    saved(page)
+    day = page.evaluate("new Date('2020-03-01T00:00').toISOString()")
+    [case] = service.read(url)["steps"][0]["cases"]
+    assert case["when"] == {**when, "op": "after", "value": day}
+    later = {**when, "op": "before", "value": "2020-03-01T09:30:00Z"}
+    body = {"steps": [{**branch, "cases": [{"when": later}]}]}
+    assert service.api.patch(url, json=body).is_success
+    went(page, page.url.partition("/console")[2])
+    box(page, "is-new").click()
+    minute = page.evaluate("""() => {
+        const at = new Date('2020-03-01T09:30:00Z')
+        return new Date(at - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+    }""")
+    expect(page.get_by_label("Value", exact=True)).to_have_value(minute)
 
 
 def test_numbers_keep_their_digits(page: Page, service: Service) -> None:

@@ -4,11 +4,11 @@ import { api, got, type Schemas } from '../api'
 import { useTyped } from '../data'
 import { First, unplaced } from '../errors'
 import { objectOf, tried } from '../exact'
-import { called } from '../names'
+import { called, Tags, useTopics } from '../names'
 import type { Refusal } from '../session'
-import { JsonText, Link, Refused, Section, plural } from '../ui'
+import { JsonText, Link, Refused, Section, Zones, plural } from '../ui'
 import { Condition, isShown } from '../flow/conditions'
-import { questions } from './questions'
+import { Compare, questions } from './questions'
 
 export const BLANK = JSON.stringify({ all: [{ path: 'contact.tags', op: 'contains', value: '' }] }, null, 2)
 const AT = '/filter'
@@ -23,6 +23,7 @@ const readable = (text: string) => tried(() => { const filter = filterOf(text); 
 export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
   const filter = readable(text)
   const [view, setView] = useState<'form' | 'json'>(filter ? 'form' : 'json')
+  const topics = useTopics()
   return <First problem={problem}><fieldset class="group"><legend>Who is in it</legend>
     <div class="views" role="group" aria-label="Show the filter as">
       <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>Form</button>
@@ -30,8 +31,8 @@ export function FilterField({ text, set, problem, own }: { text: string; set: (t
     </div>
     {view === 'form' && filter ? <>
       <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
-        of={{ paths: 'contact.metadata.plan', questions: questions(own) }} />
-      <p class="hint">Values are at <code>contact.tags</code>, <code>contact.email</code>, <code>contact.locale</code>, <code>contact.createdAt</code>, <code>contact.metadata.</code> and the name of a custom field, and <code>contact.subscriptions.email</code>.</p>
+        of={{ compare: asked => <Compare {...asked} topics={topics} />, questions: questions(own) }} />
+      <Tags /><Zones />
     </> : <JsonText label="Filter (JSON)" rows={14} value={text} set={set} pointer={AT} />}
   </fieldset></First>
 }

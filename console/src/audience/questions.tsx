@@ -1,21 +1,63 @@
-// The questions that a filter asks beside comparisons: what a contact did, got and went through, and other segments.
+// The questions that a filter asks: what is known of a contact, what they did, got and went through, and other segments.
+import type { Schemas } from '../api'
 import type { Listed } from '../data'
-import { options, useBroadcasts, useFlowChoice, useSegments, useTemplates } from '../names'
-import { Field } from '../ui'
-import { Condition } from '../flow/conditions'
+import { tried } from '../exact'
+import { Length } from '../lengths'
+import { options, TAGS, useBroadcasts, useFlowChoice, useSegments, useTemplates } from '../names'
+import { Field, step, ZONES } from '../ui'
+import { CHANNELS } from '../words'
+import { Comparison, Condition, type Compared } from '../flow/conditions'
 import type { Asked, Question } from '../flow/form'
 import { pointer, type Json } from '../flow/model'
 
 type Options = readonly (readonly [string, string])[]
 const COUNTS: Options = [['gte', 'at least'], ['eq', 'exactly'], ['gt', 'more than'], ['lte', 'at most'], ['lt', 'less than']]
-const AGES = 'Such as P30D for 30 days. Empty: ever.'
+
+const OF_TEXT = ['eq', 'ne', 'in', 'contains', 'starts_with', 'ends_with', 'exists'], OF_STATES = ['eq', 'ne', 'in', 'exists'], OF_TIMES = ['before', 'after', 'within_last']
+const STATES: Options = [['subscribed', 'subscribed'], ['unsubscribed', 'unsubscribed'], ['bounced', 'bounced'], ['complained', 'complained']]
+const ANSWERS: Options = [['subscribed', 'subscribed'], ['pending', 'asked to confirm'], ['unsubscribed', 'unsubscribed']]
+type Known = Compared & { name: string }
+const text = (name: string, list?: string): Known => ({ name, operators: OF_TEXT, isText: true, list })
+/** What every contact may have, by its path. */
+const KNOWN: Record<string, Known> = {
+  'contact.tags': { ...text('Tags', TAGS), operators: ['contains'] }, 'contact.email': text('Email'), 'contact.phone': text('Phone'), 'contact.firstName': text('First name'), 'contact.lastName': text('Last name'),
+  'contact.locale': text('Language'), 'contact.timezone': text('Time zone', ZONES), 'contact.createdAt': { name: 'Created', operators: OF_TIMES },
+  ...Object.fromEntries(Object.entries(CHANNELS).map(([channel, name]) => [`contact.subscriptions.${channel}`, { name: `Subscription: ${name}`, operators: OF_STATES, values: STATES }] as const)),
+}
+const OWN = 'contact.metadata'
+
+/** The name of a custom field in its path; null for a path of something else. */
+export function ownName(path: string): string | null {
+  const [, plain, quoted] = /^contact\.metadata(?:\.([^.[\]]*)|\[(".*")\])$/s.exec(path) ?? []
+  return plain ?? (quoted ? tried(() => JSON.parse(quoted) as string, null) : null)
+}
+
+/** By path, what a contact may have answered about each topic. */
+export const answered = (topics: readonly Schemas['TopicShape'][]): Record<string, Known> => Object.fromEntries(topics.flatMap(({ id, name, channels }) =>
+  channels.map(channel => [`contact.topics.${id}.${channel}`, { name: `Topic ${name}: ${CHANNELS[channel]}`, operators: OF_STATES, values: ANSWERS }] as const)))
+
+/** A comparison of what is chosen by its name; what has none is called by its path, as programs write it. */
+export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'value' | 'set'> & { topics: Listed<Schemas['TopicShape']> }) {
+  const comparison = value as Json, path = String(comparison.path ?? ''), op = String(comparison.op ?? ''), own = ownName(path), at = pointer([...place, 'path'])
+  const known = { ...KNOWN, ...answered(topics.rows ?? []) }
+  const isOther = own === null && path !== '' && !(path in known)
+  const choose = (next: string) => { const fit = known[next]?.operators ?? [op]; set({ path: next, op: fit.includes(op) ? op : fit[0], value: op === 'exists' && fit.includes(op) ? true : '' }) }
+  return <>
+    <Field label="Field" value={own !== null ? `${OWN}.` : isOther ? 'contact.' : path} set={choose} growing={topics} {...(own === null && !isOther ? { pointer: at } : {})}
+      options={[['', '–'], ...Object.entries(known).map(([key, { name }]) => [key, name] as const), [`${OWN}.`, 'a custom field'], ['contact.', 'another, by its path']]} />
+    {own !== null && <Field label="Field name" value={own} set={name => set({ ...comparison, path: name ? step(OWN, name) : `${OWN}.` })} pointer={at} placeholder="plan" />}
+    {isOther && <Field label="Path" value={path} set={next => set({ ...comparison, path: next || 'contact.' })} pointer={at} placeholder="contact.id" />}
+    <Comparison place={place} value={comparison} set={set} {...known[path]} />
+  </>
+}
 
 /** A member of the question, with what is wrong at it. Empty: left out. */
-function Member({ of, name, label, options, hint, keep = false }: { of: Asked; name: string; label: string; options?: Options; hint?: string; keep?: boolean }) {
+function Member({ of, name, label, options, hint, keep = false, as: Control = Field }: { of: Asked; name: string; label: string; options?: Options; hint?: string; keep?: boolean; as?: typeof Length }) {
   const { place, set } = of
   const { [name]: now, ...rest } = of.value as Json
-  return <Field label={label} value={String(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
+  return <Control label={label} value={String(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
 }
+const Lately = ({ of }: { of: Asked }) => <Member of={of} name="within" label="In the last" hint="Empty: ever." as={Length} />
 
 function Did(asked: Asked) {
   const question = asked.value as Json
@@ -27,7 +69,7 @@ function Did(asked: Asked) {
     <div class="columns">
       <Field label="How often" value={count.op} set={op => change({ op })} options={COUNTS} pointer={pointer([...asked.place, 'count', 'op'])} />
       <Field label="Times" type="number" min="0" value={String(count.value)} set={text => change({ value: text === '' ? '' : Number(text) })} pointer={pointer([...asked.place, 'count', 'value'])} hint="0: never." />
-      <Member of={asked} name="within" label="In the last" hint={AGES} />
+      <Lately of={asked} />
     </div>
     {match === undefined ? <p class="buttons"><button type="button" class="small" onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}>Filter these events…</button></p>
       : <fieldset class="group"><legend>Only events that match</legend>
@@ -54,7 +96,7 @@ export const questions = (own?: string): { [name: string]: Question } => ({
     <Member of={asked} name="message" label="The message" options={[['sent', 'was sent and did not bounce'], ['bounced', 'bounced']]} />
     <Chosen of={asked} name="templateId" label="Template" none="any" all={useTemplates} />
     <Chosen of={asked} name="broadcastId" label="Broadcast" none="any, or none" all={useBroadcasts} />
-    <Member of={asked} name="within" label="In the last" hint={AGES} />
+    <Lately of={asked} />
   </> },
   run: { name: 'the contact is in a flow', blank: { run: 'in', definitionId: '' }, show: asked => <>
     <Member of={asked} name="run" label="The contact" options={[['in', 'is in it now'], ['completed', 'completed it'], ['entered', 'ever entered it']]} />

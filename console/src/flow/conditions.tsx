@@ -1,14 +1,18 @@
 // A condition: a comparison, or a combination of conditions.
-import { isObject, parse } from '../exact'
+import { useState } from 'preact/hooks'
+import { local } from '../days'
+import { isObject, parse, tried } from '../exact'
 import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
 import { Length } from '../lengths'
-import { Field } from '../ui'
+import { Field, Several } from '../ui'
 import { Typed, shown, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
-const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', before: 'A time, such as 2026-03-01T09:00:00Z', after: 'A time, such as 2026-03-01T09:00:00Z', eq: 'Put a number, true or false in quotes if you mean it as text.' }
+const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', eq: 'Put a number, true or false in quotes if you mean it as text.' }
+const isTimed = (op: string) => op === 'before' || op === 'after', isMoment = (text: string) => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
+export const PATHS = 'paths' // the list that proposes them, where there is one
 
 const COMBINED = ['all', 'any', 'not']
 
@@ -38,22 +42,11 @@ export function Condition({ place, value, set, of }: Asked) {
     else if (next in questions) set(next in first ? first : questions[next]!.blank)
     else set('path' in first ? first : { path: '', op: 'eq', value: '' })
   }
-  const at = (name: string) => pointer([...place, name])
-  const change = (changes: Json) => {
-    const next = { ...condition, ...changes }
-    if (changes.op === 'exists') next.value = true
-    set(next)
-  }
-  const op = String(condition.op ?? '')
   return <div class="condition">
     <Field label="Condition" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} pointer={pointer(place)} />
-    {way === 'compare' ? <>
-      <Field label="Path" value={String(condition.path ?? '')} set={path => change({ path })} pointer={at('path')} placeholder={of.paths ?? 'trigger.data.plan'} />
-      <Field label="Operator" value={op} set={next => change({ op: next })} options={[['', '–'], ...Object.entries(OPERATORS)]} pointer={at('op')} />
-      {op === 'exists' ? <Field label="Value" value={String(condition.value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'yes'], ['false', 'no']]} pointer={at('value')} />
-        : op === 'within_last' ? <Length label="Value" value={String(condition.value ?? '')} set={value => change({ value })} pointer={at('value')} />
-        : <Typed label="Value" text={op === 'in' && Array.isArray(condition.value) ? JSON.stringify(condition.value).slice(1, -1) : shown(condition.value)} pointer={at('value')}
-          read={text => change({ value: op === 'in' ? listed(text) : typed(text) })} hint={HINTS[op]} />}
+    {way === 'compare' ? of.compare?.({ place, value: condition, set, of }) ?? <>
+      <Field label="Path" value={String(condition.path ?? '')} set={path => set({ ...condition, path })} pointer={pointer([...place, 'path'])} placeholder={of.paths ?? 'trigger.data.plan'} {...(of.paths ? {} : { list: PATHS })} />
+      <Comparison place={place} value={condition} set={set} />
     </> : questions[way] ? questions[way].show({ place, value: condition, set, of }) : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
       <legend>{way === 'not' ? 'Not' : `${index + 1} of ${all.length}`}</legend>
       <Condition place={way === 'not' ? [...place, 'not'] : [...place, way, index]} value={inner} of={of}
@@ -64,7 +57,31 @@ export function Condition({ place, value, set, of }: Asked) {
   </div>
 }
 
-/** What is typed for a list; while it is no JSON, its words as they are. */
-function listed(text: string): unknown[] {
-  try { return parse(`[${text}]`) as unknown[] } catch { return text.split(',').map(one => one.trim()).filter(Boolean) }
+/** How something is compared: the operators that fit it, and the values that there are, or the list that proposes some; `isText`: what looks like a number is none. */
+export interface Compared { operators?: readonly string[]; values?: readonly (readonly [string, string])[]; list?: string | undefined; isText?: boolean }
+
+export function Comparison({ place, value: of, set, operators = Object.keys(OPERATORS), values, list, isText = false }: Omit<Asked, 'of'> & Compared) {
+  const { op: kept, value } = of as Json, op = String(kept ?? ''), at = pointer([...place, 'value'])
+  const change = (changes: Json) => set({ ...of as Json, ...changes, ...(changes.op === 'exists' ? { value: true } : {}) })
+  const shared = { label: 'Value', pointer: at, set: (value: string) => change({ value }), value: typeof value === 'string' ? value : shown(value ?? '') }
+  return <>
+    <Field label="Operator" value={op} set={next => change({ op: next, ...((isTimed(next) && !isMoment(shared.value)) || (next === 'within_last' && !shared.value.startsWith('P')) ? { value: '' } : {}) })} options={[['', '–'], ...Object.entries(OPERATORS).filter(([name]) => name === op || operators.includes(name))]} pointer={pointer([...place, 'op'])} />
+    {op === 'exists' ? <Field {...shared} value={String(value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'yes'], ['false', 'no']]} />
+      : op === 'within_last' ? <Length {...shared} /> : isTimed(op) ? <Moment {...shared} />
+      : values && op === 'in' ? <Several {...shared} options={Object.fromEntries(values)} chosen={Array.isArray(value) ? value : []} set={value => change({ value })} />
+      : values ? <Field {...shared} options={[['', '–'], ...values, ...(!value || values.some(([one]) => one === value) ? [] : [[shared.value, shared.value] as const])]} />
+      : <Typed label="Value" text={op === 'in' && Array.isArray(value) ? JSON.stringify(value).slice(1, -1) : isText ? shared.value : shown(value)} pointer={at} {...(list ? { list } : {})}
+        read={text => change({ value: op === 'in' ? listed(text) : isText ? text : typed(text) })} hint={isText && op === 'eq' ? '' : HINTS[op]} />}
+  </>
 }
+
+/** A moment: the day that begins then where one is, or to the minute; what is no moment stays as it was typed. */
+function Moment({ value, set, ...rest }: Omit<Parameters<typeof Field>[0], 'type'>) {
+  const moment = isMoment(value) ? local(value) : ''
+  const [type] = useState<'text' | 'date' | 'datetime-local'>(value && !moment ? 'text' : /^$|T00:00$/.test(moment) ? 'date' : 'datetime-local') // while a year is typed, too
+  return <Typed {...rest} type={type} text={type === 'text' ? value : type === 'date' ? moment.slice(0, 10) : moment} hint={type === 'text' ? '' : 'In your time zone.'}
+    read={typed => set(type === 'text' || !typed ? typed : new Date(type === 'date' ? `${typed}T00:00` : typed).toISOString())} />
+}
+
+/** What is typed for a list; while it is no JSON, its words as they are. */
+const listed = (text: string) => tried(() => parse(`[${text}]`) as unknown[], text.split(',').map(one => one.trim()).filter(Boolean))

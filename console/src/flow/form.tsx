@@ -7,16 +7,16 @@ import { useErrors } from '../errors'
 import { Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
-import { flaw, isNumber, isObject, parse } from '../exact'
+import { flaw, isNumber, isObject, parse, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, type Json, type Key } from './model'
 
 export interface Finding { severity: string; code: string; pointer: string; message: string }
 /** What every control gets: its place in the definition, what was found there, and what changes it. */
 export interface Control { place: Key[]; schema: Schema; value: unknown; set: (value: unknown) => void; of: Surroundings }
-/** What a condition gets. `questions` are asked beside comparisons, each by the member that only it has. */
+/** What a condition gets. `compare` asks for a comparison in its own way; `questions` are asked beside comparisons, each by the member that only it has. */
 export interface Asked extends Pick<Control, 'place' | 'value' | 'set'> { of: Around }
-export interface Around { paths?: string; questions?: Readonly<Record<string, Question>> }
+export interface Around { paths?: string; compare?: (asked: Asked) => preact.JSX.Element; questions?: Readonly<Record<string, Question>> }
 export interface Question { name: string; blank: Json; show: (asked: Asked) => preact.JSX.Element }
 export interface Surroundings extends Around { findings: readonly Finding[]; all: Kinds; channel?: string }
 
@@ -44,13 +44,12 @@ const ROWS: Record<string, number> = { html: 10, text: 6, reason: 2, detail: 2 }
 export function Members({ place, schema, value, set, of, only }: Control & { only?: readonly string[] }) {
   const members = (value ?? {}) as Json
   const shown = Object.entries(schema.properties ?? {}).filter(([name]) => !only || only.includes(name))
-  const known = new Set(Object.keys(schema.properties ?? {}))
   const inner = { ...of, ...(typeof members.channel === 'string' ? { channel: members.channel } : {}) }
   const change = (name: string, next: unknown) => {
     const { [name]: _, ...rest } = members
     set(next === undefined ? rest : { ...members, [name]: next })
   }
-  return <>{shown.map(([name, raw]) => known.has(name) && <Member key={name} name={name} raw={raw} place={[...place, name]} value={members[name]} set={next => change(name, next)} of={inner} />)}</>
+  return <>{shown.map(([name, raw]) => <Member key={name} name={name} raw={raw} place={[...place, name]} value={members[name]} set={next => change(name, next)} of={inner} />)}</>
 }
 
 function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & { name: string; raw: Schema }) {
@@ -109,12 +108,7 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
 }
 
 /** A value as it is typed: a number, true, false or null where the text says so, else the text. */
-export function typed(text: string): unknown {
-  try {
-    const value = parse(text)
-    return isObject(value) ? text : value
-  } catch { return text }
-}
+export const typed = (text: string): unknown => tried(() => { const value = parse(text); return isObject(value) ? text : value }, text)
 export const shown = (value: unknown) => (typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : value === undefined ? '' : JSON.stringify(value))
 
 /** An object whose names its author chooses: headers, fields to set, variables, data. */

@@ -4,7 +4,7 @@ import { Field } from '../ui'
 import { Members, Typed, words } from './form'
 import { TRIGGER, portsOf, type Schema } from './kinds'
 import { at, connected, moved, placeOf, pointer, put, renamed, view, type Card, type Exit, type Json, type View } from './model'
-import { Trigger, type OfTrigger } from './trigger'
+import { Known, Trigger, type OfTrigger } from './trigger'
 
 interface Props extends OfTrigger { card: Card; seen: View; free: boolean; aim: (exit: Exit) => void; remove: () => void; follow: (id: string) => void }
 
@@ -35,6 +35,7 @@ export function Inspector(props: Props) {
           props.follow(view(next, all).cards.find(each => pointer(each.place) === pointer(card.place))?.id ?? '') // without one, a step is called by its place
           return undefined
         }} />
+      {['branch', 'wait_for'].includes(card.kind) && <Known of={props.of} id={props.id} isHook={doc.trigger.source === 'inbound_webhook'} />}
       <Members place={card.config} schema={schema} value={card.members} set={set} of={{ all, findings }} only={own} />
     </>}
     <Ways {...props} />

@@ -8,6 +8,7 @@ import type { Kind } from '../names'
 import { webhookSchema } from '../paths'
 import { SOURCES } from '../words'
 import { Check, Field } from '../ui'
+import { PATHS } from './conditions'
 import { Members, Typed, words, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
 import { placeOf, put, type Doc, type Json } from './model'
@@ -25,6 +26,7 @@ const OF_SOURCE: Record<string, string[]> = {
   segment_entered: ['segmentId'], segment_left: ['segmentId'], date: ['graceWindow'], schedule: ['segmentId', 'graceWindow'],
 }
 const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
+const OF_CONTACTS = ['email', 'phone', ...DEFAULTS, 'createdAt', 'tags', 'subscriptions.email', 'subscriptions.sms', 'subscriptions.whatsapp', 'metadata.']
 
 /** What would find a contact in the requests that came, best first. */
 function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
@@ -32,6 +34,12 @@ function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) =
   if (!found.value?.length) return null
   return <><p class="hint">In received requests, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
     <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
+}
+
+/** Proposes to conditions what a contact has, and what came to the webhook. */
+export function Known({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
+  const came = useLoaded(async () => (isHook ? (await webhookSchema(of, id)).paths : []), [of, id, isHook])
+  return <datalist id={PATHS}>{[...OF_CONTACTS.map(name => `contact.${name}`), ...(came.value ?? []).map(each => `trigger.${each.path}`)].map(path => <option key={path} value={path} />)}</datalist>
 }
 
 const AGAIN = [['', 'yes'], ['once', 'no: once only'], ['not_while_running', 'not while in a run'], ['after', 'after some time']] as const
