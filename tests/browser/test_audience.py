@@ -185,6 +185,8 @@ def test_a_filter_that_the_form_cannot_show_stays_json(
         expect(text).to_have_value(filter)
     page.reload()
     expect(text).to_have_value('{"any": [""]}')
+    text.fill('{"path": "contact.tags", "op": "contains", "value": "lead, mistyped"}')
+    page.get_by_text("No contact has the tag “lead, mistyped”").wait_for()
     text.fill('{"all": []}')
     form.click()
     page.get_by_role("button", name="Add condition").wait_for()

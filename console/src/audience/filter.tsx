@@ -6,7 +6,7 @@ import { First, unplaced } from '../errors'
 import { objectOf, tried } from '../exact'
 import { called, Tags, useTopics } from '../names'
 import type { Refusal } from '../session'
-import { JsonText, Link, Refused, Section, Zones, plural } from '../ui'
+import { JsonText, Link, Refused, Section, Status, Zones, plural } from '../ui'
 import { Condition, isShown } from '../flow/conditions'
 import { Compare, questions } from './questions'
 
@@ -58,6 +58,7 @@ export function FoundShown({ found, problem }: { found: Found | null; problem: R
   if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} /> : <p class="soft" role="status">Loading…</p>
   return <>
     <p class="prose">{found.prose}</p>
+    {found.findings.length > 0 && <ul class="plain found">{found.findings.map(each => <li key={each.pointer + each.code}><Status value={each.severity} /> {each.message}</li>)}</ul>}
     <p class="verdict" role="status">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p>
     <Reachable of={found.reachable} />
     {found.sample.length > 0 && <Section title="Newest"><ul class="plain">{found.sample.map(each => <li key={each.id}><Link to={`/contacts/${each.id}`}>{called(each)}</Link></li>)}</ul></Section>}

@@ -31,8 +31,8 @@ export function Health() {
         <Facts of={[
           ['Oldest due', of.oldestDueSeconds ? `for ${Math.round(of.oldestDueSeconds).toLocaleString()} s` : 'nothing'],
           ...Object.entries(of.overdue).filter(([, count]) => count).map(([kind, count]) => [`Overdue: ${kind.replaceAll('_', ' ')}`, some(count)] as const),
-          ['Stuck runs', some(of.orphans, of.orphansLeft)], ['Rows without a job', some(of.missingJobs, of.missingLeft)], ['Jobs without a row', some(of.strayJobs, of.straysLeft)],
-          ['Messages with unknown outcome', some(of.unknownDeliveries)], ['Audit entries outside the chain', some(of.unchainedAuditLogs)],
+          ['Stuck runs', some(of.orphans, of.orphansLeft)], ['Rows without a job', some(of.missingJobs, of.missingLeft)], ['Jobs without a row', some(of.strayJobs, of.straysLeft)], ['Keys that lead nowhere', some(of.unlistedKeys, of.unlistedLeft)],
+          ['Messages with unknown outcome', some(of.unknownDeliveries)], ['Segments, dates and schedules given up', some(of.givenUp)], ['Audit entries outside the chain', some(of.unchainedAuditLogs)],
         ]} />
       </>}</Shown>
     </Section>
@@ -81,7 +81,7 @@ export function AnyAttempts() {
 
 export function AnyAudit() {
   const action = useLocation().query.get('action') ?? ''
-  return <Anywhere<Schemas['AdminAuditLog']> tab="audit" what="Entries" lead="Who did what, in every workspace." how="They appear when a member or a program changes something." filter={<Search label="Action" name="action" value={action} placeholder="workspace.suspended" />}
+  return <Anywhere<Omit<Schemas['AdminAuditLog'], 'changes'>> tab="audit" what="Entries" lead="Who did what, in every workspace." how="They appear when a member or a program changes something." filter={<Search label="Action" name="action" value={action} placeholder="workspace.suspended" />}
     read={asked => got(api.GET('/admin/audit-logs', { params: { query: { ...asked, action: action || undefined } } }))}
     columns={[{ ...CREATED, name: 'Time' }, { name: 'Who', show: each => each.actor.name }, { name: 'Action', show: each => each.action.replaceAll('.', ' ').replaceAll('_', ' ') }, { name: 'Resource', show: each => <code>{each.resource.id}</code> }, WORKSPACE]} />
 }
