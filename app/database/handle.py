@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from databases.interfaces import TransactionBackend
 
+from app.database.deadline import Deadline
 from app.database.disk import Disk
 from app.database.engine import Engine, Link, RequestTimeouts, Row, Stage, to_the_end
 from app.database.sql import writes
@@ -248,7 +249,7 @@ class ConnectedHandle(Handle):
             is_commit = stage == "commit"
             seconds = (limits.commit_ms if is_commit else limits.statement_ms) / 1_000
         try:
-            async with asyncio.timeout(seconds):
+            async with Deadline(seconds):
                 return await work
         except Exception as error:
             self._unanswered |= isinstance(error, TimeoutError)

@@ -21,6 +21,7 @@ from databases.core import DatabaseURL
 from databases.interfaces import TransactionBackend
 
 from app.database import citus, surroundings, vacuuming
+from app.database.deadline import Deadline
 from app.database.engine import (
     OUT_OF_REACH,
     OUTCOME_UNKNOWN,
@@ -222,9 +223,9 @@ class PostgresConnection(DatabasesPostgresConnection):
         return self._database.opener.is_sharded
 
     async def acquire(self) -> None:
-        deadline = self.deadlines.acquire_ms / 1000
         self._pool = self._database.pool
-        acquired = await self._pool.acquire(timeout=deadline)
+        async with Deadline(self.deadlines.acquire_ms / 1000):
+            acquired = await self._pool.acquire()
         self._connection = cast(Connection, acquired)  # a proxy that does all that one does
 
     async def release(self, *, settled: bool = True) -> None:
