@@ -19,6 +19,7 @@ from lab.chaos.faults import FINAL_DOTS, NO_DATABASE_FOR_WORKERS, PAUSES
 from lab.chaos.senders import REFUSED
 from lab.chaos.stage import WEBS, WORKERS
 from lab.chaos.timing import WAIT_SECONDS
+from workers import kinds
 
 SETTLED = {"SENT", "DELIVERED", "FAILED", "UNKNOWN", "SUPPRESSED"}
 RESENDING = "resending"  # the flow whose message is sent again when its outcome is UNKNOWN
@@ -27,7 +28,7 @@ CALLS = 3  # that a step may make, all told
 PASSING = {"provider_unreachable", "provider_throttled", "worker_lost"}  # it is tried again
 CUT_CALL = "http_broken"  # why a run fails whose call was cut off, or lost with its workers
 TAG = "seen"  # that the flow of three steps gives
-IN_HAND = 32  # messages of one workspace, by one worker
+IN_HAND = kinds.WORKERS["message"].concurrency // 2  # of one workspace, by one worker
 SEEN_SECONDS = 1.0  # between what happened and who wrote it down
 
 

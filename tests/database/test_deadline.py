@@ -36,8 +36,8 @@ async def test_an_answer_that_came_while_the_process_stood_still_is_read(
 ) -> None:
     near, far = ends
     loop = asyncio.get_running_loop()
-    send = partial(loop.call_later, later, far.send) if later else far.send
-    loop.call_later(0.01, stand_still, partial(send, b"yes"))
+    send = partial(far.send, b"yes")
+    loop.call_later(0.01, stand_still, partial(loop.call_later, later, send) if later else send)
     async with Deadline(SECONDS):
         assert await loop.sock_recv(near, 3) == b"yes"
 

@@ -500,11 +500,11 @@ PLANTS: dict[str, list[tuple[Plant, str]]] = {
                 added("deaths", Death(NOON + 6.5, "worker 1", -9, as_struck=True)),
                 *(
                     lambda evidence, n=n: send(evidence, f"run_{n}", f"more{n}", f"key {n}")
-                    for n in range(33)
+                    for n in range(129)
                 ),
-                *(of_attempt(f"more{n}", status="UNKNOWN") for n in range(33)),
+                *(of_attempt(f"more{n}", status="UNKNOWN") for n in range(129)),
             ),
-            "34 are UNKNOWN by losses of workers, which is 2 more than",
+            "130 are UNKNOWN by losses of workers, which is 2 more than",
         ),
     ],
     "every_event_is_signed_and_its_copies_are_the_same": [
@@ -726,17 +726,17 @@ def test_the_run_of_a_cut_call_is_read_from_its_head() -> None:
 
 
 def test_each_loss_has_room_for_what_its_workers_had_in_hand() -> None:
-    """32 by the death of one worker, 64 by a fault that both of them see; "unsure" is one too."""
+    """128 by the death of one worker, 256 by a fault that both of them see; "unsure" is one too."""
     evidence = clean()
     for plant in worker_deaths(6.5):
         plant(evidence)
     evidence.faults = [*evidence.faults, Struck("PostgreSQL read-only", NOON + 6, NOON + 7)]
     evidence.planned += 1
     check = CHECKS["_what_is_unknown_has_a_cause"]
-    for n in range(96):  # the last one takes the cut dot
+    for n in range(384):  # the last one takes the cut dot
         unknown(evidence, n)
     assert list(check(evidence)) == []
-    unknown(evidence, 96)
+    unknown(evidence, 384)
     assert list(check(evidence)) != []
 
 
