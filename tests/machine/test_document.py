@@ -277,7 +277,8 @@ def test_the_parser_accepts_what_the_standard_library_does_and_nothing_crashes_i
 ) -> None:
     body = body.encode() if isinstance(body, str) else body
     try:
-        expected = json.loads(body.decode(), parse_constant=_refuse)
+        text = body.decode().removeprefix("\ufeff")  # which the parser ignores, as it may
+        expected = json.loads(text, parse_constant=_refuse)
     except ValueError:
         with pytest.raises(MalformedJson):
             document.parse(body)
