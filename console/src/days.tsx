@@ -1,4 +1,5 @@
 // Days as filters of a list: in the address as days, asked for as the moments at which they begin and end where the reader is.
+import { tried } from './exact'
 import { narrow, useLocation } from './router'
 
 const LABELS = { createdAfter: 'Since', createdBefore: 'Until', updatedAfter: 'Updated since' } as const
@@ -13,12 +14,24 @@ export function begins(day: string, later = 0): Date | null {
   return Number.isNaN(found.getTime()) ? null : found
 }
 
+const zoned = (moment: Date) => new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString()
+
 /** A moment as an input has it, in the viewer's zone, to the minute. */
-export function local(at: string | number | null): string {
-  if (!at) return ''
-  const moment = new Date(at)
-  return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
-}
+export const local = (at: string | number | null): string => (at ? tried(() => zoned(new Date(at)).slice(0, 16), '') : '')
+
+export const DAY = /^\d{4}-\d\d-\d\d$/
+const MOMENT = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/
+
+/** A moment as two inputs have it, in the viewer's zone; a day, which is one in UTC, as it is; null for what is neither. `isDay`: where a day begins there, the time is left out. */
+export const halves = (value: string, isDay: boolean) => tried(() => {
+  const at = new Date(value || 0), [day, time] = (MOMENT.test(value) ? zoned(at).split('T') : [value, '']) as [string, string]
+  if (time ? !DAY.test(day) : value && !(DAY.test(value) && at.toISOString().startsWith(value))) return null
+  return { day, time: isDay && time && at.getTime() === new Date(`${day}T00:00`).getTime() ? '' : time.replace(/(?:(?::00)?\.000)?Z$/, '') }
+}, null)
+
+/** The moment of both; of a day alone, the day itself if `isBare`. What is none stays for the check to say so. */
+export const whole = (day: string, time: string, isBare: boolean): string =>
+  (!day || (isBare && !time) ? day : tried(() => new Date(`${day}T${time || '00:00'}`).toISOString(), day))
 
 /** What the API is asked for. The last day is one of them, and so is the first moment of the first. */
 export function days(query: URLSearchParams): Partial<Record<Name, string>> {

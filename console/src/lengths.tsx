@@ -29,10 +29,7 @@ export function Length({ value, set, ...rest }: Parameters<typeof Field>[0]) {
     if (unit) setLast(unit)
     set(/^[\d.,]*\d$/.test(text.trim()) ? written(text.trim(), now || last) : text)
   }
-  const turn = (to: string) => {
-    setLast(to)
-    if (count) set(written(count, to))
-  }
+  const turn = (to: string) => { setLast(to); if (count) set(written(count, to)) }
   return <div onFocusOut={() => setDraft(null)}><Field {...rest} value={draft ?? (count || value)} set={typed} beside={<select aria-label="Unit" value={now} onChange={event => turn(event.currentTarget.value)}>
     {!now && <option value="">as written</option>}
     {Object.entries(UNITS).map(([key, name]) => <option key={key} value={key}>{name}s</option>)}

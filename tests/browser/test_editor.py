@@ -666,16 +666,52 @@ def test_a_condition_proposes_paths_and_takes_its_moment_from_a_date(
     day = page.evaluate("new Date('2020-03-01T00:00').toISOString()")
     [case] = service.read(url)["steps"][0]["cases"]
     assert case["when"] == {**when, "op": "after", "value": day}
-    later = {**when, "op": "before", "value": "2020-03-01T09:30:00Z"}
+    later = {**when, "op": "before", "value": "2020-03-01T09:30:15Z"}
     body = {"steps": [{**branch, "cases": [{"when": later}]}]}
     assert service.api.patch(url, json=body).is_success
     went(page, page.url.partition("/console")[2])
     box(page, "is-new").click()
-    minute = page.evaluate("""() => {
-        const at = new Date('2020-03-01T09:30:00Z')
-        return new Date(at - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+    seen = page.evaluate("""() => {
+        const at = new Date('2020-03-01T09:30:15Z')
+        return new Date(at - at.getTimezoneOffset() * 60_000).toISOString()
     }""")
-    expect(page.get_by_label("Value", exact=True)).to_have_value(minute)
+    expect(page.get_by_label("Value", exact=True)).to_have_value(seen[:10])
+    clock = page.get_by_label("Time of day")
+    expect(clock).to_have_value(seen[11:19])
+    clock.fill("10:20:15")
+    saved(page)
+    [case] = service.read(url)["steps"][0]["cases"]
+    moment = page.evaluate("day => new Date(`${day}T10:20:15`).toISOString()", seen[:10])
+    assert case["when"] == {**later, "value": moment}
+    page.get_by_label("Path", exact=True).fill("contact.metadata.born")
+    clock.fill("")
+    page.get_by_label("Value", exact=True).fill("2020-03-01")
+    saved(page)
+    [case] = service.read(url)["steps"][0]["cases"]
+    day_of_a_field = {"path": "contact.metadata.born", "op": "before", "value": "2020-03-01"}
+    assert case["when"] == day_of_a_field  # as fields hold days
+
+
+def test_a_condition_that_moves_up_keeps_its_time_of_day(page: Page, service: Service) -> None:
+    own = {"path": "contact.createdAt", "op": "after"}
+    day = {"path": "contact.metadata.born", "op": "after", "value": "2020-03-01"}
+    when = {"all": [day, {**own, "value": "2020-03-02T09:30:15.000Z"}]}
+    branch = {"id": "is-new", "type": "branch", "cases": [{"when": when}]}
+    url = edited(page, service, "workflows", steps=[branch])
+    box(page, "is-new").click()
+    conditions = page.locator("fieldset.item", has=page.get_by_label("Path", exact=True))
+    expect(conditions).to_have_count(2)
+    before = conditions.nth(1).get_by_label("Time of day").input_value()
+    conditions.nth(0).get_by_role("button", name="Remove", exact=True).click()
+    expect(conditions).to_have_count(1)
+    clock = conditions.get_by_label("Time of day")
+    expect(clock).to_have_value(before)
+    conditions.get_by_label("Value", exact=True).fill("2020-03-03")
+    expect(clock).to_have_value(before)
+    saved(page)
+    [case] = service.read(url)["steps"][0]["cases"]
+    moment = page.evaluate("time => new Date(`2020-03-03T${time}`).toISOString()", before)
+    assert case["when"] == {"all": [{**own, "value": moment}]}
 
 
 def test_numbers_keep_their_digits(page: Page, service: Service) -> None:

@@ -1,6 +1,6 @@
 // A condition: a comparison, or a combination of conditions.
 import { useState } from 'preact/hooks'
-import { local } from '../days'
+import { DAY, halves, whole } from '../days'
 import { isObject, parse, tried } from '../exact'
 import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
@@ -11,7 +11,8 @@ import { pointer, type Json } from './model'
 
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
 const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', eq: 'Put a number, true or false in quotes if you mean it as text.' }
-const isTimed = (op: string) => op === 'before' || op === 'after', isMoment = (text: string) => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
+const isTimed = (op: string) => op === 'before' || op === 'after'
+const OWN = 'contact.createdAt' // the moments of the service: fields of others hold days, too
 export const PATHS = 'paths' // the list that proposes them, where there is one
 
 const COMBINED = ['all', 'any', 'not']
@@ -65,9 +66,9 @@ export function Comparison({ place, value: of, set, operators = Object.keys(OPER
   const change = (changes: Json) => set({ ...of as Json, ...changes, ...(changes.op === 'exists' ? { value: true } : {}) })
   const shared = { label: 'Value', pointer: at, set: (value: string) => change({ value }), value: typeof value === 'string' ? value : shown(value ?? '') }
   return <>
-    <Field label="Operator" value={op} set={next => change({ op: next, ...((isTimed(next) && !isMoment(shared.value)) || (next === 'within_last' && !shared.value.startsWith('P')) ? { value: '' } : {}) })} options={[['', '–'], ...Object.entries(OPERATORS).filter(([name]) => name === op || operators.includes(name))]} pointer={pointer([...place, 'op'])} />
+    <Field label="Operator" value={op} set={next => change({ op: next, ...((isTimed(next) && !halves(shared.value, true)) || (next === 'within_last' && !shared.value.startsWith('P')) ? { value: '' } : {}) })} options={[['', '–'], ...Object.entries(OPERATORS).filter(([name]) => name === op || operators.includes(name))]} pointer={pointer([...place, 'op'])} />
     {op === 'exists' ? <Field {...shared} value={String(value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'yes'], ['false', 'no']]} />
-      : op === 'within_last' ? <Length {...shared} /> : isTimed(op) ? <Moment {...shared} />
+      : op === 'within_last' ? <Length {...shared} /> : isTimed(op) ? <Moment {...shared} isOwn={(of as Json).path === OWN} isBefore={op === 'before'} />
       : values && op === 'in' ? <Several {...shared} options={Object.fromEntries(values)} chosen={Array.isArray(value) ? value : []} set={value => change({ value })} />
       : values ? <Field {...shared} options={[['', '–'], ...values, ...(!value || values.some(([one]) => one === value) ? [] : [[shared.value, shared.value] as const])]} />
       : <Typed label="Value" text={op === 'in' && Array.isArray(value) ? JSON.stringify(value).slice(1, -1) : isText ? shared.value : shown(value)} pointer={at} {...(list ? { list } : {})}
@@ -75,12 +76,16 @@ export function Comparison({ place, value: of, set, operators = Object.keys(OPER
   </>
 }
 
-/** A moment: the day that begins then where one is, or to the minute; what is no moment stays as it was typed. */
-function Moment({ value, set, ...rest }: Omit<Parameters<typeof Field>[0], 'type'>) {
-  const moment = isMoment(value) ? local(value) : ''
-  const [type] = useState<'text' | 'date' | 'datetime-local'>(value && !moment ? 'text' : /^$|T00:00$/.test(moment) ? 'date' : 'datetime-local') // while a year is typed, too
-  return <Typed {...rest} type={type} text={type === 'text' ? value : type === 'date' ? moment.slice(0, 10) : moment} hint={type === 'text' ? '' : 'In your time zone.'}
-    read={typed => set(type === 'text' || !typed ? typed : new Date(type === 'date' ? `${typed}T00:00` : typed).toISOString())} />
+/** A day and, if it matters, a time of it; what is neither stays as it was typed. */
+function Moment({ value, set, isOwn, isBefore, ...rest }: Parameters<typeof Field>[0] & { isOwn: boolean; isBefore: boolean }) {
+  const [held, hold] = useState<{ now: ReturnType<typeof halves> } | null>(null) // while the focus is in it: a year is typed digit by digit
+  const { now } = held ?? { now: halves(value, isOwn) }
+  const isBare = !isOwn || DAY.test(value), begins = `${isBefore ? 'Before' : isBare ? 'After' : 'From'} 00:00 of that day, ${isBare ? 'in UTC' : 'in your time zone'}.`
+  const change = (day: string, time: string) => { hold({ now: { day, time } }); set(whole(day, time, isBare)) }
+  return <div onFocusIn={() => hold({ now })} onFocusOut={event => { if (!event.currentTarget.contains(event.relatedTarget as Node | null)) hold(null) }}>
+    {now ? <Field {...rest} type="date" max="9999-12-31" value={now.day} set={day => change(day, now.time)} hint={now.time ? 'In your time zone.' : begins}
+      beside={<input type="time" aria-label="Time of day" step={now.time.length > 8 ? 0.001 : now.time.length > 5 ? 1 : 60} value={now.time} onInput={event => change(now.day, event.currentTarget.value)} />} /> : <Field {...rest} value={value} set={set} />}
+  </div>
 }
 
 /** What is typed for a list; while it is no JSON, its words as they are. */

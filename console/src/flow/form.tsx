@@ -89,11 +89,7 @@ function Group({ label, schema, place, of, children, isWhole = false }: { label:
 function Items({ place, schema, value, set, of, label, name }: Control & { label: string; name: string }) {
   const items = Array.isArray(value) ? (value as Json[]) : []
   const one = name.replace(/s$/, '')
-  const shift = (index: number, by: number) => {
-    const next = [...items], [item] = next.splice(index, 1)
-    next.splice(index + by, 0, item!)
-    set(next)
-  }
+  const shift = (index: number, by: number) => set(items.toSpliced(index, 1).toSpliced(index + by, 0, items[index]!))
   return <Group label={label} schema={schema} place={place} of={of}>
     {items.map((item, index) => <Group key={index} label={`${words(one)} ${index + 1}`} schema={{}} place={[...place, index]} of={of}>
       <Members place={[...place, index]} schema={schema.items!} value={item} set={next => set(items.map((old, at) => (at === index ? next : old)))} of={of} />

@@ -64,10 +64,7 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
     const found = plain(schema?.properties?.[name] ?? {}, all.defs)
     return [name, { ...found, description: found.description?.replace(/^With [^:]*: (.)/, (_, first: string) => first.toUpperCase()) ?? '' }] as const
   }
-  const set = (next: unknown) => {
-    const changed = { ...doc, trigger: next as Json }
-    edit(changed, placeOf(doc, changed))
-  }
+  const set = (next: unknown) => { const changed = { ...doc, trigger: next as Json }; edit(changed, placeOf(doc, changed)) }
   const shared = { value: trigger, set }
   return <>
     <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} pointer="/trigger/source" hint={schema?.description}
