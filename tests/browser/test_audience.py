@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from typing import Any
@@ -127,6 +128,36 @@ def test_a_filter_is_chosen_by_names_dates_and_lengths(
     clean(page)
 
 
+def test_what_a_filter_has_beyond_what_is_offered_is_shown_and_kept(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"  # a state that no contact ever has
+    opened(page, service, "/segments/new")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    text = page.get_by_label("Filter (JSON)")
+    state = {"path": "contact.subscriptions.sms", "op": "in", "value": ["odd"]}
+    names = {"path": "contact.firstName", "op": "in", "value": ["42"]}
+    none = {"path": "contact.lastName", "op": "eq", "value": None}
+    text.fill(json.dumps({"all": [state, names, none]}))
+    page.get_by_role("button", name="Form", exact=True).click()
+    items = page.locator("fieldset.item")
+    expect(items.nth(0).get_by_label("odd")).to_be_checked()
+    items.nth(0).get_by_label("bounced").check()
+    items.nth(1).get_by_label("Operator").select_option("eq")
+    value = items.nth(1).get_by_label("Value", exact=True)
+    expect(value).to_have_value("42")
+    value.fill("43")
+    expect(items.nth(2).get_by_label("Value", exact=True)).to_have_value("null")
+    items.nth(2).get_by_label("Field", exact=True).select_option(label="Email")
+    assert filter_of(page) == {
+        "all": [
+            {**state, "value": ["bounced", "odd"]},
+            {**names, "op": "eq", "value": "43"},
+            {**none, "path": "contact.email"},
+        ]
+    }
+
+
 def test_the_list_of_segments_says_which_was_given_up(page: Page, service: Service) -> None:
     tag = f"tea-{secrets.token_hex(4)}"
     filter = {"path": "contact.tags", "op": "contains", "value": tag}
@@ -185,6 +216,16 @@ def test_a_filter_that_the_form_cannot_show_stays_json(
         expect(text).to_have_value(filter)
     page.reload()
     expect(text).to_have_value('{"any": [""]}')
+    for filter, label, value in (
+        ('{"event": "paid", "count": {"op": "gte", "value": 2.0}}', "Times", "2.0"),
+        ('{"path": 1.0}', "Path", "1.0"),
+    ):
+        text.fill(filter)  # which it can show, its numbers to the digit
+        form.click()
+        expect(page.get_by_label(label, exact=True)).to_have_value(value)
+        page.reload()
+        expect(page.get_by_label(label, exact=True)).to_have_value(value)
+        page.get_by_role("button", name="JSON", exact=True).click()
     text.fill('{"path": "contact.tags", "op": "contains", "value": "lead, mistyped"}')
     page.get_by_text("No contact has the tag “lead, mistyped”").wait_for()
     text.fill('{"all": []}')

@@ -6,8 +6,8 @@ import { Length } from '../lengths'
 import { options, TAGS, useBroadcasts, useFlowChoice, useSegments, useTemplates } from '../names'
 import { Field, step, ZONES } from '../ui'
 import { CHANNELS } from '../words'
-import { Comparison, Condition, type Compared } from '../flow/conditions'
-import type { Asked, Question } from '../flow/form'
+import { Comparison, Condition, fit, type Compared } from '../flow/conditions'
+import { textOf, type Asked, type Question } from '../flow/form'
 import { pointer, type Json } from '../flow/model'
 
 type Options = readonly (readonly [string, string])[]
@@ -38,10 +38,13 @@ export const answered = (topics: readonly Schemas['TopicShape'][]): Record<strin
 
 /** A comparison of what is chosen by its name; what has none is called by its path, as programs write it. */
 export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'value' | 'set'> & { topics: Listed<Schemas['TopicShape']> }) {
-  const comparison = value as Json, path = String(comparison.path ?? ''), op = String(comparison.op ?? ''), own = ownName(path), at = pointer([...place, 'path'])
+  const comparison = value as Json, path = textOf(comparison.path), op = textOf(comparison.op), own = ownName(path), at = pointer([...place, 'path'])
   const known = { ...KNOWN, ...answered(topics.rows ?? []) }
   const isOther = own === null && path !== '' && !(path in known)
-  const choose = (next: string) => { const fit = known[next]?.operators ?? [op]; set({ path: next, op: fit.includes(op) ? op : fit[0], value: op === 'exists' && fit.includes(op) ? true : '' }) }
+  const choose = (next: string) => {
+    const to = known[next], fits = to?.operators ?? [op], by = fits.includes(op) ? op : fits[0]!
+    set({ path: next, op: by, value: fit(by, op === 'exists' || to?.values === known[path]?.values ? comparison : {}, to) }) // a state is none elsewhere
+  }
   return <>
     <Field label="Field" value={own !== null ? `${OWN}.` : isOther ? 'contact.' : path} set={choose} growing={topics} {...(own === null && !isOther ? { pointer: at } : {})}
       options={[['', '–'], ...Object.entries(known).map(([key, { name }]) => [key, name] as const), [`${OWN}.`, 'a custom field'], ['contact.', 'another, by its path']]} />
@@ -55,20 +58,20 @@ export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'va
 function Member({ of, name, label, options, hint, keep = false, as: Control = Field }: { of: Asked; name: string; label: string; options?: Options; hint?: string; keep?: boolean; as?: typeof Length }) {
   const { place, set } = of
   const { [name]: now, ...rest } = of.value as Json
-  return <Control label={label} value={String(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
+  return <Control label={label} value={textOf(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
 }
 const Lately = ({ of }: { of: Asked }) => <Member of={of} name="within" label="In the last" hint="Empty: ever." as={Length} />
 
 function Did(asked: Asked) {
   const question = asked.value as Json
-  const count = (question.count ?? { op: 'gte', value: 1 }) as { op: string; value: unknown }
+  const count = (question.count ?? { op: 'gte', value: 1 }) as Json
   const change = (changes: object) => asked.set({ ...question, count: { ...count, ...changes } })
   const { match, ...without } = question
   return <>
     <Member of={asked} name="event" label="Event name" keep />
     <div class="columns">
-      <Field label="How often" value={count.op} set={op => change({ op })} options={COUNTS} pointer={pointer([...asked.place, 'count', 'op'])} />
-      <Field label="Times" type="number" min="0" value={String(count.value)} set={text => change({ value: text === '' ? '' : Number(text) })} pointer={pointer([...asked.place, 'count', 'value'])} hint="0: never." />
+      <Field label="How often" value={textOf(count.op)} set={op => change({ op })} options={COUNTS} pointer={pointer([...asked.place, 'count', 'op'])} />
+      <Field label="Times" type="number" min="0" value={textOf(count.value)} set={text => change({ value: text === '' ? '' : Number(text) })} pointer={pointer([...asked.place, 'count', 'value'])} hint="0: never." />
       <Lately of={asked} />
     </div>
     {match === undefined ? <p class="buttons"><button type="button" class="small" onClick={() => asked.set({ ...question, match: { path: '', op: 'eq', value: '' } })}>Filter these events…</button></p>
@@ -84,8 +87,8 @@ type Named = { id: string; name: string }
 /** A member that names one of our records. `own` is not offered: what asks is no part of its own answer. */
 function Chosen({ of, name, label, none, all, keep = false, own }: { of: Asked; name: string; label: string; none: string; all: (chosen: string) => Listed<Named>; keep?: boolean; own?: string | undefined }) {
   const { [name]: now, ...rest } = of.value as Json
-  const list = all(String(now ?? ''))
-  return <Field label={label} value={String(now ?? '')} set={id => of.set(id || keep ? { ...rest, [name]: id } : rest)} pointer={pointer([...of.place, name])}
+  const chosen = textOf(now ?? ''), list = all(chosen)
+  return <Field label={label} value={chosen} set={id => of.set(id || keep ? { ...rest, [name]: id } : rest)} pointer={pointer([...of.place, name])}
     growing={list} options={[['', none], ...options(list).filter(([id]) => id !== own)]} />
 }
 

@@ -6,7 +6,7 @@ import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
 import { Length } from '../lengths'
 import { Field, Several } from '../ui'
-import { Typed, shown, typed, type Asked, type Control } from './form'
+import { Typed, shown, textOf, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
 
 const WAYS = [['compare', 'a comparison'], ['all', 'all of these'], ['any', 'any of these'], ['not', 'not this']] as const
@@ -46,7 +46,7 @@ export function Condition({ place, value, set, of }: Asked) {
   return <div class="condition">
     <Field label="Condition" value={way} set={become} options={[...WAYS, ...Object.entries(questions).map(([key, each]) => [key, each.name] as const)]} pointer={pointer(place)} />
     {way === 'compare' ? of.compare?.({ place, value: condition, set, of }) ?? <>
-      <Field label="Path" value={String(condition.path ?? '')} set={path => set({ ...condition, path })} pointer={pointer([...place, 'path'])} placeholder={of.paths ?? 'trigger.data.plan'} {...(of.paths ? {} : { list: PATHS })} />
+      <Field label="Path" value={textOf(condition.path)} set={path => set({ ...condition, path })} pointer={pointer([...place, 'path'])} placeholder={of.paths ?? 'trigger.data.plan'} {...(of.paths ? {} : { list: PATHS })} />
       <Comparison place={place} value={condition} set={set} />
     </> : questions[way] ? questions[way].show({ place, value: condition, set, of }) : (way === 'not' ? [condition.not] : condition[way] as unknown[]).map((inner, index, all) => <fieldset class="group item" key={index}>
       <legend>{way === 'not' ? 'Not' : `${index + 1} of ${all.length}`}</legend>
@@ -61,18 +61,31 @@ export function Condition({ place, value, set, of }: Asked) {
 /** How something is compared: the operators that fit it, and the values that there are, or the list that proposes some; `isText`: what looks like a number is none. */
 export interface Compared { operators?: readonly string[]; values?: readonly (readonly [string, string])[]; list?: string | undefined; isText?: boolean }
 
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : value === undefined || value === '' ? [] : [value])
+
+/** What remains of a comparison's value by another operator, or of another field. */
+export function fit(op: string, { op: was, value }: Json, { isText = false }: Compared = {}): unknown {
+  if (op === 'exists') return was !== op || value !== false
+  const isOther = was === 'exists' || (was === 'within_last' && op !== was) // its value means nothing to this one
+  const fits = (one: unknown) => (isTimed(op) ? halves(textOf(one), true) !== null : op !== 'within_last' || textOf(one).startsWith('P'))
+  const kept = (isOther ? [] : listOf(value).filter(fits)).map(one => ((isText || op.endsWith('s_with')) && one !== null ? textOf(one) : one))
+  return op === 'in' ? kept : kept.length ? kept[0] : ''
+}
+
 export function Comparison({ place, value: of, set, operators = Object.keys(OPERATORS), values, list, isText = false }: Omit<Asked, 'of'> & Compared) {
-  const { op: kept, value } = of as Json, op = String(kept ?? ''), at = pointer([...place, 'value'])
-  const change = (changes: Json) => set({ ...of as Json, ...changes, ...(changes.op === 'exists' ? { value: true } : {}) })
-  const shared = { label: 'Value', pointer: at, set: (value: string) => change({ value }), value: typeof value === 'string' ? value : shown(value ?? '') }
+  const comparison = of as Json, { value } = comparison, op = textOf(comparison.op), at = pointer([...place, 'value']), all = op === 'in' || !Array.isArray(value) ? listOf(value) : [value]
+  const change = (value: unknown) => set({ ...comparison, value })
+  const shared = { label: 'Value', pointer: at, set: change, value: textOf(value) }
+  const others = all.filter(one => !values?.some(([each]) => each === one)).map(one => [shown(one), shown(one)] as const) // than are offered
+  const isPlain = isText && all.every(one => typeof one === 'string' || (one === null && op !== 'in')) // else it keeps its types
   return <>
-    <Field label="Operator" value={op} set={next => change({ op: next, ...((isTimed(next) && !halves(shared.value, true)) || (next === 'within_last' && !shared.value.startsWith('P')) ? { value: '' } : {}) })} options={[['', '–'], ...Object.entries(OPERATORS).filter(([name]) => name === op || operators.includes(name))]} pointer={pointer([...place, 'op'])} />
-    {op === 'exists' ? <Field {...shared} value={String(value !== false)} set={text => change({ value: text === 'true' })} options={[['true', 'yes'], ['false', 'no']]} />
-      : op === 'within_last' ? <Length {...shared} /> : isTimed(op) ? <Moment {...shared} isOwn={(of as Json).path === OWN} isBefore={op === 'before'} />
-      : values && op === 'in' ? <Several {...shared} options={Object.fromEntries(values)} chosen={Array.isArray(value) ? value : []} set={value => change({ value })} />
-      : values ? <Field {...shared} options={[['', '–'], ...values, ...(!value || values.some(([one]) => one === value) ? [] : [[shared.value, shared.value] as const])]} />
-      : <Typed label="Value" text={op === 'in' && Array.isArray(value) ? JSON.stringify(value).slice(1, -1) : isText ? shared.value : shown(value)} pointer={at} {...(list ? { list } : {})}
-        read={text => change({ value: op === 'in' ? listed(text) : isText ? text : typed(text) })} hint={isText && op === 'eq' ? '' : HINTS[op]} />}
+    <Field label="Operator" value={op} set={next => set({ ...comparison, op: next, value: fit(next, comparison, { isText }) })} options={[['', '–'], ...Object.entries(OPERATORS).filter(([name]) => name === op || operators.includes(name))]} pointer={pointer([...place, 'op'])} />
+    {op === 'exists' ? <Field {...shared} value={String(value !== false)} set={text => change(text === 'true')} options={[['true', 'yes'], ['false', 'no']]} />
+      : op === 'within_last' ? <Length {...shared} /> : isTimed(op) ? <Moment {...shared} isOwn={comparison.path === OWN} isBefore={op === 'before'} />
+      : values && op === 'in' ? <Several {...shared} options={Object.fromEntries([...values, ...others])} chosen={all.map(shown)} set={chosen => change(chosen.map(typed))} />
+      : values ? <Field {...shared} value={shown(value)} options={[['', '–'], ...values, ...others]} set={text => change(typed(text))} />
+      : <Typed label="Value" text={op === 'in' && Array.isArray(value) ? JSON.stringify(value).slice(1, -1) : isPlain ? plain(value) : shown(value)} pointer={at} {...(list ? { list } : {})}
+        read={text => change(op === 'in' ? listed(text, isPlain) : isPlain ? readText(text) : typed(text))} hint={isText && op === 'eq' ? '' : HINTS[op]} />}
   </>
 }
 
@@ -88,5 +101,9 @@ function Moment({ value, set, isOwn, isBefore, ...rest }: Parameters<typeof Fiel
   </div>
 }
 
-/** What is typed for a list; while it is no JSON, its words as they are. */
-const listed = (text: string) => tried(() => parse(`[${text}]`) as unknown[], text.split(',').map(one => one.trim()).filter(Boolean))
+/** What is typed for a text: as it is, but null; the word itself is in quotes. */
+export const readText = (text: string) => { const value = typed(text); return value === null || value === 'null' ? value : text }
+const plain = (value: unknown) => (value === 'null' ? shown(value) : textOf(value))
+
+/** What is typed for a list, of texts if it `isPlain`; while it is no JSON, its words as they are. */
+export const listed = (text: string, isPlain: boolean) => tried(() => (parse(`[${text}]`) as unknown[]).map(one => (isPlain && one !== null ? textOf(one) : one)), text.split(',').map(one => one.trim()).filter(Boolean))

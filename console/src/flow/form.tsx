@@ -7,7 +7,7 @@ import { useErrors } from '../errors'
 import { Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
-import { flaw, isNumber, isObject, parse, tried } from '../exact'
+import { flaw, isObject, parse, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, type Json, type Key } from './model'
 
@@ -65,16 +65,16 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
   if (schema.enum) {
     const none = value === undefined || value === '' || value === null
     const options = schema.enum.map(one => [String(one), String(one).replaceAll('_', ' ')] as const)
-    return <Field {...shared} value={String(value ?? '')} set={text => set(text || undefined)} options={none || !raw.enum ? [['', '–'], ...options] : options} />
+    return <Field {...shared} value={textOf(value ?? '')} set={text => set(text || undefined)} options={none || !raw.enum ? [['', '–'], ...options] : options} />
   }
   if (schema.type === 'boolean') return <Check label={label} value={value === true} set={set} pointer={at} />
-  if (schema.type === 'integer' || schema.type === 'number') return <Typed {...shared} text={isNumber(value) ? JSON.stringify(value) : String(value ?? '')}
+  if (schema.type === 'integer' || schema.type === 'number') return <Typed {...shared} text={textOf(value ?? '')}
     read={text => { if (text.trim() === '' || Number.isNaN(Number(text))) set(text.trim() === '' ? undefined : text); else set(typed(text)) }} />
   if (schema.type === 'array' && schema.items?.enum) return <Several {...shared} options={Object.fromEntries(schema.items.enum.map(one => [String(one), String(one)]))}
     chosen={Array.isArray(value) ? value : []} set={chosen => set(chosen.length ? chosen : undefined)} />
   if (schema.type === 'array' && schema.items?.properties) return <Items {...control} name={name} label={label} />
   if (schema.type === 'object') return <Pairs {...control} label={label} />
-  if (schema.type === 'string') return <Field {...shared} {...(ROWS[name] ? { rows: ROWS[name] } : {})} value={typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)} set={text => set(text === '' ? undefined : text)} />
+  if (schema.type === 'string') return <Field {...shared} {...(ROWS[name] ? { rows: ROWS[name] } : {})} value={textOf(value)} set={text => set(text === '' ? undefined : text)} />
   return <JsonField {...control} label={label} />
 }
 
@@ -105,7 +105,9 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
 
 /** A value as it is typed: a number, true, false or null where the text says so, else the text. */
 export const typed = (text: string): unknown => tried(() => { const value = parse(text); return isObject(value) ? text : value }, text)
-export const shown = (value: unknown) => (typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : value === undefined ? '' : JSON.stringify(value))
+/** For a box: a text as it is, all else as JSON, which numbers that keep their digits have alone. */
+export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value) ?? '')
+export const shown = (value: unknown) => (typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : textOf(value))
 
 /** An object whose names its author chooses: headers, fields to set, variables, data. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
@@ -118,7 +120,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   return <Group label={label} schema={schema} place={place} of={of} isWhole>
     {stored.map(([name, one], index) => <div class="pairs" key={index}>
       <input aria-label={`${label}: name ${index + 1}`} value={name} onChange={event => { const to = event.currentTarget.value.trim(); whole(stored.flatMap(([old, kept], at): [string, unknown][] => (at === index ? (to ? [[to, kept]] : []) : [[old, kept]]))) }} />
-      <Value label={`${label}: ${name}`} value={texts ? String(one) : shown(one)} pointer={pointer([...place, name])} set={text => whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))} />
+      <Value label={`${label}: ${name}`} value={texts ? textOf(one) : shown(one)} pointer={pointer([...place, name])} set={text => whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))} />
       <button type="button" class="small" aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>✕</button>
     </div>)}
     {more.map(([name, text], index) => <div class="pairs" key={`new ${index}`} onFocusOut={event => {

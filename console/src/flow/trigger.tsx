@@ -9,7 +9,7 @@ import { webhookSchema } from '../paths'
 import { SOURCES } from '../words'
 import { Check, Field } from '../ui'
 import { PATHS } from './conditions'
-import { Members, Typed, words, type Finding } from './form'
+import { Members, Typed, textOf, words, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
 import { placeOf, put, type Doc, type Json } from './model'
 
@@ -46,9 +46,9 @@ const AGAIN = [['', 'yes'], ['once', 'no: once only'], ['not_while_running', 'no
 
 /** Whether who went through may go through again. */
 function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => void }) {
-  const after = typeof value === 'object' && value !== null ? String((value as Json).after ?? '') : null
+  const after = typeof value === 'object' && value !== null ? textOf((value as Json).after ?? '') : null
   return <>
-    <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : String(value)} options={AGAIN}
+    <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : textOf(value)} options={AGAIN}
       set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} pointer="/trigger/reentry" />
     {after !== null && <Length label="After" value={after} set={text => set({ after: text })} pointer="/trigger/reentry/after" />}
   </>
@@ -56,7 +56,7 @@ function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => vo
 
 export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: OfTrigger) {
   const trigger = doc.trigger
-  const source = String(trigger.source ?? 'manual')
+  const source = textOf(trigger.source ?? 'manual')
   const schema = all.triggers.get(source)
   const isHere = (name: string) => name !== 'metadataField' || trigger.contactLookup === 'contact_id'
   /** Of the trigger as it stands, as the form of this source says it. */
