@@ -158,6 +158,27 @@ def test_what_a_filter_has_beyond_what_is_offered_is_shown_and_kept(
     }
 
 
+def test_a_path_is_typed_to_its_end(page: Page, service: Service, watch: Watch) -> None:
+    watch.expected = "422"  # on the way
+    opened(page, service, "/segments/new")
+    field = page.get_by_label("Field", exact=True)
+    for typed, kind in (
+        ("contact.metadata.plan", "a custom field"),
+        ("contact.email", "Email"),
+        ("contact.id", "another, by its path"),
+    ):
+        field.select_option(label="another, by its path")
+        path = page.get_by_label("Path", exact=True)
+        path.fill("")
+        path.press_sequentially(typed)
+        expect(path).to_be_focused()
+        expect(path).to_have_value(typed)
+        path.press("Tab")
+        expect(field.locator("option:checked")).to_have_text(kind)
+        [comparison] = filter_of(page)["all"]
+        assert comparison["path"] == typed
+
+
 def test_the_list_of_segments_says_which_was_given_up(page: Page, service: Service) -> None:
     tag = f"tea-{secrets.token_hex(4)}"
     filter = {"path": "contact.tags", "op": "contains", "value": tag}

@@ -1,4 +1,5 @@
 // The questions that a filter asks: what is known of a contact, what they did, got and went through, and other segments.
+import { useState } from 'preact/hooks'
 import type { Schemas } from '../api'
 import type { Listed } from '../data'
 import { tried } from '../exact'
@@ -38,9 +39,10 @@ export const answered = (topics: readonly Schemas['TopicShape'][]): Record<strin
 
 /** A comparison of what is chosen by its name; what has none is called by its path, as programs write it. */
 export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'value' | 'set'> & { topics: Listed<Schemas['TopicShape']> }) {
-  const comparison = value as Json, path = textOf(comparison.path), op = textOf(comparison.op), own = ownName(path), at = pointer([...place, 'path'])
+  const comparison = value as Json, path = textOf(comparison.path), op = textOf(comparison.op), at = pointer([...place, 'path'])
   const known = { ...KNOWN, ...answered(topics.rows ?? []) }
-  const isOther = own === null && path !== '' && !(path in known)
+  const [isTyped, setTyped] = useState(false) // while a path is, it may be that of something else on the way
+  const own = isTyped ? null : ownName(path), isOther = isTyped || (own === null && path !== '' && !(path in known))
   const choose = (next: string) => {
     const to = known[next], fits = to?.operators ?? [op], by = fits.includes(op) ? op : fits[0]!
     set({ path: next, op: by, value: fit(by, op === 'exists' || to?.values === known[path]?.values ? comparison : {}, to) }) // a state is none elsewhere
@@ -49,8 +51,8 @@ export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'va
     <Field label="Field" value={own !== null ? `${OWN}.` : isOther ? 'contact.' : path} set={choose} growing={topics} {...(own === null && !isOther ? { pointer: at } : {})}
       options={[['', '–'], ...Object.entries(known).map(([key, { name }]) => [key, name] as const), [`${OWN}.`, 'a custom field'], ['contact.', 'another, by its path']]} />
     {own !== null && <Field label="Field name" value={own} set={name => set({ ...comparison, path: name ? step(OWN, name) : `${OWN}.` })} pointer={at} placeholder="plan" />}
-    {isOther && <Field label="Path" value={path} set={next => set({ ...comparison, path: next || 'contact.' })} pointer={at} placeholder="contact.id" />}
-    <Comparison place={place} value={comparison} set={set} {...known[path]} />
+    {isOther && <div onFocusIn={() => setTyped(true)} onFocusOut={() => setTyped(false)}><Field label="Path" value={path} set={next => set({ ...comparison, path: next })} pointer={at} placeholder="contact.id" /></div>}
+    <Comparison place={place} value={comparison} set={set} {...(isTyped ? {} : known[path])} />
   </>
 }
 
