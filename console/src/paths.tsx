@@ -8,6 +8,9 @@ import { Field, Shown } from './ui'
 const ALWAYS = ['contact.firstName', 'contact.lastName', 'contact.email', 'contact.phone', 'workspace.name', 'run.id', 'unsubscribeUrl', 'preferencesUrl']
 const MOST = 100
 
+/** The path in a run of what is at this path of a request: a key in brackets has no dot before it. */
+export const triggerPath = (path: string) => `trigger${path.startsWith('[') ? '' : '.'}${path}`
+
 export const webhookSchema = (of: Kind, id: string) => {
   const asked = { params: { path: { id } } }
   return got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-schema', asked) : api.GET('/automations/{id}/webhook-schema', asked))
@@ -41,7 +44,7 @@ export function Paths({ last }: { last: { current: Element | null } }) {
     <p class="hint">It is inserted at the cursor.</p>
     <Field label="Flow" value={chosen} set={setChosen} growing={flows} options={[['', 'none: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]} />
     <ul class="plain paths">{ALWAYS.map(path => button(path))}</ul>
-    {flow && <Shown of={found}>{paths => (paths.length ? <ul class="plain paths">{paths.slice(0, MOST).map(each => button(`trigger.${each.path}`, `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of requests`))}</ul>
+    {flow && <Shown of={found}>{paths => (paths.length ? <ul class="plain paths">{paths.slice(0, MOST).map(each => button(triggerPath(each.path), `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of requests`))}</ul>
       : <p class="empty">Its webhook has received nothing yet.</p>)}</Shown>}
   </details>
 }

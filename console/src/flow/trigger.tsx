@@ -5,7 +5,7 @@ import { Later } from '../later'
 import { Length } from '../lengths'
 import { linesOf, valuesOf } from '../lines'
 import type { Kind } from '../names'
-import { webhookSchema } from '../paths'
+import { triggerPath, webhookSchema } from '../paths'
 import { SOURCES } from '../words'
 import { Check, Field } from '../ui'
 import { PATHS } from './conditions'
@@ -39,7 +39,7 @@ function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) =
 /** Proposes to conditions what a contact has, and what came to the webhook. */
 export function Known({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
   const came = useLoaded(async () => (isHook ? (await webhookSchema(of, id)).paths : []), [of, id, isHook])
-  return <datalist id={PATHS}>{[...OF_CONTACTS.map(name => `contact.${name}`), ...(came.value ?? []).map(each => `trigger.${each.path}`)].map(path => <option key={path} value={path} />)}</datalist>
+  return <datalist id={PATHS}>{[...OF_CONTACTS.map(name => `contact.${name}`), ...(came.value ?? []).map(each => triggerPath(each.path))].map(path => <option key={path} value={path} />)}</datalist>
 }
 
 const AGAIN = [['', 'yes'], ['once', 'no: once only'], ['not_while_running', 'not while in a run'], ['after', 'after some time']] as const
