@@ -58,8 +58,8 @@ export function FoundShown({ found, problem }: { found: Found | null; problem: R
   if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} /> : <p class="soft" role="status">Loading…</p>
   return <>
     <p class="prose">{found.prose}</p>
-    {found.findings.length > 0 && <ul class="plain found">{found.findings.map(each => <li key={each.pointer + each.code}><Status value={each.severity} /> {each.message}</li>)}</ul>}
-    <p class="verdict" role="status">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p>
+    <div role="status">{found.findings.length > 0 && <ul class="plain found">{found.findings.map(each => <li key={each.pointer + each.code}><Status value={each.severity} /> {each.message}</li>)}</ul>}
+      <p class="verdict">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p></div>
     <Reachable of={found.reachable} />
     {found.sample.length > 0 && <Section title="Newest"><ul class="plain">{found.sample.map(each => <li key={each.id}><Link to={`/contacts/${each.id}`}>{called(each)}</Link></li>)}</ul></Section>}
   </>
