@@ -41,7 +41,5 @@ export function days(query: URLSearchParams): Partial<Record<Name, string>> {
 
 export function Days({ of = CREATED }: { of?: readonly Name[] }) {
   const { query } = useLocation()
-  return <>{of.map(name => <label key={name}>{LABELS[name]}
-    <input type="date" value={query.get(name) ?? ''} onChange={event => narrow({ [name]: event.currentTarget.value })} />
-  </label>)}</>
+  return <>{of.map(name => <label key={name}>{LABELS[name]}<input type="date" value={query.get(name) ?? ''} onChange={event => narrow({ [name]: event.currentTarget.value })} /></label>)}</>
 }

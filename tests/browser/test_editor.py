@@ -662,6 +662,8 @@ def test_a_condition_proposes_paths_and_takes_its_moment_from_a_date(
     page.locator("datalist#paths option[value='contact.createdAt']").wait_for(state="attached")
     page.get_by_label("Operator").select_option("after")
     page.get_by_label("Value", exact=True).fill("2020-03-01")
+    page.get_by_text("From 00:00 of that day, in your time zone.").wait_for()
+    expect(page.get_by_label("Value", exact=True)).to_have_attribute("max", "9999-12-31")
     saved(page)
     day = page.evaluate("new Date('2020-03-01T00:00').toISOString()")
     [case] = service.read(url)["steps"][0]["cases"]

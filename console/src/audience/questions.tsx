@@ -43,10 +43,8 @@ export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'va
   const known = { ...KNOWN, ...answered(topics.rows ?? []) }
   const [isTyped, setTyped] = useState(false) // while a path is, it may be that of something else on the way
   const own = isTyped ? null : ownName(path), isOther = isTyped || (own === null && path !== '' && !(path in known))
-  const choose = (next: string) => {
-    const to = known[next], fits = to?.operators ?? [op], by = fits.includes(op) ? op : fits[0]!
-    set({ path: next, op: by, value: fit(by, op === 'exists' || to?.values === known[path]?.values ? comparison : {}, to) }) // a state is none elsewhere
-  }
+  /** A state is none of another field. */
+  const choose = (next: string) => { const to = known[next], fits = to?.operators ?? [op], by = fits.includes(op) ? op : fits[0]!; set({ path: next, op: by, value: fit(by, op === 'exists' || to?.values === known[path]?.values ? comparison : {}, to) }) }
   return <>
     <Field label="Field" value={own !== null ? `${OWN}.` : isOther ? 'contact.' : path} set={choose} growing={topics} {...(own === null && !isOther ? { pointer: at } : {})}
       options={[['', '–'], ...Object.entries(known).map(([key, { name }]) => [key, name] as const), [`${OWN}.`, 'a custom field'], ['contact.', 'another, by its path']]} />
@@ -58,17 +56,14 @@ export function Compare({ place, value, set, topics }: Pick<Asked, 'place' | 'va
 
 /** A member of the question, with what is wrong at it. Empty: left out. */
 function Member({ of, name, label, options, hint, keep = false, as: Control = Field }: { of: Asked; name: string; label: string; options?: Options; hint?: string; keep?: boolean; as?: typeof Length }) {
-  const { place, set } = of
-  const { [name]: now, ...rest } = of.value as Json
+  const { place, set } = of, { [name]: now, ...rest } = of.value as Json
   return <Control label={label} value={textOf(now ?? '')} set={text => set(text || keep ? { ...rest, [name]: text } : rest)} pointer={pointer([...place, name])} hint={hint} {...(options ? { options } : {})} />
 }
 const Lately = ({ of }: { of: Asked }) => <Member of={of} name="within" label="In the last" hint="Empty: ever." as={Length} />
 
 function Did(asked: Asked) {
-  const question = asked.value as Json
-  const count = (question.count ?? { op: 'gte', value: 1 }) as Json
+  const question = asked.value as Json, { match, ...without } = question, count = (question.count ?? { op: 'gte', value: 1 }) as Json
   const change = (changes: object) => asked.set({ ...question, count: { ...count, ...changes } })
-  const { match, ...without } = question
   return <>
     <Member of={asked} name="event" label="Event name" keep />
     <div class="columns">

@@ -14,7 +14,6 @@ const HINTS: Record<string, string> = { in: 'A list, such as "pro", "team"', eq:
 const isTimed = (op: string) => op === 'before' || op === 'after'
 const OWN = 'contact.createdAt' // the moments of the service: fields of others hold days, too
 export const PATHS = 'paths' // the list that proposes them, where there is one
-
 const COMBINED = ['all', 'any', 'not']
 
 /** Whether the form can show it: anything may have been written as JSON. */
@@ -23,21 +22,18 @@ export const isShown = (value: unknown): boolean => isObject(value)
   && [value.not, value.match].every(inner => inner == null || isShown(inner))
 
 export function ConditionField(control: Control & { label: string }) {
-  const { label, value, set, place } = control
-  const isMissing = value === undefined || value === null
+  const { label, value, set, place } = control, isMissing = value === undefined || value === null
   const { marks, below } = useErrors(isMissing ? pointer(place) : undefined)
   if (isMissing) return <><p class="buttons"><button type="button" class="small" data-invalid={marks['aria-invalid'] || undefined} aria-describedby={marks['aria-describedby']} onClick={() => set({ path: '', op: 'eq', value: '' })}>{label}: add condition</button></p>{below}</>
   return <fieldset class="group"><legend>{label}</legend><Condition {...control} /><p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Remove condition</button></p></fieldset>
 }
 
 export function Condition({ place, value, set, of }: Asked) {
-  const condition = (value ?? {}) as Json
-  const { questions = {} } = of
+  const condition = (value ?? {}) as Json, { questions = {} } = of
   const way = [...COMBINED, ...Object.keys(questions)].find(each => each in condition) ?? 'compare'
   /** What is there is kept inside a combination, or taken out of one if it fits. */
   const become = (next: string) => {
-    const inside = !COMBINED.includes(way) ? [condition] : way === 'not' ? [condition.not] : condition[way] as unknown[]
-    const first = (inside[0] ?? {}) as Json
+    const inside = !COMBINED.includes(way) ? [condition] : way === 'not' ? [condition.not] : condition[way] as unknown[], first = (inside[0] ?? {}) as Json
     if (next === 'not') set({ not: first })
     else if (COMBINED.includes(next)) set({ [next]: inside })
     else if (next in questions) set(next in first ? first : questions[next]!.blank)
@@ -74,8 +70,7 @@ export function fit(op: string, { op: was, value }: Json, { isText = false }: Co
 
 export function Comparison({ place, value: of, set, operators = Object.keys(OPERATORS), values, list, isText = false }: Omit<Asked, 'of'> & Compared) {
   const comparison = of as Json, { value } = comparison, op = textOf(comparison.op), at = pointer([...place, 'value']), all = op === 'in' || !Array.isArray(value) ? listOf(value) : [value]
-  const change = (value: unknown) => set({ ...comparison, value })
-  const shared = { label: 'Value', pointer: at, set: change, value: textOf(value) }
+  const change = (value: unknown) => set({ ...comparison, value }), shared = { label: 'Value', pointer: at, set: change, value: textOf(value) }
   const others = all.filter(one => !values?.some(([each]) => each === one)).map(one => [shown(one), shown(one)] as const) // than are offered
   const isPlain = isText && all.every(one => typeof one === 'string' || (one === null && op !== 'in')) // else it keeps its types
   return <>
@@ -91,11 +86,11 @@ export function Comparison({ place, value: of, set, operators = Object.keys(OPER
 
 /** A day and, if it matters, a time of it; what is neither stays as it was typed. */
 function Moment({ value, set, isOwn, isBefore, ...rest }: Parameters<typeof Field>[0] & { isOwn: boolean; isBefore: boolean }) {
-  const [held, hold] = useState<{ now: ReturnType<typeof halves> } | null>(null) // while the focus is in it: a year is typed digit by digit
-  const { now } = held ?? { now: halves(value, isOwn) }
-  const isBare = !isOwn || DAY.test(value), begins = `${isBefore ? 'Before' : isBare ? 'After' : 'From'} 00:00 of that day, ${isBare ? 'in UTC' : 'in your time zone'}.`
-  const change = (day: string, time: string) => { hold({ now: { day, time } }); set(whole(day, time, isBare)) }
-  return <div onFocusIn={() => hold({ now })} onFocusOut={event => { if (!event.currentTarget.contains(event.relatedTarget as Node | null)) hold(null) }}>
+  const [held, hold] = useState<{ now: ReturnType<typeof halves>; isBare: boolean } | null>(null) // while the focus is in it: a year is typed digit by digit
+  const { now, isBare } = held ?? { now: halves(value, isOwn), isBare: !isOwn || DAY.test(value) }
+  const begins = `${isBefore ? 'Before' : isBare ? 'After' : 'From'} 00:00 of that day, ${isBare ? 'in UTC' : 'in your time zone'}.`
+  const change = (day: string, time: string) => { hold({ now: { day, time }, isBare }); set(whole(day, time, isBare)) }
+  return <div onFocusIn={() => hold({ now, isBare })} onFocusOut={event => { if (!event.currentTarget.contains(event.relatedTarget as Node | null)) hold(null) }}>
     {now ? <Field {...rest} type="date" max="9999-12-31" value={now.day} set={day => change(day, now.time)} hint={now.time ? 'In your time zone.' : begins}
       beside={<input type="time" aria-label="Time of day" step={now.time.length > 8 ? 0.001 : now.time.length > 5 ? 1 : 60} value={now.time} onInput={event => change(now.day, event.currentTarget.value)} />} /> : <Field {...rest} value={value} set={set} />}
   </div>
@@ -104,6 +99,5 @@ function Moment({ value, set, isOwn, isBefore, ...rest }: Parameters<typeof Fiel
 /** What is typed for a text: as it is, but null; the word itself is in quotes. */
 export const readText = (text: string) => { const value = typed(text); return value === null || value === 'null' ? value : text }
 const plain = (value: unknown) => (value === 'null' ? shown(value) : textOf(value))
-
 /** What is typed for a list, of texts if it `isPlain`; while it is no JSON, its words as they are. */
 export const listed = (text: string, isPlain: boolean) => tried(() => (parse(`[${text}]`) as unknown[]).map(one => (isPlain && one !== null ? textOf(one) : one)), text.split(',').map(one => one.trim()).filter(Boolean))

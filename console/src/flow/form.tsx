@@ -9,7 +9,7 @@ import { Length } from '../lengths'
 import { ConditionField } from './conditions'
 import { flaw, isObject, parse, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
-import { pointer, type Json, type Key } from './model'
+import { pointer, put, type Json, type Key } from './model'
 
 export interface Finding { severity: string; code: string; pointer: string; message: string }
 /** What every control gets: its place in the definition, what was found there, and what changes it. */
@@ -45,10 +45,7 @@ export function Members({ place, schema, value, set, of, only }: Control & { onl
   const members = (value ?? {}) as Json
   const shown = Object.entries(schema.properties ?? {}).filter(([name]) => !only || only.includes(name))
   const inner = { ...of, ...(typeof members.channel === 'string' ? { channel: members.channel } : {}) }
-  const change = (name: string, next: unknown) => {
-    const { [name]: _, ...rest } = members
-    set(next === undefined ? rest : { ...members, [name]: next })
-  }
+  const change = (name: string, next: unknown) => set(put(members, [name], next))
   return <>{shown.map(([name, raw]) => <Member key={name} name={name} raw={raw} place={[...place, name]} value={members[name]} set={next => change(name, next)} of={inner} />)}</>
 }
 
@@ -153,11 +150,8 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
   const at = pointer(place)
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
   const text = value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value, null, 2)
-  return <Typed label={`${label} (JSON)`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />} read={next => {
-    const wrong = next.trim() && flaw(next)
-    set(wrong ? next : next.trim() ? parse(next) : undefined)
-    return takesText ? '' : wrong
-  }} />
+  return <Typed label={`${label} (JSON)`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />}
+    read={next => { const wrong = next.trim() && flaw(next); set(wrong ? next : next.trim() ? parse(next) : undefined); return takesText ? '' : wrong }} />
 }
 
 /** What a step says itself instead of a template; its parts are those of the channel. */
@@ -171,12 +165,7 @@ function Content({ place, schema, value, set, of }: Control) {
   </Group>
 }
 
-// --- what is chosen by name -------------------------------------------------------------------------
-
-function useFlowsOf(kind: Kind, chosen: string) {
-  const all = useFlowChoice(chosen)
-  return { ...all, rows: all.rows && all.rows.filter(each => each.kind === kind) }
-}
+const useFlowsOf = (kind: Kind, chosen: string) => { const all = useFlowChoice(chosen); return { ...all, rows: all.rows && all.rows.filter(each => each.kind === kind) } }
 
 type Choosable = { id: string; name: string; channel?: string; channels?: readonly string[]; state?: string }
 /** Where they are, whether each has a page there, and all that there are. */

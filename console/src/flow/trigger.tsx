@@ -55,9 +55,7 @@ function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => vo
 }
 
 export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: OfTrigger) {
-  const trigger = doc.trigger
-  const source = textOf(trigger.source ?? 'manual')
-  const schema = all.triggers.get(source)
+  const { trigger } = doc, source = textOf(trigger.source ?? 'manual'), schema = all.triggers.get(source)
   const isHere = (name: string) => name !== 'metadataField' || trigger.contactLookup === 'contact_id'
   /** Of the trigger as it stands, as the form of this source says it. */
   const member = (name: string) => {
@@ -84,10 +82,7 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
 
 /** What a contact has that the trigger makes. */
 function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | undefined) => void }) {
-  const change = (name: string, value: unknown) => {
-    const next = put(defaults, [name], value === '' ? undefined : value)
-    set(Object.keys(next).length ? next : undefined)
-  }
+  const change = (name: string, value: unknown) => { const next = put(defaults, [name], value === '' ? undefined : value); set(Object.keys(next).length ? next : undefined) }
   const metadata = (defaults.metadata ?? {}) as Json
   const [before] = useState(metadata) // on the way to "false" there is "fals"
   return <fieldset class="group"><legend>New contacts start with</legend>
@@ -95,9 +90,7 @@ function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | 
     {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} pointer={`/trigger/contactDefaults/${name}`} />)}
     <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} pointer="/trigger/contactDefaults/tags" hint="One per line."
       read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
-    <Typed label="Custom fields" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One per line: name = value" read={text => {
-      const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), before)
-      change('metadata', Object.keys(now).length ? now : undefined)
-    }} />
+    <Typed label="Custom fields" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One per line: name = value"
+      read={text => { const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), before); change('metadata', Object.keys(now).length ? now : undefined) }} />
   </fieldset>
 }
