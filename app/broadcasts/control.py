@@ -40,7 +40,10 @@ def refusal_of_time(broadcast: Broadcast, now: datetime) -> SendingRefusal | Non
     if broadcast.state != "DRAFT" or not has_passed(broadcast.send_at, now):
         return None
     moment = document.text(broadcast.send_at)
-    detail = f"Its sendAt, {moment}, has passed: give another time, or null to send it at once."
+    detail = (
+        f"The time at which it was to be sent, {moment}, has passed: give another one, or none to"
+        " send it at once."
+    )
     return SendingRefusal(Reason.SEND_AT_PASSED, detail)
 
 

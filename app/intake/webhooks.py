@@ -286,7 +286,7 @@ def target_of(process: Process, row: TargetRow) -> WebhookTarget:
     if row.suspended:
         closed_reason = "The workspace is suspended."
     elif row.state != "ACTIVE":
-        closed_reason = f"It is {row.state}, not ACTIVE."
+        closed_reason = "The flow is not active."
     elif row.trigger_config["source"] != "inbound_webhook":
         closed_reason = "Its trigger takes no webhooks any more."
     return WebhookTarget(

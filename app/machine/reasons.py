@@ -195,14 +195,35 @@ SUPPRESSING = (
 )
 
 
+# What a program changes, where the sentence says it in words.
+MEMBERS: Mapping[Reason, str] = {
+    Reason.SUPPRESSED_CAPPED: "frequencyCap",
+    Reason.SUPPRESSED_MAX_WAIT: "quietHours.maxWait",
+    Reason.SENDING_PAUSED: "sendingPaused",
+    Reason.SCHEDULED: "sendAt",
+    Reason.QUIET_HOURS: "quietHours",
+    Reason.SEND_AT_PASSED: "sendAt",
+    Reason.REENTRY_REFUSED: "trigger.reentry",
+}
+
+
+def member(name: str | None) -> str:
+    """Name the member behind its sentence in a table."""
+    return f" (`{name}`)" if name else ""
+
+
 def page() -> str:
     """docs/reasons.md."""
     suppressing = ", ".join(f"`{reason}`" for reason in SUPPRESSING)
-    rows = "\n".join(f"| `{reason}` | {SENTENCES[reason]} |" for reason in Reason)
+    rows = "\n".join(
+        f"| `{reason}` | {SENTENCES[reason]}{member(MEMBERS.get(reason))} |" for reason in Reason
+    )
     return f"""# Reasons
 
 Every step, message and run that did not do the obvious thing carries one of these codes, with its
-explanation or a more specific one. Codes never change. `python -m app reasons` prints this page.
+explanation or a more specific one, in the words of the console: a flow is an automation or a
+workflow. In parentheses is the member that a program changes. Codes never change. `python -m app
+reasons` prints this page.
 
 A message's is on its page in the console, and in `GET /messages/:id` as `reason`. One that is
 `SUPPRESSED` has one of {suppressing}.

@@ -10,13 +10,13 @@ from typing import Any
 
 from app.audience import lookups
 from app.database.db import Handle
-from app.machine import document, segment_changes
+from app.machine import document, occasions, segment_changes
 from app.machine.program import Program, State
 from app.machine.reasons import SAID, Reason
 from app.process import Process
 from app.runs import explaining_occasions, programs
 from app.runs.explanations import Explained, Explanation
-from app.store import explaining, workspaces
+from app.store import explaining, segments, workspaces
 from app.store.contacts import Contact
 from app.store.definitions import Definition
 from app.store.explaining import ExplainedMessage, ExplainedRequest, ExplainedRun, ExplainedStep
@@ -59,16 +59,17 @@ NOTHING_CAME: Mapping[str, str] = {
     " with an import that starts nothing.",
     "tag_added": "The contact was not given the tag {tag}{since} while the flow was active.",
     "event": "The contact did nothing that is called {name}{since}.",
-    "segment_entered": "The contact did not enter the segment {segmentId}{since} while the flow was"
+    "segment_entered": "The contact did not enter the segment {segment}{since} while the flow was"
     " active.",
-    "segment_left": "The contact did not leave the segment {segmentId}{since} while the flow was"
+    "segment_left": "The contact did not leave the segment {segment}{since} while the flow was"
     " active.",
     "date": "No date in the contact's {field} came{since} while the flow was active; one that is"
-    " set longer after it came than the flow's trigger allows starts nothing.",
-    "schedule": "The contact was not in the segment {segmentId} at a time of the schedule{since}"
+    " set more than {grace} after it came starts nothing.",
+    "schedule": "The contact was not in the segment {segment} at a time of the schedule{since}"
     " while the flow was active.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
+STATES: Mapping[str, str] = {"DRAFT": "a draft", "PAUSED": "paused", "ARCHIVED": "archived"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,9 @@ def message(sent: ExplainedMessage) -> Explained:
     if code is Explanation.MESSAGE_QUEUED and sent.reason_code is not None:
         code = Explanation.MESSAGE_HELD
     detail, sentence = sent.reason_detail, SAID.get(sent.reason_code or "")
-    if detail is None and sent.waits_until is not None and sentence is not None:
+    if detail is None and sent.waits_until is not None and sent.reason_code == Reason.SCHEDULED:
+        detail = f"The message is to be sent at {document.text(sent.waits_until)}."
+    elif detail is None and sent.waits_until is not None and sentence is not None:
         detail = f"{sentence.removesuffix('.')}, until {document.text(sent.waits_until)}."
     return Explained(sent.created_at, code, sent.id, detail, sent.reason_code, sent.node_id)
 
@@ -344,16 +347,26 @@ async def _of_definition(
     more = []
     if definition.state != "ACTIVE":
         since = definition.deactivated_at
-        when = f", not active since {document.text(since)}" if since else ", not active"
-        detail = f"The flow is {definition.state.lower()}{when}, so it starts no runs."
+        when = f", not active since {document.text(since)}" if since else ""
+        detail = f"The flow is {STATES[definition.state]}{when}, so it starts no runs."
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
     elif given_up := await explaining_occasions.given_up(db, question.workspace_id, definition):
         more.append(Explained(now, Explanation.GIVEN_UP, id, given_up))
     trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
         after = f" after {document.text(question.since)}" if question.since else ""
-        unset = {"tag": "", "name": "", "segmentId": "", "field": ""}
-        words = {**unset, **trigger, "since": after}
+        named = trigger.get("segmentId") or ""
+        whose = {"workspace_id": question.workspace_id, "id": named}
+        segment = await segments.by_id(db, **whose) if named else None
+        words = {
+            "tag": "",
+            "name": "",
+            "field": "",
+            **trigger,
+            "since": after,
+            "segment": named if segment is None else segment.name,
+            "grace": explaining_occasions.spelled(occasions.grace(trigger)),
+        }
         detail = NOTHING_CAME[trigger["source"]].format_map(words)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
     # Records from before may be gone: those of requests, where it starts by requests.

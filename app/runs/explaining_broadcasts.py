@@ -12,7 +12,7 @@ from app.runs.explaining import message
 from app.runs.explanations import Explained, Explanation
 from app.store import broadcast_recipients, explaining
 from app.store.broadcast_recipients import Recipient
-from app.store.broadcasts import Broadcast
+from app.store.broadcasts import Broadcast, State
 
 BARRED: Mapping[str, str] = {
     "erased": "The person behind the contact's address had their data erased.",
@@ -22,6 +22,14 @@ BARRED: Mapping[str, str] = {
     "unsubscribed": "The contact had unsubscribed from the broadcast's channel.",
     "no_consent": "The contact had not agreed to get the broadcast's topic on its channel.",
     "capped": "The contact had got as much marketing as the workspace allows itself.",
+}
+STATES: Mapping[State, str] = {
+    "DRAFT": "a draft",
+    "SCHEDULED": "scheduled",
+    "SENDING": "being sent",
+    "PAUSED": "paused",
+    "SENT": "sent",
+    "CANCELLED": "cancelled",
 }
 # What the message of a recipient waits for who is PENDING.
 WAITING: Mapping[str, str] = {
@@ -56,7 +64,7 @@ def _absent(broadcast: Broadcast, contact_id: str, created_at: datetime) -> Expl
     detail: str | None = None
     if broadcast.frozen_at is None:
         still = "was never fixed" if broadcast.state == "CANCELLED" else "is not fixed yet"
-        detail = f"The broadcast is {broadcast.state.lower()}: its audience {still}."
+        detail = f"The broadcast is {STATES[broadcast.state]}: its audience {still}."
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id, detail)
     if not broadcast.is_frozen and contact_id > (broadcast.frozen_until or ""):
         return Explained(broadcast.updated_at, Explanation.NOT_FROZEN, broadcast.id)

@@ -18,6 +18,7 @@ from app.store.missed_occasions import MissReason, MissSource
 
 TIMED = ("date", "schedule")
 LONGEST_OCCASION = 100  # bytes of the trigger of a run that an occasion started
+UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 WHAT: Mapping[MissSource, str] = {
     "date": "The contact's date came at {at}",
     "schedule": "A time of the schedule came at {at}",
@@ -47,6 +48,17 @@ WHY: Mapping[MissReason, tuple[Explanation, str]] = {
         ", and was looked at later than the flow's trigger allows, so it starts no run any more",
     ),
 }
+
+
+def spelled(length: timedelta) -> str:
+    """In whole units, such as 1 hour 30 minutes."""
+    rest = int(length.total_seconds())
+    parts = []
+    for unit, seconds in UNITS:
+        count, rest = divmod(rest, seconds)
+        if count:
+            parts.append(f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s")
+    return " ".join(parts) or "0 seconds"
 
 
 async def missed(
@@ -102,6 +114,6 @@ async def started_late(
             at = compare.time(trigger.get("at"))
             delay = parse_duration(str(trigger["delayedBy"]))
             if at and delay and abs(run.created_at - at - delay) <= timedelta(seconds=1):
-                detail = f"The run started {delay} late: its time was {document.text(at)}."
+                detail = f"The run started {spelled(delay)} late: its time was {document.text(at)}."
                 found.append(Explained(run.created_at, Explanation.STARTED_LATE, run.id, detail))
     return found

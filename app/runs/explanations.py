@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from app.machine.reasons import SAID
+from app.machine.reasons import SAID, member
 
 EvidenceType: TypeAlias = Literal[
     "definition", "event", "webhook_request", "run", "message", "broadcast"
@@ -210,6 +210,17 @@ MEANINGS: Mapping[Explanation, Meaning] = {
 }
 
 
+# What a program reads or changes, where the sentence says it in words.
+MEMBERS: Mapping[Explanation, str] = {
+    Explanation.NOT_ACTIVE: "state",
+    Explanation.NO_EVENT: "trigger.graceWindow",
+    Explanation.MISSED_LATE: "trigger.graceWindow",
+    Explanation.STARTED_LATE: "delayedBy",
+    Explanation.REENTRY_REFUSED: "trigger.reentry",
+    Explanation.NOT_FROZEN: "state",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
     """One thing that is known, and the record that proves it."""
@@ -229,7 +240,8 @@ class Explained:
 def page() -> str:
     """docs/explain.md."""
     rows = "\n".join(
-        f"| `{code}` | {MEANINGS[code].sentence} | {MEANINGS[code].evidence} |"
+        f"| `{code}` | {MEANINGS[code].sentence}{member(MEMBERS.get(code))} |"
+        f" {MEANINGS[code].evidence} |"
         for code in Explanation
     )
     return f"""# Why a flow did or did not reach somebody
@@ -241,7 +253,8 @@ when on that is known. With `?broadcastId=` it is about one broadcast. With `?si
 are left out.
 
 `sentence` is the one below, or a more exact one from the record, in the words of the console: a
-flow is an automation or a workflow. `reason` is the code that the
+flow is an automation or a workflow, and fixed is `frozen`. In parentheses is the member that a
+program reads or changes. `reason` is the code that the
 record itself carries: one of [reasons.md](reasons.md), of a refused request the code of its
 problem, or of a broadcast's recipient the reason or the end that it has. `evidence` is the record
 that proves it: GET `/runs/:id`, `/messages/:id`, `/webhook-requests/:id`, `/contact-events/:id`,

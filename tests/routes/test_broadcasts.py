@@ -171,6 +171,7 @@ async def test_a_time_that_has_passed_is_refused_when_it_is_written_and_when_it_
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
     assert refused.json()["detail"] == preview["refusal"]["sentence"]
     assert made["sendAt"] in refused.json()["detail"]
+    assert "sendAt" not in refused.json()["detail"]  # the console shows it
     assert (await cast.vic.read(path))["state"] == "DRAFT"
     assert (await cast.ed.patch(path, {"sendAt": None})).status_code == 200
     assert (await cast.adam.made(f"{path}/schedule", None))["state"] == "SCHEDULED"

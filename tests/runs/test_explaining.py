@@ -89,6 +89,7 @@ async def test_a_draft_of_whose_trigger_nothing_is_said_is_explained(
     scene.definition = await scene.cast.ed.made("/workflows", draft)
     entry = await scene.entry(Explanation.NOT_ACTIVE)
     assert entry["evidence"]["id"] == scene.definition["id"]
+    assert entry["sentence"] == "The flow is a draft, so it starts no runs."
 
 
 @case(Explanation.NO_EVENT)
@@ -618,8 +619,13 @@ async def test_a_message_with_a_time_of_its_own_says_which(scene: Scene) -> None
     message = await scene.cast.vic.read(f"/messages/{id}")
     entry = await scene.entry(Explanation.MESSAGE_HELD)
     assert (entry["reason"], entry["evidence"]["id"]) == ("scheduled", id)
-    waits = "The message waits for the time at which it is to be sent"
-    assert entry["sentence"] == f"{waits}, until {message['until']}."
+    assert entry["sentence"] == f"The message is to be sent at {message['until']}."
+
+
+async def test_a_request_that_came_during_a_pause_says_so_in_plain_words(scene: Scene) -> None:
+    await inactive(scene)
+    entry = await scene.entry(Explanation.REFUSED_INACTIVE)
+    assert entry["sentence"] == "The flow is not active."
 
 
 async def test_a_run_says_which_segment_it_waits_for(scene: Scene) -> None:
@@ -697,6 +703,7 @@ async def test_what_came_before_a_time_is_not_denied(scene: Scene, source: str) 
     assert asked["sentence"].count(f" after {since}") == 1
     [plain] = [one for one in await scene.explained() if one["code"] == "no_event"]
     assert plain["sentence"] == asked["sentence"].replace(f" after {since}", "")
+    assert ("the segment S" in plain["sentence"]) == ("segmentId" in more)
 
 
 async def test_nobody_is_explained_to_strangers(scene: Scene) -> None:

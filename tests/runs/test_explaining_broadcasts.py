@@ -111,6 +111,8 @@ async def test_a_broadcast_that_was_cancelled_before_its_time_was_never_frozen(
     scene: Scene,
 ) -> None:
     id = await scene.broadcast(sendAt=NEXT_MONTH)
+    entry = await scene.entry(Explanation.NOT_FROZEN)
+    assert entry["sentence"] == "The broadcast is scheduled: its audience is not fixed yet."
     await scene.cast.adam.made(f"/broadcasts/{id}/cancel", None)
     entry = await scene.entry(Explanation.NOT_FROZEN)
     assert entry["sentence"] == "The broadcast is cancelled: its audience was never fixed."
