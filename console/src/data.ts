@@ -76,30 +76,36 @@ export async function joined<T>(read: (cursor?: string) => Promise<Page<T>>, cou
   return { data: [...page.data, ...rest.data], nextCursor: rest.nextCursor }
 }
 
-/** A list, whose next pages are appended, and shown at once to whoever comes back to it. `every`: milliseconds between looks at its first page. */
+const MOST_PAGES = 4 // that are read anew, one after the other
+
+/** A list, whose next pages are appended, and shown at once to whoever comes back to it. `every`: milliseconds between looks at its first page.
+ * Where a screen has several, their `keys` begin with a name; one without keys begins at its first page. */
 export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: readonly unknown[], every = 0): Listed<T> {
-  const [later, setLater] = useState<{ rows: T[]; next: string | null } | null>(null)
+  const [appended, setAppended] = useState<{ to: Page<T>; rows: T[]; next: string | null } | null>(null)
   const [busy, setBusy] = useState(false)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const place = `pages ${keys.join()}`
   const pages = useRef(1) // that are shown
-  const counted = (cursor?: string) => { pages.current = cursor ? pages.current + 1 : 1; return read(cursor) }
-  const first = useLoaded(() => joined(counted, noted(place)), keys, () => (pages.current > 1 || later || busy ? 0 : every))
+  const again = () => joined(read, pages.current = keys.length ? Math.min(noted(place) || 1, MOST_PAGES) : 1)
+  const first = useLoaded(again, keys, () => (pages.current > 1 || busy ? 0 : every))
   useEffect(() => { if (first.value) settle() }, [!first.value])
   const list = useRef(0) // which of them the pages that are under way belong to
-  useEffect(() => { list.current++; setLater(null); setProblem(null); setBusy(false) }, keys)
+  const begin = () => { list.current++; setProblem(null); setBusy(false) }
+  useEffect(() => { begin(); return () => { list.current++ } }, keys) // what comes late is of another entry of the history
+  const later = appended?.to === first.value ? appended : null // gone as soon as what is before it was read anew
   const next = later ? later.next : first.value?.nextCursor ?? null
   const more = async () => {
-    if (!next || busy) return
+    const before = first.value
+    if (!before || !next || busy) return
     setBusy(true)
     const asked = list.current
-    const before = first.value
     try {
       const page = await read(next)
       if (asked !== list.current) return
-      if (before) first.set(before) // it goes on where that one ended, and not a page that was read meanwhile
-      setLater(old => ({ rows: [...(old?.rows ?? []), ...page.data], next: page.nextCursor }))
-      note(place, ++pages.current)
+      first.set(before) // it goes on where that one ended, and not a page that was read meanwhile
+      setAppended({ to: before, rows: [...(later?.rows ?? []), ...page.data], next: page.nextCursor })
+      pages.current++
+      if (keys.length) note(place, pages.current)
       setProblem(null)
     } catch (error) {
       if (asked !== list.current) return
@@ -110,7 +116,7 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   return {
     rows: first.value && [...first.value.data, ...(later?.rows ?? [])],
     problem: problem ?? first.problem, busy: busy || first.busy, more: next ? more : null,
-    reload: async () => { list.current++; setLater(null); setProblem(null); setBusy(false); await first.reload() },
+    reload: async () => { begin(); await first.reload() },
   }
 }
 

@@ -29,9 +29,9 @@ export interface FlowFilters { state?: Schemas['WorkflowSummary']['state']; name
 /** The flows of the workspace, of both shapes. */
 export function useFlows(filters: FlowFilters = {}): Listed<FlowName> {
   const of = <T,>(kind: Kind, { data, nextCursor }: Page<T>) => ({ data: data.map(each => ({ ...each, kind })), nextCursor })
-  const keys = [JSON.stringify(filters)]
-  const steps = useListed(async cursor => of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), ...filters } } }))), keys)
-  const graphs = useListed(async cursor => of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), ...filters } } }))), keys)
+  const narrowed = JSON.stringify(filters)
+  const steps = useListed(async cursor => of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), ...filters } } }))), ['workflows', narrowed])
+  const graphs = useListed(async cursor => of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), ...filters } } }))), ['automations', narrowed])
   return merged<FlowName>(steps, graphs)
 }
 

@@ -12,25 +12,40 @@ export const here = () => location.pathname.slice(BASE.length) || '/'
 export const noted = (name: string): number => history.state?.[name] ?? 0
 export const note = (name: string, value: number) => history.replaceState({ ...history.state, [name]: value }, '')
 
+let awaited = noted('down') // how far down somebody was who comes back, until the page is there or they move it
+let resting = 0
+
 /** Goes as far down as the page was when somebody went from it, once it is as long, but for rows that have gone meanwhile. */
 export function settle() {
-  const down = noted('down')
-  if (!down || document.documentElement.scrollHeight + 100 < down + innerHeight) return
-  note('down', 0)
-  scrollTo(0, down)
+  if (awaited && document.documentElement.scrollHeight + 100 >= awaited + innerHeight) scrollTo(0, awaited)
 }
 
+addEventListener('scroll', () => {
+  clearTimeout(resting)
+  if (scrollY + 100 < awaited) return // it is not as long yet
+  awaited = 0
+  resting = setTimeout(() => note('down', scrollY), 100)
+})
+for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown']) addEventListener(act, () => { awaited = 0 }, { passive: true })
+
 export function go(path: string, replace = false) {
-  if (replace) history.replaceState(null, '', href(path))
+  if (replace) history.replaceState({ ...history.state, down: 0 }, '', href(path)) // its lists keep their pages
   else {
     note('down', scrollY)
     history.pushState(null, '', href(path))
     scrollTo(0, 0)
   }
+  moved()
+}
+
+/** The page is another one now; where the one before was is noted. */
+function moved() {
+  clearTimeout(resting)
+  awaited = noted('down')
   for (const listener of heard) listener()
 }
 
-addEventListener('popstate', () => { for (const listener of heard) listener() })
+addEventListener('popstate', moved)
 
 // Links are plain links: only an ordinary click on one of ours stays in the page.
 addEventListener('click', event => {
@@ -62,5 +77,5 @@ export function narrowed(changes: Record<string, string>): string {
   return here() + (text ? `?${text}` : '')
 }
 
-/** Sets filters in the address bar. The page of a list begins anew. */
+/** Sets filters in the address bar. What is narrowed so for the first time begins at its first page. */
 export const narrow = (changes: Record<string, string>) => go(narrowed(changes), true)

@@ -9,7 +9,7 @@ const page = {
   location: new URL('https://tidings.example/console/'),
   navigator: { locks: { request: (_: string, work: () => unknown) => work() } },
   sessionStorage: kept(), localStorage: kept(),
-  addEventListener: () => {},
+  addEventListener: () => {}, history: { state: null },
 }
 for (const [name, value] of Object.entries(page)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true })
 

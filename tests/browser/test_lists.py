@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from app.net.tls import system_trust
 from tests.browser.conftest import (
@@ -131,11 +132,43 @@ def test_the_way_back_leads_to_the_pages_that_were_shown_and_as_far_down(
     page.go_back()
     expect(listed).to_have_count(MORE)
     page.wait_for_function("far => scrollY === far", arg=far)
+    page.go_forward()
+    page.get_by_role("heading", level=1, name="Number 001").wait_for()
+    page.go_back()  # once more
+    expect(listed).to_have_count(MORE)
+    page.wait_for_function("far => scrollY === far", arg=far)
     narrowed = page.get_by_role("combobox", name="State")
     narrowed.select_option("DRAFT")  # another list, which begins at its beginning
     page.wait_for_url("**/flows?state=DRAFT")
     expect(listed).to_have_count(PAGE)
+    narrowed.select_option("")
+    expect(listed).to_have_count(MORE)
     page.set_viewport_size(DESK)
+
+
+def test_a_long_list_is_read_anew_as_far_as_its_fourth_page(page: Page, service: Service) -> None:
+    asked: list[int] = []
+
+    def turned(route: Route) -> None:
+        [number] = parse_qs(urlsplit(route.request.url).query).get("cursor", ["0"])
+        asked.append(int(number))
+        key = {"id": f"key_{number}", "name": f"Key {number}", "last4": "abcd", "role": "viewer"}
+        times = {"createdAt": "2026-01-01T00:00:00.000Z", "expiresAt": None, "lastUsedAt": None}
+        route.fulfill(json={"data": [{**key, **times}], "nextCursor": str(int(number) + 1)})
+
+    page.route("**/settings/api-keys?*", turned)
+    opened(page, service, "/settings/keys")
+    listed = page.locator("tbody tr")
+    for count in range(1, 6):
+        expect(listed).to_have_count(count)
+        page.get_by_role("button", name="Show more").click()
+    expect(listed).to_have_count(6)
+    opened(page, service, "/nothing")
+    asked.clear()
+    page.go_back()
+    expect(listed).to_have_count(4)
+    assert asked == [0, 1, 2, 3]
+    page.unroute("**/settings/api-keys?*")
 
 
 def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(

@@ -23,7 +23,7 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
   const { query } = useLocation()
   const status = query.get('status') ?? '', reason = query.get('reason') ?? ''
   const asked = { status: (status || undefined) as (typeof STATUSES)[number] | undefined, reason: reason || undefined, limit: 50 }
-  const list = useListed(cursor => got(api.GET('/broadcasts/{id}/recipients', { params: { path: { id: of.id }, query: { ...asked, cursor } } })), [of.id, status, reason], isMoving ? 2000 : 0)
+  const list = useListed(cursor => got(api.GET('/broadcasts/{id}/recipients', { params: { path: { id: of.id }, query: { ...asked, cursor } } })), ['recipients', of.id, status, reason], isMoving ? 2000 : 0)
   const names = useContactNames(list.rows?.map(each => each.contactId) ?? [])
   return <Section title="Recipients">
     <Filters>

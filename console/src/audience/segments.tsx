@@ -21,13 +21,9 @@ export function Segments() {
   const may = useCan()('contacts:write')
   return <Screen title="Segments" lead="Groups of contacts, defined by rules." actions={may && <Link class="button primary" to="/segments/new">New segment</Link>}>
     <Filters><Days of={CHANGED} /></Filters>
-    <Table caption="Segments, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No segments match. <Link to="/segments">Show all</Link>.</p> : <p>No segments yet. {may && <Link to="/segments/new">Create one</Link>}</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/segments/${each.id}`}>{each.name}</Link> },
-      { name: 'Rule', class: 'wide', show: each => each.prose },
-      { name: 'Contacts', show: count },
-      { name: 'Type', show: each => each.kind },
-      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+    <Table caption="Segments, newest first" of={list} id={each => each.id} empty={query.size ? <p>No segments match. <Link to="/segments">Show all</Link>.</p> : <p>No segments yet. {may && <Link to="/segments/new">Create one</Link>}</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/segments/${each.id}`}>{each.name}</Link> }, { name: 'Rule', class: 'wide', show: each => each.prose },
+      { name: 'Contacts', show: count }, { name: 'Type', show: each => each.kind }, { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
@@ -35,7 +31,7 @@ export function Segments() {
 export function Segment({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const segment = useLoaded(async () => (await exactly<Stored>(`/segments/${encodeURIComponent(id)}`)).value, [id], value => (value.count === null ? 1000 : 10_000))
-  const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
+  const members = useListed(cursor => got(api.GET('/segments/{id}/contacts', { params: { path: { id }, query: { cursor, limit: 50 } } })), ['contacts', id], 5000)
   const may = useCan()
   const value = segment.value
   return <Screen title={value?.name ?? 'Segment'} lead={<code>{id}</code>} actions={value && <>

@@ -81,7 +81,7 @@ function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => 
 }
 
 function People({ workspaceId }: { workspaceId: string }) {
-  const list = useListed(cursor => got(api.GET('/admin/users', { params: { query: { workspaceId, cursor, limit: 50 } } })), [workspaceId])
+  const list = useListed(cursor => got(api.GET('/admin/users', { params: { query: { workspaceId, cursor, limit: 50 } } })), ['members', workspaceId])
   return <Section title="Members"><Table caption="Members, newest first" of={list} id={each => each.id} empty={<p>No members. They come by invitation.</p>} columns={[
     { name: 'Name', show: each => each.name }, { name: 'Email', show: each => each.email }, { name: 'Verified', show: each => (each.emailVerified ? 'yes' : 'no') },
     { name: 'Workspaces', show: each => each.workspaces.toLocaleString() },

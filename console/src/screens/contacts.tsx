@@ -43,14 +43,9 @@ export function Contacts() {
       <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name starts with" wrong={of('q') && !plain.q ? `Type at least ${SHORTEST} characters.` : ''} />
       <Search label="Tag" name="tag" value={of('tag')} list={TAGS} /><KnownTags />
     </Filters>
-    <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No contacts match. <Link to="/contacts">Show all</Link>.</p>
-      : <p>No contacts yet. They appear when events arrive{may && <>, or you <Link to="/contacts/import">import</Link> a file or <Link to="/contacts/new">create one</Link></>}.</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> },
-      { name: 'Email', show: each => each.email ?? '–' },
-      { name: 'Phone', show: each => each.phone ?? '–' },
-      { name: 'Tags', show: each => <Tags of={each.tags} /> },
-      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+    <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size ? <p>No contacts match. <Link to="/contacts">Show all</Link>.</p> : <p>No contacts yet. They appear when events arrive{may && <>, or you <Link to="/contacts/import">import</Link> a file or <Link to="/contacts/new">create one</Link></>}.</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> }, { name: 'Email', show: each => each.email ?? '–' }, { name: 'Phone', show: each => each.phone ?? '–' },
+      { name: 'Tags', show: each => <Tags of={each.tags} /> }, { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
@@ -130,10 +125,10 @@ export function Contact({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
   const contact = useStored(() => tagged(api.GET('/contacts/{id}', path)), [id], open === 'change' ? 0 : 5000) // as flows change it
-  const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), [id], 5000)
-  const segments = useListed(cursor => got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })), [id], 5000)
+  const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), ['activity', id], 5000)
+  const segments = useListed(cursor => got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })), ['segments', id], 5000)
   const isAudited = useAudit()
-  const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), [id, isAudited])
+  const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), ['changes', id, isAudited])
   const why = useLocation().query.get('why') ?? ''
   const all = useFlowChoice(/^(all$|bro_)/.test(why) ? '' : why)
   const flows = useFlowNames(all, (timeline.rows ?? []).flatMap(each => each.run ?? []))

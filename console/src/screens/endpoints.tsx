@@ -31,7 +31,7 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
 }
 
 export function Endpoints() {
-  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: MOST } } })), [])
+  const list = useListed(cursor => got(api.GET('/event-endpoints', { params: { query: { cursor, limit: MOST } } })), ['endpoints'])
   const [draft, change, forget] = useDraft('endpoint', EMPTY)
   const [secret, setSecret] = useState('')
   const act = useAct()
@@ -105,7 +105,7 @@ function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: 
 }
 
 function Attempts({ id }: { id: string }) {
-  const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), [id], 5000)
+  const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), ['attempts', id], 5000)
   const may = useCan()('event_endpoints:write')
   return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No events sent yet. The next one that happens is.</p>} columns={[
     { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Time', show: each => <When at={each.createdAt} /> },

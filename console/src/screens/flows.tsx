@@ -24,15 +24,11 @@ export function Flows() {
     <Filters names={CHANGED} more={<Days of={CHANGED} />}>
       <Search label="Name" name="name" value={name} placeholder="exact name" /><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
     </Filters>
-    <Table caption="Flows, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No flows match. <Link to="/flows">Show all</Link>.</p>
-      : <p>No flows yet. {may && <><Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
-      { name: 'State', show: each => <Status value={each.state} /> },
+    <Table caption="Flows, newest first" of={list} id={each => each.id} empty={query.size ? <p>No flows match. <Link to="/flows">Show all</Link>.</p> : <p>No flows yet. {may && <><Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> }, { name: 'State', show: each => <Status value={each.state} /> },
       { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
       { name: 'Type', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
-      { name: 'Version', show: each => each.version || 'none yet' },
-      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+      { name: 'Version', show: each => each.version || 'none yet' }, { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }

@@ -26,11 +26,8 @@ export function Inbox() {
     <Filters names={['contactId', 'runId', ...CREATED]} more={<>
       <Search label="Contact" name="contactId" value={filters.contactId ?? ''} placeholder="an ID" /><Search label="Run" name="runId" value={filters.runId ?? ''} placeholder="an ID" /><Days />
     </>}><Search label="To" name="to" value={filters.to ?? ''} placeholder="full address" /><Choice label="Channel" name="channel" value={channel ?? ''} options={CHANNELS} /></Filters>
-    <Table<Captured> caption="Captured messages, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No messages match. <Link to="/inbox">Show all</Link>.</p> : <p>No messages yet. Messages from your flows appear here.</p>} columns={[
-      { name: 'Captured', show: each => <When at={each.capturedAt} /> },
-      { name: 'To', show: each => each.to ?? 'hidden' },
-      { name: 'Channel', show: each => each.channel },
+    <Table<Captured> caption="Captured messages, newest first" of={list} id={each => each.id} empty={query.size ? <p>No messages match. <Link to="/inbox">Show all</Link>.</p> : <p>No messages yet. Messages from your flows appear here.</p>} columns={[
+      { name: 'Captured', show: each => <When at={each.capturedAt} /> }, { name: 'To', show: each => each.to ?? 'hidden' }, { name: 'Channel', show: each => each.channel },
       { name: 'Message', class: 'wide', show: each => <>
         <button type="button" class="plain row" aria-expanded={open === each.id} onClick={() => setOpen(open === each.id ? null : each.id)}>{each.subject?.trim() || each.text?.trim().slice(0, 80) || '(no subject)'}</button>
         {open === each.id && <Letter of={each} />}
@@ -54,7 +51,7 @@ function Letter({ of }: { of: Captured }) {
 }
 
 function Faults() {
-  const list = useListed(cursor => got(api.GET('/sandbox/faults', { params: { query: { cursor, limit: 50 } } })), [], 5000)
+  const list = useListed(cursor => got(api.GET('/sandbox/faults', { params: { query: { cursor, limit: 50 } } })), ['faults'], 5000)
   const [draft, change, forget] = useDraft('fault', { kind: 'fail', count: '1', channel: '' })
   const act = useAct()
   if (!useCan()('messages:write')) return null

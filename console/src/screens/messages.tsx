@@ -102,7 +102,7 @@ export function Approved({ content: { contentSid, variables = {} } }: { content:
 }
 
 function Attempts({ id, status }: { id: string; status: string }) {
-  const list = useListed(cursor => got(api.GET('/messages/delivery-attempts', { params: { query: { messageId: id, cursor, limit: 50 } } })), [id, status])
+  const list = useListed(cursor => got(api.GET('/messages/delivery-attempts', { params: { query: { messageId: id, cursor, limit: 50 } } })), ['attempts', id, status])
   return <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={<p>No attempts yet. The first is made once the message is due and nothing holds it back.</p>} columns={[
     { name: 'Attempt', show: each => each.number },
     { name: 'Status', show: each => <Status value={each.status} /> },

@@ -19,8 +19,7 @@ export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
   }, [kind, id, query.toString()], 2500)
   return <>
     <Filters names={['code', ...CREATED]} more={<><Search label="Refusal code" name="code" value={code ?? ''} placeholder="such as contact_not_found" /><Days /></>}><Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} /></Filters>
-    <Table caption="Requests, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No requests match.</p> : <p>No requests yet. Send an event to the webhook URL on the overview; it appears here at once.</p>} columns={[
+    <Table caption="Requests, newest first" of={list} id={each => each.id} empty={query.size ? <p>No requests match.</p> : <p>No requests yet. Send an event to the webhook URL on the overview; it appears here at once.</p>} columns={[
       { name: 'Received', show: each => <Link to={`/requests/${each.id}`}><When at={each.createdAt} /></Link> },
       { name: 'Outcome', show: each => <Status value={each.outcome} /> },
       { name: 'Status', show: each => each.status },

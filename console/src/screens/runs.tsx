@@ -56,13 +56,10 @@ export function Runs() {
   const isNarrow = [...query.keys()].length > 0
   return <Screen title="Runs" lead="Every accepted event starts a run; see what became of each.">
     <Filters names={['contactId', ...CREATED]} more={<><Search label="Contact" name="contactId" value={of('contactId')} placeholder="an ID" /><Days /></>}>
-      <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
-      <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
+      <Choice label="Status" name="status" value={of('status')} options={STATUSES} /><Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
       <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
     </Filters>
-    <RunTable list={list} all={all} empty={isNarrow
-      ? <p>No runs match. <Link to="/runs">Show all</Link>.</p>
-      : <p>No runs yet. A run starts when an event arrives at a flow’s webhook, or manually on a <Link to="/flows">flow</Link>.</p>} />
+    <RunTable list={list} all={all} empty={isNarrow ? <p>No runs match. <Link to="/runs">Show all</Link>.</p> : <p>No runs yet. A run starts when an event arrives at a flow’s webhook, or manually on a <Link to="/flows">flow</Link>.</p>} />
   </Screen>
 }
 
@@ -70,10 +67,8 @@ export function RunTable({ list, all, empty }: { list: Listed<Schemas['RunSummar
   const flows = useFlowNames(all, list.rows ?? [])
   const names = useContactNames((list.rows ?? []).map(run => run.contactId))
   return <Table caption="Runs, newest first" of={list} id={run => run.id} empty={empty} columns={[
-    { name: 'Started', show: run => <Link to={`/runs/${run.id}`}><When at={run.createdAt} /></Link> },
-    { name: 'Status', show: run => <Status value={run.status} /> },
-    { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> },
-    { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
+    { name: 'Started', show: run => <Link to={`/runs/${run.id}`}><When at={run.createdAt} /></Link> }, { name: 'Status', show: run => <Status value={run.status} /> },
+    { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> }, { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
     { name: 'Reason', class: 'wide', show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} /> },
   ]} />
 }

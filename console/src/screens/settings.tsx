@@ -71,7 +71,7 @@ function Account() {
 }
 
 function OwnWorkspaces() {
-  const list = useListed(cursor => got(api.GET('/workspaces', { params: { query: { cursor, limit: 50 } } })), [])
+  const list = useListed(cursor => got(api.GET('/workspaces', { params: { query: { cursor, limit: 50 } } })), ['workspaces'])
   const { workspace } = useMe()
   const [draft, set, forget] = useDraft('workspace.new', { name: '' })
   const act = useAct(), going = useAct()
@@ -92,7 +92,7 @@ function OwnWorkspaces() {
 // --- members and keys -------------------------------------------------------------------------------
 
 function Members() {
-  const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: MOST } } })), [])
+  const list = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: MOST } } })), ['members'])
   const may = useCan()('memberships:write')
   const roles = useGrantable()
   const [draft, set, forget] = useDraft('invitation', { email: '', role: 'editor' as Role })
@@ -140,7 +140,7 @@ function ChangeMember({ member, roles, done }: { member: Schemas['Membership']; 
 }
 
 function Keys() {
-  const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: MOST } } })), [])
+  const list = useListed(cursor => got(api.GET('/settings/api-keys', { params: { query: { cursor, limit: MOST } } })), ['keys'])
   const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role, expiresAt: '' })
   const [made, setMade] = useState('')
   const act = useAct()
@@ -224,8 +224,7 @@ function Suppressions() {
     <Filters>
       <Search label="Search" name="address" value={filters.address ?? ''} placeholder="full address" />
       <Choice label="Channel" name="channel" value={filters.channel ?? ''} options={Object.entries(CHANNELS)} />
-      <Choice label="Reason" name="reason" value={filters.reason ?? ''} options={REASONS} />
-      <Days />
+      <Choice label="Reason" name="reason" value={filters.reason ?? ''} options={REASONS} /><Days />
     </Filters>
     <Table caption="Suppressed addresses" of={list} id={each => each.id} empty={query.size ? <p>No addresses match. <Link to="/settings/suppressions">Show all</Link></p> : <p>No suppressed addresses. Bounces, complaints and opt-outs appear here.</p>} columns={[
       { name: 'Address', show: each => each.address ?? <span class="soft">only its hash is kept</span> }, { name: 'Channel', show: each => each.channel }, { name: 'Reason', show: each => each.reason.replaceAll('_', ' ') },
@@ -262,10 +261,8 @@ function Trail() {
     <Refused problem={act.problem} />
     {verdict && <p role="status">{verdict.whole ? <><Status value="ACTIVE" /> Intact: {verdict.entries} entries, none changed or missing.</> : <><Status value="FAILED" /> {verdict.fault?.message}</>}</p>}
     <Filters>
-      <Search label="Action" name="action" value={filters.action ?? ''} placeholder="contact.created" />
-      <Search label="Resource" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
-      <Search label="Resource type" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
-      <Days />
+      <Search label="Action" name="action" value={filters.action ?? ''} placeholder="contact.created" /><Search label="Resource" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
+      <Search label="Resource type" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" /><Days />
       {filters.actor && <button type="button" onClick={() => narrow({ actor: '' })}>By anyone</button>}
     </Filters>
     <Table caption="Entries, newest first" of={list} id={each => each.id} empty={query.size ? <p>No entries match. <Link to="/settings/audit">Show all</Link></p> : <p>No changes yet. They appear when a member or a program changes something.</p>} columns={[

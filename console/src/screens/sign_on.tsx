@@ -13,7 +13,7 @@ const claim = (domain: string, role: Role) => got(api.PUT('/settings/sign-in-dom
 
 export function SignOn() {
   const list = useListed(() => got(api.GET('/settings/sign-in-domains')), [])
-  const members = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 200 } } })), [])
+  const members = useListed(cursor => got(api.GET('/memberships', { params: { query: { cursor, limit: 200 } } })), ['members'])
   const [draft, set, forget] = useDraft('sign-in-domain', { domain: '', role: 'viewer' as Role })
   const act = useAct()
   const may = useCan()('workspaces:write')

@@ -55,13 +55,9 @@ export function Templates() {
   const may = useCan()('templates:write')
   return <Screen title="Templates" lead="The content of messages, in Liquid." actions={may && <Link class="button primary" to="/templates/new">New template</Link>}>
     <Filters><Days of={CHANGED} /></Filters>
-    <Table caption="Templates, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No templates match. <Link to="/templates">Show all</Link>.</p> : <p>No templates yet. {may && <Link to="/templates/new">Create one</Link>}</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/templates/${each.id}`}>{each.name}</Link> },
-      { name: 'Channel', show: each => each.channel },
-      { name: 'Category', show: each => each.category },
-      { name: 'Version', show: each => each.version },
-      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+    <Table caption="Templates, newest first" of={list} id={each => each.id} empty={query.size ? <p>No templates match. <Link to="/templates">Show all</Link>.</p> : <p>No templates yet. {may && <Link to="/templates/new">Create one</Link>}</p>} columns={[
+      { name: 'Name', show: each => <Link to={`/templates/${each.id}`}>{each.name}</Link> }, { name: 'Channel', show: each => each.channel }, { name: 'Category', show: each => each.category },
+      { name: 'Version', show: each => each.version }, { name: 'Updated', show: each => <When at={each.updatedAt} /> },
     ]} />
   </Screen>
 }
