@@ -1,7 +1,7 @@
 // Names for ids: of flows, looked up once per tab, and of contacts, by each page anew; and what a form offers to choose from.
 import { useMemo, useRef } from 'preact/hooks'
 import { api, got, type Schemas } from './api'
-import { useListed, useLoaded, type Listed, type Page } from './data'
+import { asRefusal, useListed, useLoaded, type Listed, type Page } from './data'
 import { Refusal } from './session'
 import { Link, Section, Shown } from './ui'
 
@@ -68,15 +68,20 @@ export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.
 // --- names ------------------------------------------------------------------------------------------
 
 const far = new Map<string, string>()
+const nameless = (id: string) => (error: unknown) => { if (asRefusal(error).status === 404) return id; throw error }
+const isAskedAgain = (hasFailed: boolean) => (hasFailed ? 5000 : 0) // as often as lists look
 
 /** Of these ids those that are not known yet, each once, and so many at most. */
 export const unnamed = (ids: readonly (string | null)[], isKnown: (id: string) => boolean, most: number) => [...new Set(ids)].filter(id => id !== null).filter(id => id && !isKnown(id)).slice(0, most)
 
-/** By id: those of the list, and beyond what it shows each by itself. */
+/** By id: those of the list, and beyond what it shows each by itself, six at once. What is gone is called by its id. */
 function useNames<T extends Named>(list: Listed<T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, string> {
   const near = new Map(options(list))
-  const beyond = unnamed(list.more ? ids : [], id => near.has(id) || far.has(id), 50)
-  useLoaded(() => Promise.allSettled(beyond.map(async id => far.set(id, (await read(id)).name))), [beyond.join()])
+  const beyond = unnamed(list.more ? ids : [], id => near.has(id) || far.has(id), 6)
+  useLoaded(async () => {
+    const known = await Promise.allSettled(beyond.map(async id => far.set(id, await read(id).then(found => found.name, nameless(id)))))
+    return known.some(each => each.status === 'rejected')
+  }, [beyond.join()], isAskedAgain)
   return useMemo(() => new Map([...far, ...near]), [[...near].join(), far.size])
 }
 
@@ -129,10 +134,12 @@ export function useContactNames(ids: readonly (string | null)[]): Map<string, st
   const asked = useRef(new Set<string>())
   const wanted = unnamed(ids, id => asked.current.has(id), 200)
   useLoaded(async () => {
-    const found = wanted.length ? (await got(api.GET('/contacts', { params: { query: { ids: wanted.join(), limit: 200 } } }))).data : []
-    for (const each of found) contacts.set(each.id, called(each))
-    for (const id of wanted) asked.current.add(id)
-  }, [wanted.join()])
+    const found = wanted.length ? await got(api.GET('/contacts', { params: { query: { ids: wanted.join(), limit: 200 } } })).catch(() => null) : { data: [] }
+    if (!found) return true
+    for (const id of wanted) { asked.current.add(id); contacts.delete(id) } // nobody keeps the name of who was erased
+    for (const each of found.data) contacts.set(each.id, called(each))
+    return false
+  }, [wanted.join()], isAskedAgain)
   return contacts
 }
 

@@ -6,7 +6,9 @@ Pages of ten thousand rows are turned in test_acts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -44,6 +46,10 @@ def crowd(service: Service) -> Iterator[tuple[str, dict[str, str]]]:
         first.setdefault("flow", made(client, "/workflows", {"name": name, "steps": []})["id"])
     body = {"name": "To the first", "tag": "vip", "templateId": first["template"]}
     first["broadcast"] = made(client, "/broadcasts", body)["id"]
+    ada = made(client, "/contacts", {"email": "ada@crowd.example", "firstName": "Ada"})["id"]
+    answer = client.post(f"/contacts/{ada}/events", json={"name": "came"})
+    assert answer.status_code == 202, answer.text
+    first |= {"contact": ada, "event": answer.json()["id"]}
     yield email, first
     client.close()
 
@@ -169,6 +175,31 @@ def test_a_long_list_is_read_anew_as_far_as_its_fourth_page(page: Page, service:
     expect(listed).to_have_count(4)
     assert asked == [0, 1, 2, 3]
     page.unroute("**/settings/api-keys?*")
+
+
+NAMES = re.compile(r"/contacts\?.*\bids=")
+
+
+def test_a_name_whose_question_failed_is_asked_for_again(
+    page: Page, service: Service, crowd: tuple[str, dict[str, str]]
+) -> None:
+    page.route(NAMES, lambda route: route.fulfill(body="{"), times=1)
+    opened(page, service, f"/events/{crowd[1]['event']}")
+    expect(page.locator(".facts a")).to_have_text("Ada", timeout=15_000)
+
+
+def test_who_was_erased_has_no_name_any_more(
+    page: Page, service: Service, crowd: tuple[str, dict[str, str]]
+) -> None:
+    _, first = crowd
+    opened(page, service, f"/events/{first['event']}")
+    link = page.locator(".facts a")
+    expect(link).to_have_text("Ada")
+    opened(page, service, "/nothing")
+    gone: dict[str, Any] = {"data": [], "nextCursor": None}
+    page.route(NAMES, lambda route: route.fulfill(json=gone), times=1)
+    page.go_back()
+    expect(link).to_have_text(first["contact"])
 
 
 def test_what_is_chosen_has_its_name_however_far_down_the_list_it_is(
