@@ -38,7 +38,7 @@ export function Endpoints() {
   const may = useCan()('event_endpoints:write')
   return <>
     {secret && <Secret name="The signing secret" value={secret} forget={() => setSecret('')} />}
-    {list.rows?.length === 0 && <p class="empty">No endpoints yet. Add the URL of a program of yours to notify it of events.</p>}
+    {list.rows?.length === 0 && <p class="empty">No endpoints yet. {may ? 'Add the URL of a program of yours to notify it of events.' : 'An admin can add programs to notify of events.'}</p>}
     <Refused problem={list.problem} />
     <Sought of={list} text={each => [each.url, each.description, each.enabled ? 'active' : 'paused', each.disabledReason, each.failingSince && 'failing', ...each.types.map(type => `${type} ${TYPES[type as Type] ?? ''}`), each.types.length ? '' : 'all events'].join(' ')}>{found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}</Sought>
     {list.more && <p><button type="button" disabled={list.busy} onClick={() => void list.more?.()}>Show more</button></p>}
@@ -107,7 +107,7 @@ function ChangeForm({ of, tag, again, done }: { of: Stored; tag: string; again: 
 function Attempts({ id }: { id: string }) {
   const list = useListed(cursor => got(api.GET('/event-endpoints/{id}/attempts', { params: { path: { id }, query: { cursor, limit: 20 } } })), ['attempts', id], 5000)
   const may = useCan()('event_endpoints:write')
-  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No events sent yet. The next one that happens is.</p>} columns={[
+  return <Table caption="Events sent" of={list} id={each => each.id} empty={<p>No events sent yet. They appear here once something happens.</p>} columns={[
     { name: 'Event', show: each => each.type }, { name: 'Status', show: each => <Status value={each.status} /> }, { name: 'Time', show: each => <When at={each.createdAt} /> },
     { name: 'Response', class: 'wide', show: each => each.reason?.detail ?? each.tries.at(-1)?.status ?? '–' },
     { name: 'Actions', show: each => may && each.status === 'FAILED' && <Confirm label="Send again" title="Send this event again?" act={async () => { await got(api.POST('/event-endpoints/{id}/attempts/{attemptId}/replay', { params: { path: { id, attemptId: each.id } } })); await list.reload() }}><p>It keeps its webhook-id.</p></Confirm> },
