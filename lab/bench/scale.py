@@ -306,7 +306,10 @@ async def filled(server_url: str, count: int) -> str:
     url = await servers.new_database(server_url, SCHEMA.read_text())
     connection = await asyncpg.connect(url, server_settings={"statement_timeout": "0"})
     await connection.execute(ONCE)
+    began = time.monotonic()
     for first in range(0, count, PIECE):
+        if first and first % (count // 10) == 0:
+            print(f"  {first:,} of {count:,} in {time.monotonic() - began:.0f} s", flush=True)
         for sql in FILL:
             await connection.execute(sql, first, min(first + PIECE, count) - 1, count)
     await connection.execute("VACUUM ANALYZE")
