@@ -76,7 +76,7 @@ export async function joined<T>(read: (cursor?: string) => Promise<Page<T>>, cou
   return { data: [...page.data, ...rest.data], nextCursor: rest.nextCursor }
 }
 
-const MOST_PAGES = 4 // that are read anew, one after the other
+const MOST_PAGES = 10 // that whoever comes back waits for, one after the other
 
 /** A list, whose next pages are appended, and shown at once to whoever comes back to it. `every`: milliseconds between looks at its first page.
  * Where a screen has several, their `keys` begin with a name; one without keys begins at its first page. */
@@ -85,10 +85,10 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   const [busy, setBusy] = useState(false)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const place = `pages ${keys.join()}`
-  const pages = useRef(1) // that are shown
-  const again = () => joined(read, pages.current = keys.length ? Math.min(noted(place) || 1, MOST_PAGES) : 1)
-  const first = useLoaded(again, keys, () => (pages.current > 1 || busy ? 0 : every))
-  useEffect(() => { if (first.value) settle() }, [!first.value])
+  const pages = useRef({ of: '', count: 1 }) // that are shown, of this place
+  const again = () => joined(read, (pages.current.of === place ? pages.current : pages.current = { of: place, count: Math.min(noted(place) || 1, MOST_PAGES) }).count)
+  const first = useLoaded(again, keys, () => (pages.current.count > 1 || busy ? 0 : every))
+  useEffect(() => { if (first.value) settle(noted(place) > MOST_PAGES) }, [!first.value])
   const list = useRef(0) // which of them the pages that are under way belong to
   const begin = () => { list.current++; setProblem(null); setBusy(false) }
   useEffect(() => { begin(); return () => { list.current++ } }, keys) // what comes late is of another entry of the history
@@ -104,8 +104,7 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
       if (asked !== list.current) return
       first.set(before) // it goes on where that one ended, and not a page that was read meanwhile
       setAppended({ to: before, rows: [...(later?.rows ?? []), ...page.data], next: page.nextCursor })
-      pages.current++
-      if (keys.length) note(place, pages.current)
+      if (keys.length) note(place, ++pages.current.count)
       setProblem(null)
     } catch (error) {
       if (asked !== list.current) return

@@ -15,15 +15,16 @@ export const note = (name: string, value: number) => history.replaceState({ ...h
 let awaited = noted('down') // how far down somebody was who comes back, until the page is there or they move it
 let resting = 0
 
-/** Goes as far down as the page was when somebody went from it, once it is as long, but for rows that have gone meanwhile. */
-export function settle() {
-  if (awaited && document.documentElement.scrollHeight + 100 >= awaited + innerHeight) scrollTo(0, awaited)
+/** Goes as far down as the page was when somebody went from it, once it is as long, but for rows that have gone meanwhile, or grows no more. */
+export function settle(isAll = false) {
+  if (!awaited || (!isAll && document.documentElement.scrollHeight + 100 < awaited + innerHeight)) return
+  scrollTo(0, awaited)
+  awaited = 0
 }
 
 addEventListener('scroll', () => {
   clearTimeout(resting)
-  if (scrollY + 100 < awaited) return // it is not as long yet
-  awaited = 0
+  if (awaited) return // it is not as long yet, or the browser's own doing
   resting = setTimeout(() => note('down', scrollY), 100)
 })
 for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown']) addEventListener(act, () => { awaited = 0 }, { passive: true })

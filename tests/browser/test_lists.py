@@ -152,7 +152,9 @@ def test_the_way_back_leads_to_the_pages_that_were_shown_and_as_far_down(
     page.set_viewport_size(DESK)
 
 
-def test_a_long_list_is_read_anew_as_far_as_its_fourth_page(page: Page, service: Service) -> None:
+def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
+    page: Page, service: Service
+) -> None:
     asked: list[int] = []
 
     def turned(route: Route) -> None:
@@ -165,15 +167,15 @@ def test_a_long_list_is_read_anew_as_far_as_its_fourth_page(page: Page, service:
     page.route("**/settings/api-keys?*", turned)
     opened(page, service, "/settings/keys")
     listed = page.locator("tbody tr")
-    for count in range(1, 6):
+    for count in range(1, 12):
         expect(listed).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
-    expect(listed).to_have_count(6)
+    expect(listed).to_have_count(12)
     opened(page, service, "/nothing")
     asked.clear()
     page.go_back()
-    expect(listed).to_have_count(4)
-    assert asked == [0, 1, 2, 3]
+    expect(listed).to_have_count(10)
+    assert asked == list(range(10))
     page.unroute("**/settings/api-keys?*")
 
 

@@ -134,7 +134,7 @@ function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
   const ended = DONE.reduce((sum, status) => sum + progress[key(status)], 0)
   return <>
     <Section title="Progress">
-      <p class="verdict">{ended.toLocaleString()} of {progress.total.toLocaleString()}{!audience.isComplete && ' so far: the audience is still being determined'}</p>
+      <p class="verdict">{ended.toLocaleString()} of {progress.total.toLocaleString()}{!audience.isComplete && (of.state === 'CANCELLED' ? ' before it was cancelled' : ' so far: the audience is still being determined')}</p>
       <progress aria-label="Contacts processed" max={Math.max(1, progress.total)} value={ended} />
       <Facts of={STATUSES.filter(status => progress[key(status)]).map(status => [status.toLowerCase(), <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>] as const)} />
     </Section>

@@ -30,7 +30,7 @@ export function Recipients({ of, isMoving, reload }: { of: Stored; isMoving: boo
       <Choice label="Status" name="status" value={status} options={STATUSES} />
       <Choice label="Reason" name="reason" value={reason} options={[...Object.entries(WHY), ...(reason && !(reason in WHY) ? [[reason, words(reason)] as const] : [])]} />
     </Filters>
-    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={status || reason ? <p>No recipients match. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>{of.audience.isComplete ? 'Nobody is in the audience: nobody matched it when the broadcast started.' : 'No recipients yet: the audience is still being determined.'}</p>} columns={[
+    <Table caption="Recipients" of={{ ...list, reload: async () => { await list.reload(); await reload() } }} id={each => each.contactId} empty={status || reason ? <p>No recipients match. <Link to={`/broadcasts/${of.id}`}>Show all</Link>.</p> : <p>{of.audience.isComplete ? 'Nobody is in the audience: nobody matched it when the broadcast started.' : of.state === 'CANCELLED' ? 'It was cancelled before its audience was known.' : 'No recipients yet: the audience is still being determined.'}</p>} columns={[
       { name: 'Contact', show: each => <ContactLink id={each.reason === 'erased' ? null : each.contactId} names={names} /> },
       { name: 'Status', show: each => <Status value={each.status} /> },
       { name: 'Reason', show: each => (each.reason ? WHY[each.reason] ?? words(each.reason) : '–') },

@@ -44,7 +44,7 @@ export function Segment({ id }: { id: string }) {
       {(value.reason || value.count === null) && <p class="note">{value.reason?.detail ?? 'Being filled: until it is complete, contacts who enter or leave it start flows only if that was chosen when it was saved.'}</p>}
       <Facts of={[['Contacts', count(value)], ['Counted', <When at={value.countedAt} />], ['Type', value.kind], ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />]]} />
       <Section title="Contacts">
-        <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>{value.kind === 'live' ? 'No contacts match yet. Whoever matches later is added.' : 'No contacts matched when it was saved.'} {value.kind === 'frozen' && may('contacts:write') && 'Edit its filter to find others.'}</p>} columns={[
+        <Table caption="Contacts, newest first" of={members} id={each => each.id} empty={<p>{value.count === null || value.reason ? 'None found so far.' : value.kind === 'live' ? 'No contacts match yet. Whoever matches later is added.' : 'Nobody is in it.'} {value.kind === 'frozen' && may('contacts:write') && 'Edit its filter to find others.'}</p>} columns={[
           { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> }, { name: 'Email', show: each => each.email ?? '–' }, { name: 'Phone', show: each => each.phone ?? '–' },
           { name: 'Updated', show: each => <When at={each.updatedAt} /> },
         ]} />

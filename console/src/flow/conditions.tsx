@@ -61,7 +61,7 @@ const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? v
 
 /** What remains of a comparison's value by another operator, or of another field. */
 export function fit(op: string, { op: was, value }: Json, { isText = false }: Compared = {}): unknown {
-  if (op === 'exists') return was !== op || value !== false
+  if (op === '' || op === 'exists') return op ? was !== op || value !== false : value ?? ''
   const isOther = was === 'exists' || (was === 'within_last' && op !== was) // its value means nothing to this one
   const fits = (one: unknown) => (isTimed(op) ? halves(textOf(one), true) !== null : op !== 'within_last' || textOf(one).startsWith('P'))
   const kept = (isOther ? [] : listOf(value).filter(fits)).map(one => ((isText || op.endsWith('s_with')) && one !== null ? textOf(one) : one))
@@ -80,7 +80,7 @@ export function Comparison({ place, value: of, set, operators = Object.keys(OPER
       : values && op === 'in' ? <Several {...shared} options={Object.fromEntries([...values, ...others])} chosen={all.map(shown)} set={chosen => change(chosen.map(typed))} />
       : values ? <Field {...shared} value={shown(value)} options={[['', '–'], ...values, ...others]} set={text => change(typed(text))} />
       : <Typed label="Value" text={op === 'in' && Array.isArray(value) ? JSON.stringify(value).slice(1, -1) : isPlain ? plain(value) : shown(value)} pointer={at} {...(list ? { list } : {})}
-        read={text => change(op === 'in' ? listed(text, isPlain) : isPlain ? readText(text) : typed(text))} hint={isText && op === 'eq' ? '' : HINTS[op]} />}
+        read={text => change(op === 'in' ? listed(text, isPlain) : isPlain ? readText(text) : typed(text))} hint={isText && op === 'eq' ? (value === null ? 'Nothing is stored there; put the word in quotes.' : '') : HINTS[op]} />}
   </>
 }
 

@@ -9,7 +9,7 @@ const DAY = '2026-03-01', AT = '2026-03-01T09:30:15Z'
 /** The operator and the value that were, the operator that is chosen, whether of a text, and what remains. */
 const FITS: [string, unknown, string, boolean, unknown][] = [
   ['eq', 'pro', 'in', false, ['pro']], ['eq', '', 'in', false, []], ['eq', undefined, 'in', false, []], ['eq', null, 'in', false, [null]],
-  ['in', ['pro', 'team'], 'eq', false, 'pro'], ['in', [], 'eq', false, ''], ['in', [null], 'eq', false, null], ['in', 'pro', 'in', false, ['pro']],
+  ['in', ['pro', 'team'], '', false, ['pro', 'team']], ['in', ['pro', 'team'], 'eq', false, 'pro'], ['in', [], 'eq', false, ''], ['in', [null], 'eq', false, null], ['in', 'pro', 'in', false, ['pro']],
   ['eq', 'pro', 'ne', true, 'pro'], ['eq', '42', 'in', true, ['42']], ['in', ['42'], 'eq', true, '42'], ['eq', 42, 'ne', true, '42'], ['eq', null, 'ne', true, null],
   ['eq', 42, 'gt', false, 42], ['eq', '42', 'ne', false, '42'], ['eq', 42, 'starts_with', false, '42'], ['ne', true, 'eq', false, true],
   ['eq', 'pro', 'exists', false, true], ['eq', false, 'exists', false, true], ['exists', false, 'exists', false, false], ['exists', true, 'eq', false, ''], ['exists', true, 'in', true, []],
