@@ -30,6 +30,7 @@ from app.intake import acceptance, lookup, webhook_requests
 from app.intake.acceptance import Accepted, InboundEvent, Outdated
 from app.intake.webhook_requests import Head, IncomingRequest, Note
 from app.machine.program import Json
+from app.machine.reasons import STATES
 from app.outbound import chains
 from app.process import Process
 from app.runtime.batching import batched
@@ -286,7 +287,7 @@ def target_of(process: Process, row: TargetRow) -> WebhookTarget:
     if row.suspended:
         closed_reason = "The workspace is suspended."
     elif row.state != "ACTIVE":
-        closed_reason = "The flow is not active."
+        closed_reason = f"The flow is {STATES[row.state]}, not active."
     elif row.trigger_config["source"] != "inbound_webhook":
         closed_reason = "Its trigger takes no webhooks any more."
     return WebhookTarget(

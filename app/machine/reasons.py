@@ -207,6 +207,10 @@ MEMBERS: Mapping[Reason, str] = {
 }
 
 
+# Of flows that start no runs, as a sentence goes on: "The flow is …".
+STATES: Mapping[str, str] = {"DRAFT": "a draft", "PAUSED": "paused", "ARCHIVED": "archived"}
+
+
 def member(name: str | None) -> str:
     """Name the member behind its sentence in a table."""
     return f" (`{name}`)" if name else ""

@@ -12,7 +12,7 @@ from app.audience import lookups
 from app.database.db import Handle
 from app.machine import document, occasions, segment_changes
 from app.machine.program import Program, State
-from app.machine.reasons import SAID, Reason
+from app.machine.reasons import SAID, STATES, Reason
 from app.process import Process
 from app.runs import explaining_occasions, programs
 from app.runs.explanations import Explained, Explanation
@@ -69,7 +69,6 @@ NOTHING_CAME: Mapping[str, str] = {
     " while the flow was active.",
     "manual": "Nobody started a run for this contact{since}, and no other run did.",
 }
-STATES: Mapping[str, str] = {"DRAFT": "a draft", "PAUSED": "paused", "ARCHIVED": "archived"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -561,10 +561,10 @@ async def test_a_paused_definition_s_owner_is_told_why_and_its_sender_is_not(
         await db.execute("UPDATE definitions SET state = 'PAUSED'")
     with pytest.raises(Problem) as refused:
         await receive(process, token, email())
-    assert "PAUSED" not in refused.value.detail
+    assert "paused" not in refused.value.detail
     [row] = await rows(process, "webhook_requests")
     assert (row["status"], row["code"]) == (404, "not_found")
-    assert "PAUSED" in row["detail"]
+    assert "paused" in row["detail"]
 
 
 async def test_what_was_noted_is_shown_to_the_owner(process: Process, acme: str) -> None:

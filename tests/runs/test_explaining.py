@@ -625,7 +625,7 @@ async def test_a_message_with_a_time_of_its_own_says_which(scene: Scene) -> None
 async def test_a_request_that_came_during_a_pause_says_so_in_plain_words(scene: Scene) -> None:
     await inactive(scene)
     entry = await scene.entry(Explanation.REFUSED_INACTIVE)
-    assert entry["sentence"] == "The flow is not active."
+    assert entry["sentence"] == "The flow is paused, not active."
 
 
 async def test_a_run_says_which_segment_it_waits_for(scene: Scene) -> None:
