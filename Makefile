@@ -61,6 +61,7 @@ check: $(STAMP) ## Format, lint, types, import contract
 format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
+	@[ ! -d console/node_modules ] || $(BIN)/python console/build.py --format
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --upgrade \
 	--no-emit-index-url --no-emit-find-links --no-header pyproject.toml

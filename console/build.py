@@ -3,6 +3,7 @@
 python console/build.py            always, with the types checked against our own API, and tested
 python console/build.py --if-stale  when it is missing or older than its sources; what it lacks it
                                     says, and ends well: the service does without the console
+python console/build.py --format    formats its sources, which the first of these checks
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def main() -> int:
         return 0
     if if_stale and not _is_stale():
         return 0
+    if "--format" in sys.argv[1:]:
+        return _format()
     print(
         "Building the console; this takes a few seconds, the first time a little longer.",
         flush=True,
@@ -46,6 +49,17 @@ def main() -> int:
     except Missing as missing:
         print(f"The console is not built: {missing}", file=sys.stderr)
         return 0 if if_stale else 1
+    return 0
+
+
+def _format() -> int:
+    try:
+        command = npm()
+        install(command)
+        run([*command, "run", "--silent", "format"], "The console's sources cannot be formatted")
+    except Missing as missing:
+        print(missing, file=sys.stderr)
+        return 1
     return 0
 
 
@@ -99,6 +113,7 @@ def _check(npm: list[str]) -> None:
     is tested."""
     (HERE / "openapi.json").write_bytes(document())
     run([*npm, "run", "--silent", "types"], "The types cannot be generated")
+    run([*npm, "run", "--silent", "style"], "make format would change these files")
     run([*npm, "run", "--silent", "check"], "The console does not fit the API")
     run([*npm, "run", "--silent", "test"], "The console's own tests fail")
 

@@ -7,15 +7,29 @@ import { Refusal, ask, at, refusal } from './session'
 export type Schemas = components['schemas']
 export const api = createClient<paths>({ baseUrl: at('/').replace(/\/$/, '') || location.origin, fetch: ask })
 
-interface Answered<T> { data?: T; error?: unknown; response: Response }
+interface Answered<T> {
+  data?: T
+  error?: unknown
+  response: Response
+}
 
 /** What was answered. Throws a Refusal. */
 export async function got<T>(asked: Promise<Answered<T>>): Promise<T> {
   const { data, error, response } = await asked
   if (response.ok) return data as T
-  const problem = error as { code?: string; detail?: string; errors?: { pointer: string; message: string }[]; requestId?: string }
-  throw new Refusal(response.status, problem?.code ?? 'unreadable',
-    problem?.detail ?? `The service answered ${response.status} without a reason.`, problem?.errors, problem?.requestId)
+  const problem = error as {
+    code?: string
+    detail?: string
+    errors?: { pointer: string; message: string }[]
+    requestId?: string
+  }
+  throw new Refusal(
+    response.status,
+    problem?.code ?? 'unreadable',
+    problem?.detail ?? `The service answered ${response.status} without a reason.`,
+    problem?.errors,
+    problem?.requestId,
+  )
 }
 
 /** Likewise, with its entity tag, which the next change has to match. */
@@ -31,7 +45,11 @@ export async function settled(change: Promise<unknown>, stands: () => Promise<bo
   } catch (error) {
     if (!(error instanceof Refusal) || error.status !== 412) throw error
     if (await stands()) return
-    throw new Refusal(412, error.code, 'Someone else changed this. What you typed is still here: check their changes, then save again.')
+    throw new Refusal(
+      412,
+      error.code,
+      'Someone else changed this. What you typed is still here: check their changes, then save again.',
+    )
   }
 }
 

@@ -4,9 +4,17 @@ import { note, noted, settle } from './router'
 import { draftKey, Refusal } from './session'
 
 export const asRefusal = (error: unknown) =>
-  error instanceof Refusal ? error : new Refusal(0, 'unexpected', error instanceof Error ? error.message : String(error))
+  error instanceof Refusal
+    ? error
+    : new Refusal(0, 'unexpected', error instanceof Error ? error.message : String(error))
 
-export interface Loaded<T> { value: T | null; problem: Refusal | null; busy: boolean; reload: () => Promise<void>; set: (value: T) => void }
+export interface Loaded<T> {
+  value: T | null
+  problem: Refusal | null
+  busy: boolean
+  reload: () => Promise<void>
+  set: (value: T) => void
+}
 
 const UNREAD = { value: null, problem: null, busy: true }
 
@@ -14,7 +22,12 @@ const UNREAD = { value: null, problem: null, busy: true }
  * Reads when `keys` change, and every `every(value)` milliseconds while the page is looked at. With `rest`, what was read before stays until
  * the keys have not changed for so many milliseconds and were read again.
  */
-export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], every?: (value: T) => number, rest?: number): Loaded<T> {
+export function useLoaded<T>(
+  read: () => Promise<T>,
+  keys: readonly unknown[],
+  every?: (value: T) => number,
+  rest?: number,
+): Loaded<T> {
   const [state, setState] = useState<{ value: T | null; problem: Refusal | null; busy: boolean }>(UNREAD)
   const turn = useRef(0)
   const hasBegun = useRef(false)
@@ -39,37 +52,71 @@ export function useLoaded<T>(read: () => Promise<T>, keys: readonly unknown[], e
       setState(UNREAD)
       void reload()
     }
-    return () => { clearTimeout(timer); turn.current++ }
+    return () => {
+      clearTimeout(timer)
+      turn.current++
+    }
   }, [reload])
   const pause = state.value !== null && every ? every(state.value) : 0
   useEffect(() => {
     if (!pause) return
-    const timer = setInterval(() => { if (!document.hidden && !isReading.current) void reload() }, pause)
+    const timer = setInterval(() => {
+      if (!document.hidden && !isReading.current) void reload()
+    }, pause)
     return () => clearInterval(timer)
   }, [pause, reload])
-  return { ...state, reload, set: value => {
-    turn.current++ // what is being read is older
-    isReading.current = false
-    setState({ value, problem: null, busy: false })
-  } }
+  return {
+    ...state,
+    reload,
+    set: value => {
+      turn.current++ // what is being read is older
+      isReading.current = false
+      setState({ value, problem: null, busy: false })
+    },
+  }
 }
 
 /** What is edited, with its entity tag; `again` reads it anew, in the place of what is shown. `every`: milliseconds between looks at it. */
-export function useStored<T>(read: () => Promise<{ value: T; tag: string }>, keys: readonly unknown[], every = 0): Loaded<{ value: T; tag: string }> & { again: () => Promise<T> } {
+export function useStored<T>(
+  read: () => Promise<{ value: T; tag: string }>,
+  keys: readonly unknown[],
+  every = 0,
+): Loaded<{ value: T; tag: string }> & { again: () => Promise<T> } {
   const stored = useLoaded(read, keys, () => every)
-  return { ...stored, again: async () => { const now = await read(); stored.set(now); return now.value } }
+  return {
+    ...stored,
+    again: async () => {
+      const now = await read()
+      stored.set(now)
+      return now.value
+    },
+  }
 }
 
 export const REST_MS = 400 // without a key, until what is made of a text is made anew
 
 /** What is made of something that is typed, shortly after the last key. */
-export const useTyped = <T,>(read: () => Promise<T>, keys: readonly unknown[]): Loaded<T> => useLoaded(read, keys, undefined, REST_MS)
+export const useTyped = <T>(read: () => Promise<T>, keys: readonly unknown[]): Loaded<T> =>
+  useLoaded(read, keys, undefined, REST_MS)
 
-export interface Page<T> { data: T[]; nextCursor: string | null }
-export interface Listed<T> { rows: T[] | null; problem: Refusal | null; busy: boolean; more: (() => Promise<void>) | null; reload: () => Promise<void> }
+export interface Page<T> {
+  data: T[]
+  nextCursor: string | null
+}
+export interface Listed<T> {
+  rows: T[] | null
+  problem: Refusal | null
+  busy: boolean
+  more: (() => Promise<void>) | null
+  reload: () => Promise<void>
+}
 
 /** So many pages as one, and one at least. */
-export async function joined<T>(read: (cursor?: string) => Promise<Page<T>>, count: number, from?: string): Promise<Page<T>> {
+export async function joined<T>(
+  read: (cursor?: string) => Promise<Page<T>>,
+  count: number,
+  from?: string,
+): Promise<Page<T>> {
   const page = await read(from)
   if (count < 2 || !page.nextCursor) return page
   const rest = await joined(read, count - 1, page.nextCursor)
@@ -80,20 +127,42 @@ const MOST_PAGES = 10 // that whoever comes back waits for, one after the other
 
 /** A list, whose next pages are appended, and shown at once to whoever comes back to it. `every`: milliseconds between looks at its first page.
  * Where a screen has several, their `keys` begin with a name; one without keys begins at its first page. */
-export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: readonly unknown[], every = 0): Listed<T> {
+export function useListed<T>(
+  read: (cursor?: string) => Promise<Page<T>>,
+  keys: readonly unknown[],
+  every = 0,
+): Listed<T> {
   const [appended, setAppended] = useState<{ to: Page<T>; rows: T[]; next: string | null } | null>(null)
   const [busy, setBusy] = useState(false)
   const [problem, setProblem] = useState<Refusal | null>(null)
   const place = `pages ${keys.join()}`
   const pages = useRef({ of: '', count: 1 }) // that are shown, of this place
-  const again = () => joined(read, (pages.current.of === place ? pages.current : pages.current = { of: place, count: Math.min(noted(place) || 1, MOST_PAGES) }).count)
+  const again = () =>
+    joined(
+      read,
+      (pages.current.of === place
+        ? pages.current
+        : (pages.current = { of: place, count: Math.min(noted(place) || 1, MOST_PAGES) })
+      ).count,
+    )
   const first = useLoaded(again, keys, () => (pages.current.count > 1 || busy ? 0 : every))
-  useEffect(() => { if (first.value) settle(noted(place) > MOST_PAGES) }, [!first.value])
+  useEffect(() => {
+    if (first.value) settle(noted(place) > MOST_PAGES)
+  }, [!first.value])
   const list = useRef(0) // which of them the pages that are under way belong to
-  const begin = () => { list.current++; setProblem(null); setBusy(false) }
-  useEffect(() => { begin(); return () => { list.current++ } }, keys) // what comes late is of another entry of the history
+  const begin = () => {
+    list.current++
+    setProblem(null)
+    setBusy(false)
+  }
+  useEffect(() => {
+    begin()
+    return () => {
+      list.current++
+    }
+  }, keys) // what comes late is of another entry of the history
   const later = appended?.to === first.value ? appended : null // gone as soon as what is before it was read anew
-  const next = later ? later.next : first.value?.nextCursor ?? null
+  const next = later ? later.next : (first.value?.nextCursor ?? null)
   const more = async () => {
     const before = first.value
     if (!before || !next || busy) return
@@ -114,12 +183,22 @@ export function useListed<T>(read: (cursor?: string) => Promise<Page<T>>, keys: 
   }
   return {
     rows: first.value && [...first.value.data, ...(later?.rows ?? [])],
-    problem: problem ?? first.problem, busy: busy || first.busy, more: next ? more : null,
-    reload: async () => { begin(); await first.reload() },
+    problem: problem ?? first.problem,
+    busy: busy || first.busy,
+    more: next ? more : null,
+    reload: async () => {
+      begin()
+      await first.reload()
+    },
   }
 }
 
-export interface Act { run: (work: () => Promise<unknown>) => Promise<boolean>; problem: Refusal | null; busy: boolean; clear: () => void }
+export interface Act {
+  run: (work: () => Promise<unknown>) => Promise<boolean>
+  problem: Refusal | null
+  busy: boolean
+  clear: () => void
+}
 
 /** An act of the user: one at a time, and its refusal is shown. True when it succeeded. */
 export function useAct(): Act {
@@ -151,17 +230,25 @@ const changed = <T extends object>(now: T, before: T) =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name as keyof T]))) as Partial<T>
 
 /** What was typed into a form, and under which revision of what is stored: "" where none is checked. `isGiven`: by nobody yet. */
-interface Begun<T> { typed: Partial<T>; base: T; tag: string; isGiven?: boolean }
+interface Begun<T> {
+  typed: Partial<T>
+  base: T
+  tag: string
+  isGiven?: boolean
+}
 
 function keep(key: string, begun: { typed: object; isGiven?: boolean }) {
   try {
     if (same(begun.typed, {})) sessionStorage.removeItem(key)
     else sessionStorage.setItem(key, JSON.stringify(begun))
-  } catch { /* full: typed text stays in the page */ }
+  } catch {
+    /* full: typed text stays in the page */
+  }
 }
 
 /** Keeps something as typed into the form of this name; `isGiven`: nobody has typed it, or misses it. */
-export const handOver = (name: string, typed: object, isGiven = false): void => keep(draftKey(name), isGiven ? { typed, isGiven } : { typed })
+export const handOver = (name: string, typed: object, isGiven = false): void =>
+  keep(draftKey(name), isGiven ? { typed, isGiven } : { typed })
 
 /** The same over what is stored now, which is shown where nothing was typed; unless somebody else changed what was: then as it was begun. */
 function over<T extends object>(begun: Begun<T>, stored: T, tag: string): Begun<T> {
@@ -174,7 +261,13 @@ function over<T extends object>(begun: Begun<T>, stored: T, tag: string): Begun<
 type Forget<T> = (saved?: T, elsewhere?: string) => boolean
 
 /** A draft: the tag that its save has to match, and whether anything was typed. `clash`: somebody else changed the same since. */
-export interface Held { tag: string; isKept: boolean; clash: Record<'base' | 'mine' | 'theirs', object> | null; goOn: () => void; forget: () => void }
+export interface Held {
+  tag: string
+  isKept: boolean
+  clash: Record<'base' | 'mine' | 'theirs', object> | null
+  goOn: () => void
+  forget: () => void
+}
 
 /**
  * What is typed into a form: kept for this tab and workspace, so that a reload loses nothing. Not for secrets.
@@ -182,7 +275,11 @@ export interface Held { tag: string; isKept: boolean; clash: Record<'base' | 'mi
  * The third puts what is stored in the place of what its render showed, which is what a save has sent. What was typed since stays, in this form
  * or under the name of the one that goes on with it; true when there is nothing of that kind.
  */
-export function useDraft<T extends object>(name: string, stored: T, tag = ''): [T, (changes: Partial<T>) => void, Forget<T>, Held] {
+export function useDraft<T extends object>(
+  name: string,
+  stored: T,
+  tag = '',
+): [T, (changes: Partial<T>) => void, Forget<T>, Held] {
   const key = draftKey(name) // also of the sign-in form, whose draft is forgotten once there is a workspace
   const kept = sessionStorage.getItem(key)
   const [begun, setBegun] = useState<Begun<T>>(() => ({ typed: {}, base: stored, tag, ...JSON.parse(kept ?? '{}') }))
@@ -209,5 +306,18 @@ export function useDraft<T extends object>(name: string, stored: T, tag = ''): [
   }
   const isKept = kept !== null && !same(draft, stored)
   const goOn = () => put({ typed: now.typed, base: stored, tag })
-  return [draft, change, forget, { tag: now.tag, isKept, clash: now.tag === tag ? null : { base: now.base, mine: { ...stored, ...now.typed }, theirs: stored }, goOn, forget: () => { forget() } }]
+  return [
+    draft,
+    change,
+    forget,
+    {
+      tag: now.tag,
+      isKept,
+      clash: now.tag === tag ? null : { base: now.base, mine: { ...stored, ...now.typed }, theirs: stored },
+      goOn,
+      forget: () => {
+        forget()
+      },
+    },
+  ]
 }

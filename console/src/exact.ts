@@ -5,23 +5,36 @@ type Source = { source?: string }
 const exact = JSON as unknown as { rawJSON?: (text: string) => object; isRawJSON?: (value: unknown) => boolean }
 
 const keep = (_name: string, value: unknown, context?: Source) =>
-  (typeof value === 'number' && context?.source !== undefined && String(value) !== context.source && exact.rawJSON ? exact.rawJSON(context.source) : value)
+  typeof value === 'number' && context?.source !== undefined && String(value) !== context.source && exact.rawJSON
+    ? exact.rawJSON(context.source)
+    : value
 
 /** As JSON.parse; a number that JavaScript would write otherwise becomes an object that JSON.stringify writes as it was. */
 export const parse = (text: string): unknown => JSON.parse(text, keep)
 export const isNumber = (value: unknown): boolean => typeof value === 'number' || exact.isRawJSON?.(value) === true
-export const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value)
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value)
 
 /** What comes of it; where it cannot be done, the other. */
 export function tried<T, Other>(work: () => T, other: Other): T | Other {
-  try { return work() } catch { return other }
+  try {
+    return work()
+  } catch {
+    return other
+  }
 }
 
 type Next = 'value' | 'item' | 'member' | 'name' | 'colon' | 'end'
-const TOKEN = /[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y
+const TOKEN =
+  /[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y
 const SPACE = /[ \t\r\n]*/y
 const WANTED: Record<Next, string> = {
-  value: 'a value', item: 'a value or ]', member: 'a name in double quotes or }', name: 'a name in double quotes', colon: 'a colon', end: 'nothing more',
+  value: 'a value',
+  item: 'a value or ]',
+  member: 'a name in double quotes or }',
+  name: 'a name in double quotes',
+  colon: 'a colon',
+  end: 'nothing more',
 }
 
 /** What may come after a token that was wanted; null if it was not. `due` are the brackets that are still open. */
@@ -44,7 +57,9 @@ function after(token: string, next: Next, due: string[]): Next | null {
 /** Why a text is no JSON, with the line and the column from which on it is none; "" if it is. */
 export function flaw(text: string): string {
   const due: string[] = []
-  let next: Next = 'value', token = '', at = 0
+  let next: Next = 'value',
+    token = '',
+    at = 0
   for (;;) {
     SPACE.lastIndex = at
     at += SPACE.exec(text)![0].length
@@ -58,7 +73,8 @@ export function flaw(text: string): string {
   }
   const lines = text.slice(0, at).split('\n')
   const wanted = next === 'end' && due.length ? `a comma or ${due.at(-1)}` : WANTED[next]
-  const what = !token && text[at] === '"' ? 'a text does not end on its line, or has an invalid backslash' : `expected ${wanted}`
+  const what =
+    !token && text[at] === '"' ? 'a text does not end on its line, or has an invalid backslash' : `expected ${wanted}`
   return `Not valid JSON at line ${lines.length}, column ${lines.at(-1)!.length + 1}: ${what}.`
 }
 

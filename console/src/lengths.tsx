@@ -24,10 +24,32 @@ export function Length({ value, set, ...rest }: Parameters<typeof Field>[0]) {
   const [last, setLast] = useState('D') // while there is no number
   const [draft, setDraft] = useState<string | null>(null) // while the focus is in it
   const now = unit || (value ? '' : last)
-  const typed = (text: string) => { setDraft(text); if (unit) setLast(unit); set(/^[\d.,]*\d$/.test(text.trim()) ? written(text.trim(), now || last) : text) }
-  const turn = (to: string) => { setLast(to); if (count) set(written(count, to)) }
-  return <div onFocusOut={() => setDraft(null)}><Field {...rest} value={draft ?? (count || value)} set={typed} beside={<select aria-label="Unit" value={now} onChange={event => turn(event.currentTarget.value)}>
-    {!now && <option value="">as written</option>}
-    {Object.entries(UNITS).map(([key, name]) => <option key={key} value={key}>{name}s</option>)}
-  </select>} /></div>
+  const typed = (text: string) => {
+    setDraft(text)
+    if (unit) setLast(unit)
+    set(/^[\d.,]*\d$/.test(text.trim()) ? written(text.trim(), now || last) : text)
+  }
+  const turn = (to: string) => {
+    setLast(to)
+    if (count) set(written(count, to))
+  }
+  return (
+    <div onFocusOut={() => setDraft(null)}>
+      <Field
+        {...rest}
+        value={draft ?? (count || value)}
+        set={typed}
+        beside={
+          <select aria-label="Unit" value={now} onChange={event => turn(event.currentTarget.value)}>
+            {!now && <option value="">as written</option>}
+            {Object.entries(UNITS).map(([key, name]) => (
+              <option key={key} value={key}>
+                {name}s
+              </option>
+            ))}
+          </select>
+        }
+      />
+    </div>
+  )
 }

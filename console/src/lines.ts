@@ -12,16 +12,30 @@ const line = (name: string, value: unknown) =>
 const typeOf = (value: unknown) => (isNumber(value) ? 'number' : typeof value)
 
 /** The text, or what it is as JSON, if that is of this type. */
-const meant = (text: string, type = 'string'): unknown => tried(() => { const value = parse(text); return ['string', type].includes(typeOf(value)) ? value : text }, text)
+const meant = (text: string, type = 'string'): unknown =>
+  tried(() => {
+    const value = parse(text)
+    return ['string', type].includes(typeOf(value)) ? value : text
+  }, text)
 
-export const linesOf = (values: Values): string => Object.entries(values).map(([name, value]) => line(name, value)).join('\n')
+export const linesOf = (values: Values): string =>
+  Object.entries(values)
+    .map(([name, value]) => line(name, value))
+    .join('\n')
 
 /** What the lines say. A value that reads as it did before is what it was; what was a number, or true or false, stays one if it can, and what is new may be true or false. */
 export function valuesOf(text: string, before: Values = {}): Values {
-  return Object.fromEntries(text.split('\n').filter(each => each.trim()).map(each => {
-    const [, first = '', rest = ''] = LINE.exec(each) ?? []
-    const name = String(meant(first.trim())), isNew = !Object.hasOwn(before, name), old = isNew ? '' : before[name]
-    const value = meant(rest.trim(), isNew ? 'boolean' : typeOf(old))
-    return [name, line(name, value) === line(name, old) ? old : value]
-  }))
+  return Object.fromEntries(
+    text
+      .split('\n')
+      .filter(each => each.trim())
+      .map(each => {
+        const [, first = '', rest = ''] = LINE.exec(each) ?? []
+        const name = String(meant(first.trim())),
+          isNew = !Object.hasOwn(before, name),
+          old = isNew ? '' : before[name]
+        const value = meant(rest.trim(), isNew ? 'boolean' : typeOf(old))
+        return [name, line(name, value) === line(name, old) ? old : value]
+      }),
+  )
 }

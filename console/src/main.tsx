@@ -6,7 +6,20 @@ import { api, got, type Schemas } from './api'
 import { asRefusal, useAct, useListed, useLoaded } from './data'
 import { can, MeContext } from './me'
 import { go, here, useLocation } from './router'
-import { at, begin, currentWorkspace, forgetDrafts, has, hasDrafts, isSignedIn, leave, resume, switchTo, whenSessionEnds, type Refusal } from './session'
+import {
+  at,
+  begin,
+  currentWorkspace,
+  forgetDrafts,
+  has,
+  hasDrafts,
+  isSignedIn,
+  leave,
+  resume,
+  switchTo,
+  whenSessionEnds,
+  type Refusal,
+} from './session'
 import { explaining, Later, reaching } from './later'
 import { Confirm, Link, Refused, Screen, Unread } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
@@ -46,16 +59,40 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/flows/import', () => <Later load={importing} show={({ ImportFlow }) => <ImportFlow />} />, 'workflows:write'],
   ['/flows/:kind/:id', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} />],
   ['/flows/:kind/:id/requests', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="requests" />],
-  ['/flows/:kind/:id/edit', ({ kind = '', id = '' }) => <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />],
-  ['/flows/:kind/:id/versions', ({ kind = '', id = '' }) => <Flow kind={kind} id={id} tab="versions">{of => <Later load={comparing} show={({ Versions }) => <Versions of={of} id={id} />} />}</Flow>],
+  [
+    '/flows/:kind/:id/edit',
+    ({ kind = '', id = '' }) => (
+      <Later load={editing} show={({ FlowEditor }) => <FlowEditor of={kindOf(kind)} id={id} />} />
+    ),
+  ],
+  [
+    '/flows/:kind/:id/versions',
+    ({ kind = '', id = '' }) => (
+      <Flow kind={kind} id={id} tab="versions">
+        {of => <Later load={comparing} show={({ Versions }) => <Versions of={of} id={id} />} />}
+      </Flow>
+    ),
+  ],
   ['/segments', () => <Later load={reaching} show={({ Segments }) => <Segments />} />],
   ['/segments/new', () => <Later load={reaching} show={({ NewSegment }) => <NewSegment />} />, 'contacts:write'],
   ['/segments/:id', ({ id = '' }) => <Later load={reaching} show={({ Segment }) => <Segment id={id} />} />],
-  ['/segments/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />, 'contacts:write'],
+  [
+    '/segments/:id/edit',
+    ({ id = '' }) => <Later load={reaching} show={({ EditSegment }) => <EditSegment id={id} />} />,
+    'contacts:write',
+  ],
   ['/broadcasts', () => <Later load={reaching} show={({ Broadcasts }) => <Broadcasts />} />],
-  ['/broadcasts/new', () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />, 'broadcasts:write'],
+  [
+    '/broadcasts/new',
+    () => <Later load={reaching} show={({ NewBroadcast }) => <NewBroadcast />} />,
+    'broadcasts:write',
+  ],
   ['/broadcasts/:id', ({ id = '' }) => <Later load={reaching} show={({ Broadcast }) => <Broadcast id={id} />} />],
-  ['/broadcasts/:id/edit', ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />, 'broadcasts:write'],
+  [
+    '/broadcasts/:id/edit',
+    ({ id = '' }) => <Later load={reaching} show={({ EditBroadcast }) => <EditBroadcast id={id} />} />,
+    'broadcasts:write',
+  ],
   ['/events/:id', ({ id = '' }) => <Later load={explaining} show={({ Event }) => <Event id={id} />} />],
   ['/requests/:id', ({ id = '' }) => <Request id={id} />],
   ['/templates', () => <Later load={writing} show={({ Templates }) => <Templates />} />],
@@ -67,12 +104,26 @@ const SCREENS: readonly (readonly [string, (params: Params) => preact.JSX.Elemen
   ['/admin/:id', ({ id = '' }) => <Later load={administering} show={({ Admin }) => <Admin part={id} />} />],
 ]
 const NAVIGATION = [
-  ['/', 'Home', ''], ['/runs', 'Runs', 'runs:read'], ['/contacts', 'Contacts', 'contacts:read'], ['/segments', 'Segments', 'contacts:read'], ['/broadcasts', 'Broadcasts', 'broadcasts:read'], ['/messages', 'Messages', 'messages:read'],
-  ['/inbox', 'Sandbox inbox', 'messages:read'], ['/flows', 'Flows', 'workflows:read'], ['/templates', 'Templates', 'templates:read'], ['/settings', 'Settings', ''],
+  ['/', 'Home', ''],
+  ['/runs', 'Runs', 'runs:read'],
+  ['/contacts', 'Contacts', 'contacts:read'],
+  ['/segments', 'Segments', 'contacts:read'],
+  ['/broadcasts', 'Broadcasts', 'broadcasts:read'],
+  ['/messages', 'Messages', 'messages:read'],
+  ['/inbox', 'Sandbox inbox', 'messages:read'],
+  ['/flows', 'Flows', 'workflows:read'],
+  ['/templates', 'Templates', 'templates:read'],
+  ['/settings', 'Settings', ''],
   ['/admin', 'All workspaces', 'super-admin'],
 ] as const
 
-const decoded = (part: string): string => { try { return decodeURIComponent(part) } catch { return part } } // a % with nothing behind it
+const decoded = (part: string): string => {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+} // a % with nothing behind it
 
 function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
   const parts = path.replace(/\/$/, '').split('/')
@@ -80,14 +131,31 @@ function matched(path: string, me: Schemas['Me']): preact.JSX.Element {
     const wanted = pattern.replace(/\/$/, '').split('/')
     if (wanted.length !== parts.length) continue
     const params: Params = {}
-    if (wanted.every((part, index) => {
-      const given = parts[index] ?? ''
-      if (!part.startsWith(':')) return part === given
-      params[part.slice(1)] = decoded(given)
-      return given !== ''
-    })) return !needs || can(me, needs) ? show(params) : <Screen title="Not allowed"><p class="empty">Your role ({me.role}) does not allow this. An admin of the workspace can change your role.</p></Screen>
+    if (
+      wanted.every((part, index) => {
+        const given = parts[index] ?? ''
+        if (!part.startsWith(':')) return part === given
+        params[part.slice(1)] = decoded(given)
+        return given !== ''
+      })
+    )
+      return !needs || can(me, needs) ? (
+        show(params)
+      ) : (
+        <Screen title="Not allowed">
+          <p class="empty">
+            Your role ({me.role}) does not allow this. An admin of the workspace can change your role.
+          </p>
+        </Screen>
+      )
   }
-  return <Screen title="Page not found"><p>There is no page at this address. <Link to="/">Go to Home</Link>.</p></Screen>
+  return (
+    <Screen title="Page not found">
+      <p>
+        There is no page at this address. <Link to="/">Go to Home</Link>.
+      </p>
+    </Screen>
+  )
 }
 
 function Shell() {
@@ -95,44 +163,132 @@ function Shell() {
   const { path } = useLocation()
   const main = useRef<HTMLElement>(null)
   const again = <Again done={me.reload} />
-  if (me.value === null) return <><main class="alone"><Unread of={me} /></main>{again}</>
+  if (me.value === null)
+    return (
+      <>
+        <main class="alone">
+          <Unread of={me} />
+        </main>
+        {again}
+      </>
+    )
   const known = { ...me.value, reload: me.reload }
-  return <><MeContext.Provider value={known}>
-    <a class="skip" href="#main" onClick={event => { event.preventDefault(); main.current?.focus() }}>Skip to content</a>
-    <aside>
-      <p class="brand"><Link to="/">Tidings</Link></p>
-      <nav aria-label="Main"><ul>{NAVIGATION.filter(([to, , needs]) => (!needs || can(known, needs) || (needs === 'super-admin' && known.user?.superAdmin)) && (to !== '/inbox' || has('sandbox'))).map(([to, name]) =>
-        <li key={to}><Link to={to} aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}>{name}</Link></li>)}</ul></nav>
-      <Account me={known} />
-    </aside>
-    <main id="main" ref={main} tabIndex={-1} key={path}><Safe>{matched(path, known)}</Safe></main>
-  </MeContext.Provider>{again}</>
+  return (
+    <>
+      <MeContext.Provider value={known}>
+        <a
+          class="skip"
+          href="#main"
+          onClick={event => {
+            event.preventDefault()
+            main.current?.focus()
+          }}
+        >
+          Skip to content
+        </a>
+        <aside>
+          <p class="brand">
+            <Link to="/">Tidings</Link>
+          </p>
+          <nav aria-label="Main">
+            <ul>
+              {NAVIGATION.filter(
+                ([to, , needs]) =>
+                  (!needs || can(known, needs) || (needs === 'super-admin' && known.user?.superAdmin)) &&
+                  (to !== '/inbox' || has('sandbox')),
+              ).map(([to, name]) => (
+                <li key={to}>
+                  <Link
+                    to={to}
+                    aria-current={(to === '/' ? path === '/' : `${path}/`.startsWith(`${to}/`)) ? 'page' : undefined}
+                  >
+                    {name}
+                  </Link>
+                </li>
+              ))}
+            </ul>
+          </nav>
+          <Account me={known} />
+        </aside>
+        <main id="main" ref={main} tabIndex={-1} key={path}>
+          <Safe>{matched(path, known)}</Safe>
+        </main>
+      </MeContext.Provider>
+      {again}
+    </>
+  )
 }
 
 /** Around a screen that may fail to be shown, most likely by what was typed into it. */
 function Safe({ children }: { children: preact.ComponentChildren }) {
   const [error, again] = useErrorBoundary()
   if (!error) return <>{children}</>
-  return <Screen title="This page cannot be shown">
-    <div class="refused" role="alert"><p>Try again. If what you typed is the cause, start over.</p><p class="soft">{asRefusal(error).message}</p></div>
-    <p class="buttons"><button type="button" onClick={again}>Try again</button> <Confirm label="Start over" title="Start over?" isAsked={hasDrafts} act={async () => { forgetDrafts(); again() }}>
-      <p>Whatever you typed or drew in this tab and did not save is lost.</p></Confirm></p>
-  </Screen>
+  return (
+    <Screen title="This page cannot be shown">
+      <div class="refused" role="alert">
+        <p>Try again. If what you typed is the cause, start over.</p>
+        <p class="soft">{asRefusal(error).message}</p>
+      </div>
+      <p class="buttons">
+        <button type="button" onClick={again}>
+          Try again
+        </button>{' '}
+        <Confirm
+          label="Start over"
+          title="Start over?"
+          isAsked={hasDrafts}
+          act={async () => {
+            forgetDrafts()
+            again()
+          }}
+        >
+          <p>Whatever you typed or drew in this tab and did not save is lost.</p>
+        </Confirm>
+      </p>
+    </Screen>
+  )
 }
 
 function Account({ me }: { me: Schemas['Me'] }) {
   const mine = useListed(cursor => got(api.GET('/workspaces', { params: { query: { cursor, limit: 200 } } })), [])
   const act = useAct()
   const all = mine.rows ?? []
-  return <div class="account">
-    {all.length > 1 ? <label class="unlabelled"><span class="unseen">Workspace</span>
-      <select value={me.workspace.id} disabled={act.busy} onChange={event => { const id = event.currentTarget.value; void act.run(() => switchTo(id)) }}>
-        {all.map(each => <option key={each.id} value={each.id}>{each.name}</option>)}
-      </select></label> : <p class="name">{me.workspace.name}</p>}
-    <p class="soft">{me.user?.name}, {me.role}{has('sandbox') ? ' · sandbox' : ''}</p>
-    <Refused problem={act.problem} />
-    <p><a href={at('/docs')}>API reference</a> <Confirm look="plain" label="Sign out" title="Sign out?" isAsked={hasDrafts} act={leave}><p>Whatever you typed or drew in this tab and did not save is lost.</p></Confirm></p>
-  </div>
+  return (
+    <div class="account">
+      {all.length > 1 ? (
+        <label class="unlabelled">
+          <span class="unseen">Workspace</span>
+          <select
+            value={me.workspace.id}
+            disabled={act.busy}
+            onChange={event => {
+              const id = event.currentTarget.value
+              void act.run(() => switchTo(id))
+            }}
+          >
+            {all.map(each => (
+              <option key={each.id} value={each.id}>
+                {each.name}
+              </option>
+            ))}
+          </select>
+        </label>
+      ) : (
+        <p class="name">{me.workspace.name}</p>
+      )}
+      <p class="soft">
+        {me.user?.name}, {me.role}
+        {has('sandbox') ? ' · sandbox' : ''}
+      </p>
+      <Refused problem={act.problem} />
+      <p>
+        <a href={at('/docs')}>API reference</a>{' '}
+        <Confirm look="plain" label="Sign out" title="Sign out?" isAsked={hasDrafts} act={leave}>
+          <p>Whatever you typed or drew in this tab and did not save is lost.</p>
+        </Confirm>
+      </p>
+    </div>
+  )
 }
 
 /** Over whatever is open when the session ends, so that nothing typed is lost. Whoever is back may have another role by then. */
@@ -140,18 +296,49 @@ function Again({ done }: { done: () => Promise<void> }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [open, setOpen] = useState(false)
   const leaving = useAct()
-  useEffect(() => whenSessionEnds(isWanted => { setOpen(isWanted); if (!isWanted) void done() }), [])
-  useEffect(() => { if (open) dialog.current?.showModal() }, [open])
+  useEffect(
+    () =>
+      whenSessionEnds(isWanted => {
+        setOpen(isWanted)
+        if (!isWanted) void done()
+      }),
+    [],
+  )
+  useEffect(() => {
+    if (open) dialog.current?.showModal()
+  }, [open])
   if (!open) return null
-  return <dialog ref={dialog} aria-label="Sign in again" onCancel={event => event.preventDefault()} onClose={event => event.currentTarget.showModal()}>
-    <h2>Your session has ended</h2>
-    <p>Sign in again; what you typed is still there.</p>
-    <SignInForm done={() => setOpen(false)} />
-    <ByLink />
-    {has('sign-on') && <p><a class="button" target="_blank" href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}>Sign in with SSO in another tab</a></p>}
-    <Refused problem={leaving.problem} />
-    <p><button type="button" class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>Sign out instead</button>, and lose what you typed.</p>
-  </dialog>
+  return (
+    <dialog
+      ref={dialog}
+      aria-label="Sign in again"
+      onCancel={event => event.preventDefault()}
+      onClose={event => event.currentTarget.showModal()}
+    >
+      <h2>Your session has ended</h2>
+      <p>Sign in again; what you typed is still there.</p>
+      <SignInForm done={() => setOpen(false)} />
+      <ByLink />
+      {has('sign-on') && (
+        <p>
+          <a
+            class="button"
+            target="_blank"
+            href={at(`/auth/oidc/login?returnTo=/console/&workspaceId=${currentWorkspace()}`)}
+          >
+            Sign in with SSO in another tab
+          </a>
+        </p>
+      )}
+      <Refused problem={leaving.problem} />
+      <p>
+        <button type="button" class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>
+          Sign out instead
+        </button>
+        , and lose what you typed.
+      </p>
+    </dialog>
+  )
 }
 
 function App() {
@@ -164,7 +351,7 @@ function App() {
     if (link) history.replaceState(null, '', location.pathname + location.search) // the token is in no history
     try {
       const refused = link ? await begin('/sandbox/sign-ins', { token: link }).then(() => null, asRefusal) : null
-      if (isSignedIn() || await resume()) return entered() // whoever opens the link again is signed in by it
+      if (isSignedIn() || (await resume())) return entered() // whoever opens the link again is signed in by it
       setProblem(refused)
       setState('out')
     } catch (error) {
@@ -172,12 +359,19 @@ function App() {
       setState('out')
     }
   }
-  useEffect(() => { void enter() }, [])
+  useEffect(() => {
+    void enter()
+  }, [])
   const entered = () => {
     if (['/sign-in', '/register', '/forgotten'].includes(here())) go('/', true)
     setState('in')
   }
-  if (state === 'asking') return <main class="alone"><p role="status">Loading…</p></main>
+  if (state === 'asking')
+    return (
+      <main class="alone">
+        <p role="status">Loading…</p>
+      </main>
+    )
   if (state === 'in') return <Shell />
   if (path === '/register') return <Register done={entered} />
   if (path === '/forgotten') return <Forgotten />

@@ -6,7 +6,16 @@ import { Refusal } from './session'
 import { Link, Section, Shown } from './ui'
 
 export type Kind = 'workflows' | 'automations'
-export type FlowName = { id: string; kind: Kind; name: string; state: string; version: number; triggerSource: string; createdAt: string; updatedAt: string }
+export type FlowName = {
+  id: string
+  kind: Kind
+  name: string
+  state: string
+  version: number
+  triggerSource: string
+  createdAt: string
+  updatedAt: string
+}
 type Named = { id: string; name: string }
 
 const page = (cursor?: string) => ({ cursor, limit: 200 })
@@ -15,28 +24,63 @@ const path = (id: string) => ({ params: { path: { id } } })
 /** Two lists in one, newest first, as far back as both are known. */
 export function merged<T extends { createdAt: string }>(one: Listed<T>, other: Listed<T>): Listed<T> {
   const both = [one, other]
-  const known = both.map(list => (list.more ? list.rows?.at(-1)?.createdAt ?? '' : '')).sort().at(-1)!
+  const known = both
+    .map(list => (list.more ? (list.rows?.at(-1)?.createdAt ?? '') : ''))
+    .sort()
+    .at(-1)!
   return {
-    rows: one.rows && other.rows && [...one.rows, ...other.rows].filter(each => each.createdAt >= known).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1)),
-    problem: one.problem ?? other.problem, busy: one.busy || other.busy,
-    more: one.more || other.more ? async () => { await Promise.all(both.map(list => list.more?.())) } : null,
-    reload: async () => { await Promise.all(both.map(list => list.reload())) },
+    rows:
+      one.rows &&
+      other.rows &&
+      [...one.rows, ...other.rows]
+        .filter(each => each.createdAt >= known)
+        .sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1)),
+    problem: one.problem ?? other.problem,
+    busy: one.busy || other.busy,
+    more:
+      one.more || other.more
+        ? async () => {
+            await Promise.all(both.map(list => list.more?.()))
+          }
+        : null,
+    reload: async () => {
+      await Promise.all(both.map(list => list.reload()))
+    },
   }
 }
 
-export interface FlowFilters { state?: Schemas['WorkflowSummary']['state']; name?: string; createdAfter?: string; createdBefore?: string; updatedAfter?: string }
+export interface FlowFilters {
+  state?: Schemas['WorkflowSummary']['state']
+  name?: string
+  createdAfter?: string
+  createdBefore?: string
+  updatedAfter?: string
+}
 
 /** The flows of the workspace, of both shapes. */
 export function useFlows(filters: FlowFilters = {}): Listed<FlowName> {
-  const of = <T,>(kind: Kind, { data, nextCursor }: Page<T>) => ({ data: data.map(each => ({ ...each, kind })), nextCursor })
+  const of = <T,>(kind: Kind, { data, nextCursor }: Page<T>) => ({
+    data: data.map(each => ({ ...each, kind })),
+    nextCursor,
+  })
   const narrowed = JSON.stringify(filters)
-  const steps = useListed(async cursor => of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), ...filters } } }))), ['workflows', narrowed])
-  const graphs = useListed(async cursor => of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), ...filters } } }))), ['automations', narrowed])
+  const steps = useListed(
+    async cursor =>
+      of('workflows', await got(api.GET('/workflows', { params: { query: { ...page(cursor), ...filters } } }))),
+    ['workflows', narrowed],
+  )
+  const graphs = useListed(
+    async cursor =>
+      of('automations', await got(api.GET('/automations', { params: { query: { ...page(cursor), ...filters } } }))),
+    ['automations', narrowed],
+  )
   return merged<FlowName>(steps, graphs)
 }
 
 async function flow(id: string): Promise<FlowName> {
-  const { trigger, ...found } = await (id.startsWith('wfl') ? got(api.GET('/workflows/{id}', path(id))) : got(api.GET('/automations/{id}', path(id))))
+  const { trigger, ...found } = await (id.startsWith('wfl')
+    ? got(api.GET('/workflows/{id}', path(id)))
+    : got(api.GET('/automations/{id}', path(id))))
   return { ...found, kind: id.startsWith('wfl') ? 'workflows' : 'automations', triggerSource: trigger.source }
 }
 
@@ -50,16 +94,42 @@ function useChosen<T extends Named>(list: Listed<T>, chosen: string, read: (id: 
 }
 
 export const useFlowChoice = (chosen = '') => useChosen(useFlows(), chosen, flow)
-export const useTemplates = (chosen = '') => useChosen<Schemas['TemplateSummary']>(useListed(cursor => got(api.GET('/templates', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/templates/{id}', path(id))))
-export const useSegments = (chosen = '') => useChosen(useListed(cursor => got(api.GET('/segments', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/segments/{id}', path(id))))
-export const useTopics = (chosen = '') => useChosen(useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/topics/{id}', path(id))))
-export const useBroadcasts = (chosen = '') => useChosen<Schemas['BroadcastSummary']>(useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []), chosen, id => got(api.GET('/broadcasts/{id}', path(id))))
+export const useTemplates = (chosen = '') =>
+  useChosen<Schemas['TemplateSummary']>(
+    useListed(cursor => got(api.GET('/templates', { params: { query: page(cursor) } })), []),
+    chosen,
+    id => got(api.GET('/templates/{id}', path(id))),
+  )
+export const useSegments = (chosen = '') =>
+  useChosen(
+    useListed(cursor => got(api.GET('/segments', { params: { query: page(cursor) } })), []),
+    chosen,
+    id => got(api.GET('/segments/{id}', path(id))),
+  )
+export const useTopics = (chosen = '') =>
+  useChosen(
+    useListed(cursor => got(api.GET('/topics', { params: { query: page(cursor) } })), []),
+    chosen,
+    id => got(api.GET('/topics/{id}', path(id))),
+  )
+export const useBroadcasts = (chosen = '') =>
+  useChosen<Schemas['BroadcastSummary']>(
+    useListed(cursor => got(api.GET('/broadcasts', { params: { query: page(cursor) } })), []),
+    chosen,
+    id => got(api.GET('/broadcasts/{id}', path(id))),
+  )
 
 /** Proposes the tags that contacts have, by name, to a field whose `list` is this one. */
 export const TAGS = 'tags'
 export function Tags() {
   const found = useLoaded(() => got(api.GET('/tags', { params: { query: { limit: 200 } } })), [])
-  return <datalist id={TAGS}>{found.value?.data.map(each => <option key={each.name} value={each.name} />)}</datalist>
+  return (
+    <datalist id={TAGS}>
+      {found.value?.data.map(each => (
+        <option key={each.name} value={each.name} />
+      ))}
+    </datalist>
+  )
 }
 
 /** As the options of a choice. */
@@ -68,20 +138,37 @@ export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.
 // --- names ------------------------------------------------------------------------------------------
 
 const far = new Map<string, string>()
-const nameless = (id: string) => (error: unknown) => { if (asRefusal(error).status === 404) return id; throw error }
+const nameless = (id: string) => (error: unknown) => {
+  if (asRefusal(error).status === 404) return id
+  throw error
+}
 const isAskedAgain = (hasFailed: boolean) => (hasFailed ? 5000 : 0) // as often as lists look
 
 /** Of these ids those that are not known yet, each once, and so many at most. */
-export const unnamed = (ids: readonly (string | null)[], isKnown: (id: string) => boolean, most: number) => [...new Set(ids)].filter(id => id !== null).filter(id => id && !isKnown(id)).slice(0, most)
+export const unnamed = (ids: readonly (string | null)[], isKnown: (id: string) => boolean, most: number) =>
+  [...new Set(ids)]
+    .filter(id => id !== null)
+    .filter(id => id && !isKnown(id))
+    .slice(0, most)
 
 /** By id: those of the list, and beyond what it shows each by itself, six at once. What is gone is called by its id. */
-function useNames<T extends Named>(list: Listed<T>, ids: readonly string[], read: (id: string) => Promise<T>): Map<string, string> {
+function useNames<T extends Named>(
+  list: Listed<T>,
+  ids: readonly string[],
+  read: (id: string) => Promise<T>,
+): Map<string, string> {
   const near = new Map(options(list))
   const beyond = unnamed(list.more ? ids : [], id => near.has(id) || far.has(id), 6)
-  useLoaded(async () => {
-    const known = await Promise.allSettled(beyond.map(async id => far.set(id, await read(id).then(found => found.name, nameless(id)))))
-    return known.some(each => each.status === 'rejected')
-  }, [beyond.join()], isAskedAgain)
+  useLoaded(
+    async () => {
+      const known = await Promise.allSettled(
+        beyond.map(async id => far.set(id, await read(id).then(found => found.name, nameless(id)))),
+      )
+      return known.some(each => each.status === 'rejected')
+    },
+    [beyond.join()],
+    isAskedAgain,
+  )
   return useMemo(() => new Map([...far, ...near]), [[...near].join(), far.size])
 }
 
@@ -89,41 +176,98 @@ type Of = { workflowId?: string | null; automationId?: string | null }
 const flowOf = (run: Of) => run.workflowId ?? run.automationId ?? ''
 
 export const useFlowNames = (all: Listed<FlowName>, runs: readonly Of[]) => useNames(all, runs.map(flowOf), flow)
-export const useTemplateNames = (ids: readonly string[]) => useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', path(id))))
+export const useTemplateNames = (ids: readonly string[]) =>
+  useNames(useTemplates(), ids, id => got(api.GET('/templates/{id}', path(id))))
 
-export const useBroadcastNames = (ids: readonly string[]) => useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
-export const useSegmentNames = (ids: readonly string[]) => useNames(useSegments(), ids, id => got(api.GET('/segments/{id}', path(id))))
+export const useBroadcastNames = (ids: readonly string[]) =>
+  useNames(useBroadcasts(), ids, id => got(api.GET('/broadcasts/{id}', path(id))))
+export const useSegmentNames = (ids: readonly string[]) =>
+  useNames(useSegments(), ids, id => got(api.GET('/segments/{id}', path(id))))
 
-export const FlowLink = ({ run, names }: { run: Of; names: Map<string, string> }) => <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>{names.get(flowOf(run)) ?? flowOf(run)}</Link>
+export const FlowLink = ({ run, names }: { run: Of; names: Map<string, string> }) => (
+  <Link to={`/flows/${run.workflowId ? 'workflows' : 'automations'}/${flowOf(run)}`}>
+    {names.get(flowOf(run)) ?? flowOf(run)}
+  </Link>
+)
 
 /** What keeps something from being deleted; `nothing` is said where nothing does. */
-export function UsedBy({ id, read, nothing }: { id: string; read: () => Promise<{ usedBy: string[] }>; nothing: string }) {
+export function UsedBy({
+  id,
+  read,
+  nothing,
+}: {
+  id: string
+  read: () => Promise<{ usedBy: string[] }>
+  nothing: string
+}) {
   const used = useLoaded(read, [id])
   const begin = (prefix: string) => (used.value?.usedBy ?? []).filter(each => each.startsWith(prefix))
-  const runs = [...begin('wfl_').map(each => ({ workflowId: each })), ...begin('aut_').map(each => ({ automationId: each }))]
-  const flows = useFlowNames(useFlows(), runs), broadcasts = useBroadcastNames(begin('bro_')), segments = useSegmentNames(begin('seg_'))
-  return <Section title="Used by"><Shown of={used}>{({ usedBy }) => (usedBy.length ? <ul class="plain used">
-    {runs.map(run => <li key={flowOf(run)}><FlowLink run={run} names={flows} /></li>)}
-    {begin('bro_').map(each => <li key={each}><Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link></li>)}
-    {begin('seg_').map(each => <li key={each}><Link to={`/segments/${each}`}>{segments.get(each) ?? each}</Link></li>)}
-  </ul> : <p class="empty">{nothing}</p>)}</Shown></Section>
+  const runs = [
+    ...begin('wfl_').map(each => ({ workflowId: each })),
+    ...begin('aut_').map(each => ({ automationId: each })),
+  ]
+  const flows = useFlowNames(useFlows(), runs),
+    broadcasts = useBroadcastNames(begin('bro_')),
+    segments = useSegmentNames(begin('seg_'))
+  return (
+    <Section title="Used by">
+      <Shown of={used}>
+        {({ usedBy }) =>
+          usedBy.length ? (
+            <ul class="plain used">
+              {runs.map(run => (
+                <li key={flowOf(run)}>
+                  <FlowLink run={run} names={flows} />
+                </li>
+              ))}
+              {begin('bro_').map(each => (
+                <li key={each}>
+                  <Link to={`/broadcasts/${each}`}>{broadcasts.get(each) ?? each}</Link>
+                </li>
+              ))}
+              {begin('seg_').map(each => (
+                <li key={each}>
+                  <Link to={`/segments/${each}`}>{segments.get(each) ?? each}</Link>
+                </li>
+              ))}
+            </ul>
+          ) : (
+            <p class="empty">{nothing}</p>
+          )
+        }
+      </Shown>
+    </Section>
+  )
 }
 
 /** A text as it can be read: without what cannot be seen. */
-export const plain = (text: string) => text.normalize('NFC').replace(/[\p{DI}\p{Cf}]/gu, '').trim().replace(/\s+/g, ' ')
+export const plain = (text: string) =>
+  text
+    .normalize('NFC')
+    .replace(/[\p{DI}\p{Cf}]/gu, '')
+    .trim()
+    .replace(/\s+/g, ' ')
 
 export const called = (contact: Pick<Schemas['Contact'], 'id' | 'firstName' | 'lastName' | 'email' | 'phone'>) =>
-  [contact.firstName, contact.lastName].filter(name => name && plain(name)).join(' ') || contact.email || contact.phone || contact.id
+  [contact.firstName, contact.lastName].filter(name => name && plain(name)).join(' ') ||
+  contact.email ||
+  contact.phone ||
+  contact.id
 
 /** The contact that somebody means: by ID, by an address, or by the beginning of one or of a name; null for nobody. */
 export async function meant(text: string): Promise<string | null> {
   const wanted = text.trim()
   if (!wanted || wanted.startsWith('con_')) return wanted || null
   const { data, nextCursor } = await got(api.GET('/contacts', { params: { query: { q: wanted, limit: 200 } } }))
-  const whole = data.find(each => [each.email, each.phone].some(address => address?.toLowerCase() === wanted.toLowerCase()))
+  const whole = data.find(each =>
+    [each.email, each.phone].some(address => address?.toLowerCase() === wanted.toLowerCase()),
+  )
   const only = whole ?? (data.length === 1 && nextCursor === null ? data[0] : undefined)
   if (only) return only.id
-  const message = data.length || nextCursor ? 'Several contacts start with that: type more, or the ID.' : 'No contact starts with that.'
+  const message =
+    data.length || nextCursor
+      ? 'Several contacts start with that: type more, or the ID.'
+      : 'No contact starts with that.'
   throw new Refusal(422, 'invalid', message, [{ pointer: '/contactId', message }])
 }
 
@@ -133,14 +277,24 @@ const contacts = new Map<string, string>()
 export function useContactNames(ids: readonly (string | null)[]): Map<string, string> {
   const asked = useRef(new Set<string>())
   const wanted = unnamed(ids, id => asked.current.has(id), 200)
-  useLoaded(async () => {
-    const found = wanted.length ? await got(api.GET('/contacts', { params: { query: { ids: wanted.join(), limit: 200 } } })).catch(() => null) : { data: [] }
-    if (!found) return true
-    for (const id of wanted) { asked.current.add(id); contacts.delete(id) } // nobody keeps the name of who was erased
-    for (const each of found.data) contacts.set(each.id, called(each))
-    return false
-  }, [wanted.join()], isAskedAgain)
+  useLoaded(
+    async () => {
+      const found = wanted.length
+        ? await got(api.GET('/contacts', { params: { query: { ids: wanted.join(), limit: 200 } } })).catch(() => null)
+        : { data: [] }
+      if (!found) return true
+      for (const id of wanted) {
+        asked.current.add(id)
+        contacts.delete(id)
+      } // nobody keeps the name of who was erased
+      for (const each of found.data) contacts.set(each.id, called(each))
+      return false
+    },
+    [wanted.join()],
+    isAskedAgain,
+  )
   return contacts
 }
 
-export const ContactLink = ({ id, names }: { id: string | null; names: Map<string, string> }) => id ? <Link to={`/contacts/${id}`}>{names.get(id) ?? id}</Link> : <span class="soft">erased</span>
+export const ContactLink = ({ id, names }: { id: string | null; names: Map<string, string> }) =>
+  id ? <Link to={`/contacts/${id}`}>{names.get(id) ?? id}</Link> : <span class="soft">erased</span>

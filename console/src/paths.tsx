@@ -5,7 +5,16 @@ import { useLoaded } from './data'
 import { useFlows, type Kind } from './names'
 import { Field, Shown } from './ui'
 
-const ALWAYS = ['contact.firstName', 'contact.lastName', 'contact.email', 'contact.phone', 'workspace.name', 'run.id', 'unsubscribeUrl', 'preferencesUrl']
+const ALWAYS = [
+  'contact.firstName',
+  'contact.lastName',
+  'contact.email',
+  'contact.phone',
+  'workspace.name',
+  'run.id',
+  'unsubscribeUrl',
+  'preferencesUrl',
+]
 const MOST = 100
 
 /** The path in a run of what is at this path of a request: a key in brackets has no dot before it. */
@@ -13,13 +22,22 @@ export const triggerPath = (path: string) => `trigger${path.startsWith('[') ? ''
 
 export const webhookSchema = (of: Kind, id: string) => {
   const asked = { params: { path: { id } } }
-  return got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-schema', asked) : api.GET('/automations/{id}/webhook-schema', asked))
+  return got(
+    of === 'workflows'
+      ? api.GET('/workflows/{id}/webhook-schema', asked)
+      : api.GET('/automations/{id}/webhook-schema', asked),
+  )
 }
 
 /** Remembers the box that was typed into last, below the element that these listen on. */
 export function useLastBox() {
   const last = useRef<Element | null>(null)
-  return { last, onFocusIn: (event: FocusEvent) => { last.current = (event.target as Element).closest('.code, textarea, input[type=text]') ?? last.current } }
+  return {
+    last,
+    onFocusIn: (event: FocusEvent) => {
+      last.current = (event.target as Element).closest('.code, textarea, input[type=text]') ?? last.current
+    },
+  }
 }
 
 /** Where the cursor was in the box. */
@@ -37,14 +55,53 @@ export function Paths({ last }: { last: { current: Element | null } }) {
   const [chosen, setChosen] = useState('')
   const hooks = (flows.rows ?? []).filter(each => each.triggerSource === 'inbound_webhook')
   const flow = hooks.find(each => each.id === chosen)
-  const found = useLoaded(async () => (flow ? (await webhookSchema(flow.kind, flow.id)).paths.filter(each => !each.types.includes('object')) : []), [flow?.id])
-  const insert = (path: string) => { if (last.current?.isConnected) insertInto(last.current, `{{${path}}}`) }
-  const button = (path: string, title?: string) => <li key={path}><button type="button" class="small" title={title} onClick={() => insert(path)}>{path}</button></li>
-  return <details class="given"><summary>Insert a value</summary>
-    <p class="hint">It is inserted at the cursor.</p>
-    <Field label="Flow" value={chosen} set={setChosen} growing={flows} options={[['', 'none: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]} />
-    <ul class="plain paths">{ALWAYS.map(path => button(path))}</ul>
-    {flow && <Shown of={found}>{paths => (paths.length ? <ul class="plain paths">{paths.slice(0, MOST).map(each => button(triggerPath(each.path), `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of requests`))}</ul>
-      : <p class="empty">Its webhook has received nothing yet.</p>)}</Shown>}
-  </details>
+  const found = useLoaded(
+    async () =>
+      flow ? (await webhookSchema(flow.kind, flow.id)).paths.filter(each => !each.types.includes('object')) : [],
+    [flow?.id],
+  )
+  const insert = (path: string) => {
+    if (last.current?.isConnected) insertInto(last.current, `{{${path}}}`)
+  }
+  const button = (path: string, title?: string) => (
+    <li key={path}>
+      <button type="button" class="small" title={title} onClick={() => insert(path)}>
+        {path}
+      </button>
+    </li>
+  )
+  return (
+    <details class="given">
+      <summary>Insert a value</summary>
+      <p class="hint">It is inserted at the cursor.</p>
+      <Field
+        label="Flow"
+        value={chosen}
+        set={setChosen}
+        growing={flows}
+        options={[['', 'none: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]}
+      />
+      <ul class="plain paths">{ALWAYS.map(path => button(path))}</ul>
+      {flow && (
+        <Shown of={found}>
+          {paths =>
+            paths.length ? (
+              <ul class="plain paths">
+                {paths
+                  .slice(0, MOST)
+                  .map(each =>
+                    button(
+                      triggerPath(each.path),
+                      `${JSON.stringify(each.example)}, in ${Math.round(each.presence * 100)} % of requests`,
+                    ),
+                  )}
+              </ul>
+            ) : (
+              <p class="empty">Its webhook has received nothing yet.</p>
+            )
+          }
+        </Shown>
+      )}
+    </details>
+  )
 }

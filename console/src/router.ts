@@ -27,10 +27,18 @@ addEventListener('scroll', () => {
   if (awaited) return // it is not as long yet, or the browser's own doing
   resting = setTimeout(() => note('down', scrollY), 100)
 })
-for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown']) addEventListener(act, () => { awaited = 0 }, { passive: true })
+for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown'])
+  addEventListener(
+    act,
+    () => {
+      awaited = 0
+    },
+    { passive: true },
+  )
 
 export function go(path: string, replace = false) {
-  if (replace) history.replaceState({ ...history.state, down: 0 }, '', href(path)) // its lists keep their pages
+  if (replace)
+    history.replaceState({ ...history.state, down: 0 }, '', href(path)) // its lists keep their pages
   else {
     note('down', scrollY)
     history.pushState(null, '', href(path))
@@ -51,8 +59,18 @@ addEventListener('popstate', moved)
 // Links are plain links: only an ordinary click on one of ours stays in the page.
 addEventListener('click', event => {
   const link = (event.target as Element).closest?.('a')
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
-  if (link.target || link.download || link.origin !== location.origin || !`${link.pathname}/`.startsWith(`${BASE}/`)) return
+  if (
+    !link ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey
+  )
+    return
+  if (link.target || link.download || link.origin !== location.origin || !`${link.pathname}/`.startsWith(`${BASE}/`))
+    return
   event.preventDefault()
   go(link.pathname.slice(BASE.length) + link.search)
 })
@@ -62,7 +80,9 @@ export function useLocation(): { path: string; query: URLSearchParams } {
   useEffect(() => {
     const listener = () => again(n => n + 1)
     heard.add(listener)
-    return () => { heard.delete(listener) }
+    return () => {
+      heard.delete(listener)
+    }
   }, [])
   return { path: here(), query: new URLSearchParams(location.search) }
 }

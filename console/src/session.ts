@@ -27,11 +27,13 @@ export class Refusal extends Error {
 
 export async function refusal(response: Response): Promise<Refusal> {
   const problem = await response.json().catch(() => null)
-  if (!problem?.code) return new Refusal(response.status, 'unreadable', `The service answered ${response.status} without a reason.`)
+  if (!problem?.code)
+    return new Refusal(response.status, 'unreadable', `The service answered ${response.status} without a reason.`)
   return new Refusal(response.status, problem.code, problem.detail, problem.errors, problem.requestId)
 }
 
-export const unreachable = () => new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
+export const unreachable = () =>
+  new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')
 
 let token = ''
 let workspace = ''
@@ -41,7 +43,9 @@ let signingIn: { promise: Promise<void>; done: () => void } | null = null
 let showSignIn: (isWanted: boolean) => void = () => {}
 
 /** Called once by the page: what shows the sign-in form over whatever is open, and takes it away. */
-export const whenSessionEnds = (show: (isWanted: boolean) => void) => { showSignIn = show }
+export const whenSessionEnds = (show: (isWanted: boolean) => void) => {
+  showSignIn = show
+}
 export const isSignedIn = () => token !== ''
 export const currentWorkspace = () => workspace
 const LAST = 'tidings.workspace' // where this browser was last
@@ -51,13 +55,25 @@ const DRAFTS = 'tidings.draft.'
 /** Where a draft is kept for this tab: what is typed in one workspace is of no other. */
 export const draftKey = (name: string) => `${DRAFTS}${workspace}.${name}`
 const drafts = () => Object.keys(sessionStorage).filter(key => key.startsWith(DRAFTS))
-const isTyped = (key: string): boolean => { try { return JSON.parse(sessionStorage.getItem(key) ?? '').isGiven !== true } catch { return true } }
+const isTyped = (key: string): boolean => {
+  try {
+    return JSON.parse(sessionStorage.getItem(key) ?? '').isGiven !== true
+  } catch {
+    return true
+  }
+}
 /** Whether anybody typed something that is not saved: what an example gives to its simulation is kept as a draft, too. */
 export const hasDrafts = () => drafts().some(isTyped)
 export const forgetDrafts = () => drafts().forEach(key => sessionStorage.removeItem(key))
 
 /** Whom an access token names. */
-const personIn = (jwt: string): string => { try { return JSON.parse(atob(jwt.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/'))).sub } catch { return '' } }
+const personIn = (jwt: string): string => {
+  try {
+    return JSON.parse(atob(jwt.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/'))).sub
+  } catch {
+    return ''
+  }
+}
 
 async function keep(signed: SignedIn): Promise<void> {
   const whose = personIn(signed.accessToken)
@@ -78,13 +94,19 @@ async function keep(signed: SignedIn): Promise<void> {
   showSignIn(false)
 }
 
-addEventListener('focus', () => { if (signingIn) void resume().catch(() => null) }) // whoever comes back may have signed in in another tab
+addEventListener('focus', () => {
+  if (signingIn) void resume().catch(() => null)
+}) // whoever comes back may have signed in in another tab
 
 async function post(path: string, body: object | null, bearer = ''): Promise<Response> {
   const headers: Record<string, string> = body ? { 'Content-Type': 'application/json' } : {}
   if (bearer) headers.Authorization = `Bearer ${bearer}`
   try {
-    return await fetch(at(path), { method: 'POST', headers, body: body && JSON.stringify({ ...body, session: 'cookie' }) })
+    return await fetch(at(path), {
+      method: 'POST',
+      headers,
+      body: body && JSON.stringify({ ...body, session: 'cookie' }),
+    })
   } catch {
     throw unreachable()
   }
@@ -108,11 +130,14 @@ export async function signIn(credentials: { email: string; password: string }): 
 
 /** Whether the browser has a session. One tab asks at a time, and the others wait for their turn. */
 export async function resume(): Promise<boolean> {
-  asking ??= refreshed().finally(() => { asking = null })
+  asking ??= refreshed().finally(() => {
+    asking = null
+  })
   return asking
 }
 
-const INSECURE = 'The console needs https, except on the machine that Tidings runs on. The operator sets BASE_URL to its https address.'
+const INSECURE =
+  'The console needs https, except on the machine that Tidings runs on. The operator sets BASE_URL to its https address.'
 
 async function refreshed(): Promise<boolean> {
   if (!navigator.locks) throw new Refusal(0, 'insecure', INSECURE) // as browsers have it for plain http from elsewhere
@@ -137,7 +162,8 @@ export async function switchTo(workspaceId: string): Promise<void> {
 export async function leave(): Promise<void> {
   const ended = () => post('/auth/logout', null, token)
   let answer = await ended()
-  if (answer.status === 401 && navigator.locks) { // without, there is no cookie to renew it by
+  if (answer.status === 401 && navigator.locks) {
+    // without, there is no cookie to renew it by
     workspace = ''
     if (await resume()) answer = await ended()
   }
@@ -150,7 +176,12 @@ export async function leave(): Promise<void> {
 function signedInAgain(): Promise<void> {
   if (!signingIn) {
     let done = () => {}
-    signingIn = { promise: new Promise(resolve => { done = resolve }), done }
+    signingIn = {
+      promise: new Promise(resolve => {
+        done = resolve
+      }),
+      done,
+    }
     showSignIn(true)
   }
   return signingIn.promise
@@ -167,7 +198,9 @@ const isReading = ({ method, url }: Request) => method === 'GET' || /\/(check|pr
 async function actOf(request: Request): Promise<string> {
   if (request.method === 'DELETE') return `DELETE ${request.url}`
   const type = request.headers.get('Content-Type') ?? 'application/json'
-  return request.method === 'POST' && !isReading(request) && type.startsWith('application/json') ? `${request.url}\n${await request.clone().text()}` : ''
+  return request.method === 'POST' && !isReading(request) && type.startsWith('application/json')
+    ? `${request.url}\n${await request.clone().text()}`
+    : ''
 }
 
 function lost(act: string, key: string) {
@@ -181,8 +214,13 @@ const seen = new Map<string, { tag: string; text: string }>()
 const MOST_SEEN = 20
 const LONGEST_SEEN = 500_000 // characters
 
-async function remembered(url: string, response: Response, before: { tag: string; text: string } | undefined): Promise<Response> {
-  if (response.status === 304 && before) return new Response(before.text, { headers: { 'Content-Type': 'application/json', ETag: before.tag } })
+async function remembered(
+  url: string,
+  response: Response,
+  before: { tag: string; text: string } | undefined,
+): Promise<Response> {
+  if (response.status === 304 && before)
+    return new Response(before.text, { headers: { 'Content-Type': 'application/json', ETag: before.tag } })
   const tag = response.headers.get('ETag')
   if (response.status !== 200 || !tag || response.headers.get('Content-Type') !== 'application/json') return response
   const text = await response.text()
@@ -206,7 +244,8 @@ export async function ask(request: Request): Promise<Response> {
     if (act && request.method === 'POST') copy.headers.set('Idempotency-Key', key)
     const before = request.method === 'GET' ? seen.get(request.url) : undefined
     if (before) copy.headers.set('If-None-Match', before.tag)
-    let response: Response, answer = ''
+    let response: Response,
+      answer = ''
     try {
       response = await fetch(copy)
       if (act) answer = await response.clone().text()
@@ -216,9 +255,11 @@ export async function ask(request: Request): Promise<Response> {
       lost(act, key)
       throw unreachable()
     }
-    if (response.status === 404 && request.method === 'DELETE' && unanswered.has(act)) response = new Response(null, { status: 204 }) // the try whose answer was lost did it
+    if (response.status === 404 && request.method === 'DELETE' && unanswered.has(act))
+      response = new Response(null, { status: 204 }) // the try whose answer was lost did it
     // An error of the service, or of what stands before it, leaves open what was done; and so does a first try that is still running.
-    if (response.status >= 500 || (response.status === 409 && answer.includes('"idempotency_in_progress"'))) lost(act, key)
+    if (response.status >= 500 || (response.status === 409 && answer.includes('"idempotency_in_progress"')))
+      lost(act, key)
     else if (![401, 403, 429].includes(response.status)) unanswered.delete(act) // these say nothing of a try before
     if (response.status === 429 && patience > 0) {
       const pause = Math.min((Number(response.headers.get('Retry-After')) || 1) * 1000, patience)

@@ -10,43 +10,94 @@ import type { Refusal } from './session'
 type Children = { children?: ComponentChildren }
 
 /** One screen: its heading gets the focus, so that a reader hears where they are. */
-export function Screen({ title, lead, actions, children }: Children & { title: string; lead?: ComponentChildren; actions?: ComponentChildren }) {
+export function Screen({
+  title,
+  lead,
+  actions,
+  children,
+}: Children & { title: string; lead?: ComponentChildren; actions?: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null)
-  useEffect(() => { document.title = `${title} · Tidings` }, [title])
-  useEffect(() => { heading.current?.focus({ preventScroll: true }) }, [])
-  return <>
-    <header class="top">
-      <div><h1 ref={heading} tabIndex={-1}>{title}</h1>{lead && <p class="lead">{lead}</p>}</div>
-      {actions && <div class="actions">{actions}</div>}
-    </header>
-    {children}
-  </>
+  useEffect(() => {
+    document.title = `${title} · Tidings`
+  }, [title])
+  useEffect(() => {
+    heading.current?.focus({ preventScroll: true })
+  }, [])
+  return (
+    <>
+      <header class="top">
+        <div>
+          <h1 ref={heading} tabIndex={-1}>
+            {title}
+          </h1>
+          {lead && <p class="lead">{lead}</p>}
+        </div>
+        {actions && <div class="actions">{actions}</div>}
+      </header>
+      {children}
+    </>
+  )
 }
 
-export const Section = ({ title, actions, children }: Children & { title: string; actions?: ComponentChildren }) =>
-  <section><div class="head"><h2>{title}</h2>{actions}</div>{children}</section>
+export const Section = ({ title, actions, children }: Children & { title: string; actions?: ComponentChildren }) => (
+  <section>
+    <div class="head">
+      <h2>{title}</h2>
+      {actions}
+    </div>
+    {children}
+  </section>
+)
 
 /** A refusal in words, with `rest` of its errors, which no field shows: all, where none is. What fields show is not said twice. */
-export function Refused({ problem, rest = problem?.errors ?? [] }: { problem: Refusal | null; rest?: readonly Wrong[] }) {
+export function Refused({
+  problem,
+  rest = problem?.errors ?? [],
+}: {
+  problem: Refusal | null
+  rest?: readonly Wrong[]
+}) {
   if (!problem || (!problem.message && !rest.length)) return null
   const isPlaced = problem.code === 'invalid' && rest.length < problem.errors.length
-  return <div class="refused" role="alert">
-    <p>{isPlaced ? `Fix the fields marked in red${rest.length ? ', and this:' : '.'}` : problem.message}</p>
-    {rest.length > 0 && <ul>{rest.map(error => <li key={error.pointer + error.message}><code>{error.pointer || 'request'}</code> {error.message}</li>)}</ul>}
-    {problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
-  </div>
+  return (
+    <div class="refused" role="alert">
+      <p>{isPlaced ? `Fix the fields marked in red${rest.length ? ', and this:' : '.'}` : problem.message}</p>
+      {rest.length > 0 && (
+        <ul>
+          {rest.map(error => (
+            <li key={error.pointer + error.message}>
+              <code>{error.pointer || 'request'}</code> {error.message}
+            </li>
+          ))}
+        </ul>
+      )}
+      {problem.status >= 500 && problem.requestId && <p class="soft">Request {problem.requestId}</p>}
+    </div>
+  )
 }
 
 /** In a form, below its fields: the refusal, with what none of them shows. */
 export const Rest = () => <Refused {...useRest()} />
 
-export const Link = ({ to, children, ...rest }: Children & { to: string; class?: string; target?: '_blank'; 'aria-current'?: 'page' | undefined }) => <a href={href(to)} {...rest}>{children}</a>
+export const Link = ({
+  to,
+  children,
+  ...rest
+}: Children & { to: string; class?: string; target?: '_blank'; 'aria-current'?: 'page' | undefined }) => (
+  <a href={href(to)} {...rest}>
+    {children}
+  </a>
+)
 
 // --- times, statuses and other small words ----------------------------------------------------------
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
-const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3_600], ['minute', 60]]
+const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+]
 
 /** A moment in the viewer's zone, for a text that holds no element: `When` is for all else. */
 export const clock = (at: string): string => CLOCK.format(new Date(at))
@@ -58,13 +109,33 @@ function ago(text: string): string {
 }
 
 /** In the viewer's zone, with UTC on hover. */
-export const When = ({ at, none = '–', relative = false }: { at: string | null | undefined; none?: string; relative?: boolean }) =>
-  (at ? <time dateTime={at} title={relative ? `${clock(at)} (${at})` : at}>{relative ? ago(at) : clock(at)}</time> : <>{none}</>)
+export const When = ({
+  at,
+  none = '–',
+  relative = false,
+}: {
+  at: string | null | undefined
+  none?: string
+  relative?: boolean
+}) =>
+  at ? (
+    <time dateTime={at} title={relative ? `${clock(at)} (${at})` : at}>
+      {relative ? ago(at) : clock(at)}
+    </time>
+  ) : (
+    <>{none}</>
+  )
 
 const MOMENT = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z)/ // not of a value that is quoted
 
 /** A sentence of the service; a moment in it stands as others on the page do. */
-export const Sentence = ({ text }: { text: string }) => <>{text.split(MOMENT).map((part, index) => (index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part))}</>
+export const Sentence = ({ text }: { text: string }) => (
+  <>
+    {text
+      .split(MOMENT)
+      .map((part, index) => (index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part))}
+  </>
+)
 
 const GOOD = new Set(['COMPLETED', 'SENT', 'DELIVERED', 'ACCEPTED', 'SUCCEEDED', 'ACTIVE', 'PASSED'])
 const BAD = new Set(['FAILED', 'BOUNCED', 'COMPLAINED', 'REFUSED', 'error'])
@@ -75,81 +146,243 @@ export function Status({ value }: { value: string }) {
   return <span class={`status ${tone}`}>{value.charAt(0) + value.slice(1).toLowerCase().replaceAll('_', ' ')}</span>
 }
 
-export const plural = (count: number, one: string, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`
+export const plural = (count: number, one: string, many = `${one}s`) =>
+  `${count.toLocaleString()} ${count === 1 ? one : many}`
 
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [done, setDone] = useState({ text: '', as: '' })
   if (!navigator.clipboard) return null
   const copied = (as: string) => () => setDone({ text, as })
   const said = done.text === text ? done.as : '' // not of another text, which is not in the clipboard
-  return <><button type="button" class="small" onClick={() => void navigator.clipboard.writeText(text).then(copied('Copied'), copied('Not copied: select it instead'))}>{said || label}</button><span class="unseen" role="status">{said}</span></>
+  return (
+    <>
+      <button
+        type="button"
+        class="small"
+        onClick={() =>
+          void navigator.clipboard.writeText(text).then(copied('Copied'), copied('Not copied: select it instead'))
+        }
+      >
+        {said || label}
+      </button>
+      <span class="unseen" role="status">
+        {said}
+      </span>
+    </>
+  )
 }
 
 /** A secret that is shown once. */
-export const Secret = ({ name, value, forget }: { name: string; value: string; forget: () => void }) => <div class="note" role="status"><p>{name}. It is shown only once: store it safely.</p><p class="copyable"><code>{value}</code> <Copy text={value} /> <button type="button" class="small" onClick={forget}>Done</button></p></div>
+export const Secret = ({ name, value, forget }: { name: string; value: string; forget: () => void }) => (
+  <div class="note" role="status">
+    <p>{name}. It is shown only once: store it safely.</p>
+    <p class="copyable">
+      <code>{value}</code> <Copy text={value} />{' '}
+      <button type="button" class="small" onClick={forget}>
+        Done
+      </button>
+    </p>
+  </div>
+)
 
 // --- what was read, and lists of it -----------------------------------------------------------------
 
 /** In the place of what was not read yet: that it is being read, or why it was not. */
 export const Unread = ({ of: { problem, reload } }: { of: Pick<Loaded<unknown>, 'problem' | 'reload'> }) =>
-  (problem ? <><Refused problem={problem} /><button type="button" onClick={() => void reload()}>Try again</button></> : <p class="soft" role="status">Loading…</p>)
+  problem ? (
+    <>
+      <Refused problem={problem} />
+      <button type="button" onClick={() => void reload()}>
+        Try again
+      </button>
+    </>
+  ) : (
+    <p class="soft" role="status">
+      Loading…
+    </p>
+  )
 
 export const Shown = <T,>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) =>
-  (of.value === null ? <Unread of={of} /> : <><Refused problem={of.problem} />{children(of.value)}</>)
+  of.value === null ? (
+    <Unread of={of} />
+  ) : (
+    <>
+      <Refused problem={of.problem} />
+      {children(of.value)}
+    </>
+  )
 
-export interface Column<T> { name: string; show: (row: T) => ComponentChildren; class?: string }
-
-export function Table<T extends object>({ of, columns, id, empty, caption }: {
-  of: Listed<T>; columns: Column<T>[]; id: (row: T) => string; empty: ComponentChildren; caption: string
-}) {
-  if (of.rows === null) return <Unread of={of} />
-  return <>
-    <Refused problem={of.problem} />
-    {of.rows.length === 0 ? (of.more ? null : <div class="empty">{empty}</div>) : <table>
-      <caption class="unseen">{caption}</caption>
-      <thead><tr>{columns.map(column => <th key={column.name} scope="col">{column.name}</th>)}</tr></thead>
-      <tbody>{of.rows.map(row => <tr key={id(row)}>
-        {columns.map(column => <td key={column.name} data-name={column.name} class={column.class}><div>{column.show(row)}</div></td>)}
-      </tr>)}</tbody>
-    </table>}
-    {of.more && <p><button type="button" disabled={of.busy} onClick={() => void of.more?.()}>Show more</button></p>}
-  </>
+export interface Column<T> {
+  name: string
+  show: (row: T) => ComponentChildren
+  class?: string
 }
 
-type Growing = Omit<Listed<unknown>, 'rows'> & { rows: readonly unknown[] | null } | undefined
+export function Table<T extends object>({
+  of,
+  columns,
+  id,
+  empty,
+  caption,
+}: {
+  of: Listed<T>
+  columns: Column<T>[]
+  id: (row: T) => string
+  empty: ComponentChildren
+  caption: string
+}) {
+  if (of.rows === null) return <Unread of={of} />
+  return (
+    <>
+      <Refused problem={of.problem} />
+      {of.rows.length === 0 ? (
+        of.more ? null : (
+          <div class="empty">{empty}</div>
+        )
+      ) : (
+        <table>
+          <caption class="unseen">{caption}</caption>
+          <thead>
+            <tr>
+              {columns.map(column => (
+                <th key={column.name} scope="col">
+                  {column.name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {of.rows.map(row => (
+              <tr key={id(row)}>
+                {columns.map(column => (
+                  <td key={column.name} data-name={column.name} class={column.class}>
+                    <div>{column.show(row)}</div>
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {of.more && (
+        <p>
+          <button type="button" disabled={of.busy} onClick={() => void of.more?.()}>
+            Show more
+          </button>
+        </p>
+      )}
+    </>
+  )
+}
+
+type Growing = (Omit<Listed<unknown>, 'rows'> & { rows: readonly unknown[] | null }) | undefined
 
 /** Beside a choice among more than it shows yet, or whose list is being read, or could not be. */
 function More({ of, label }: { of: Growing; label: string }) {
-  if (of?.problem) return <span class="wrong" role="status">{of.problem.message} <button type="button" class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>Try again</button></span>
-  if (of?.rows === null) return <span class="soft" role="status">Loading…</span>
-  return of?.more ? <button type="button" class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>Show more</button> : null
+  if (of?.problem)
+    return (
+      <span class="wrong" role="status">
+        {of.problem.message}{' '}
+        <button type="button" class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>
+          Try again
+        </button>
+      </span>
+    )
+  if (of?.rows === null)
+    return (
+      <span class="soft" role="status">
+        Loading…
+      </span>
+    )
+  return of?.more ? (
+    <button
+      type="button"
+      class="small"
+      aria-label={`Show more: ${label}`}
+      disabled={of.busy}
+      onClick={() => void of.more?.()}
+    >
+      Show more
+    </button>
+  ) : null
 }
 
 /** Above a list: its filters, and behind `more` those that are wanted seldom. They are open as soon as one of `names` is in the address. */
-export function Filters({ children, more, names = [] }: Children & { more?: ComponentChildren; names?: readonly string[] }) {
+export function Filters({
+  children,
+  more,
+  names = [],
+}: Children & { more?: ComponentChildren; names?: readonly string[] }) {
   const { query } = useLocation()
   const isOpen = useRef(false)
   isOpen.current ||= names.some(name => query.has(name))
-  return <form class="filters" role="search" onSubmit={event => event.preventDefault()}>{children}
-    {more && <details open={isOpen.current}><summary>More filters</summary><div class="filters">{more}</div></details>}
-  </form>
+  return (
+    <form class="filters" role="search" onSubmit={event => event.preventDefault()}>
+      {children}
+      {more && (
+        <details open={isOpen.current}>
+          <summary>More filters</summary>
+          <div class="filters">{more}</div>
+        </details>
+      )}
+    </form>
+  )
 }
 
 /** A filter that is kept in the address bar. */
-export function Choice({ label, name, value, options, any = 'any', growing }: { label: string; name: string; value: string; options: readonly (string | readonly [string, string])[]; any?: string; growing?: Growing }) {
-  return <><label>{label}
-    <select value={value} onChange={event => narrow({ [name]: event.currentTarget.value })}>
-      <option value="">{any}</option>
-      {options.map(option => {
-        const [key, words] = typeof option === 'string' ? [option, option.charAt(0) + option.slice(1).toLowerCase()] : option
-        return <option key={key} value={key}>{words}</option>
-      })}
-    </select>
-  </label><More of={growing} label={label} /></>
+export function Choice({
+  label,
+  name,
+  value,
+  options,
+  any = 'any',
+  growing,
+}: {
+  label: string
+  name: string
+  value: string
+  options: readonly (string | readonly [string, string])[]
+  any?: string
+  growing?: Growing
+}) {
+  return (
+    <>
+      <label>
+        {label}
+        <select value={value} onChange={event => narrow({ [name]: event.currentTarget.value })}>
+          <option value="">{any}</option>
+          {options.map(option => {
+            const [key, words] =
+              typeof option === 'string' ? [option, option.charAt(0) + option.slice(1).toLowerCase()] : option
+            return (
+              <option key={key} value={key}>
+                {words}
+              </option>
+            )
+          })}
+        </select>
+      </label>
+      <More of={growing} label={label} />
+    </>
+  )
 }
 
 /** A text filter, which narrows the list shortly after the last key. `wrong` says what in it narrows nothing. */
-export function Search({ label, name, value, placeholder, list, wrong = '' }: { label: string; name: string; value: string; placeholder?: string; list?: string; wrong?: string }) {
+export function Search({
+  label,
+  name,
+  value,
+  placeholder,
+  list,
+  wrong = '',
+}: {
+  label: string
+  name: string
+  value: string
+  placeholder?: string
+  list?: string
+  wrong?: string
+}) {
   const id = useId()
   const [text, setText] = useState(value)
   const timer = useRef(0)
@@ -167,41 +400,109 @@ export function Search({ label, name, value, placeholder, list, wrong = '' }: { 
       narrow({ [name]: meant.current })
     }, 250)
   }
-  return <><label>{label}<input type="search" value={text} placeholder={placeholder} list={list} autocomplete="off" spellcheck={false}
-    aria-invalid={!!wrong} aria-describedby={wrong ? id : undefined} onInput={event => typed(event.currentTarget.value)} /></label>
-    {wrong && <span class="wrong" id={id} role="status">{wrong}</span>}</>
+  return (
+    <>
+      <label>
+        {label}
+        <input
+          type="search"
+          value={text}
+          placeholder={placeholder}
+          list={list}
+          autocomplete="off"
+          spellcheck={false}
+          aria-invalid={!!wrong}
+          aria-describedby={wrong ? id : undefined}
+          onInput={event => typed(event.currentTarget.value)}
+        />
+      </label>
+      {wrong && (
+        <span class="wrong" id={id} role="status">
+          {wrong}
+        </span>
+      )}
+    </>
+  )
 }
 
 // --- forms ------------------------------------------------------------------------------------------
 
 type FieldProps = {
-  label: string; value: string; set: (value: string) => void; pointer?: string | undefined; wrong?: string; hint?: ComponentChildren
-  options?: readonly (readonly [string, string])[]; growing?: Growing; rows?: number; beside?: ComponentChildren
-  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local'; required?: boolean; autocomplete?: string; list?: string; placeholder?: string | undefined; min?: string; max?: string
+  label: string
+  value: string
+  set: (value: string) => void
+  pointer?: string | undefined
+  wrong?: string
+  hint?: ComponentChildren
+  options?: readonly (readonly [string, string])[]
+  growing?: Growing
+  rows?: number
+  beside?: ComponentChildren
+  type?: 'text' | 'email' | 'password' | 'number' | 'url' | 'time' | 'date' | 'datetime-local'
+  required?: boolean
+  autocomplete?: string
+  list?: string
+  placeholder?: string | undefined
+  min?: string
+  max?: string
 }
 
 /** A field with what is wrong at its pointer, or with what the page itself finds `wrong`. */
-export function Field({ label, value, set, pointer, wrong, hint, options, growing, rows, beside, ...rest }: FieldProps) {
+export function Field({
+  label,
+  value,
+  set,
+  pointer,
+  wrong,
+  hint,
+  options,
+  growing,
+  rows,
+  beside,
+  ...rest
+}: FieldProps) {
   const id = useId()
   const { marks, below } = useErrors(pointer, wrong, hint ? `${id}-hint` : '')
   const shared = { id, value, ...marks }
   const onInput = (event: { currentTarget: { value: string } }) => set(event.currentTarget.value)
   const { type, min, max, ...common } = rest
-  return <div class={beside ? 'field pair-of' : 'field'}>
-    <label for={id}>{label}</label>
-    {options ? <select {...shared} {...common} onChange={onInput}>{options.map(([key, words]) => <option key={key} value={key}>{words}</option>)}</select>
-      : rows ? <textarea {...shared} {...common} rows={rows} spellcheck={false} onInput={onInput} />
-      : <input {...({ ...shared, ...common, type: type ?? 'text', min, max, onInput } as object)} />}
-    {beside}
-    <More of={growing} label={label} />
-    {below}
-    {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
-  </div>
+  return (
+    <div class={beside ? 'field pair-of' : 'field'}>
+      <label for={id}>{label}</label>
+      {options ? (
+        <select {...shared} {...common} onChange={onInput}>
+          {options.map(([key, words]) => (
+            <option key={key} value={key}>
+              {words}
+            </option>
+          ))}
+        </select>
+      ) : rows ? (
+        <textarea {...shared} {...common} rows={rows} spellcheck={false} onInput={onInput} />
+      ) : (
+        <input {...({ ...shared, ...common, type: type ?? 'text', min, max, onInput } as object)} />
+      )}
+      {beside}
+      <More of={growing} label={label} />
+      {below}
+      {hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+    </div>
+  )
 }
 
 /** Proposes time zones to a field whose `list` is this one. */
 export const ZONES = 'zones'
-export const Zones = () => <datalist id={ZONES}>{Intl.supportedValuesOf('timeZone').map(zone => <option key={zone} value={zone} />)}</datalist>
+export const Zones = () => (
+  <datalist id={ZONES}>
+    {Intl.supportedValuesOf('timeZone').map(zone => (
+      <option key={zone} value={zone} />
+    ))}
+  </datalist>
+)
 
 /** A box for JSON: where it stops being JSON is said shortly after the last key. */
 export function JsonText({ value, ...rest }: FieldProps) {
@@ -216,39 +517,139 @@ export function JsonText({ value, ...rest }: FieldProps) {
 type Marks = ReturnType<typeof useErrors>['marks']
 
 /** `marks`: of the group that it is one of. */
-export function Check({ label, value, set, pointer, marks, disabled = false }: { label: string; value: boolean; set: (value: boolean) => void; pointer?: string; marks?: Marks; disabled?: boolean }) {
+export function Check({
+  label,
+  value,
+  set,
+  pointer,
+  marks,
+  disabled = false,
+}: {
+  label: string
+  value: boolean
+  set: (value: boolean) => void
+  pointer?: string
+  marks?: Marks
+  disabled?: boolean
+}) {
   const own = useErrors(pointer)
-  return <><label class="check"><input type="checkbox" checked={value} disabled={disabled} {...marks ?? own.marks} onChange={event => set(event.currentTarget.checked)} /> {label}</label>{own.below}</>
+  return (
+    <>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={value}
+          disabled={disabled}
+          {...(marks ?? own.marks)}
+          onChange={event => set(event.currentTarget.checked)}
+        />{' '}
+        {label}
+      </label>
+      {own.below}
+    </>
+  )
 }
 
 /** Some of `options`, with what is wrong about them. */
-export function Several({ label, hint, options, chosen, set, pointer, look = 'several' }: {
-  label: string; hint?: ComponentChildren; options: Record<string, string>; chosen: readonly unknown[]; set: (chosen: string[]) => void; pointer: string; look?: 'several' | 'columns'
+export function Several({
+  label,
+  hint,
+  options,
+  chosen,
+  set,
+  pointer,
+  look = 'several',
+}: {
+  label: string
+  hint?: ComponentChildren
+  options: Record<string, string>
+  chosen: readonly unknown[]
+  set: (chosen: string[]) => void
+  pointer: string
+  look?: 'several' | 'columns'
 }) {
   const { marks, below } = useErrors(pointer)
-  return <fieldset class="group"><legend>{label}</legend>
-    {hint && <p class="hint">{hint}</p>}
-    <div class={look}>{Object.entries(options).map(([key, words]) => <Check key={key} label={words} value={chosen.includes(key)} marks={marks}
-      set={isOn => set(Object.keys(options).filter(one => (one === key ? isOn : chosen.includes(one))))} />)}</div>
-    {below}
-  </fieldset>
+  return (
+    <fieldset class="group">
+      <legend>{label}</legend>
+      {hint && <p class="hint">{hint}</p>}
+      <div class={look}>
+        {Object.entries(options).map(([key, words]) => (
+          <Check
+            key={key}
+            label={words}
+            value={chosen.includes(key)}
+            marks={marks}
+            set={isOn => set(Object.keys(options).filter(one => (one === key ? isOn : chosen.includes(one))))}
+          />
+        ))}
+      </div>
+      {below}
+    </fieldset>
+  )
 }
 
-export function Form({ act, submit, label, children, extra }: Children & { act: Act; submit: () => Promise<unknown>; label: string; extra?: ComponentChildren }) {
+export function Form({
+  act,
+  submit,
+  label,
+  children,
+  extra,
+}: Children & { act: Act; submit: () => Promise<unknown>; label: string; extra?: ComponentChildren }) {
   const form = useRef<HTMLFormElement>(null)
-  return <form ref={form} class="form" onSubmit={event => {
-    event.preventDefault()
-    void act.run(submit).then(fine => { if (!fine) toFirst(form.current) })
-  }}>
-    <Errors problem={act.problem}>{children}<Rest /></Errors>
-    <p class="buttons"><button class="primary" disabled={act.busy}>{label}</button>{extra}</p>
-  </form>
+  return (
+    <form
+      ref={form}
+      class="form"
+      onSubmit={event => {
+        event.preventDefault()
+        void act.run(submit).then(fine => {
+          if (!fine) toFirst(form.current)
+        })
+      }}
+    >
+      <Errors problem={act.problem}>
+        {children}
+        <Rest />
+      </Errors>
+      <p class="buttons">
+        <button class="primary" disabled={act.busy}>
+          {label}
+        </button>
+        {extra}
+      </p>
+    </form>
+  )
 }
 
 /** An act that says what it will do before it is done, of what `read` finds first; where nothing has to be asked, it is done at once. */
-export function Confirm({ id, label, title, children, read, act, isAsked = () => true, sure = label, leave = 'Cancel', look = '', danger = false, primary = false, disabled = false }: Children & {
-  id?: string; label: string; title: string; read?: () => Promise<unknown>; act: () => Promise<unknown>; isAsked?: () => boolean; sure?: string; leave?: string
-  look?: 'small' | 'plain' | ''; danger?: boolean; primary?: boolean; disabled?: boolean
+export function Confirm({
+  id,
+  label,
+  title,
+  children,
+  read,
+  act,
+  isAsked = () => true,
+  sure = label,
+  leave = 'Cancel',
+  look = '',
+  danger = false,
+  primary = false,
+  disabled = false,
+}: Children & {
+  id?: string
+  label: string
+  title: string
+  read?: () => Promise<unknown>
+  act: () => Promise<unknown>
+  isAsked?: () => boolean
+  sure?: string
+  leave?: string
+  look?: 'small' | 'plain' | ''
+  danger?: boolean
+  primary?: boolean
+  disabled?: boolean
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const acting = useAct()
@@ -269,43 +670,135 @@ export function Confirm({ id, label, title, children, read, act, isAsked = () =>
     if (!dialog.current?.open) dialog.current?.showModal()
     toFirst(dialog.current)
   }
-  const done = () => void acting.run(act).then(fine => { if (fine) dialog.current?.close(); else refused() })
-  return <>
-    <button id={id} type="button" class={danger ? 'danger' : primary ? 'primary' : look} disabled={disabled} onClick={open}>{label}</button>
-    <dialog ref={dialog} aria-label={title} onCancel={event => { if (isDoing) event.preventDefault() }}>
-      <h2>{title}</h2>
-      <Errors problem={acting.problem}>{asks && children}<Rest /></Errors>
-      <p class="buttons">
-        <button type="button" class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead} onClick={done}>{sure}</button>
-        <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>{leave}</button>
-      </p>
-    </dialog>
-  </>
+  const done = () =>
+    void acting.run(act).then(fine => {
+      if (fine) dialog.current?.close()
+      else refused()
+    })
+  return (
+    <>
+      <button
+        id={id}
+        type="button"
+        class={danger ? 'danger' : primary ? 'primary' : look}
+        disabled={disabled}
+        onClick={open}
+      >
+        {label}
+      </button>
+      <dialog
+        ref={dialog}
+        aria-label={title}
+        onCancel={event => {
+          if (isDoing) event.preventDefault()
+        }}
+      >
+        <h2>{title}</h2>
+        <Errors problem={acting.problem}>
+          {asks && children}
+          <Rest />
+        </Errors>
+        <p class="buttons">
+          <button
+            type="button"
+            class={danger ? 'danger primary' : 'primary'}
+            disabled={acting.busy || !isRead}
+            onClick={done}
+          >
+            {sure}
+          </button>
+          <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>
+            {leave}
+          </button>
+        </p>
+      </dialog>
+    </>
+  )
 }
 
-export const Facts = ({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) => <dl class="facts">{of.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value ?? '–'}</dd></div>)}</dl>
+export const Facts = ({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) => (
+  <dl class="facts">
+    {of.map(([name, value]) => (
+      <div key={name}>
+        <dt>{name}</dt>
+        <dd>{value ?? '–'}</dd>
+      </div>
+    ))}
+  </dl>
+)
 
 // --- JSON -------------------------------------------------------------------------------------------
 
 const SIMPLE = /^[A-Za-z_][A-Za-z0-9_-]*$/
 export const step = (path: string, key: string | number) =>
-  typeof key === 'number' ? `${path}[${key}]` : SIMPLE.test(key) ? (path ? `${path}.${key}` : key) : `${path}[${JSON.stringify(key)}]`
+  typeof key === 'number'
+    ? `${path}[${key}]`
+    : SIMPLE.test(key)
+      ? path
+        ? `${path}.${key}`
+        : key
+      : `${path}[${JSON.stringify(key)}]`
 
 const MOST = 200 // of one object or list: a body may have a hundred thousand
 
 /** A value as a tree. With `pick`, a click on a value hands over its path. */
-export function Json({ value, path = '', name, pick, open = true }: { value: unknown; path?: string; name?: string; pick?: ((path: string, value: unknown) => void) | undefined; open?: boolean }) {
+export function Json({
+  value,
+  path = '',
+  name,
+  pick,
+  open = true,
+}: {
+  value: unknown
+  path?: string
+  name?: string
+  pick?: ((path: string, value: unknown) => void) | undefined
+  open?: boolean
+}) {
   const label = name === undefined ? null : <span class="key">{name}: </span>
   if (value === null || typeof value !== 'object' || isNumber(value)) {
-    const text = <span class={`value ${isNumber(value) ? 'number' : typeof value}`}>{JSON.stringify(value) ?? 'nothing'}</span>
-    return <div class="leaf">{label}{pick ? <button type="button" class="pick" title={path} onClick={() => pick(path, value)}>{text}</button> : text}</div>
+    const text = (
+      <span class={`value ${isNumber(value) ? 'number' : typeof value}`}>{JSON.stringify(value) ?? 'nothing'}</span>
+    )
+    return (
+      <div class="leaf">
+        {label}
+        {pick ? (
+          <button type="button" class="pick" title={path} onClick={() => pick(path, value)}>
+            {text}
+          </button>
+        ) : (
+          text
+        )}
+      </div>
+    )
   }
   const isList = Array.isArray(value)
   const items: [string | number, unknown][] = isList ? value.map((one, index) => [index, one]) : Object.entries(value)
-  if (!items.length) return <div class="leaf">{label}<span class="value">{isList ? '[]' : '{}'}</span></div>
-  return <details class="json" open={open}>
-    <summary>{label}<span class="soft">{isList ? plural(items.length, 'item') : plural(items.length, 'field')}</span></summary>
-    {items.slice(0, MOST).map(([key, one]) => <Json key={key} value={one} path={step(path, key)} name={String(key)} pick={pick} open={open && items.length < 30} />)}
-    {items.length > MOST && <div class="leaf soft">and {items.length - MOST} more</div>}
-  </details>
+  if (!items.length)
+    return (
+      <div class="leaf">
+        {label}
+        <span class="value">{isList ? '[]' : '{}'}</span>
+      </div>
+    )
+  return (
+    <details class="json" open={open}>
+      <summary>
+        {label}
+        <span class="soft">{isList ? plural(items.length, 'item') : plural(items.length, 'field')}</span>
+      </summary>
+      {items.slice(0, MOST).map(([key, one]) => (
+        <Json
+          key={key}
+          value={one}
+          path={step(path, key)}
+          name={String(key)}
+          pick={pick}
+          open={open && items.length < 30}
+        />
+      ))}
+      {items.length > MOST && <div class="leaf soft">and {items.length - MOST} more</div>}
+    </details>
+  )
 }

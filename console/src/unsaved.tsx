@@ -9,5 +9,12 @@ export function Unsaved({ of, label = 'Discard changes' }: { of: Held; label?: s
   const { clash, goOn, forget } = of
   if (clash) return <Later load={comparing} show={({ Clash }) => <Clash {...clash} keep={goOn} take={forget} />} />
   if (!of.isKept) return null
-  return <p class="note" role="status">You have unsaved changes. <Confirm look="small" label={label} title={`${label}?`} act={async () => forget()}><p>What you typed here and did not save is lost.</p></Confirm></p>
+  return (
+    <p class="note" role="status">
+      You have unsaved changes.{' '}
+      <Confirm look="small" label={label} title={`${label}?`} act={async () => forget()}>
+        <p>What you typed here and did not save is lost.</p>
+      </Confirm>
+    </p>
+  )
 }

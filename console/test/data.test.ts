@@ -3,7 +3,11 @@ import { deepEqual } from 'node:assert/strict'
 import { test } from 'node:test'
 import { joined, type Page } from '../src/data'
 
-const PAGES: Record<string, Page<number>> = { '': { data: [9, 8], nextCursor: 'b' }, b: { data: [7, 6], nextCursor: 'c' }, c: { data: [5], nextCursor: null } }
+const PAGES: Record<string, Page<number>> = {
+  '': { data: [9, 8], nextCursor: 'b' },
+  b: { data: [7, 6], nextCursor: 'c' },
+  c: { data: [5], nextCursor: null },
+}
 
 /** The pages that are read for so many, one after the other. */
 async function reading(count: number): Promise<[Page<number>, string[]]> {

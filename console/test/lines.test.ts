@@ -3,7 +3,15 @@ import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import { linesOf, valuesOf } from '../src/lines'
 
-const FIELDS = { address: '1 Tea Street\nUlm', 'a=b': 'c=d', said: '"tea"', padded: ' tea ', seats: 3, ' in ': 'Ulm', plan: 'pro' }
+const FIELDS = {
+  address: '1 Tea Street\nUlm',
+  'a=b': 'c=d',
+  said: '"tea"',
+  padded: ' tea ',
+  seats: 3,
+  ' in ': 'Ulm',
+  plan: 'pro',
+}
 
 /** What the lines say once somebody has changed this in them. */
 function changed(old: string, next: string): Record<string, unknown> {
@@ -30,7 +38,12 @@ test('what reads as it did before keeps its type, and what is typed is a text', 
 })
 
 test('what is new may be true or false, which are texts in quotes', () => {
-  deepEqual(valuesOf('vip = true\nlost = false\nsaid = "true"\nrooms = 3'), { vip: true, lost: false, said: 'true', rooms: '3' })
+  deepEqual(valuesOf('vip = true\nlost = false\nsaid = "true"\nrooms = 3'), {
+    vip: true,
+    lost: false,
+    said: 'true',
+    rooms: '3',
+  })
 })
 
 test('a field that was true can be made false, and a number another one', () => {

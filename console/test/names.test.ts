@@ -4,10 +4,18 @@ import { test } from 'node:test'
 import type { Listed } from '../src/data'
 import { called, merged, plain, unnamed } from '../src/names'
 
-interface Row { createdAt: string }
+interface Row {
+  createdAt: string
+}
 
 function listed(moments: string[], hasMore: boolean, read: () => void = () => {}): Listed<Row> {
-  return { rows: moments.map(createdAt => ({ createdAt })), problem: null, busy: false, more: hasMore ? async () => read() : null, reload: async () => {} }
+  return {
+    rows: moments.map(createdAt => ({ createdAt })),
+    problem: null,
+    busy: false,
+    more: hasMore ? async () => read() : null,
+    reload: async () => {},
+  }
 }
 const shown = (list: Listed<Row>) => list.rows!.map(each => each.createdAt)
 
@@ -19,7 +27,10 @@ test('two lists are one, the newest first', () => {
 
 test('it goes back only as far as both are known, and reads on in both', async () => {
   const read: string[] = []
-  const both = merged(listed(['09', '06'], true, () => read.push('one')), listed(['08', '03'], true, () => read.push('other')))
+  const both = merged(
+    listed(['09', '06'], true, () => read.push('one')),
+    listed(['08', '03'], true, () => read.push('other')),
+  )
   deepEqual(shown(both), ['09', '08', '06'])
   await both.more!()
   deepEqual(read, ['one', 'other'])
@@ -39,6 +50,12 @@ test('a contact is called by what of its name can be seen, else by an address, e
 
 test('names are asked for once each, of those who are somebody and not known yet, and not of too many at once', () => {
   const ids = ['con_1', null, 'con_2', 'con_1', '', 'con_3', 'con_4']
-  deepEqual(unnamed(ids, id => id === 'con_2', 2), ['con_1', 'con_3'])
-  deepEqual(unnamed(ids, () => true, 2), [])
+  deepEqual(
+    unnamed(ids, id => id === 'con_2', 2),
+    ['con_1', 'con_3'],
+  )
+  deepEqual(
+    unnamed(ids, () => true, 2),
+    [],
+  )
 })

@@ -16,38 +16,125 @@ type Doing = { contact: Contact; done: () => void }
 export function SendMessage({ contact, done }: Doing) {
   const [draft, change, forget] = useDraft(`message.${contact.id}`, { templateId: '', data: '{}', sendAt: '' })
   const all = useTemplates(draft.templateId)
-  const templates = { ...all, rows: all.rows && all.rows.filter(each => reachable(contact, each.channel as keyof typeof CHANNELS)) }
+  const templates = {
+    ...all,
+    rows: all.rows && all.rows.filter(each => reachable(contact, each.channel as keyof typeof CHANNELS)),
+  }
   const template = templates.rows?.find(each => each.id === draft.templateId)
   const act = useAct()
-  return <Section title="Send message"><Form act={act} label="Send" extra={<button type="button" onClick={done}>Cancel</button>} submit={async () => {
-    const body = { channel: template?.channel ?? 'email', contactId: contact.id, templateId: draft.templateId, data: objectOf(draft.data, '/data'), sendAt: draft.sendAt ? new Date(draft.sendAt).toISOString() : null }
-    const { messageId } = await got(api.POST('/messages', { body: body as Schemas['NewMessage'] }))
-    forget()
-    go(`/messages/${messageId}`)
-  }}>
-    <Field label="Template" required value={draft.templateId} set={templateId => change({ templateId })} options={[['', 'choose one'], ...options(templates)]} growing={templates} pointer="/templateId"
-      hint={template ? `Via ${template.channel}, ${template.category}.` : templates.rows?.length === 0 ? <>No template fits a channel on which the contact has an address. <Link to="/templates/new">Create one</Link></> : 'The template sets the channel.'} />
-    <div class="columns">
-      <JsonText label="Event (JSON)" rows={3} value={draft.data} set={data => change({ data })} pointer="/data" hint="The template reads it as trigger." />
-      <Field label="Send at" type="datetime-local" value={draft.sendAt} set={sendAt => change({ sendAt })} pointer="/sendAt" hint="In your time zone. Empty: at once." />
-    </div>
-    <p class="hint">It is sent only if the contact may be written to at that time.</p>
-  </Form></Section>
+  return (
+    <Section title="Send message">
+      <Form
+        act={act}
+        label="Send"
+        extra={
+          <button type="button" onClick={done}>
+            Cancel
+          </button>
+        }
+        submit={async () => {
+          const body = {
+            channel: template?.channel ?? 'email',
+            contactId: contact.id,
+            templateId: draft.templateId,
+            data: objectOf(draft.data, '/data'),
+            sendAt: draft.sendAt ? new Date(draft.sendAt).toISOString() : null,
+          }
+          const { messageId } = await got(api.POST('/messages', { body: body as Schemas['NewMessage'] }))
+          forget()
+          go(`/messages/${messageId}`)
+        }}
+      >
+        <Field
+          label="Template"
+          required
+          value={draft.templateId}
+          set={templateId => change({ templateId })}
+          options={[['', 'choose one'], ...options(templates)]}
+          growing={templates}
+          pointer="/templateId"
+          hint={
+            template ? (
+              `Via ${template.channel}, ${template.category}.`
+            ) : templates.rows?.length === 0 ? (
+              <>
+                No template fits a channel on which the contact has an address.{' '}
+                <Link to="/templates/new">Create one</Link>
+              </>
+            ) : (
+              'The template sets the channel.'
+            )
+          }
+        />
+        <div class="columns">
+          <JsonText
+            label="Event (JSON)"
+            rows={3}
+            value={draft.data}
+            set={data => change({ data })}
+            pointer="/data"
+            hint="The template reads it as trigger."
+          />
+          <Field
+            label="Send at"
+            type="datetime-local"
+            value={draft.sendAt}
+            set={sendAt => change({ sendAt })}
+            pointer="/sendAt"
+            hint="In your time zone. Empty: at once."
+          />
+        </div>
+        <p class="hint">It is sent only if the contact may be written to at that time.</p>
+      </Form>
+    </Section>
+  )
 }
 
 export function RecordEvent({ contact, done }: Doing) {
   const [draft, change, forget] = useDraft(`event.${contact.id}`, { name: '', properties: '{}' })
   const [recorded, setRecorded] = useState('')
   const act = useAct()
-  return <Section title="Record event"><Form act={act} label="Record" extra={<button type="button" onClick={done}>Cancel</button>} submit={async () => {
-    const { name } = await got(api.POST('/contacts/{id}/events', { params: { path: { id: contact.id } }, body: { name: draft.name, properties: objectOf(draft.properties, '/properties') } }))
-    forget()
-    setRecorded(name)
-  }}>
-    <Field label="Name" required value={draft.name} set={name => change({ name })} pointer="/name" placeholder="checkout_started" hint="It starts flows that it triggers, and continues runs that wait for it." />
-    <JsonText label="Properties (JSON)" rows={3} value={draft.properties} set={properties => change({ properties })} pointer="/properties" />
-    {recorded && <p role="status">{recorded} was recorded; see below what came of it.</p>}
-  </Form></Section>
+  return (
+    <Section title="Record event">
+      <Form
+        act={act}
+        label="Record"
+        extra={
+          <button type="button" onClick={done}>
+            Cancel
+          </button>
+        }
+        submit={async () => {
+          const { name } = await got(
+            api.POST('/contacts/{id}/events', {
+              params: { path: { id: contact.id } },
+              body: { name: draft.name, properties: objectOf(draft.properties, '/properties') },
+            }),
+          )
+          forget()
+          setRecorded(name)
+        }}
+      >
+        <Field
+          label="Name"
+          required
+          value={draft.name}
+          set={name => change({ name })}
+          pointer="/name"
+          placeholder="checkout_started"
+          hint="It starts flows that it triggers, and continues runs that wait for it."
+        />
+        <JsonText
+          label="Properties (JSON)"
+          rows={3}
+          value={draft.properties}
+          set={properties => change({ properties })}
+          pointer="/properties"
+        />
+        {recorded && <p role="status">{recorded} was recorded; see below what came of it.</p>}
+      </Form>
+    </Section>
+  )
 }
 
 type Happened = Pick<Schemas['Happening'], 'type' | 'run'>
@@ -58,15 +145,19 @@ const MOST = 200 // of one answer
 export function goes(happened: readonly Happened[], isAll: boolean): string {
   const count = (type: Happened['type']) => happened.filter(each => each.type === type).length
   const ending = happened.filter(each => each.run && !each.run.finishedAt).length
-  return `This also deletes ${plural(count('event'), 'event')}, and the contact’s data in ${plural(count('run'), 'run')} and ${plural(count('message'), 'message')}`
-    + `${isAll ? '' : `, counting only the newest ${happened.length.toLocaleString()} activities`}.${ending ? ` ${plural(ending, 'run')} in progress ${ending === 1 ? 'ends' : 'end'}.` : ''}`
+  return (
+    `This also deletes ${plural(count('event'), 'event')}, and the contact’s data in ${plural(count('run'), 'run')} and ${plural(count('message'), 'message')}` +
+    `${isAll ? '' : `, counting only the newest ${happened.length.toLocaleString()} activities`}.${ending ? ` ${plural(ending, 'run')} in progress ${ending === 1 ? 'ends' : 'end'}.` : ''}`
+  )
 }
 
 /** What goes with this contact, as it is asked for page by page. */
 export async function counted(id: string): Promise<string> {
   const happened: Happened[] = []
   for (let cursor: string | undefined; ;) {
-    const { data, nextCursor } = await got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: MOST } } }))
+    const { data, nextCursor } = await got(
+      api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: MOST } } }),
+    )
     happened.push(...data)
     if (nextCursor === null || happened.length >= MOST_COUNTED) return goes(happened, nextCursor === null)
     cursor = nextCursor
@@ -78,13 +169,32 @@ export function Erase({ contact }: { contact: Contact }) {
   const [typed, setTyped] = useState('')
   const name = plain(called(contact))
   const erase = async () => {
-    if (plain(typed) !== name) throw new Refusal(422, 'invalid', '', [{ pointer: '/name', message: `Must be ${name}. Nothing was erased.` }])
+    if (plain(typed) !== name)
+      throw new Refusal(422, 'invalid', '', [{ pointer: '/name', message: `Must be ${name}. Nothing was erased.` }])
     await got(api.DELETE('/contacts/{id}', { params: { path: { id: contact.id } } }))
     go('/contacts')
   }
-  return <Confirm label="Erase" danger title={`Erase ${name}?`} sure="Erase permanently" read={async () => { setTyped(''); setFound(''); setFound(await counted(contact.id).catch(() => 'What else this deletes could not be counted.')) }} act={erase}>
-    <p>The contact is deleted, with its events, its tags, and its data in runs and messages. Its runs end. Its address is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.</p>
-    <p role="status"><b>{found}</b></p>
-    <Field label="Type the name above to confirm" value={typed} set={setTyped} autocomplete="off" pointer="/name" />
-  </Confirm>
+  return (
+    <Confirm
+      label="Erase"
+      danger
+      title={`Erase ${name}?`}
+      sure="Erase permanently"
+      read={async () => {
+        setTyped('')
+        setFound('')
+        setFound(await counted(contact.id).catch(() => 'What else this deletes could not be counted.'))
+      }}
+      act={erase}
+    >
+      <p>
+        The contact is deleted, with its events, its tags, and its data in runs and messages. Its runs end. Its address
+        is kept as a hash on the suppression list, so that nothing is sent to it by mistake. This cannot be undone.
+      </p>
+      <p role="status">
+        <b>{found}</b>
+      </p>
+      <Field label="Type the name above to confirm" value={typed} set={setTyped} autocomplete="off" pointer="/name" />
+    </Confirm>
+  )
 }

@@ -5,7 +5,22 @@ import { CHANGED, Days, days } from '../days'
 import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
 import { go, useLocation } from '../router'
-import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Section, Sentence, Shown, Status, Table, When, plural } from '../ui'
+import {
+  Choice,
+  Confirm,
+  Facts,
+  Filters,
+  Json,
+  Link,
+  Screen,
+  Section,
+  Sentence,
+  Shown,
+  Status,
+  Table,
+  When,
+  plural,
+} from '../ui'
 import { AskWhy, Recipients, STATUSES } from './recipients'
 import { Preview as Mail } from '../preview'
 import { TestMail } from '../test_mail'
@@ -19,27 +34,68 @@ const hasPassed = (sendAt: string) => Date.parse(sendAt) < Date.now() - LATE_MS
 const STATES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'SENT', 'CANCELLED']
 /** In the order in which the first that holds counts. */
 const REASONS: Record<keyof Counts, string> = {
-  total: 'in the audience', reachable: 'reachable', erased: 'erased', noAddress: 'no address on this channel', suppressed: 'suppressed', unsubscribed: 'unsubscribed', noConsent: 'not opted in to the topic',
+  total: 'in the audience',
+  reachable: 'reachable',
+  erased: 'erased',
+  noAddress: 'no address on this channel',
+  suppressed: 'suppressed',
+  unsubscribed: 'unsubscribed',
+  noConsent: 'not opted in to the topic',
   capped: 'message limit reached',
 }
 
 export function Broadcasts() {
   const { query } = useLocation()
   const state = query.get('state') ?? ''
-  const list = useListed(cursor => got(api.GET('/broadcasts', { params: { query: { state: (state || undefined) as Summary['state'], ...days(query), cursor, limit: 50 } } })), [query.toString()], 5000)
+  const list = useListed(
+    cursor =>
+      got(
+        api.GET('/broadcasts', {
+          params: { query: { state: (state || undefined) as Summary['state'], ...days(query), cursor, limit: 50 } },
+        }),
+      ),
+    [query.toString()],
+    5000,
+  )
   const may = useCan()('broadcasts:write')
-  return <Screen title="Broadcasts" lead="One message to many contacts." actions={may && <Link class="button primary" to="/broadcasts/new">New broadcast</Link>}>
-    <Filters names={CHANGED} more={<Days of={CHANGED} />}><Choice label="State" name="state" value={state} options={STATES} /></Filters>
-    <Table<Summary> caption="Broadcasts, newest first" of={list} id={each => each.id} empty={query.size
-      ? <p>No broadcasts match. <Link to="/broadcasts">Show all</Link>.</p>
-      : <p>No broadcasts yet. {may && <Link to="/broadcasts/new">Create one</Link>}</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link> },
-      { name: 'State', show: each => <Status value={each.state} /> },
-      { name: 'Starts', show: each => <When at={each.startedAt ?? each.sendAt} none="once scheduled" /> },
-      { name: 'Finished', show: each => <When at={each.finishedAt} /> },
-      { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-    ]} />
-  </Screen>
+  return (
+    <Screen
+      title="Broadcasts"
+      lead="One message to many contacts."
+      actions={
+        may && (
+          <Link class="button primary" to="/broadcasts/new">
+            New broadcast
+          </Link>
+        )
+      }
+    >
+      <Filters names={CHANGED} more={<Days of={CHANGED} />}>
+        <Choice label="State" name="state" value={state} options={STATES} />
+      </Filters>
+      <Table<Summary>
+        caption="Broadcasts, newest first"
+        of={list}
+        id={each => each.id}
+        empty={
+          query.size ? (
+            <p>
+              No broadcasts match. <Link to="/broadcasts">Show all</Link>.
+            </p>
+          ) : (
+            <p>No broadcasts yet. {may && <Link to="/broadcasts/new">Create one</Link>}</p>
+          )
+        }
+        columns={[
+          { name: 'Name', show: each => <Link to={`/broadcasts/${each.id}`}>{each.name}</Link> },
+          { name: 'State', show: each => <Status value={each.state} /> },
+          { name: 'Starts', show: each => <When at={each.startedAt ?? each.sendAt} none="once scheduled" /> },
+          { name: 'Finished', show: each => <When at={each.finishedAt} /> },
+          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+        ]}
+      />
+    </Screen>
+  )
 }
 
 const DONE = ['SENT', 'DELIVERED', 'BOUNCED', 'COMPLAINED', 'FAILED', 'UNKNOWN', 'SUPPRESSED', 'CANCELLED'] as const
@@ -48,100 +104,344 @@ const isMoving = ({ state }: Stored) => ['SCHEDULED', 'SENDING', 'PAUSED'].inclu
 
 export function Broadcast({ id }: { id: string }) {
   const path = { params: { path: { id } } }
-  const broadcast = useLoaded(async () => { const { value, tag } = await tagged(api.GET('/broadcasts/{id}', path)); return { ...value, etag: tag } }, [id], value => (isMoving(value) ? 1000 : 10_000))
+  const broadcast = useLoaded(
+    async () => {
+      const { value, tag } = await tagged(api.GET('/broadcasts/{id}', path))
+      return { ...value, etag: tag }
+    },
+    [id],
+    value => (isMoving(value) ? 1000 : 10_000),
+  )
   const may = useCan()
   const value = broadcast.value
-  const template = useLoaded(async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null), [value?.templateId])
-  const done = async (answer: Promise<Partial<Stored>>) => { const changed = await answer; if (value) broadcast.set({ ...value, ...changed }) }
+  const template = useLoaded(
+    async () => (value ? got(api.GET('/templates/{id}', { params: { path: { id: value.templateId } } })) : null),
+    [value?.templateId],
+  )
+  const done = async (answer: Promise<Partial<Stored>>) => {
+    const changed = await answer
+    if (value) broadcast.set({ ...value, ...changed })
+  }
   const isOpen = value !== null && (value.state === 'DRAFT' || value.state === 'SCHEDULED')
   const neverBegan = isOpen || (value?.state === 'CANCELLED' && !value.audience.frozen)
-  return <Screen title={value?.name ?? 'Broadcast'} lead={<code>{id}</code>} actions={value && <>
-    {isOpen && may('broadcasts:write') && <Link class="button" to={`/broadcasts/${id}/edit`}>Edit</Link>}
-    {value.state === 'DRAFT' && may('broadcasts:send') && <Confirm label="Schedule" primary title="Send this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))}>
-      <p><Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once. Until then it can be edited; afterwards it can be paused or cancelled, but what was sent cannot be recalled.</p></Confirm>}
-    {value.state === 'SENDING' && may('broadcasts:send') && <Confirm label="Pause" title="Pause this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}><p>Nothing more is sent, except what is being handed over at this moment. Resume continues where it stopped.</p></Confirm>}
-    {value.state === 'PAUSED' && may('broadcasts:send') && <Confirm label="Resume" title="Resume this broadcast?" act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}><p>It continues where it stopped; nobody gets it twice.</p></Confirm>}
-    {isMoving(value) && may('broadcasts:send') && <Confirm label="Cancel broadcast" danger title="Cancel this broadcast?" leave="Keep broadcast" act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}><p>What has not been sent never will be. This cannot be undone.</p></Confirm>}
-    {neverBegan && may('broadcasts:write') && <Confirm label="Delete" danger title={`Delete ${value.name}?`} act={async () => { await got(api.DELETE('/broadcasts/{id}', path)); go('/broadcasts') }}><p>None of it has been sent.</p></Confirm>}
-  </>}>
-    <Shown of={broadcast}>{value => <>
-      <About of={value} template={template.value} />
-      {value.audience.frozen ? <Sent of={value} reload={broadcast.reload} /> : value.state === 'CANCELLED' ? <p class="empty">It was cancelled before it began: nobody got it.</p> : <Preview of={value} isMail={template.value?.channel === 'email'} />}
-    </>}</Shown>
-  </Screen>
+  return (
+    <Screen
+      title={value?.name ?? 'Broadcast'}
+      lead={<code>{id}</code>}
+      actions={
+        value && (
+          <>
+            {isOpen && may('broadcasts:write') && (
+              <Link class="button" to={`/broadcasts/${id}/edit`}>
+                Edit
+              </Link>
+            )}
+            {value.state === 'DRAFT' && may('broadcasts:send') && (
+              <Confirm
+                label="Schedule"
+                primary
+                title="Send this broadcast?"
+                act={() =>
+                  done(got(api.POST('/broadcasts/{id}/schedule', { ...path, headers: { 'If-Match': value.etag } })))
+                }
+              >
+                <p>
+                  <Begins of={value} /> Everyone in the audience at that moment who can be reached gets it once. Until
+                  then it can be edited; afterwards it can be paused or cancelled, but what was sent cannot be recalled.
+                </p>
+              </Confirm>
+            )}
+            {value.state === 'SENDING' && may('broadcasts:send') && (
+              <Confirm
+                label="Pause"
+                title="Pause this broadcast?"
+                act={() => done(got(api.POST('/broadcasts/{id}/pause', path)))}
+              >
+                <p>
+                  Nothing more is sent, except what is being handed over at this moment. Resume continues where it
+                  stopped.
+                </p>
+              </Confirm>
+            )}
+            {value.state === 'PAUSED' && may('broadcasts:send') && (
+              <Confirm
+                label="Resume"
+                title="Resume this broadcast?"
+                act={() => done(got(api.POST('/broadcasts/{id}/resume', path)))}
+              >
+                <p>It continues where it stopped; nobody gets it twice.</p>
+              </Confirm>
+            )}
+            {isMoving(value) && may('broadcasts:send') && (
+              <Confirm
+                label="Cancel broadcast"
+                danger
+                title="Cancel this broadcast?"
+                leave="Keep broadcast"
+                act={() => done(got(api.POST('/broadcasts/{id}/cancel', path)))}
+              >
+                <p>What has not been sent never will be. This cannot be undone.</p>
+              </Confirm>
+            )}
+            {neverBegan && may('broadcasts:write') && (
+              <Confirm
+                label="Delete"
+                danger
+                title={`Delete ${value.name}?`}
+                act={async () => {
+                  await got(api.DELETE('/broadcasts/{id}', path))
+                  go('/broadcasts')
+                }}
+              >
+                <p>None of it has been sent.</p>
+              </Confirm>
+            )}
+          </>
+        )
+      }
+    >
+      <Shown of={broadcast}>
+        {value => (
+          <>
+            <About of={value} template={template.value} />
+            {value.audience.frozen ? (
+              <Sent of={value} reload={broadcast.reload} />
+            ) : value.state === 'CANCELLED' ? (
+              <p class="empty">It was cancelled before it began: nobody got it.</p>
+            ) : (
+              <Preview of={value} isMail={template.value?.channel === 'email'} />
+            )}
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }
 
 /** For who is about to schedule it. */
 function Begins({ of: { sendAt, localTime } }: { of: Stored }) {
-  const starts = !sendAt ? 'It starts at once.' : hasPassed(sendAt) ? <>Its time, <When at={sendAt} />, has passed: choose another one first.</> : <>It starts at <When at={sendAt} />.</>
-  return <>{starts}{localTime && ` Each contact gets it when it is next ${localTime} where they are: where that has passed by then, a day later.`}</>
+  const starts = !sendAt ? (
+    'It starts at once.'
+  ) : hasPassed(sendAt) ? (
+    <>
+      Its time, <When at={sendAt} />, has passed: choose another one first.
+    </>
+  ) : (
+    <>
+      It starts at <When at={sendAt} />.
+    </>
+  )
+  return (
+    <>
+      {starts}
+      {localTime &&
+        ` Each contact gets it when it is next ${localTime} where they are: where that has passed by then, a day later.`}
+    </>
+  )
 }
 
 function About({ of, template }: { of: Stored; template: Schemas['Template'] | null }) {
-  const segment = useLoaded(async () => (of.segmentId ? got(api.GET('/segments/{id}', { params: { path: { id: of.segmentId } } })) : null), [of.segmentId])
-  const topic = useLoaded(async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null), [of.topicId])
-  const audience = of.segmentId ? <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link> : of.tag ? <span class="tag">{of.tag}</span> : 'its own filter'
-  return <>
-    {of.reason && <p class="note"><Sentence text={of.reason.sentence} /></p>}
-    <Facts of={[
-      ['State', <Status value={of.state} />], ['Audience', audience], ['Template', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
-      ['Topic', of.topicId ? topic.value?.name ?? of.topicId : 'the template’s'], ['Starts', <When at={of.startedAt ?? of.sendAt} none="once scheduled" />],
-      ...(of.localTime ? [['Contact’s local time', of.localTime]] as const : []), ...(of.perMinute ? [['Pace', `${of.perMinute.toLocaleString()} per minute`]] as const : []),
-      ['Finished', <When at={of.finishedAt} />],
-    ]} />
-    {of.filter && <Json value={of.filter} name="filter" open={false} />}
-  </>
+  const segment = useLoaded(
+    async () => (of.segmentId ? got(api.GET('/segments/{id}', { params: { path: { id: of.segmentId } } })) : null),
+    [of.segmentId],
+  )
+  const topic = useLoaded(
+    async () => (of.topicId ? got(api.GET('/topics/{id}', { params: { path: { id: of.topicId } } })) : null),
+    [of.topicId],
+  )
+  const audience = of.segmentId ? (
+    <Link to={`/segments/${of.segmentId}`}>{segment.value?.name ?? of.segmentId}</Link>
+  ) : of.tag ? (
+    <span class="tag">{of.tag}</span>
+  ) : (
+    'its own filter'
+  )
+  return (
+    <>
+      {of.reason && (
+        <p class="note">
+          <Sentence text={of.reason.sentence} />
+        </p>
+      )}
+      <Facts
+        of={[
+          ['State', <Status value={of.state} />],
+          ['Audience', audience],
+          ['Template', <Link to={`/templates/${of.templateId}`}>{template?.name ?? of.templateId}</Link>],
+          ['Topic', of.topicId ? (topic.value?.name ?? of.topicId) : 'the template’s'],
+          ['Starts', <When at={of.startedAt ?? of.sendAt} none="once scheduled" />],
+          ...(of.localTime ? ([['Contact’s local time', of.localTime]] as const) : []),
+          ...(of.perMinute ? ([['Pace', `${of.perMinute.toLocaleString()} per minute`]] as const) : []),
+          ['Finished', <When at={of.finishedAt} />],
+        ]}
+      />
+      {of.filter && <Json value={of.filter} name="filter" open={false} />}
+    </>
+  )
 }
 
 function AudienceTable({ of }: { of: readonly (readonly [string, Counts | null])[] }) {
   const shown = of.filter((one): one is readonly [string, Counts] => one[1] !== null)
-  return <table class="audience"><caption class="unseen">The audience, by reason</caption>
-    <thead><tr><th scope="col">Contacts</th>{shown.map(([name]) => <th key={name} scope="col">{name}</th>)}</tr></thead>
-    <tbody>{Object.entries(REASONS).map(([reason, name]) => <tr key={reason}><td data-name="Contacts"><div>{name}</div></td>{shown.map(([column, counts]) => <td key={column} data-name={column}><div>{counts[reason as keyof Counts].toLocaleString()}</div></td>)}</tr>)}</tbody>
-  </table>
+  return (
+    <table class="audience">
+      <caption class="unseen">The audience, by reason</caption>
+      <thead>
+        <tr>
+          <th scope="col">Contacts</th>
+          {shown.map(([name]) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {Object.entries(REASONS).map(([reason, name]) => (
+          <tr key={reason}>
+            <td data-name="Contacts">
+              <div>{name}</div>
+            </td>
+            {shown.map(([column, counts]) => (
+              <td key={column} data-name={column}>
+                <div>{counts[reason as keyof Counts].toLocaleString()}</div>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
 }
 
 /** Who would get it now, who would not and why, and what it would say to the newest. */
 function Preview({ of, isMail }: { of: Stored; isMail: boolean }) {
-  const preview = useLoaded(() => got(api.POST('/broadcasts/{id}/preview', { params: { path: { id: of.id } } })), [of.id, of.updatedAt])
+  const preview = useLoaded(
+    () => got(api.POST('/broadcasts/{id}/preview', { params: { path: { id: of.id } } })),
+    [of.id, of.updatedAt],
+  )
   const samples = preview.value?.samples ?? []
   const names = useContactNames(samples.map(each => each.contactId))
-  const test = (to: string) => got(api.POST('/broadcasts/{id}/test', { params: { path: { id: of.id } }, body: { to, contactId: samples[0]?.contactId ?? null } }))
-  return <>
-    <Section title="Who would get it now" actions={<button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>Count again</button>}>
-      <Shown of={preview}>{value => <>
-        <p class="verdict" role="status">{plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be reached{!value.isComplete && `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}.</p>
-        {value.refusal && <p class="wrong" role="alert">It cannot be scheduled like this: <Sentence text={value.refusal.sentence} /></p>}
-        <AudienceTable of={[['now', value.audience]]} />
-      </>}</Shown>
-    </Section>
-    {preview.value && <Section title="Preview" actions={isMail && <TestMail needs="broadcasts:write" send={test}><p>It {samples.length ? 'shows what the newest reachable contact would get' : 'is filled in for no contact'}, and is marked as a test. Nobody else gets it.</p></TestMail>}>
-      {!samples.length && <p class="empty">{preview.value.audience.reachable ? 'None of the newest contacts in the audience can be reached: there is no example to show.' : 'Nobody would get it now.'}</p>}
-      {samples.map(({ contactId, rendered }) => <div class="card sample" key={contactId}>
-        <p>To <ContactLink id={contactId} names={names} /></p>
-        {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => <div key={part}>
-          {error ? <p class="wrong">{error}</p> : part === 'html' ? <Mail of={{ html: text ?? '' }} /> : part === 'subject' ? <p class="subject"><b>{text}</b></p> : !rendered.html && <pre tabIndex={0}>{text}</pre>}
-          {(missing?.length ?? 0) > 0 && <p class="odd">No value for {missing?.join(', ')}.</p>}
-        </div>)}
-      </div>)}
-    </Section>}
-  </>
+  const test = (to: string) =>
+    got(
+      api.POST('/broadcasts/{id}/test', {
+        params: { path: { id: of.id } },
+        body: { to, contactId: samples[0]?.contactId ?? null },
+      }),
+    )
+  return (
+    <>
+      <Section
+        title="Who would get it now"
+        actions={
+          <button type="button" class="small" disabled={preview.busy} onClick={() => void preview.reload()}>
+            Count again
+          </button>
+        }
+      >
+        <Shown of={preview}>
+          {value => (
+            <>
+              <p class="verdict" role="status">
+                {plural(value.audience.reachable, 'contact')} of {value.audience.total.toLocaleString()} can be reached
+                {!value.isComplete &&
+                  `, of the oldest ${value.lookedAt.toLocaleString()}: there was no time to count all`}
+                .
+              </p>
+              {value.refusal && (
+                <p class="wrong" role="alert">
+                  It cannot be scheduled like this: <Sentence text={value.refusal.sentence} />
+                </p>
+              )}
+              <AudienceTable of={[['now', value.audience]]} />
+            </>
+          )}
+        </Shown>
+      </Section>
+      {preview.value && (
+        <Section
+          title="Preview"
+          actions={
+            isMail && (
+              <TestMail needs="broadcasts:write" send={test}>
+                <p>
+                  It{' '}
+                  {samples.length ? 'shows what the newest reachable contact would get' : 'is filled in for no contact'}
+                  , and is marked as a test. Nobody else gets it.
+                </p>
+              </TestMail>
+            )
+          }
+        >
+          {!samples.length && (
+            <p class="empty">
+              {preview.value.audience.reachable
+                ? 'None of the newest contacts in the audience can be reached: there is no example to show.'
+                : 'Nobody would get it now.'}
+            </p>
+          )}
+          {samples.map(({ contactId, rendered }) => (
+            <div class="card sample" key={contactId}>
+              <p>
+                To <ContactLink id={contactId} names={names} />
+              </p>
+              {Object.entries(rendered).map(([part, { rendered: text, missing, error }]) => (
+                <div key={part}>
+                  {error ? (
+                    <p class="wrong">{error}</p>
+                  ) : part === 'html' ? (
+                    <Mail of={{ html: text ?? '' }} />
+                  ) : part === 'subject' ? (
+                    <p class="subject">
+                      <b>{text}</b>
+                    </p>
+                  ) : (
+                    !rendered.html && <pre tabIndex={0}>{text}</pre>
+                  )}
+                  {(missing?.length ?? 0) > 0 && <p class="odd">No value for {missing?.join(', ')}.</p>}
+                </div>
+              ))}
+            </div>
+          ))}
+        </Section>
+      )}
+    </>
+  )
 }
 
 /** How far it is, and who got it. */
 function Sent({ of, reload }: { of: Stored; reload: () => Promise<void> }) {
   const { progress, audience } = of
   const ended = DONE.reduce((sum, status) => sum + progress[key(status)], 0)
-  return <>
-    <Section title="Progress">
-      <p class="verdict">{ended.toLocaleString()} of {progress.total.toLocaleString()}{!audience.isComplete && (of.state === 'CANCELLED' ? ' before it was cancelled' : ' so far: the audience is still being determined')}</p>
-      <progress aria-label="Contacts processed" max={Math.max(1, progress.total)} value={ended} />
-      <Facts of={STATUSES.filter(status => progress[key(status)]).map(status => [status.toLowerCase(), <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>] as const)} />
-    </Section>
-    <Section title="Audience">
-      <AudienceTable of={[['when scheduled', audience.previewed], ['when started', audience.frozen], ['difference', audience.difference]]} />
-    </Section>
-    <AskWhy broadcastId={of.id} />
-    <Recipients of={of} isMoving={isMoving(of)} reload={reload} />
-  </>
+  return (
+    <>
+      <Section title="Progress">
+        <p class="verdict">
+          {ended.toLocaleString()} of {progress.total.toLocaleString()}
+          {!audience.isComplete &&
+            (of.state === 'CANCELLED' ? ' before it was cancelled' : ' so far: the audience is still being determined')}
+        </p>
+        <progress aria-label="Contacts processed" max={Math.max(1, progress.total)} value={ended} />
+        <Facts
+          of={STATUSES.filter(status => progress[key(status)]).map(
+            status =>
+              [
+                status.toLowerCase(),
+                <Link to={`/broadcasts/${of.id}?status=${status}`}>{progress[key(status)].toLocaleString()}</Link>,
+              ] as const,
+          )}
+        />
+      </Section>
+      <Section title="Audience">
+        <AudienceTable
+          of={[
+            ['when scheduled', audience.previewed],
+            ['when started', audience.frozen],
+            ['difference', audience.difference],
+          ]}
+        />
+      </Section>
+      <AskWhy broadcastId={of.id} />
+      <Recipients of={of} isMoving={isMoving(of)} reload={reload} />
+    </>
+  )
 }

@@ -9,73 +9,172 @@ import { Unsaved } from '../unsaved'
 import type { Stored } from './broadcasts'
 import { BLANK, FilterField, FoundShown, filterOf, useFound } from './filter'
 
-const WAYS = [['segment', 'a segment'], ['tag', 'everyone with a tag'], ['filter', 'its own filter']] as const
+const WAYS = [
+  ['segment', 'a segment'],
+  ['tag', 'everyone with a tag'],
+  ['filter', 'its own filter'],
+] as const
 
 const drafted = (stored: Stored | null, segmentId: string) => ({
-  name: stored?.name ?? '', way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter', segmentId: stored?.segmentId ?? segmentId, tag: stored?.tag ?? '',
-  filter: stored?.filter ? JSON.stringify(stored.filter, null, 2) : BLANK, templateId: stored?.templateId ?? '', topicId: stored?.topicId ?? '',
-  sendAt: local(stored?.sendAt ?? null), localTime: stored?.localTime ?? '', perMinute: stored?.perMinute ? String(stored.perMinute) : '',
+  name: stored?.name ?? '',
+  way: !stored || stored.segmentId ? 'segment' : stored.tag ? 'tag' : 'filter',
+  segmentId: stored?.segmentId ?? segmentId,
+  tag: stored?.tag ?? '',
+  filter: stored?.filter ? JSON.stringify(stored.filter, null, 2) : BLANK,
+  templateId: stored?.templateId ?? '',
+  topicId: stored?.topicId ?? '',
+  sendAt: local(stored?.sendAt ?? null),
+  localTime: stored?.localTime ?? '',
+  perMinute: stored?.perMinute ? String(stored.perMinute) : '',
 })
 
 export function EditBroadcast({ id }: { id: string }) {
   const broadcast = useStored(() => exactly<Stored>(`/broadcasts/${encodeURIComponent(id)}`), [id])
-  if (broadcast.value === null) return <Screen title="Broadcast"><Shown of={broadcast}>{() => null}</Shown></Screen>
+  if (broadcast.value === null)
+    return (
+      <Screen title="Broadcast">
+        <Shown of={broadcast}>{() => null}</Shown>
+      </Screen>
+    )
   return <Compose stored={broadcast.value.value} tag={broadcast.value.tag} again={broadcast.again} />
 }
 
 export const NewBroadcast = () => <Compose stored={null} tag="" again={null} />
 
-function Compose({ stored, tag, again }: { stored: Stored | null; tag: string; again: (() => Promise<Stored>) | null }) {
+function Compose({
+  stored,
+  tag,
+  again,
+}: {
+  stored: Stored | null
+  tag: string
+  again: (() => Promise<Stored>) | null
+}) {
   const { query } = useLocation()
   const initial = drafted(stored, query.get('segment') ?? '')
   const [draft, change, forget, held] = useDraft(`broadcast.${stored?.id ?? 'new'}`, initial, tag)
-  const known = { templates: useTemplates(draft.templateId), topics: useTopics(draft.topicId), segments: useSegments(draft.segmentId) }
+  const known = {
+    templates: useTemplates(draft.templateId),
+    topics: useTopics(draft.topicId),
+    segments: useSegments(draft.segmentId),
+  }
   const act = useAct()
   const template = known.templates.rows?.find(each => each.id === draft.templateId)
   const save = async () => {
     const { name, way, templateId } = draft
     const isMarketing = template?.category === 'marketing'
     const body = {
-      name, templateId, segmentId: way === 'segment' ? draft.segmentId || null : null, tag: way === 'tag' ? draft.tag || null : null, filter: way === 'filter' ? filterOf(draft.filter) : null,
-      topicId: (isMarketing && draft.topicId) || null, localTime: draft.localTime || null, perMinute: draft.perMinute ? Number(draft.perMinute) : null,
-      sendAt: stored && draft.sendAt === initial.sendAt ? stored.sendAt : draft.sendAt ? new Date(draft.sendAt).toISOString() : null,
+      name,
+      templateId,
+      segmentId: way === 'segment' ? draft.segmentId || null : null,
+      tag: way === 'tag' ? draft.tag || null : null,
+      filter: way === 'filter' ? filterOf(draft.filter) : null,
+      topicId: (isMarketing && draft.topicId) || null,
+      localTime: draft.localTime || null,
+      perMinute: draft.perMinute ? Number(draft.perMinute) : null,
+      sendAt:
+        stored && draft.sendAt === initial.sendAt
+          ? stored.sendAt
+          : draft.sendAt
+            ? new Date(draft.sendAt).toISOString()
+            : null,
     }
     if (!stored || !again) {
       const made = await got(api.POST('/broadcasts', { body }))
       return go(`/broadcasts/${made.id}${forget(initial, `broadcast.${made.id}`) ? '' : '/edit'}`)
     }
     const { id } = stored
-    await settled(got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': held.tag }, body })), async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft))
+    await settled(
+      got(api.PATCH('/broadcasts/{id}', { params: { path: { id } }, headers: { 'If-Match': held.tag }, body })),
+      async () => JSON.stringify(drafted(await again(), '')) === JSON.stringify(draft),
+    )
     if (forget(draft)) go(`/broadcasts/${id}`)
     else await again()
   }
-  const field = (name: keyof typeof draft) => ({ value: draft[name], set: (value: string) => change({ [name]: value }), pointer: `/${name}` })
-  const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({ options: [['', none] as const, ...options(of)], growing: of })
-  return <Screen title={stored ? `Edit ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
-    <Unsaved of={held} {...(stored ? {} : { label: 'Start over' })} />
-    {stored?.state === 'SCHEDULED' && <p class="note">It is scheduled. Saving a change makes it a draft again, which has to be scheduled again.</p>}
-    <Form act={act} label={stored ? 'Save' : 'Create broadcast'} submit={save}>
-      <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
-      <Field label="Audience" value={draft.way} set={way => change({ way })} options={WAYS} />
-      {draft.way === 'segment' && <Field label="Segment" required {...choice(known.segments)} hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Create a segment first</Link>} {...field('segmentId')} />}
-      {draft.way === 'tag' && <><Field label="Tag" required list={TAGS} {...field('tag')} /><Tags /></>}
-      {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} />}
-      <Field label="Template" required {...choice(known.templates)} hint={template ? `Via ${template.channel}, ${template.category}.` : 'The template sets the channel.'} {...field('templateId')} />
-      {template?.category === 'marketing' && <Field label="Topic" {...choice(known.topics, 'the template’s')} hint="Only contacts who opted in get this." {...field('topicId')} />}
-      <div class="columns">
-        <Field label="Send at" type="datetime-local" hint={`In your time zone. Empty: once it is scheduled.${draft.localTime && ' Where the local time has passed by then, it is sent a day later.'}`} {...field('sendAt')} />
-        <Field label="Contact’s local time" type="time" hint="Empty: at once, wherever they are." {...field('localTime')} />
-        <Field label="Messages per minute" type="number" min="1" hint="At most. Empty: as fast as allowed." {...field('perMinute')} />
-      </div>
-      <p class="hint">Nothing is sent yet: next you see who would get it, and a preview.</p>
-    </Form>
-  </Screen>
+  const field = (name: keyof typeof draft) => ({
+    value: draft[name],
+    set: (value: string) => change({ [name]: value }),
+    pointer: `/${name}`,
+  })
+  const choice = (of: Listed<{ id: string; name: string }>, none = 'choose one') => ({
+    options: [['', none] as const, ...options(of)],
+    growing: of,
+  })
+  return (
+    <Screen title={stored ? `Edit ${stored.name}` : 'New broadcast'} lead={stored && <code>{stored.id}</code>}>
+      <Unsaved of={held} {...(stored ? {} : { label: 'Start over' })} />
+      {stored?.state === 'SCHEDULED' && (
+        <p class="note">It is scheduled. Saving a change makes it a draft again, which has to be scheduled again.</p>
+      )}
+      <Form act={act} label={stored ? 'Save' : 'Create broadcast'} submit={save}>
+        <Field label="Name" required hint="Contacts do not see it." {...field('name')} />
+        <Field label="Audience" value={draft.way} set={way => change({ way })} options={WAYS} />
+        {draft.way === 'segment' && (
+          <Field
+            label="Segment"
+            required
+            {...choice(known.segments)}
+            hint={known.segments.rows?.length === 0 && <Link to="/segments/new">Create a segment first</Link>}
+            {...field('segmentId')}
+          />
+        )}
+        {draft.way === 'tag' && (
+          <>
+            <Field label="Tag" required list={TAGS} {...field('tag')} />
+            <Tags />
+          </>
+        )}
+        {draft.way === 'filter' && <OwnFilter text={draft.filter} set={filter => change({ filter })} />}
+        <Field
+          label="Template"
+          required
+          {...choice(known.templates)}
+          hint={template ? `Via ${template.channel}, ${template.category}.` : 'The template sets the channel.'}
+          {...field('templateId')}
+        />
+        {template?.category === 'marketing' && (
+          <Field
+            label="Topic"
+            {...choice(known.topics, 'the template’s')}
+            hint="Only contacts who opted in get this."
+            {...field('topicId')}
+          />
+        )}
+        <div class="columns">
+          <Field
+            label="Send at"
+            type="datetime-local"
+            hint={`In your time zone. Empty: once it is scheduled.${draft.localTime && ' Where the local time has passed by then, it is sent a day later.'}`}
+            {...field('sendAt')}
+          />
+          <Field
+            label="Contact’s local time"
+            type="time"
+            hint="Empty: at once, wherever they are."
+            {...field('localTime')}
+          />
+          <Field
+            label="Messages per minute"
+            type="number"
+            min="1"
+            hint="At most. Empty: as fast as allowed."
+            {...field('perMinute')}
+          />
+        </div>
+        <p class="hint">Nothing is sent yet: next you see who would get it, and a preview.</p>
+      </Form>
+    </Screen>
+  )
 }
 
 function OwnFilter({ text, set }: { text: string; set: (text: string) => void }) {
   const { found, problem } = useFound(text, null)
-  return <>
-    <FilterField text={text} set={set} problem={problem} />
-    <Section title="Matching contacts"><FoundShown found={found} problem={problem} /></Section>
-  </>
+  return (
+    <>
+      <FilterField text={text} set={set} problem={problem} />
+      <Section title="Matching contacts">
+        <FoundShown found={found} problem={problem} />
+      </Section>
+    </>
+  )
 }

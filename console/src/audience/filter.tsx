@@ -17,50 +17,148 @@ const AT = '/filter'
 export const filterOf = (text: string) => objectOf(text, AT) as Schemas['SegmentFilter']
 
 /** Null for what the form cannot show. */
-const readable = (text: string) => tried(() => { const filter = filterOf(text); return isShown(filter) ? filter : null }, null)
+const readable = (text: string) =>
+  tried(() => {
+    const filter = filterOf(text)
+    return isShown(filter) ? filter : null
+  }, null)
 
 /** `problem` is what the preview says, which goes before what the last save did. */
-export function FilterField({ text, set, problem, own }: { text: string; set: (text: string) => void; problem: Refusal | null; own?: string }) {
+export function FilterField({
+  text,
+  set,
+  problem,
+  own,
+}: {
+  text: string
+  set: (text: string) => void
+  problem: Refusal | null
+  own?: string
+}) {
   const filter = readable(text)
   const [view, setView] = useState<'form' | 'json'>(filter ? 'form' : 'json')
   const topics = useTopics()
-  return <First problem={problem}><fieldset class="group"><legend>Who is in it</legend>
-    <div class="views" role="group" aria-label="Show the filter as">
-      <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>Form</button>
-      <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>JSON</button>
-    </div>
-    {view === 'form' && filter ? <>
-      <Condition place={['filter']} value={filter} set={next => set(JSON.stringify(next, null, 2))}
-        of={{ compare: asked => <Compare {...asked} topics={topics} />, questions: questions(own) }} />
-      <Tags /><Zones />
-    </> : <JsonText label="Filter (JSON)" rows={14} value={text} set={set} pointer={AT} />}
-  </fieldset></First>
+  return (
+    <First problem={problem}>
+      <fieldset class="group">
+        <legend>Who is in it</legend>
+        <div class="views" role="group" aria-label="Show the filter as">
+          <button type="button" aria-pressed={view === 'form'} disabled={!filter} onClick={() => setView('form')}>
+            Form
+          </button>
+          <button type="button" aria-pressed={view === 'json'} onClick={() => setView('json')}>
+            JSON
+          </button>
+        </div>
+        {view === 'form' && filter ? (
+          <>
+            <Condition
+              place={['filter']}
+              value={filter}
+              set={next => set(JSON.stringify(next, null, 2))}
+              of={{ compare: asked => <Compare {...asked} topics={topics} />, questions: questions(own) }}
+            />
+            <Tags />
+            <Zones />
+          </>
+        ) : (
+          <JsonText label="Filter (JSON)" rows={14} value={text} set={set} pointer={AT} />
+        )}
+      </fieldset>
+    </First>
+  )
 }
 
 type Found = Schemas['FilterPreviewed']
 type Counts = Found['reachable'][string]
-const HELD: readonly (readonly [keyof Counts, string])[] = [['reachable', 'reachable'], ['noAddress', 'no address'], ['complained', 'complained'], ['bounced', 'bounced'], ['unsubscribed', 'unsubscribed']]
+const HELD: readonly (readonly [keyof Counts, string])[] = [
+  ['reachable', 'reachable'],
+  ['noAddress', 'no address'],
+  ['complained', 'complained'],
+  ['bounced', 'bounced'],
+  ['unsubscribed', 'unsubscribed'],
+]
 
 /** What the filter finds, shortly after the last key. */
 export function useFound(text: string, contactId: string | null) {
-  const { value, problem } = useTyped(async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } })), [text, contactId])
+  const { value, problem } = useTyped(
+    async () => got(api.POST('/segments/preview', { body: { filter: filterOf(text), contactId } })),
+    [text, contactId],
+  )
   return { found: problem ? null : value, problem }
 }
 
 export function Reachable({ of }: { of: Found['reachable'] }) {
-  return <table><caption class="unseen">Reachable contacts, by channel</caption>
-    <thead><tr><th scope="col">Channel</th>{HELD.map(([key, name]) => <th key={key} scope="col">{name}</th>)}</tr></thead>
-    <tbody>{Object.entries(of).map(([channel, counts]) => <tr key={channel}><td data-name="Channel"><div>{channel}</div></td>{HELD.map(([key, name]) => <td key={key} data-name={name}><div>{counts[key].toLocaleString()}</div></td>)}</tr>)}</tbody>
-  </table>
+  return (
+    <table>
+      <caption class="unseen">Reachable contacts, by channel</caption>
+      <thead>
+        <tr>
+          <th scope="col">Channel</th>
+          {HELD.map(([key, name]) => (
+            <th key={key} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {Object.entries(of).map(([channel, counts]) => (
+          <tr key={channel}>
+            <td data-name="Channel">
+              <div>{channel}</div>
+            </td>
+            {HELD.map(([key, name]) => (
+              <td key={key} data-name={name}>
+                <div>{counts[key].toLocaleString()}</div>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
 }
 
 export function FoundShown({ found, problem }: { found: Found | null; problem: Refusal | null }) {
-  if (!found) return problem ? <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} /> : <p class="soft" role="status">Loading…</p>
-  return <>
-    <p class="prose">{found.prose}</p>
-    <div role="status">{found.findings.length > 0 && <ul class="plain found">{found.findings.map(each => <li key={each.pointer + each.code}><Status value={each.severity} /> {each.message}</li>)}</ul>}
-      <p class="verdict">{plural(found.count, 'contact')}{!found.isComplete && ', of the newest: there was no time to look through all'}</p></div>
-    <Reachable of={found.reachable} />
-    {found.sample.length > 0 && <Section title="Newest"><ul class="plain">{found.sample.map(each => <li key={each.id}><Link to={`/contacts/${each.id}`}>{called(each)}</Link></li>)}</ul></Section>}
-  </>
+  if (!found)
+    return problem ? (
+      <Refused problem={problem} rest={unplaced(problem.errors, [AT, '/contactId'])} />
+    ) : (
+      <p class="soft" role="status">
+        Loading…
+      </p>
+    )
+  return (
+    <>
+      <p class="prose">{found.prose}</p>
+      <div role="status">
+        {found.findings.length > 0 && (
+          <ul class="plain found">
+            {found.findings.map(each => (
+              <li key={each.pointer + each.code}>
+                <Status value={each.severity} /> {each.message}
+              </li>
+            ))}
+          </ul>
+        )}
+        <p class="verdict">
+          {plural(found.count, 'contact')}
+          {!found.isComplete && ', of the newest: there was no time to look through all'}
+        </p>
+      </div>
+      <Reachable of={found.reachable} />
+      {found.sample.length > 0 && (
+        <Section title="Newest">
+          <ul class="plain">
+            {found.sample.map(each => (
+              <li key={each.id}>
+                <Link to={`/contacts/${each.id}`}>{called(each)}</Link>
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+    </>
+  )
 }

@@ -14,31 +14,74 @@ export function Changed({ before, after }: { before: Definition; after: Definiti
   return <Shown of={all}>{known => <DifferenceShown of={difference(docOf(before), docOf(after), known)} />}</Shown>
 }
 
-interface Ways { keep: () => void; take: () => void }
+interface Ways {
+  keep: () => void
+  take: () => void
+}
 
 /** Two changes of the same, and the two ways out. */
-function Both({ when, theirs, mine, keep, take }: Ways & { when: ComponentChildren; theirs: ComponentChildren; mine: ComponentChildren }) {
-  return <div class="note" role="alert">
-    <h2>Changed by someone else</h2>
-    <p>Someone saved this {when}. Nothing is lost: yours is still here, theirs is saved.</p>
-    <h3>Their changes</h3>{theirs}
-    <h3>Your changes to theirs</h3>{mine}
-    <p class="buttons"><button type="button" onClick={keep}>Keep mine</button><button type="button" onClick={take}>Use theirs</button></p>
-  </div>
+function Both({
+  when,
+  theirs,
+  mine,
+  keep,
+  take,
+}: Ways & { when: ComponentChildren; theirs: ComponentChildren; mine: ComponentChildren }) {
+  return (
+    <div class="note" role="alert">
+      <h2>Changed by someone else</h2>
+      <p>Someone saved this {when}. Nothing is lost: yours is still here, theirs is saved.</p>
+      <h3>Their changes</h3>
+      {theirs}
+      <h3>Your changes to theirs</h3>
+      {mine}
+      <p class="buttons">
+        <button type="button" onClick={keep}>
+          Keep mine
+        </button>
+        <button type="button" onClick={take}>
+          Use theirs
+        </button>
+      </p>
+    </div>
+  )
 }
 
 /** In the editor, which has what is drawn here. */
-export function Conflict({ mine, base, theirs, at, all, ...ways }: Ways & { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds }) {
-  return <Both when={<>flow at <When at={at} />, after you opened it</>} {...ways}
-    theirs={<DifferenceShown of={difference(base, theirs, all)} />} mine={<DifferenceShown of={difference(theirs, mine, all)} />} />
+export function Conflict({
+  mine,
+  base,
+  theirs,
+  at,
+  all,
+  ...ways
+}: Ways & { mine: Doc; base: Doc; theirs: Doc; at: string; all: Kinds }) {
+  return (
+    <Both
+      when={
+        <>
+          flow at <When at={at} />, after you opened it
+        </>
+      }
+      {...ways}
+      theirs={<DifferenceShown of={difference(base, theirs, all)} />}
+      mine={<DifferenceShown of={difference(theirs, mine, all)} />}
+    />
+  )
 }
 
 type Values = Record<string, unknown>
 const pairs = (before: Values, after: Values) =>
-  Object.fromEntries(Object.keys(after).filter(name => !same(before[name], after[name])).map(name => [name, [before[name], after[name]]]))
+  Object.fromEntries(
+    Object.keys(after)
+      .filter(name => !same(before[name], after[name]))
+      .map(name => [name, [before[name], after[name]]]),
+  )
 
 /** Above a form, of what was typed into it. */
 export function Clash({ mine, base, theirs, ...ways }: Ways & NonNullable<Held['clash']>) {
   const pair = (before: object, after: object) => <Members of={pairs(before as Values, after as Values)} />
-  return <Both when="after you had begun to change it" {...ways} theirs={pair(base, theirs)} mine={pair(theirs, mine)} />
+  return (
+    <Both when="after you had begun to change it" {...ways} theirs={pair(base, theirs)} mine={pair(theirs, mine)} />
+  )
 }

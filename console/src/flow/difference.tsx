@@ -3,22 +3,80 @@ import { KINDS } from '../words'
 import type { Difference } from './model'
 import { words } from './form'
 
-const value = (one: unknown) => (one == null || one === '' ? <i>nothing</i> : typeof one === 'string' ? one : JSON.stringify(one))
+const value = (one: unknown) =>
+  one == null || one === '' ? <i>nothing</i> : typeof one === 'string' ? one : JSON.stringify(one)
 
-export const Members = ({ of }: { of: Record<string, unknown[]> }) => <ul class="plain">{Object.entries(of).map(([name, [before, after]]) => <li key={name}>{words(name)}: <del>{value(before)}</del> → <ins>{value(after)}</ins></li>)}</ul>
+export const Members = ({ of }: { of: Record<string, unknown[]> }) => (
+  <ul class="plain">
+    {Object.entries(of).map(([name, [before, after]]) => (
+      <li key={name}>
+        {words(name)}: <del>{value(before)}</del> → <ins>{value(after)}</ins>
+      </li>
+    ))}
+  </ul>
+)
 
 export function DifferenceShown({ of }: { of: Difference }) {
   const { trigger, nodes, edges } = of
-  const name = (each: { id: string; type: string }) => <>{KINDS[each.type] ?? each.type} <code>{each.id}</code></>
-  const way = (each: { source: string; port: string; target: string }) => <><code>{each.source}</code>{each.port !== 'next' && <> by <b>{each.port}</b></>} → <code>{each.target}</code></>
-  const isSame = !Object.keys(trigger).length && !nodes.added.length && !nodes.removed.length && !nodes.changed.length && !edges.added.length && !edges.removed.length
+  const name = (each: { id: string; type: string }) => (
+    <>
+      {KINDS[each.type] ?? each.type} <code>{each.id}</code>
+    </>
+  )
+  const way = (each: { source: string; port: string; target: string }) => (
+    <>
+      <code>{each.source}</code>
+      {each.port !== 'next' && (
+        <>
+          {' '}
+          by <b>{each.port}</b>
+        </>
+      )}{' '}
+      → <code>{each.target}</code>
+    </>
+  )
+  const isSame =
+    !Object.keys(trigger).length &&
+    !nodes.added.length &&
+    !nodes.removed.length &&
+    !nodes.changed.length &&
+    !edges.added.length &&
+    !edges.removed.length
   if (isSame) return <p class="empty">No differences.</p>
-  return <ul class="differences">
-    {Object.keys(trigger).length > 0 && <li><b>Changed</b> the trigger<Members of={trigger} /></li>}
-    {nodes.added.map(each => <li key={`+${each.id}`}><b class="good">Added</b> {name(each)}</li>)}
-    {nodes.removed.map(each => <li key={`-${each.id}`}><b class="bad">Removed</b> {name(each)}</li>)}
-    {nodes.changed.map(each => <li key={each.id}><b>Changed</b> {name(each)}<Members of={each.members} /></li>)}
-    {edges.added.map(each => <li key={`+${each.source}/${each.port}/${each.target}`}><b class="good">Connected</b> {way(each)}</li>)}
-    {edges.removed.map(each => <li key={`-${each.source}/${each.port}/${each.target}`}><b class="bad">Disconnected</b> {way(each)}</li>)}
-  </ul>
+  return (
+    <ul class="differences">
+      {Object.keys(trigger).length > 0 && (
+        <li>
+          <b>Changed</b> the trigger
+          <Members of={trigger} />
+        </li>
+      )}
+      {nodes.added.map(each => (
+        <li key={`+${each.id}`}>
+          <b class="good">Added</b> {name(each)}
+        </li>
+      ))}
+      {nodes.removed.map(each => (
+        <li key={`-${each.id}`}>
+          <b class="bad">Removed</b> {name(each)}
+        </li>
+      ))}
+      {nodes.changed.map(each => (
+        <li key={each.id}>
+          <b>Changed</b> {name(each)}
+          <Members of={each.members} />
+        </li>
+      ))}
+      {edges.added.map(each => (
+        <li key={`+${each.source}/${each.port}/${each.target}`}>
+          <b class="good">Connected</b> {way(each)}
+        </li>
+      ))}
+      {edges.removed.map(each => (
+        <li key={`-${each.source}/${each.port}/${each.target}`}>
+          <b class="bad">Disconnected</b> {way(each)}
+        </li>
+      ))}
+    </ul>
+  )
 }

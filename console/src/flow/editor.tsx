@@ -17,21 +17,50 @@ import { refusalOf, words, type Finding } from './form'
 import { Inspector } from './inspector'
 import { changeFlow, readFlow, veiled, type Definition, type Kept, type Stored } from './kept'
 import { TRIGGER, kinds, type Kinds } from './kinds'
-import { added, connected, copied, docOf, locator, moved, pasted, placed, removed, same, view, written, type Card, type Doc, type Exit } from './model'
+import {
+  added,
+  connected,
+  copied,
+  docOf,
+  locator,
+  moved,
+  pasted,
+  placed,
+  removed,
+  same,
+  view,
+  written,
+  type Card,
+  type Doc,
+  type Exit,
+} from './model'
 
 // Loaded once it is wanted.
 const simulating = () => import('./simulator')
 const comparing = () => import('./changed')
 
-interface History { past: Doc[]; now: Doc; future: Doc[]; label: string; at: number }
+interface History {
+  past: Doc[]
+  now: Doc
+  future: Doc[]
+  label: string
+  at: number
+}
 
 const PAUSE_MS = 1000 // between two keys, after which they are undone one by one
 
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
   const all = useLoaded(kinds, [])
-  const names = useTemplateNames([...JSON.stringify(stored.value?.value ?? null).matchAll(/"templateId":"([^"]+)"/g)].map(([, id]) => id!))
-  if (!stored.value || !all.value) return <Screen title="Flow">{stored.value ? <Shown of={all}>{() => null}</Shown> : <Shown of={stored}>{() => null}</Shown>}</Screen>
+  const names = useTemplateNames(
+    [...JSON.stringify(stored.value?.value ?? null).matchAll(/"templateId":"([^"]+)"/g)].map(([, id]) => id!),
+  )
+  if (!stored.value || !all.value)
+    return (
+      <Screen title="Flow">
+        {stored.value ? <Shown of={all}>{() => null}</Shown> : <Shown of={stored}>{() => null}</Shown>}
+      </Screen>
+    )
   return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names} />
 }
 
@@ -40,18 +69,39 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
 function useHistory(first: Doc) {
   const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '', at: 0 })
   return {
-    ...history, set: setHistory,
+    ...history,
+    set: setHistory,
     /** Changes under the same label are undone at once if they follow each other soon, such as the letters of a word. */
     edit: (next: Doc, label = '') => {
       const at = Date.now()
-      setHistory(old => ({ past: label && label === old.label && at - old.at < PAUSE_MS ? old.past : [...old.past.slice(-199), old.now], now: next, future: [], label, at }))
+      setHistory(old => ({
+        past: label && label === old.label && at - old.at < PAUSE_MS ? old.past : [...old.past.slice(-199), old.now],
+        now: next,
+        future: [],
+        label,
+        at,
+      }))
     },
-    undo: () => setHistory(old => { const last = old.past.at(-1); return last ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '', at: 0 } : old }),
-    redo: () => setHistory(old => { const [next, ...rest] = old.future; return next ? { past: [...old.past, old.now], now: next, future: rest, label: '', at: 0 } : old }),
+    undo: () =>
+      setHistory(old => {
+        const last = old.past.at(-1)
+        return last
+          ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '', at: 0 }
+          : old
+      }),
+    redo: () =>
+      setHistory(old => {
+        const [next, ...rest] = old.future
+        return next ? { past: [...old.past, old.now], now: next, future: rest, label: '', at: 0 } : old
+      }),
   }
 }
 
-interface Checked { of: Doc | null; findings: Finding[]; positions: Record<string, { x: number; y: number }> | null }
+interface Checked {
+  of: Doc | null
+  findings: Finding[]
+  positions: Record<string, { x: number; y: number }> | null
+}
 
 /** What activation would say of the definition as it stands here, shortly after the last change. */
 function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
@@ -60,14 +110,24 @@ function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
   const turn = useRef(0)
   useEffect(() => {
     const mine = ++turn.current
-    const timer = setTimeout(() => {
-      const body = { params: { query: { id } }, body: written(doc) }
-      void got<Omit<Checked, 'of'>>(of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body)).then(found => {
-        if (mine !== turn.current) return
-        setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))
-        setProblem(null)
-      }, (error: Refusal) => { if (mine === turn.current) setProblem(error) })
-    }, turn.current === 1 ? 0 : 300)
+    const timer = setTimeout(
+      () => {
+        const body = { params: { query: { id } }, body: written(doc) }
+        void got<Omit<Checked, 'of'>>(
+          of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body),
+        ).then(
+          found => {
+            if (mine !== turn.current) return
+            setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))
+            setProblem(null)
+          },
+          (error: Refusal) => {
+            if (mine === turn.current) setProblem(error)
+          },
+        )
+      },
+      turn.current === 1 ? 0 : 300,
+    )
     return () => clearTimeout(timer)
   }, [doc])
   return { ...checked, problem, refuse: (findings: Finding[]) => setChecked(old => ({ ...old, findings })) }
@@ -77,7 +137,19 @@ const MOST = 50 // findings that are listed
 
 // --- the screen -------------------------------------------------------------------------------------
 
-function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: Stored; all: Kinds; names: Map<string, string> }) {
+function Editor({
+  of,
+  id,
+  stored,
+  all,
+  names,
+}: {
+  of: Kind
+  id: string
+  stored: Stored
+  all: Kinds
+  names: Map<string, string>
+}) {
   const key = draftKey(`flow.${id}`)
   const [found] = useState(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
   const [kept] = useState(found && same(written(found.doc), written(docOf(stored.value))) ? null : found) // saved, and the page left before that was noted
@@ -110,9 +182,15 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
 
   useEffect(() => {
     try {
-      if (isChanged) sessionStorage.setItem(key, veiled({ doc, tag: begun.tag, base: begun.doc, isVeiled: hasCredentials || isVeiled }))
+      if (isChanged)
+        sessionStorage.setItem(
+          key,
+          veiled({ doc, tag: begun.tag, base: begun.doc, isVeiled: hasCredentials || isVeiled }),
+        )
       else sessionStorage.removeItem(key)
-    } catch { /* full: what is typed stays in the page */ }
+    } catch {
+      /* full: what is typed stays in the page */
+    }
   }, [doc, secret, isChanged, begun])
 
   useEffect(() => setProblem(null), [doc, secret]) // what is still wrong is found again
@@ -142,34 +220,47 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       if (error.status === 412) {
         const theirs = await readFlow(of, id)
         // What stands there as it is here was our own save, whose answer was lost.
-        return same(written(docOf(theirs.value)), written(doc)) && !secret && (!state || theirs.value.state === state) ? keep(theirs) : setConflict(theirs)
+        return same(written(docOf(theirs.value)), written(doc)) && !secret && (!state || theirs.value.state === state)
+          ? keep(theirs)
+          : setConflict(theirs)
       }
-      if (error.errors.length) check.refuse(error.errors.map(each => ({ ...each, severity: 'error', code: error.code })))
+      if (error.errors.length)
+        check.refuse(error.errors.map(each => ({ ...each, severity: 'error', code: error.code })))
       setProblem(error)
       throw error
     }
   }
-  const quietly = () => void save().catch(error => {
-    setProblem(asRefusal(error))
-    const [first] = asRefusal(error).errors
-    if (!first) return
-    setSelected([locate(first.pointer)?.id ?? ''])
-    setPanel('step')
-    requestAnimationFrame(() => toFirst(inspector.current))
-  })
+  const quietly = () =>
+    void save().catch(error => {
+      setProblem(asRefusal(error))
+      const [first] = asRefusal(error).errors
+      if (!first) return
+      setSelected([locate(first.pointer)?.id ?? ''])
+      setPanel('step')
+      requestAnimationFrame(() => toFirst(inspector.current))
+    })
 
   // --- what is done to the definition ---
   const free = doc.shape === 'graph'
-  const positions = useMemo(() => (free ? Object.fromEntries(doc.graph.nodes.map(node => [node.id, node.position ?? { x: 0, y: 0 }])) : Object.fromEntries(Object.entries(check.positions ?? {}))), [doc, free, check.positions])
+  const positions = useMemo(
+    () =>
+      free
+        ? Object.fromEntries(doc.graph.nodes.map(node => [node.id, node.position ?? { x: 0, y: 0 }]))
+        : Object.fromEntries(Object.entries(check.positions ?? {})),
+    [doc, free, check.positions],
+  )
   const from = (): Exit | null => {
     if (!card) return null
     if (spot?.id === card.id) return spot
     if (!free) return { id: card.id, port: 'next' }
-    const port = card.ports.find(each => !seen.links.some(link => link.source === card.id && link.port === each)) ?? card.ports[0]
+    const port =
+      card.ports.find(each => !seen.links.some(link => link.source === card.id && link.port === each)) ?? card.ports[0]
     return port === undefined ? null : { id: card.id, port }
   }
   const below = (of?: string) => {
-    const under = positions[of ?? ''] ?? Object.values(positions).reduce((lowest, each) => (each.y > lowest.y ? each : lowest), { x: 0, y: -140 })
+    const under =
+      positions[of ?? ''] ??
+      Object.values(positions).reduce((lowest, each) => (each.y > lowest.y ? each : lowest), { x: 0, y: -140 })
     return { x: under.x, y: under.y + 140 }
   }
   const focus = (ids: string[]) => {
@@ -195,8 +286,29 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     focus([]) // what had the focus is gone
     setStatus(`${plural(gone.length, 'step')} removed. Undo brings ${gone.length === 1 ? 'it' : 'them'} back.`)
   }
-  const addTrigger = () => history.edit({ ...doc, graph: { ...doc.graph, nodes: [{ id: seen.cards.some(each => each.id === TRIGGER) ? 'start' : TRIGGER, type: TRIGGER, position: { x: 0, y: -140 }, data: {} }, ...doc.graph.nodes] } })
-  const tidy = () => { if (check.positions) { history.edit(placed(doc, check.positions)); setLook(look + 1); setStatus('Tidied up.') } }
+  const addTrigger = () =>
+    history.edit({
+      ...doc,
+      graph: {
+        ...doc.graph,
+        nodes: [
+          {
+            id: seen.cards.some(each => each.id === TRIGGER) ? 'start' : TRIGGER,
+            type: TRIGGER,
+            position: { x: 0, y: -140 },
+            data: {},
+          },
+          ...doc.graph.nodes,
+        ],
+      },
+    })
+  const tidy = () => {
+    if (check.positions) {
+      history.edit(placed(doc, check.positions))
+      setLook(look + 1)
+      setStatus('Tidied up.')
+    }
+  }
   const paste = (text: string) => {
     const next = pasted(doc, all, text, from())
     if (!next) return setStatus('The clipboard has no steps of this type of flow.')
@@ -207,12 +319,23 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
 
   // --- the keyboard and the clipboard ---
   const isArranged = check.positions !== null
-  useEffect(() => { if (!free && isArranged) setLook(old => old + 1) }, [isArranged])
+  useEffect(() => {
+    if (!free && isArranged) setLook(old => old + 1)
+  }, [isArranged])
   const live = useRef({ paste, copy: (): string => '', cut: () => {}, key: (_: KeyboardEvent) => {} })
-  live.current = { key: event => onKeyDown(event), paste, copy: () => copied(doc, all, selected), cut: () => remove(selected) }
+  live.current = {
+    key: event => onKeyDown(event),
+    paste,
+    copy: () => copied(doc, all, selected),
+    cut: () => remove(selected),
+  }
   useEffect(() => {
     const clipboard = (event: ClipboardEvent) => {
-      if ((event.target as Element | null)?.closest?.('input, textarea, select, dialog') || !getSelection()?.isCollapsed) return
+      if (
+        (event.target as Element | null)?.closest?.('input, textarea, select, dialog') ||
+        !getSelection()?.isCollapsed
+      )
+        return
       if (event.type === 'paste') {
         const text = event.clipboardData?.getData('text/plain') ?? ''
         if (locked || !text.includes('"tidings"')) return
@@ -245,13 +368,15 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
       const field = document.activeElement as HTMLElement | null
       field?.blur() // some take over what was typed once they are left
       field?.focus()
-      requestAnimationFrame(() => { if (!document.querySelector('dialog[open]')) document.getElementById('save')?.click() })
-    }
-    else if (isTyping) return
+      requestAnimationFrame(() => {
+        if (!document.querySelector('dialog[open]')) document.getElementById('save')?.click()
+      })
+    } else if (isTyping) return
     else if (hasControl && pressed === 'z' && !event.shiftKey) history.undo()
     else if (hasControl && (pressed === 'y' || pressed === 'z')) history.redo()
     else if ((pressed === 'delete' || pressed === 'backspace') && selected.length && isHere) remove(selected)
-    else if (!free && card && event.altKey && (pressed === 'arrowup' || pressed === 'arrowdown')) history.edit(moved(doc, card, pressed === 'arrowup' ? -1 : 1))
+    else if (!free && card && event.altKey && (pressed === 'arrowup' || pressed === 'arrowdown'))
+      history.edit(moved(doc, card, pressed === 'arrowup' ? -1 : 1))
     else return
     event.preventDefault()
     event.stopPropagation()
@@ -269,97 +394,369 @@ function Editor({ of, id, stored, all, names }: { of: Kind; id: string; stored: 
     }
     return found
   }, [check.findings, seen])
-  const shown = useCallback((each: Card): Look => {
-    const found = marks.get(each.id) ?? []
-    const errors = found.filter(one => one.severity === 'error').length
-    const count = base.value.stats.nodes[each.id]
-    return { title: KINDS[each.kind] ?? words(each.kind), says: says(each, names), errors, warnings: found.length - errors, count: count ? `${count.here.toLocaleString()} here · ${count.passed.toLocaleString()} passed` : '', state: play.states.get(each.id) ?? '' }
-  }, [marks, names, base, play])
+  const shown = useCallback(
+    (each: Card): Look => {
+      const found = marks.get(each.id) ?? []
+      const errors = found.filter(one => one.severity === 'error').length
+      const count = base.value.stats.nodes[each.id]
+      return {
+        title: KINDS[each.kind] ?? words(each.kind),
+        says: says(each, names),
+        errors,
+        warnings: found.length - errors,
+        count: count ? `${count.here.toLocaleString()} here · ${count.passed.toLocaleString()} passed` : '',
+        state: play.states.get(each.id) ?? '',
+      }
+    },
+    [marks, names, base, play],
+  )
   const errors = check.findings.filter(each => each.severity === 'error').length
   const here = `/flows/${of}/${id}`
   const state = base.value.state
-  return <Screen title={doc.name || 'Flow'} lead={<><Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} · <span class={isChanged ? 'odd' : ''}>{isChanged ? `unsaved changes, kept in this tab${hasCredentials ? ' without the credentials you typed' : ''}` : 'all changes saved'}</span></>} actions={!locked && <>
-    <button type="button" disabled={!history.past.length} onClick={history.undo}>Undo</button>
-    <button type="button" disabled={!history.future.length} onClick={history.redo}>Redo</button>
-    {free && <button type="button" disabled={!check.positions} onClick={tidy}>Tidy up</button>}
-    {isChanged && <button type="button" onClick={() => { history.edit(base.doc); setBehind(null); setSecret(''); setVeiled(false) }}>Discard changes</button>}
-    {state === 'ACTIVE' ? <Confirm id="save" label="Save" title="Save and go live?" sure="Save and go live" disabled={!isChanged} act={() => save()}><WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>
-      : <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>Save</button>}
-    {state !== 'ACTIVE' && <Confirm label={isChanged ? 'Save and activate' : 'Activate'} title="Activate this flow?" sure="Activate" act={() => save('ACTIVE')}><WhatFollows base={base.value} doc={doc} isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))} errors={errors} /></Confirm>}
-  </>}>
-    <FlowTabs here={here} tab="edit" flow={id} />
-    <Refused problem={problem} rest={unplaced(problem?.errors ?? [], check.findings.map(each => each.pointer))} />
-    {conflict && <Later load={comparing} show={({ Conflict }) => <Conflict mine={doc} base={begun.doc} theirs={docOf(conflict.value)} at={conflict.value.updatedAt} all={all}
-      keep={() => { settle(conflict); setStatus('Save again to replace theirs.') }}
-      take={() => { settle(conflict); history.edit(docOf(conflict.value)); setStatus('This is theirs. Undo brings yours back.') }} />} />}
-    {isVeiled && <p class="note" role="status">Credentials you typed were not kept in this tab: type them again. Otherwise the stored ones stay.</p>}
-    <p class="unseen" role="status">{status}</p>
-    <div class="editor">
-      <div class="palette" ref={palette}>
-        {!locked && <><h2>Add</h2><ul class="plain">{[...all.all.values()].map(kind => <li key={kind.name}><button type="button" title={kind.about} onClick={() => add(kind.name)}>{KINDS[kind.name] ?? words(kind.name)}</button></li>)}
-          {free && !seen.cards.some(each => each.kind === TRIGGER) && <li><button type="button" onClick={addTrigger}>Trigger</button></li>}</ul>
-          <p class="hint">{card ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.` : seen.cards.length < 2 ? 'Click one to start.' : free ? 'Select a box to add after it.' : 'At the end; select a box to add after it.'}</p></>}
-        <h2>In this flow</h2>
-        <ul class="plain outline">{seen.cards.map(each => <li key={each.id}><button type="button" class="plain" aria-current={each.id === card?.id ? 'true' : undefined} onClick={() => focus([each.id])}>
-          {each.kind === TRIGGER ? 'Trigger' : each.id}{(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}</button></li>)}</ul>
-      </div>
-      <div class="canvas" role="region" aria-label="Flow diagram">
-        <Canvas cards={seen.cards} links={seen.links} positions={positions} shown={shown} walked={play.walked} selected={selected} look={look} free={free} locked={locked}
-          select={setSelected} move={spots => history.edit(placed(doc, spots), `move ${Object.keys(spots).join()}`)} connect={(exit, target) => history.edit(connected(doc, exit, target))} />
-      </div>
-      <div class="side" ref={inspector}>
-        <div class="views" role="group" aria-label="Beside the canvas">
-          <button type="button" aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>Form</button>
-          <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</button>
+  return (
+    <Screen
+      title={doc.name || 'Flow'}
+      lead={
+        <>
+          <Status value={state} /> {base.value.version ? `version ${base.value.version}` : 'no version yet'} ·{' '}
+          <span class={isChanged ? 'odd' : ''}>
+            {isChanged
+              ? `unsaved changes, kept in this tab${hasCredentials ? ' without the credentials you typed' : ''}`
+              : 'all changes saved'}
+          </span>
+        </>
+      }
+      actions={
+        !locked && (
+          <>
+            <button type="button" disabled={!history.past.length} onClick={history.undo}>
+              Undo
+            </button>
+            <button type="button" disabled={!history.future.length} onClick={history.redo}>
+              Redo
+            </button>
+            {free && (
+              <button type="button" disabled={!check.positions} onClick={tidy}>
+                Tidy up
+              </button>
+            )}
+            {isChanged && (
+              <button
+                type="button"
+                onClick={() => {
+                  history.edit(base.doc)
+                  setBehind(null)
+                  setSecret('')
+                  setVeiled(false)
+                }}
+              >
+                Discard changes
+              </button>
+            )}
+            {state === 'ACTIVE' ? (
+              <Confirm
+                id="save"
+                label="Save"
+                title="Save and go live?"
+                sure="Save and go live"
+                disabled={!isChanged}
+                act={() => save()}
+              >
+                <WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} />
+              </Confirm>
+            ) : (
+              <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>
+                Save
+              </button>
+            )}
+            {state !== 'ACTIVE' && (
+              <Confirm
+                label={isChanged ? 'Save and activate' : 'Activate'}
+                title="Activate this flow?"
+                sure="Activate"
+                act={() => save('ACTIVE')}
+              >
+                <WhatFollows
+                  base={base.value}
+                  doc={doc}
+                  isNew={base.value.version === 0 || !same(bodyOf(doc), bodyOf(base.doc))}
+                  errors={errors}
+                />
+              </Confirm>
+            )}
+          </>
+        )
+      }
+    >
+      <FlowTabs here={here} tab="edit" flow={id} />
+      <Refused
+        problem={problem}
+        rest={unplaced(
+          problem?.errors ?? [],
+          check.findings.map(each => each.pointer),
+        )}
+      />
+      {conflict && (
+        <Later
+          load={comparing}
+          show={({ Conflict }) => (
+            <Conflict
+              mine={doc}
+              base={begun.doc}
+              theirs={docOf(conflict.value)}
+              at={conflict.value.updatedAt}
+              all={all}
+              keep={() => {
+                settle(conflict)
+                setStatus('Save again to replace theirs.')
+              }}
+              take={() => {
+                settle(conflict)
+                history.edit(docOf(conflict.value))
+                setStatus('This is theirs. Undo brings yours back.')
+              }}
+            />
+          )}
+        />
+      )}
+      {isVeiled && (
+        <p class="note" role="status">
+          Credentials you typed were not kept in this tab: type them again. Otherwise the stored ones stay.
+        </p>
+      )}
+      <p class="unseen" role="status">
+        {status}
+      </p>
+      <div class="editor">
+        <div class="palette" ref={palette}>
+          {!locked && (
+            <>
+              <h2>Add</h2>
+              <ul class="plain">
+                {[...all.all.values()].map(kind => (
+                  <li key={kind.name}>
+                    <button type="button" title={kind.about} onClick={() => add(kind.name)}>
+                      {KINDS[kind.name] ?? words(kind.name)}
+                    </button>
+                  </li>
+                ))}
+                {free && !seen.cards.some(each => each.kind === TRIGGER) && (
+                  <li>
+                    <button type="button" onClick={addTrigger}>
+                      Trigger
+                    </button>
+                  </li>
+                )}
+              </ul>
+              <p class="hint">
+                {card
+                  ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.`
+                  : seen.cards.length < 2
+                    ? 'Click one to start.'
+                    : free
+                      ? 'Select a box to add after it.'
+                      : 'At the end; select a box to add after it.'}
+              </p>
+            </>
+          )}
+          <h2>In this flow</h2>
+          <ul class="plain outline">
+            {seen.cards.map(each => (
+              <li key={each.id}>
+                <button
+                  type="button"
+                  class="plain"
+                  aria-current={each.id === card?.id ? 'true' : undefined}
+                  onClick={() => focus([each.id])}
+                >
+                  {each.kind === TRIGGER ? 'Trigger' : each.id}
+                  {(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}
+                </button>
+              </li>
+            ))}
+          </ul>
         </div>
-        {panel === 'simulate' ? <Later load={simulating} show={({ Simulator }) => <Simulator of={of} id={id} doc={doc} edit={locked ? null : history.edit} isChanged={isChanged} entry={entry} play={setPlay} pick={each => { setSelected([each]); setPanel('step') }} />} />
-          : <Errors problem={refusalOf(check.findings)}><fieldset class="locked" disabled={locked}>{card ? <Inspector key={form} doc={doc} card={card} seen={seen} all={all} findings={check.findings} free={free} edit={history.edit} aim={aim} remove={() => remove([card.id])} follow={follow}
-            of={of} id={id} secret={secret} setSecret={setSecret} hasSecret={base.value.trigger.signingSecretSet} />
-            : <><h2 tabIndex={-1}>Flow</h2><Field label="Name" value={doc.name} set={name => history.edit({ ...doc, name }, 'name')} pointer="/name" />
-              <p class="hint">Select a box on the canvas or a name beside it. {free ? 'Drag from a port to a box to connect them; double-click a line to remove it.' : 'Branches rejoin at the next step.'}</p>
-              <p class="hint">Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'}; Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.</p></>}</fieldset></Errors>}
+        <div class="canvas" role="region" aria-label="Flow diagram">
+          <Canvas
+            cards={seen.cards}
+            links={seen.links}
+            positions={positions}
+            shown={shown}
+            walked={play.walked}
+            selected={selected}
+            look={look}
+            free={free}
+            locked={locked}
+            select={setSelected}
+            move={spots => history.edit(placed(doc, spots), `move ${Object.keys(spots).join()}`)}
+            connect={(exit, target) => history.edit(connected(doc, exit, target))}
+          />
+        </div>
+        <div class="side" ref={inspector}>
+          <div class="views" role="group" aria-label="Beside the canvas">
+            <button type="button" aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>
+              Form
+            </button>
+            <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>
+              Simulate
+            </button>
+          </div>
+          {panel === 'simulate' ? (
+            <Later
+              load={simulating}
+              show={({ Simulator }) => (
+                <Simulator
+                  of={of}
+                  id={id}
+                  doc={doc}
+                  edit={locked ? null : history.edit}
+                  isChanged={isChanged}
+                  entry={entry}
+                  play={setPlay}
+                  pick={each => {
+                    setSelected([each])
+                    setPanel('step')
+                  }}
+                />
+              )}
+            />
+          ) : (
+            <Errors problem={refusalOf(check.findings)}>
+              <fieldset class="locked" disabled={locked}>
+                {card ? (
+                  <Inspector
+                    key={form}
+                    doc={doc}
+                    card={card}
+                    seen={seen}
+                    all={all}
+                    findings={check.findings}
+                    free={free}
+                    edit={history.edit}
+                    aim={aim}
+                    remove={() => remove([card.id])}
+                    follow={follow}
+                    of={of}
+                    id={id}
+                    secret={secret}
+                    setSecret={setSecret}
+                    hasSecret={base.value.trigger.signingSecretSet}
+                  />
+                ) : (
+                  <>
+                    <h2 tabIndex={-1}>Flow</h2>
+                    <Field
+                      label="Name"
+                      value={doc.name}
+                      set={name => history.edit({ ...doc, name }, 'name')}
+                      pointer="/name"
+                    />
+                    <p class="hint">
+                      Select a box on the canvas or a name beside it.{' '}
+                      {free
+                        ? 'Drag from a port to a box to connect them; double-click a line to remove it.'
+                        : 'Branches rejoin at the next step.'}
+                    </p>
+                    <p class="hint">
+                      Keys: Tab and Enter select; arrows move{free ? ' a box' : '; with Alt, a step up or down'};
+                      Delete, Ctrl+C, Ctrl+X, Ctrl+V, Ctrl+Z, Ctrl+Shift+Z, Ctrl+S.
+                    </p>
+                  </>
+                )}
+              </fieldset>
+            </Errors>
+          )}
+        </div>
       </div>
-    </div>
-    <Section title="Findings">
-      {check.problem && <p class="soft">Not checked: {check.problem.message}</p>}
-      {check.findings.length ? <ul class="plain found">{check.findings.slice(0, MOST).map(each => {
-        const about = locate(each.pointer)
-        return <li key={each.code + each.pointer + each.message}><Status value={each.severity} /> {about ? <button type="button" class="plain" onClick={() => focus([about.id])}>{about.kind === TRIGGER ? 'the trigger' : about.id}</button> : <code>{each.pointer}</code>}: {each.message}</li>
-      })}{check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}</ul> : !check.problem && <p class="empty">{check.of === doc ? 'No findings: the flow can be activated.' : 'Checking…'}</p>}
-    </Section>
-  </Screen>
+      <Section title="Findings">
+        {check.problem && <p class="soft">Not checked: {check.problem.message}</p>}
+        {check.findings.length ? (
+          <ul class="plain found">
+            {check.findings.slice(0, MOST).map(each => {
+              const about = locate(each.pointer)
+              return (
+                <li key={each.code + each.pointer + each.message}>
+                  <Status value={each.severity} />{' '}
+                  {about ? (
+                    <button type="button" class="plain" onClick={() => focus([about.id])}>
+                      {about.kind === TRIGGER ? 'the trigger' : about.id}
+                    </button>
+                  ) : (
+                    <code>{each.pointer}</code>
+                  )}
+                  : {each.message}
+                </li>
+              )
+            })}
+            {check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}
+          </ul>
+        ) : (
+          !check.problem && (
+            <p class="empty">{check.of === doc ? 'No findings: the flow can be activated.' : 'Checking…'}</p>
+          )
+        )}
+      </Section>
+    </Screen>
+  )
 }
 
 /** What a version is of. */
-const bodyOf = (doc: Doc) => { const { name: _, casesGate: __, ...rest } = written(doc); return rest }
+const bodyOf = (doc: Doc) => {
+  const { name: _, casesGate: __, ...rest } = written(doc)
+  return rest
+}
 
 /** What saving or activating will do, before it is done. */
 function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
   const stay = underWay(base.stats.underWay, 'stays on its version', 'stay on their version')
   const source = String(doc.trigger.source ?? 'manual')
-  return <>
-    {errors > 0 && <p class="wrong">{plural(errors, 'error')} found; until fixed, this will be refused.</p>}
-    <p>{isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From then on, {SOURCES[source] ?? source} starts runs{isNew ? ' of the new version' : ''}.</p>
-    {stay && isNew && <p>{stay}.</p>}
-  </>
+  return (
+    <>
+      {errors > 0 && <p class="wrong">{plural(errors, 'error')} found; until fixed, this will be refused.</p>}
+      <p>
+        {isNew ? `Its content becomes version ${base.version + 1}.` : `Its content stays version ${base.version}.`} From
+        then on, {SOURCES[source] ?? source} starts runs{isNew ? ' of the new version' : ''}.
+      </p>
+      {stay && isNew && <p>{stay}.</p>}
+    </>
+  )
 }
 
 /** What a card is set to do, in a few words. */
 function says({ kind, members }: Card, names: Map<string, string>): string {
   const text = (value: unknown) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '')
   const of = (name: string) => text(members[name])
-  const first = (name: string) => (Array.isArray(members[name]) ? (members[name][0] as Record<string, unknown> | undefined) ?? {} : {})
-  const inside = (name: string, inner: string) => text((members[name] as Record<string, unknown> | null | undefined)?.[inner])
+  const first = (name: string) =>
+    Array.isArray(members[name]) ? ((members[name][0] as Record<string, unknown> | undefined) ?? {}) : {}
+  const inside = (name: string, inner: string) =>
+    text((members[name] as Record<string, unknown> | null | undefined)?.[inner])
   switch (kind) {
-    case TRIGGER: return [SOURCES[of('source') || 'manual'] ?? of('source'), of('tag') || of('name')].filter(Boolean).join(': ')
-    case 'send_message': return names.get(of('templateId')) ?? (inside('content', 'subject') || inside('content', 'text') || of('templateId') || of('channel'))
-    case 'wait': return spelled(of('duration')) || of('until') || of('time')
-    case 'wait_for': return [text(first('conditions').event), spelled(of('after') || of('timeout'))].filter(Boolean).join(', or ')
-    case 'branch': return inside('cases', '0') || text((first('cases').when as Record<string, unknown> | undefined)?.path)
-    case 'throttle': return `${of('limit')} in ${spelled(of('window'))}`
-    case 'update_contact': return Object.keys(isObject(members.set) ? members.set : {}).join(', ')
-    case 'http_request': return `${of('method')} ${of('url').replace(/\/\/[^/]*@/, '//').split('?')[0]}`
-    case 'start_workflow': return of('workflowId') || of('automationId')
-    default: return of('tag') || of('reason')
+    case TRIGGER:
+      return [SOURCES[of('source') || 'manual'] ?? of('source'), of('tag') || of('name')].filter(Boolean).join(': ')
+    case 'send_message':
+      return (
+        names.get(of('templateId')) ??
+        (inside('content', 'subject') || inside('content', 'text') || of('templateId') || of('channel'))
+      )
+    case 'wait':
+      return spelled(of('duration')) || of('until') || of('time')
+    case 'wait_for':
+      return [text(first('conditions').event), spelled(of('after') || of('timeout'))].filter(Boolean).join(', or ')
+    case 'branch':
+      return inside('cases', '0') || text((first('cases').when as Record<string, unknown> | undefined)?.path)
+    case 'throttle':
+      return `${of('limit')} in ${spelled(of('window'))}`
+    case 'update_contact':
+      return Object.keys(isObject(members.set) ? members.set : {}).join(', ')
+    case 'http_request':
+      return `${of('method')} ${
+        of('url')
+          .replace(/\/\/[^/]*@/, '//')
+          .split('?')[0]
+      }`
+    case 'start_workflow':
+      return of('workflowId') || of('automationId')
+    default:
+      return of('tag') || of('reason')
   }
 }

@@ -15,9 +15,30 @@ import welcomeSeries from '../../../docs/examples/welcome-series.json'
 import winBack from '../../../docs/examples/win-back.json'
 
 type Json = Record<string, unknown>
-type Definition = Omit<Schemas['WritableWorkflow'], 'name'> & { graph?: undefined } | Omit<Schemas['WritableAutomation'], 'name'> & { graph: object }
-export interface Example { name: string; about: string; definition: Definition; templates?: Record<string, { name?: string } & Json>; input: { trigger?: Json; startAt?: string } & Json }
+type Definition =
+  | (Omit<Schemas['WritableWorkflow'], 'name'> & { graph?: undefined })
+  | (Omit<Schemas['WritableAutomation'], 'name'> & { graph: object })
+export interface Example {
+  name: string
+  about: string
+  definition: Definition
+  templates?: Record<string, { name?: string } & Json>
+  input: { trigger?: Json; startAt?: string } & Json
+}
 
 // The build has them as text, so that numbers keep their digits.
 const of = (text: unknown) => parse(text as string) as Example
-export const EXAMPLES: readonly Example[] = [of(welcomeSeries), of(abandonedCart), of(dunning), of(bookingReminder), of(winBack), of(surveyFollowUp), of(leadRouting), of(trialExpiry), of(nps), of(orderUpdates), of(rePermission), of(abSubjectTest)]
+export const EXAMPLES: readonly Example[] = [
+  of(welcomeSeries),
+  of(abandonedCart),
+  of(dunning),
+  of(bookingReminder),
+  of(winBack),
+  of(surveyFollowUp),
+  of(leadRouting),
+  of(trialExpiry),
+  of(nps),
+  of(orderUpdates),
+  of(rePermission),
+  of(abSubjectTest),
+]

@@ -11,30 +11,78 @@ import { flaw, isObject, parse, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, put, type Json, type Key } from './model'
 
-export interface Finding { severity: string; code: string; pointer: string; message: string }
+export interface Finding {
+  severity: string
+  code: string
+  pointer: string
+  message: string
+}
 /** What every control gets: its place in the definition, what was found there, and what changes it. */
-export interface Control { place: Key[]; schema: Schema; value: unknown; set: (value: unknown) => void; of: Surroundings }
+export interface Control {
+  place: Key[]
+  schema: Schema
+  value: unknown
+  set: (value: unknown) => void
+  of: Surroundings
+}
 /** What a condition gets. `compare` asks for a comparison in its own way; `questions` are asked beside comparisons, each by the member that only it has. */
-export interface Asked extends Pick<Control, 'place' | 'value' | 'set'> { of: Around }
-export interface Around { paths?: string; compare?: (asked: Asked) => preact.JSX.Element; questions?: Readonly<Record<string, Question>> }
-export interface Question { name: string; blank: Json; show: (asked: Asked) => preact.JSX.Element }
-export interface Surroundings extends Around { findings: readonly Finding[]; all: Kinds; channel?: string }
+export interface Asked extends Pick<Control, 'place' | 'value' | 'set'> {
+  of: Around
+}
+export interface Around {
+  paths?: string
+  compare?: (asked: Asked) => preact.JSX.Element
+  questions?: Readonly<Record<string, Question>>
+}
+export interface Question {
+  name: string
+  blank: Json
+  show: (asked: Asked) => preact.JSX.Element
+}
+export interface Surroundings extends Around {
+  findings: readonly Finding[]
+  all: Kinds
+  channel?: string
+}
 
 /** `timeoutMs` as people say it. */
 export function words(name: string): string {
-  const spaced = name.replace(/([A-Z])/g, ' $1').toLowerCase().replace(/ id$/, '').replace(/ ms$/, ' in ms')
+  const spaced = name
+    .replace(/([A-Z])/g, ' $1')
+    .toLowerCase()
+    .replace(/ id$/, '')
+    .replace(/ ms$/, ' in ms')
   return spaced.charAt(0).toUpperCase() + spaced.slice(1)
 }
 
 /** The errors as a form shows them, at their pointers. */
-export const refusalOf = (findings: readonly Finding[]) => new Refusal(0, '', '', findings.filter(each => each.severity === 'error'))
+export const refusalOf = (findings: readonly Finding[]) =>
+  new Refusal(
+    0,
+    '',
+    '',
+    findings.filter(each => each.severity === 'error'),
+  )
 
-const said = (text: string) => text.split('`').map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))
+const said = (text: string) =>
+  text.split('`').map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))
 
 /** The description of a member, and the warnings about it, or about its place alone. */
 function Hint({ schema, at, of, isWhole = true }: { schema: Schema; at: string; of: Surroundings; isWhole?: boolean }) {
-  const warned = of.findings.filter(each => each.severity === 'warning' && (isWhole ? `${each.pointer}/`.startsWith(`${at}/`) : each.pointer === at))
-  return <>{said(schema.description ?? '')}{warned.map(each => <span key={each.code + each.pointer} class="odd"> {each.message}</span>)}</>
+  const warned = of.findings.filter(
+    each => each.severity === 'warning' && (isWhole ? `${each.pointer}/`.startsWith(`${at}/`) : each.pointer === at),
+  )
+  return (
+    <>
+      {said(schema.description ?? '')}
+      {warned.map(each => (
+        <span key={each.code + each.pointer} class="odd">
+          {' '}
+          {each.message}
+        </span>
+      ))}
+    </>
+  )
 }
 
 const LENGTHS = new Set(['duration', 'timeout', 'after', 'window', 'graceWindow'])
@@ -46,7 +94,21 @@ export function Members({ place, schema, value, set, of, only }: Control & { onl
   const shown = Object.entries(schema.properties ?? {}).filter(([name]) => !only || only.includes(name))
   const inner = { ...of, ...(typeof members.channel === 'string' ? { channel: members.channel } : {}) }
   const change = (name: string, next: unknown) => set(put(members, [name], next))
-  return <>{shown.map(([name, raw]) => <Member key={name} name={name} raw={raw} place={[...place, name]} value={members[name]} set={next => change(name, next)} of={inner} />)}</>
+  return (
+    <>
+      {shown.map(([name, raw]) => (
+        <Member
+          key={name}
+          name={name}
+          raw={raw}
+          place={[...place, name]}
+          value={members[name]}
+          set={next => change(name, next)}
+          of={inner}
+        />
+      ))}
+    </>
+  )
 }
 
 function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & { name: string; raw: Schema }) {
@@ -58,28 +120,88 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
   if (isCondition(schema)) return <ConditionField {...control} label={label} />
   if (name in PICKED) return <Picked {...control} name={name} label={label} />
   if (name === 'content') return <Content {...control} />
-  if (LENGTHS.has(name) && (typeof value === 'string' || value === undefined || value === null)) return <Length {...shared} value={value ?? ''} set={text => set(text || undefined)} />
+  if (LENGTHS.has(name) && (typeof value === 'string' || value === undefined || value === null))
+    return <Length {...shared} value={value ?? ''} set={text => set(text || undefined)} />
   if (schema.enum) {
     const none = value === undefined || value === '' || value === null
     const options = schema.enum.map(one => [String(one), String(one).replaceAll('_', ' ')] as const)
-    return <Field {...shared} value={textOf(value ?? '')} set={text => set(text || undefined)} options={none || !raw.enum ? [['', '–'], ...options] : options} />
+    return (
+      <Field
+        {...shared}
+        value={textOf(value ?? '')}
+        set={text => set(text || undefined)}
+        options={none || !raw.enum ? [['', '–'], ...options] : options}
+      />
+    )
   }
   if (schema.type === 'boolean') return <Check label={label} value={value === true} set={set} pointer={at} />
-  if (schema.type === 'integer' || schema.type === 'number') return <Typed {...shared} text={textOf(value ?? '')}
-    read={text => { if (text.trim() === '' || Number.isNaN(Number(text))) set(text.trim() === '' ? undefined : text); else set(typed(text)) }} />
-  if (schema.type === 'array' && schema.items?.enum) return <Several {...shared} options={Object.fromEntries(schema.items.enum.map(one => [String(one), String(one)]))}
-    chosen={Array.isArray(value) ? value : []} set={chosen => set(chosen.length ? chosen : undefined)} />
+  if (schema.type === 'integer' || schema.type === 'number')
+    return (
+      <Typed
+        {...shared}
+        text={textOf(value ?? '')}
+        read={text => {
+          if (text.trim() === '' || Number.isNaN(Number(text))) set(text.trim() === '' ? undefined : text)
+          else set(typed(text))
+        }}
+      />
+    )
+  if (schema.type === 'array' && schema.items?.enum)
+    return (
+      <Several
+        {...shared}
+        options={Object.fromEntries(schema.items.enum.map(one => [String(one), String(one)]))}
+        chosen={Array.isArray(value) ? value : []}
+        set={chosen => set(chosen.length ? chosen : undefined)}
+      />
+    )
   if (schema.type === 'array' && schema.items?.properties) return <Items {...control} name={name} label={label} />
   if (schema.type === 'object') return <Pairs {...control} label={label} />
-  if (schema.type === 'string') return <Field {...shared} {...(ROWS[name] ? { rows: ROWS[name] } : {})} value={textOf(value)} set={text => set(text === '' ? undefined : text)} />
+  if (schema.type === 'string')
+    return (
+      <Field
+        {...shared}
+        {...(ROWS[name] ? { rows: ROWS[name] } : {})}
+        value={textOf(value)}
+        set={text => set(text === '' ? undefined : text)}
+      />
+    )
   return <JsonField {...control} label={label} />
 }
 
 /** A group of controls, with what was found at its place, and within it where no control shows it. */
-function Group({ label, schema, place, of, children, isWhole = false }: { label: string; schema: Schema; place: Key[]; of: Surroundings; children: preact.ComponentChildren; isWhole?: boolean }) {
+function Group({
+  label,
+  schema,
+  place,
+  of,
+  children,
+  isWhole = false,
+}: {
+  label: string
+  schema: Schema
+  place: Key[]
+  of: Surroundings
+  children: preact.ComponentChildren
+  isWhole?: boolean
+}) {
   const at = pointer(place)
   const { marks, below } = useErrors(at)
-  return <fieldset class="group" tabIndex={-1} data-invalid={marks['aria-invalid'] || undefined} aria-describedby={marks['aria-describedby']}><legend>{label}</legend><p class="hint"><Hint schema={schema} at={at} of={of} isWhole={isWhole} /></p>{children}{below}</fieldset>
+  return (
+    <fieldset
+      class="group"
+      tabIndex={-1}
+      data-invalid={marks['aria-invalid'] || undefined}
+      aria-describedby={marks['aria-describedby']}
+    >
+      <legend>{label}</legend>
+      <p class="hint">
+        <Hint schema={schema} at={at} of={of} isWhole={isWhole} />
+      </p>
+      {children}
+      {below}
+    </fieldset>
+  )
 }
 
 /** Cases, conditions or variants: each leads on by a port of its own. */
@@ -87,24 +209,49 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
   const items = Array.isArray(value) ? (value as Json[]) : []
   const one = name.replace(/s$/, '')
   const shift = (index: number, by: number) => set(items.toSpliced(index, 1).toSpliced(index + by, 0, items[index]!))
-  return <Group label={label} schema={schema} place={place} of={of}>
-    {items.map((item, index) => <Group key={index} label={`${words(one)} ${index + 1}`} schema={{}} place={[...place, index]} of={of}>
-      <Members place={[...place, index]} schema={schema.items!} value={item} set={next => set(items.map((old, at) => (at === index ? next : old)))} of={of} />
+  return (
+    <Group label={label} schema={schema} place={place} of={of}>
+      {items.map((item, index) => (
+        <Group key={index} label={`${words(one)} ${index + 1}`} schema={{}} place={[...place, index]} of={of}>
+          <Members
+            place={[...place, index]}
+            schema={schema.items!}
+            value={item}
+            set={next => set(items.map((old, at) => (at === index ? next : old)))}
+            of={of}
+          />
+          <p class="buttons">
+            <button type="button" class="small" disabled={index === 0} onClick={() => shift(index, -1)}>
+              Up
+            </button>
+            <button type="button" class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>
+              Down
+            </button>
+            <button type="button" class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>
+              Remove
+            </button>
+          </p>
+        </Group>
+      ))}
       <p class="buttons">
-        <button type="button" class="small" disabled={index === 0} onClick={() => shift(index, -1)}>Up</button>
-        <button type="button" class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>Down</button>
-        <button type="button" class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>Remove</button>
+        <button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>
+          Add {one}
+        </button>
       </p>
-    </Group>)}
-    <p class="buttons"><button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>Add {one}</button></p>
-  </Group>
+    </Group>
+  )
 }
 
 /** A value as it is typed: a number, true, false or null where the text says so, else the text. */
-export const typed = (text: string): unknown => tried(() => { const value = parse(text); return isObject(value) ? text : value }, text)
+export const typed = (text: string): unknown =>
+  tried(() => {
+    const value = parse(text)
+    return isObject(value) ? text : value
+  }, text)
 /** For a box: a text as it is, all else as JSON, which numbers that keep their digits have alone. */
-export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value) ?? '')
-export const shown = (value: unknown) => (typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : textOf(value))
+export const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
+export const shown = (value: unknown) =>
+  typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : textOf(value)
 
 /** An object whose names its author chooses: headers, fields to set, variables, data. */
 function Pairs({ place, schema, value, set, of, label }: Control & { label: string }) {
@@ -114,35 +261,128 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
   const whole = (pairs: [string, unknown][]) => set(pairs.length ? Object.fromEntries(pairs) : undefined)
   const isDeep = (value != null && !isObject(value)) || stored.some(([, one]) => isObject(one) || Array.isArray(one))
   if (isDeep) return <JsonField {...{ place, schema, value, set, of, label }} />
-  return <Group label={label} schema={schema} place={place} of={of} isWhole>
-    {stored.map(([name, one], index) => <div class="pairs" key={index}>
-      <input aria-label={`${label}: name ${index + 1}`} value={name} onChange={event => { const to = event.currentTarget.value.trim(); whole(stored.flatMap(([old, kept], at): [string, unknown][] => (at === index ? (to ? [[to, kept]] : []) : [[old, kept]]))) }} />
-      <Value label={`${label}: ${name}`} value={texts ? textOf(one) : shown(one)} pointer={pointer([...place, name])} set={text => whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))} />
-      <button type="button" class="small" aria-label={`Remove ${name}`} onClick={() => whole(stored.filter((_, at) => at !== index))}>✕</button>
-    </div>)}
-    {more.map(([name, text], index) => <div class="pairs" key={`new ${index}`} onFocusOut={event => {
-      if (!name.trim() || event.currentTarget.contains(event.relatedTarget as Node | null)) return
-      whole([...stored, [name.trim(), texts ? text : typed(text)]])
-      setMore(more.filter((_, at) => at !== index))
-    }}>
-      <input aria-label={`${label}: new name`} value={name} placeholder="name" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [to, one[1]] : one))) }} />
-      <input aria-label={`${label}: new value`} value={text} placeholder="value" onInput={event => { const to = event.currentTarget.value; setMore(more.map((one, at) => (at === index ? [one[0], to] : one))) }} />
-    </div>)}
-    <p class="buttons"><button type="button" class="small" onClick={() => setMore([...more, ['', '']])}>Add one</button></p>
-  </Group>
+  return (
+    <Group label={label} schema={schema} place={place} of={of} isWhole>
+      {stored.map(([name, one], index) => (
+        <div class="pairs" key={index}>
+          <input
+            aria-label={`${label}: name ${index + 1}`}
+            value={name}
+            onChange={event => {
+              const to = event.currentTarget.value.trim()
+              whole(
+                stored.flatMap(([old, kept], at): [string, unknown][] =>
+                  at === index ? (to ? [[to, kept]] : []) : [[old, kept]],
+                ),
+              )
+            }}
+          />
+          <Value
+            label={`${label}: ${name}`}
+            value={texts ? textOf(one) : shown(one)}
+            pointer={pointer([...place, name])}
+            set={text =>
+              whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))
+            }
+          />
+          <button
+            type="button"
+            class="small"
+            aria-label={`Remove ${name}`}
+            onClick={() => whole(stored.filter((_, at) => at !== index))}
+          >
+            ✕
+          </button>
+        </div>
+      ))}
+      {more.map(([name, text], index) => (
+        <div
+          class="pairs"
+          key={`new ${index}`}
+          onFocusOut={event => {
+            if (!name.trim() || event.currentTarget.contains(event.relatedTarget as Node | null)) return
+            whole([...stored, [name.trim(), texts ? text : typed(text)]])
+            setMore(more.filter((_, at) => at !== index))
+          }}
+        >
+          <input
+            aria-label={`${label}: new name`}
+            value={name}
+            placeholder="name"
+            onInput={event => {
+              const to = event.currentTarget.value
+              setMore(more.map((one, at) => (at === index ? [to, one[1]] : one)))
+            }}
+          />
+          <input
+            aria-label={`${label}: new value`}
+            value={text}
+            placeholder="value"
+            onInput={event => {
+              const to = event.currentTarget.value
+              setMore(more.map((one, at) => (at === index ? [one[0], to] : one)))
+            }}
+          />
+        </div>
+      ))}
+      <p class="buttons">
+        <button type="button" class="small" onClick={() => setMore([...more, ['', '']])}>
+          Add one
+        </button>
+      </p>
+    </Group>
+  )
 }
 
 /** One of an object's values. */
-function Value({ label, value, set, pointer: at }: { label: string; value: string; set: (text: string) => void; pointer: string }) {
+function Value({
+  label,
+  value,
+  set,
+  pointer: at,
+}: {
+  label: string
+  value: string
+  set: (text: string) => void
+  pointer: string
+}) {
   const { marks, below } = useErrors(at)
-  return <><input aria-label={label} value={value} {...marks} onInput={event => set(event.currentTarget.value)} />{below}</>
+  return (
+    <>
+      <input aria-label={label} value={value} {...marks} onInput={event => set(event.currentTarget.value)} />
+      {below}
+    </>
+  )
 }
 
 /** A field whose text is read as something else: what is typed stands while the focus is in it, or while it cannot be read. */
-export function Typed({ text, read, ...rest }: Omit<Parameters<typeof Field>[0], 'value' | 'set' | 'wrong'> & { text: string; read: (text: string) => string | undefined | void }) {
+export function Typed({
+  text,
+  read,
+  ...rest
+}: Omit<Parameters<typeof Field>[0], 'value' | 'set' | 'wrong'> & {
+  text: string
+  read: (text: string) => string | undefined | void
+}) {
   const [draft, setDraft] = useState<string | null>(null)
   const [wrong, setWrong] = useState('')
-  return <div onFocusOut={() => { if (!wrong) setDraft(null) }}><Field {...rest} value={draft ?? text} wrong={wrong} set={next => { setDraft(next); setWrong(read(next) ?? '') }} /></div>
+  return (
+    <div
+      onFocusOut={() => {
+        if (!wrong) setDraft(null)
+      }}
+    >
+      <Field
+        {...rest}
+        value={draft ?? text}
+        wrong={wrong}
+        set={next => {
+          setDraft(next)
+          setWrong(read(next) ?? '')
+        }}
+      />
+    </div>
+  )
 }
 
 /** Anything else, as JSON; while it is none, the definition has the text, of which the check says what is wrong. */
@@ -150,28 +390,59 @@ export function JsonField({ place, schema, value, set, of, label }: Control & { 
   const at = pointer(place)
   const takesText = schema.type === undefined || (Array.isArray(schema.type) && schema.type.includes('string'))
   const text = value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value, null, 2)
-  return <Typed label={`${label} (JSON)`} rows={5} text={text} pointer={at} hint={<Hint schema={schema} at={at} of={of} />}
-    read={next => { const wrong = next.trim() && flaw(next); set(wrong ? next : next.trim() ? parse(next) : undefined); return takesText ? '' : wrong }} />
+  return (
+    <Typed
+      label={`${label} (JSON)`}
+      rows={5}
+      text={text}
+      pointer={at}
+      hint={<Hint schema={schema} at={at} of={of} />}
+      read={next => {
+        const wrong = next.trim() && flaw(next)
+        set(wrong ? next : next.trim() ? parse(next) : undefined)
+        return takesText ? '' : wrong
+      }}
+    />
+  )
 }
 
 /** What a step says itself instead of a template; its parts are those of the channel. */
 function Content({ place, schema, value, set, of }: Control) {
   const channel = of.channel ?? ''
   const own = of.all.defs[`${channel.charAt(0).toUpperCase()}${channel.slice(1)}InlineContent`] ?? schema
-  if (value === undefined || value === null) return <p class="buttons"><button type="button" class="small" onClick={() => set({})}>Write content instead of a template</button></p>
-  return <Group label="Content" schema={{}} place={place} of={of}>
-    <Members place={place} schema={own} value={value} set={set} of={of} />
-    <p class="buttons"><button type="button" class="small" onClick={() => set(undefined)}>Use a template instead</button></p>
-  </Group>
+  if (value === undefined || value === null)
+    return (
+      <p class="buttons">
+        <button type="button" class="small" onClick={() => set({})}>
+          Write content instead of a template
+        </button>
+      </p>
+    )
+  return (
+    <Group label="Content" schema={{}} place={place} of={of}>
+      <Members place={place} schema={own} value={value} set={set} of={of} />
+      <p class="buttons">
+        <button type="button" class="small" onClick={() => set(undefined)}>
+          Use a template instead
+        </button>
+      </p>
+    </Group>
+  )
 }
 
-const useFlowsOf = (kind: Kind, chosen: string) => { const all = useFlowChoice(chosen); return { ...all, rows: all.rows && all.rows.filter(each => each.kind === kind) } }
+const useFlowsOf = (kind: Kind, chosen: string) => {
+  const all = useFlowChoice(chosen)
+  return { ...all, rows: all.rows && all.rows.filter(each => each.kind === kind) }
+}
 
 type Choosable = { id: string; name: string; channel?: string; channels?: readonly string[]; state?: string }
 /** Where they are, whether each has a page there, and all that there are. */
 const PICKED: Record<string, readonly [string, boolean, (chosen: string) => Listed<Choosable>]> = {
-  templateId: ['/templates', true, useTemplates], segmentId: ['/segments', true, useSegments], topicId: ['/settings/topics', false, useTopics],
-  workflowId: ['/flows/workflows', true, chosen => useFlowsOf('workflows', chosen)], automationId: ['/flows/automations', true, chosen => useFlowsOf('automations', chosen)],
+  templateId: ['/templates', true, useTemplates],
+  segmentId: ['/segments', true, useSegments],
+  topicId: ['/settings/topics', false, useTopics],
+  workflowId: ['/flows/workflows', true, chosen => useFlowsOf('workflows', chosen)],
+  automationId: ['/flows/automations', true, chosen => useFlowsOf('automations', chosen)],
 }
 
 function Picked({ place, schema, value, set, of, name, label }: Control & { name: string; label: string }) {
@@ -183,10 +454,39 @@ function Picked({ place, schema, value, set, of, name, label }: Control & { name
     addEventListener('focus', look)
     return () => removeEventListener('focus', look)
   }, [])
-  const fits = ({ channel, channels }: Choosable) => !of.channel || (channel ?? of.channel) === of.channel && (channels?.includes(of.channel) ?? true)
-  const options = (all.rows ?? []).filter(fits).map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
+  const fits = ({ channel, channels }: Choosable) =>
+    !of.channel || ((channel ?? of.channel) === of.channel && (channels?.includes(of.channel) ?? true))
+  const options = (all.rows ?? [])
+    .filter(fits)
+    .map(each => [each.id, each.state ? `${each.name} (${each.state.toLowerCase()})` : each.name] as const)
   const at = pointer(place)
   const isListed = !current || options.some(([id]) => id === current)
-  return <Field label={label} value={current} set={text => set(text || undefined)} pointer={at} growing={all} options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
-    hint={<><Hint schema={schema} at={at} of={of} /> {!isPaged ? <Link to={pages}>See all</Link> : current ? <Link target="_blank" to={`${pages}/${current}`}>View in a new tab</Link> : !pages.startsWith('/flows/') && <Link target="_blank" to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>Create one in a new tab</Link>}</>} />
+  return (
+    <Field
+      label={label}
+      value={current}
+      set={text => set(text || undefined)}
+      pointer={at}
+      growing={all}
+      options={[['', '–'], ...(isListed ? [] : [[current, current] as const]), ...options]}
+      hint={
+        <>
+          <Hint schema={schema} at={at} of={of} />{' '}
+          {!isPaged ? (
+            <Link to={pages}>See all</Link>
+          ) : current ? (
+            <Link target="_blank" to={`${pages}/${current}`}>
+              View in a new tab
+            </Link>
+          ) : (
+            !pages.startsWith('/flows/') && (
+              <Link target="_blank" to={`${pages}/new${of.channel ? `?channel=${of.channel}` : ''}`}>
+                Create one in a new tab
+              </Link>
+            )
+          )}
+        </>
+      }
+    />
+  )
 }

@@ -5,15 +5,46 @@ import { TRIGGER, begun, portsOf, type Kinds } from './kinds'
 export type Json = Record<string, unknown>
 export type Key = string | number
 export type Shape = 'steps' | 'graph'
-export interface Edge extends Json { id?: string; source: string; target: string; sourceHandle?: string | null }
-export interface Node extends Json { id: string; type: string; position?: { x: number; y: number }; data?: Json }
+export interface Edge extends Json {
+  id?: string
+  source: string
+  target: string
+  sourceHandle?: string | null
+}
+export interface Node extends Json {
+  id: string
+  type: string
+  position?: { x: number; y: number }
+  data?: Json
+}
 export type Graph = Json & { nodes: Node[]; edges: Edge[] }
-export interface Doc { shape: Shape; name: string; casesGate: boolean; trigger: Json; steps: Json[]; graph: Graph }
+export interface Doc {
+  shape: Shape
+  name: string
+  casesGate: boolean
+  trigger: Json
+  steps: Json[]
+  graph: Graph
+}
 
 /** One box. `place` leads to its node or step in the definition, `config` to its members. */
-export interface Card { id: string; kind: string; place: Key[]; config: Key[]; members: Json; ports: string[] }
-export interface Link { source: string; port: string; target: string }
-export interface View { cards: Card[]; links: Link[] }
+export interface Card {
+  id: string
+  kind: string
+  place: Key[]
+  config: Key[]
+  members: Json
+  ports: string[]
+}
+export interface Link {
+  source: string
+  port: string
+  target: string
+}
+export interface View {
+  cards: Card[]
+  links: Link[]
+}
 
 const READ_ONLY = ['webhookUrl', 'signingSecretSet', 'signingSecretLast4']
 const listed = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : [])
@@ -21,22 +52,55 @@ const isBlank = (value: unknown) => value === undefined || value === null || val
 export const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
 
 /** What is stored, as it is edited: the trigger in one place, and nothing that cannot be written. */
-export function docOf(stored: { name: string; casesGate: boolean; trigger: object; steps?: unknown; graph?: unknown }): Doc {
-  const trigger = Object.fromEntries(Object.entries(stored.trigger).filter(([name, value]) => !READ_ONLY.includes(name) && value !== null))
+export function docOf(stored: {
+  name: string
+  casesGate: boolean
+  trigger: object
+  steps?: unknown
+  graph?: unknown
+}): Doc {
+  const trigger = Object.fromEntries(
+    Object.entries(stored.trigger).filter(([name, value]) => !READ_ONLY.includes(name) && value !== null),
+  )
   const graph = isObject(stored.graph) ? stored.graph : {}
-  const nodes = listed(graph.nodes).map(node => (node.type === TRIGGER && 'data' in node ? { ...node, data: {} } : node)) as Node[]
-  return { shape: stored.graph === undefined ? 'steps' : 'graph', name: stored.name, casesGate: stored.casesGate, trigger, steps: listed(stored.steps), graph: { ...graph, nodes, edges: listed(graph.edges) as Edge[] } }
+  const nodes = listed(graph.nodes).map(node =>
+    node.type === TRIGGER && 'data' in node ? { ...node, data: {} } : node,
+  ) as Node[]
+  return {
+    shape: stored.graph === undefined ? 'steps' : 'graph',
+    name: stored.name,
+    casesGate: stored.casesGate,
+    trigger,
+    steps: listed(stored.steps),
+    graph: { ...graph, nodes, edges: listed(graph.edges) as Edge[] },
+  }
 }
 
 /** A merge patch: what is gone is taken away by null, within objects too. */
 const patch = (before: Json, now: Json): Json => ({
-  ...Object.fromEntries(Object.keys(before).filter(name => !(name in now)).map(name => [name, null])),
-  ...Object.fromEntries(Object.entries(now).map(([name, value]) => [name, isObject(value) && isObject(before[name]) ? patch(before[name], value) : value])),
+  ...Object.fromEntries(
+    Object.keys(before)
+      .filter(name => !(name in now))
+      .map(name => [name, null]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(now).map(([name, value]) => [
+      name,
+      isObject(value) && isObject(before[name]) ? patch(before[name], value) : value,
+    ]),
+  ),
 })
 
 /** As the API takes it; as a change of `before`, if that is given. */
-export function written(doc: Doc, before?: Doc): { name: string; casesGate: boolean; trigger: Json; steps?: Json[]; graph?: Graph } {
-  const common = { name: doc.name, casesGate: doc.casesGate, trigger: before ? patch(before.trigger, doc.trigger) : doc.trigger }
+export function written(
+  doc: Doc,
+  before?: Doc,
+): { name: string; casesGate: boolean; trigger: Json; steps?: Json[]; graph?: Graph } {
+  const common = {
+    name: doc.name,
+    casesGate: doc.casesGate,
+    trigger: before ? patch(before.trigger, doc.trigger) : doc.trigger,
+  }
   return doc.shape === 'steps' ? { ...common, steps: doc.steps } : { ...common, graph: doc.graph }
 }
 
@@ -47,8 +111,11 @@ const stem = (fork: string) => fork.replace(/s$/, '')
 /** The ports that are there, as the interpreter counts them. */
 function open(all: Kinds, kind: string, members: Json): string[] {
   const ports = portsOf(all, kind)
-  const forks = ports.each ? listed(members[ports.each]).map((item, index) => String(item.port || `${stem(ports.each!)}${index + 1}`)) : []
-  const isThere = (port: string) => !ports.given.includes(port) || !isBlank(members.after) || (!isBlank(members[port]) && !Array.isArray(members[port]))
+  const forks = ports.each
+    ? listed(members[ports.each]).map((item, index) => String(item.port || `${stem(ports.each!)}${index + 1}`))
+    : []
+  const isThere = (port: string) =>
+    !ports.given.includes(port) || !isBlank(members.after) || (!isBlank(members[port]) && !Array.isArray(members[port]))
   return [...forks, ...ports.open.filter(isThere)]
 }
 
@@ -61,14 +128,30 @@ function ofGraph(doc: Doc, all: Kinds): View {
     const isTrigger = node.type === TRIGGER
     const members = isTrigger ? doc.trigger : isObject(node.data) ? node.data : {}
     const place = ['graph', 'nodes', index]
-    return { id: String(node.id), kind: String(node.type), place, config: isTrigger ? ['trigger'] : [...place, 'data'], members, ports: [...open(all, node.type, members), ...portsOf(all, node.type).wired] }
+    return {
+      id: String(node.id),
+      kind: String(node.type),
+      place,
+      config: isTrigger ? ['trigger'] : [...place, 'data'],
+      members,
+      ports: [...open(all, node.type, members), ...portsOf(all, node.type).wired],
+    }
   })
-  return { cards, links: doc.graph.edges.map(edge => ({ source: String(edge.source), port: edge.sourceHandle || 'next', target: String(edge.target) })) }
+  return {
+    cards,
+    links: doc.graph.edges.map(edge => ({
+      source: String(edge.source),
+      port: edge.sourceHandle || 'next',
+      target: String(edge.target),
+    })),
+  }
 }
 
 /** Steps by the names that runs know them by, with the links by which arms join again. */
 function ofSteps(doc: Doc, all: Kinds): View {
-  const cards: Card[] = [{ id: TRIGGER, kind: TRIGGER, place: ['trigger'], config: ['trigger'], members: doc.trigger, ports: ['next'] }]
+  const cards: Card[] = [
+    { id: TRIGGER, kind: TRIGGER, place: ['trigger'], config: ['trigger'], members: doc.trigger, ports: ['next'] },
+  ]
   const links: Link[] = []
   const taken = new Set<string>([TRIGGER])
   const name = (step: Json, path: string) => {
@@ -81,20 +164,36 @@ function ofSteps(doc: Doc, all: Kinds): View {
   const sequence = (raw: unknown, place: Key[], path: string, after: string | null): string | null => {
     const list = listed(raw)
     const names = list.map((step, index) => name(step, `${path}[${index}]`))
-    list.forEach((step, index) => walk(step, names[index]!, [...place, index], `${path}[${index}]`, names[index + 1] ?? after))
+    list.forEach((step, index) =>
+      walk(step, names[index]!, [...place, index], `${path}[${index}]`, names[index + 1] ?? after),
+    )
     return names[0] ?? after
   }
   const walk = (step: Json, id: string, place: Key[], path: string, follow: string | null) => {
     const kind = String(step.type)
     const ports = portsOf(all, kind)
     const there = open(all, kind, step)
-    const targets = new Map<string, string | null>(there.filter(port => !ports.ends.includes(port)).map(port => [port, follow]))
+    const targets = new Map<string, string | null>(
+      there.filter(port => !ports.ends.includes(port)).map(port => [port, follow]),
+    )
     cards.push({ id, kind, place, config: place, members: step, ports: [...there, ...ports.wired] })
-    for (const port of [...ports.open, ...ports.wired]) if (listed(step[port]).length) targets.set(port, sequence(step[port], [...place, port], `${path}.${port}`, follow))
-    if (ports.each) listed(step[ports.each]).forEach((item, index) => {
-      const port = there[index]!
-      if (listed(item.steps).length) targets.set(port, sequence(item.steps, [...place, ports.each!, index, 'steps'], `${path}.${ports.each}[${index}].steps`, follow))
-    })
+    for (const port of [...ports.open, ...ports.wired])
+      if (listed(step[port]).length)
+        targets.set(port, sequence(step[port], [...place, port], `${path}.${port}`, follow))
+    if (ports.each)
+      listed(step[ports.each]).forEach((item, index) => {
+        const port = there[index]!
+        if (listed(item.steps).length)
+          targets.set(
+            port,
+            sequence(
+              item.steps,
+              [...place, ports.each!, index, 'steps'],
+              `${path}.${ports.each}[${index}].steps`,
+              follow,
+            ),
+          )
+      })
     for (const [port, target] of targets) if (target) links.push({ source: id, port, target })
   }
   const entry = sequence(doc.steps, ['steps'], 'steps', null)
@@ -107,7 +206,15 @@ export const pointer = (keys: readonly Key[]) => keys.map(key => `/${escaped(key
 
 /** Finds the card that a finding is about: the innermost whose place leads there. An edge's is the node that it leaves. */
 export function locator(doc: Doc, seen: View): (at: string) => Card | undefined {
-  const known = new Map(seen.cards.flatMap(card => [[pointer(card.place), card], [pointer(card.config), card]] as const))
+  const known = new Map(
+    seen.cards.flatMap(
+      card =>
+        [
+          [pointer(card.place), card],
+          [pointer(card.config), card],
+        ] as const,
+    ),
+  )
   const named = new Map(seen.cards.map(card => [card.id, card]))
   return at => {
     const edge = /^\/graph\/edges\/(\d+)/.exec(at)
@@ -123,7 +230,9 @@ export function locator(doc: Doc, seen: View): (at: string) => Card | undefined 
 export function placeOf(before: unknown, after: unknown): string {
   const [one, other] = [before ?? {}, after ?? {}] as [Json, Json] // of a member that comes or goes, its first member
   if (!(Array.isArray(one) && Array.isArray(other)) && !(isObject(one) && isObject(other))) return ''
-  const [key, ...more] = [...new Set([...Object.keys(one), ...Object.keys(other)])].filter(name => !same(one[name], other[name]))
+  const [key, ...more] = [...new Set([...Object.keys(one), ...Object.keys(other)])].filter(
+    name => !same(one[name], other[name]),
+  )
   return key === undefined || more.length ? '' : `/${escaped(key)}${placeOf(one[key], other[key])}`
 }
 
@@ -136,20 +245,27 @@ export function put<T>(root: T, [key, ...rest]: readonly Key[], value: unknown):
   if (!rest.length && value === undefined) return others as T
   return { ...old, [key]: put(inner, rest, value) } as T
 }
-export const at = (root: unknown, keys: readonly Key[]): unknown => keys.reduce<unknown>((value, key) => (value as Json | undefined)?.[key as string], root)
+export const at = (root: unknown, keys: readonly Key[]): unknown =>
+  keys.reduce<unknown>((value, key) => (value as Json | undefined)?.[key as string], root)
 
 /** Steps that stand within these ones too. */
 function* within(steps: readonly Json[]): Generator<Json> {
   for (const step of steps) {
     yield step
-    for (const value of Object.values(step)) for (const inner of listed(value)) {
-      if ('steps' in inner) yield* within(listed(inner.steps))
-      else if (typeof inner.type === 'string') yield* within([inner])
-    }
+    for (const value of Object.values(step))
+      for (const inner of listed(value)) {
+        if ('steps' in inner) yield* within(listed(inner.steps))
+        else if (typeof inner.type === 'string') yield* within([inner])
+      }
   }
 }
 
-const idsOf = (doc: Doc) => new Set(doc.shape === 'graph' ? doc.graph.nodes.map(node => node.id) : [TRIGGER, ...[...within(doc.steps)].map(step => String(step.id ?? ''))])
+const idsOf = (doc: Doc) =>
+  new Set(
+    doc.shape === 'graph'
+      ? doc.graph.nodes.map(node => node.id)
+      : [TRIGGER, ...[...within(doc.steps)].map(step => String(step.id ?? ''))],
+  )
 function fresh(taken: Set<string>, wanted: string): string {
   const base = wanted.replace(/_\d+$/, '')
   let id = base
@@ -158,8 +274,14 @@ function fresh(taken: Set<string>, wanted: string): string {
   return id
 }
 
-export interface Exit { id: string; port: string }
-export interface Changed { doc: Doc; ids: string[] }
+export interface Exit {
+  id: string
+  port: string
+}
+export interface Changed {
+  doc: Doc
+  ids: string[]
+}
 
 /** A new step of that kind: behind a port of a card, in what is there already; or on its own. */
 export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, near?: { x: number; y: number }): Changed {
@@ -180,7 +302,8 @@ export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, nea
 /** A spot on which nothing lies yet. */
 function clear(doc: Doc, wanted: { x: number; y: number }) {
   let { x, y } = wanted
-  const isTaken = () => doc.graph.nodes.some(({ position }) => position && Math.abs(position.x - x) < 200 && Math.abs(position.y - y) < 70)
+  const isTaken = () =>
+    doc.graph.nodes.some(({ position }) => position && Math.abs(position.x - x) < 200 && Math.abs(position.y - y) < 70)
   for (let tries = 0; isTaken() && tries < 500; tries++) x += 250
   return { x, y }
 }
@@ -192,8 +315,17 @@ export function connected(doc: Doc, from: Exit, target: string | null): Doc {
   const rest = doc.graph.edges.filter(edge => !isOld(edge))
   if (target === null) return { ...doc, graph: { ...doc.graph, edges: rest } }
   const id = old?.id ?? fresh(new Set(doc.graph.edges.map(edge => String(edge.id))), `${from.id}-${from.port}`)
-  const edge: Edge = { ...(old ?? {}), id, source: from.id, target, ...(from.port === 'next' ? {} : { sourceHandle: from.port }) }
-  return { ...doc, graph: { ...doc.graph, edges: old ? doc.graph.edges.map(one => (one === old ? edge : one)) : [...rest, edge] } }
+  const edge: Edge = {
+    ...(old ?? {}),
+    id,
+    source: from.id,
+    target,
+    ...(from.port === 'next' ? {} : { sourceHandle: from.port }),
+  }
+  return {
+    ...doc,
+    graph: { ...doc.graph, edges: old ? doc.graph.edges.map(one => (one === old ? edge : one)) : [...rest, edge] },
+  }
 }
 
 /** Steps behind a port: in its arm, or in the list after the step; at the end without one. */
@@ -219,26 +351,38 @@ function inserted(doc: Doc, all: Kinds, from: Exit | null, steps: readonly Json[
 /** Without these; what led to one leads to what came after it. */
 export function removed(doc: Doc, all: Kinds, ids: readonly string[]): Doc {
   if (doc.shape === 'steps') {
-    const places = outermost(ofSteps(doc, all).cards.filter(card => ids.includes(card.id) && card.kind !== TRIGGER)).map(card => card.place)
-    return places.reduceRight((rest, place) => { // of a list the last first: what stands before it keeps its place
+    const places = outermost(
+      ofSteps(doc, all).cards.filter(card => ids.includes(card.id) && card.kind !== TRIGGER),
+    ).map(card => card.place)
+    return places.reduceRight((rest, place) => {
+      // of a list the last first: what stands before it keeps its place
       const list = place.slice(0, -1)
       return put(rest, list, (at(rest, list) as Json[]).toSpliced(Number(place.at(-1)), 1))
     }, doc)
   }
   return ids.reduce((rest, id) => {
-    const onward = rest.graph.edges.find(edge => edge.source === id && (edge.sourceHandle || 'next') === 'next' && edge.target !== id)?.target
-    const edges = rest.graph.edges.filter(edge => edge.source !== id && (edge.target !== id || onward !== undefined)).map(edge => (edge.target === id ? { ...edge, target: onward! } : edge))
+    const onward = rest.graph.edges.find(
+      edge => edge.source === id && (edge.sourceHandle || 'next') === 'next' && edge.target !== id,
+    )?.target
+    const edges = rest.graph.edges
+      .filter(edge => edge.source !== id && (edge.target !== id || onward !== undefined))
+      .map(edge => (edge.target === id ? { ...edge, target: onward! } : edge))
     return { ...rest, graph: { ...rest.graph, nodes: rest.graph.nodes.filter(node => node.id !== id), edges } }
   }, doc)
 }
 
-const outermost = (cards: readonly Card[]) => cards.filter(card => !cards.some(other => other !== card && `${pointer(card.place)}/`.startsWith(`${pointer(other.place)}/`)))
+const outermost = (cards: readonly Card[]) =>
+  cards.filter(
+    card => !cards.some(other => other !== card && `${pointer(card.place)}/`.startsWith(`${pointer(other.place)}/`)),
+  )
 
 /** A step up or down within its list. */
 export function moved(doc: Doc, card: Card, by: -1 | 1): Doc {
-  const list = card.place.slice(0, -1), index = Number(card.place.at(-1))
+  const list = card.place.slice(0, -1),
+    index = Number(card.place.at(-1))
   const steps = at(doc, list) as Json[]
-  const step = steps[index], other = index + by
+  const step = steps[index],
+    other = index + by
   if (!step || other < 0 || other >= steps.length) return doc
   return put(doc, list, steps.toSpliced(index, 1).toSpliced(other, 0, step))
 }
@@ -247,16 +391,30 @@ export function moved(doc: Doc, card: Card, by: -1 | 1): Doc {
 export function renamed(doc: Doc, card: Card, id: string): Doc {
   const next = put(doc, [...card.place, 'id'], id || (doc.shape === 'steps' ? undefined : ''))
   if (doc.shape === 'steps') return next
-  const edges = doc.graph.edges.map(edge => ({ ...edge, source: edge.source === card.id ? id : edge.source, target: edge.target === card.id ? id : edge.target }))
+  const edges = doc.graph.edges.map(edge => ({
+    ...edge,
+    source: edge.source === card.id ? id : edge.source,
+    target: edge.target === card.id ? id : edge.target,
+  }))
   return { ...next, graph: { ...next.graph, edges } }
 }
 
-export const placed = (doc: Doc, positions: Record<string, { x: number; y: number }>): Doc =>
-  ({ ...doc, graph: { ...doc.graph, nodes: doc.graph.nodes.map(node => (positions[node.id] ? { ...node, position: positions[node.id]! } : node)) } })
+export const placed = (doc: Doc, positions: Record<string, { x: number; y: number }>): Doc => ({
+  ...doc,
+  graph: {
+    ...doc.graph,
+    nodes: doc.graph.nodes.map(node => (positions[node.id] ? { ...node, position: positions[node.id]! } : node)),
+  },
+})
 
 // --- copied and pasted ------------------------------------------------------------------------------
 
-interface Clip { tidings: Shape; nodes?: Node[]; edges?: Edge[]; steps?: Json[] }
+interface Clip {
+  tidings: Shape
+  nodes?: Node[]
+  edges?: Edge[]
+  steps?: Json[]
+}
 
 /** As text, for the clipboard; "" for nothing that can be copied. */
 export function copied(doc: Doc, all: Kinds, ids: readonly string[]): string {
@@ -265,7 +423,11 @@ export function copied(doc: Doc, all: Kinds, ids: readonly string[]): string {
     const nodes = doc.graph.nodes.filter(node => ids.includes(node.id) && node.type !== TRIGGER)
     const names = new Set(nodes.map(node => node.id))
     if (!nodes.length) return ''
-    clip = { tidings: 'graph', nodes, edges: doc.graph.edges.filter(edge => names.has(edge.source) && names.has(edge.target)) }
+    clip = {
+      tidings: 'graph',
+      nodes,
+      edges: doc.graph.edges.filter(edge => names.has(edge.source) && names.has(edge.target)),
+    }
   } else {
     const cards = outermost(ofSteps(doc, all).cards.filter(card => ids.includes(card.id) && card.kind !== TRIGGER))
     if (!cards.length) return ''
@@ -277,7 +439,11 @@ export function copied(doc: Doc, all: Kinds, ids: readonly string[]): string {
 /** With what was copied, under names of its own; null if the text is nothing of the kind. */
 export function pasted(doc: Doc, all: Kinds, text: string, from: Exit | null): Changed | null {
   let clip: Clip
-  try { clip = parse(text) as Clip } catch { return null }
+  try {
+    clip = parse(text) as Clip
+  } catch {
+    return null
+  }
   if (!isObject(clip) || clip.tidings !== doc.shape) return null
   const taken = idsOf(doc)
   if (doc.shape === 'steps') {
@@ -286,17 +452,36 @@ export function pasted(doc: Doc, all: Kinds, text: string, from: Exit | null): C
     return { doc: inserted(doc, all, from, steps), ids: steps.map(step => String(step.id ?? '')).filter(Boolean) }
   }
   const names = new Map(listed(clip.nodes).map(node => [String(node.id), fresh(taken, String(node.id))]))
-  const nodes = (listed(clip.nodes) as Node[]).map(node => ({ ...node, id: names.get(node.id)!, position: { x: (node.position?.x ?? 0) + 40, y: (node.position?.y ?? 0) + 60 } }))
+  const nodes = (listed(clip.nodes) as Node[]).map(node => ({
+    ...node,
+    id: names.get(node.id)!,
+    position: { x: (node.position?.x ?? 0) + 40, y: (node.position?.y ?? 0) + 60 },
+  }))
   const edgeIds = new Set(doc.graph.edges.map(edge => String(edge.id)))
-  const edges = (listed(clip.edges) as Edge[]).map(edge => ({ ...edge, id: fresh(edgeIds, String(edge.id ?? 'edge')), source: names.get(edge.source) ?? edge.source, target: names.get(edge.target) ?? edge.target }))
-  return { doc: { ...doc, graph: { ...doc.graph, nodes: [...doc.graph.nodes, ...nodes], edges: [...doc.graph.edges, ...edges] } }, ids: [...names.values()] }
+  const edges = (listed(clip.edges) as Edge[]).map(edge => ({
+    ...edge,
+    id: fresh(edgeIds, String(edge.id ?? 'edge')),
+    source: names.get(edge.source) ?? edge.source,
+    target: names.get(edge.target) ?? edge.target,
+  }))
+  return {
+    doc: {
+      ...doc,
+      graph: { ...doc.graph, nodes: [...doc.graph.nodes, ...nodes], edges: [...doc.graph.edges, ...edges] },
+    },
+    ids: [...names.values()],
+  }
 }
 
 // --- differences ------------------------------------------------------------------------------------
 
 export interface Difference {
   trigger: Record<string, unknown[]>
-  nodes: { added: { id: string; type: string }[]; removed: { id: string; type: string }[]; changed: { id: string; type: string; members: Record<string, unknown[]> }[] }
+  nodes: {
+    added: { id: string; type: string }[]
+    removed: { id: string; type: string }[]
+    changed: { id: string; type: string; members: Record<string, unknown[]> }[]
+  }
   edges: { added: Link[]; removed: Link[] }
 }
 
@@ -305,12 +490,21 @@ function membersOf(card: Card, all: Kinds, shape: Shape): Json {
   const ports = portsOf(all, card.kind)
   const arms = [...ports.open, ...ports.wired].filter(port => Array.isArray(card.members[port]))
   const kept = Object.entries(card.members).filter(([name]) => !['id', 'type', ...arms].includes(name))
-  return Object.fromEntries(kept.map(([name, value]) => [name, name === ports.each ? listed(value).map(({ steps: _, ...item }) => item) : value]))
+  return Object.fromEntries(
+    kept.map(([name, value]) => [
+      name,
+      name === ports.each ? listed(value).map(({ steps: _, ...item }) => item) : value,
+    ]),
+  )
 }
 
 function changes(before: Json, after: Json): Record<string, unknown[]> {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  return Object.fromEntries(names.filter(name => !same(before[name] ?? null, after[name] ?? null)).map(name => [name, [before[name] ?? null, after[name] ?? null]]))
+  return Object.fromEntries(
+    names
+      .filter(name => !same(before[name] ?? null, after[name] ?? null))
+      .map(name => [name, [before[name] ?? null, after[name] ?? null]]),
+  )
 }
 
 /** What became of one definition in another, as GET …/versions/:a/diff/:b answers it. */
@@ -321,11 +515,27 @@ export function difference(before: Doc, after: Doc, all: Kinds): Difference {
   const brief = (card: Card) => ({ id: card.id, type: card.kind })
   const lacks = (links: Link[], link: Link) => !links.some(each => same(each, link))
   return {
-    trigger: { ...changes({ 'its name': before.name, casesGate: before.casesGate }, { 'its name': after.name, casesGate: after.casesGate }), ...changes(before.trigger, after.trigger) },
-    nodes: {
-      added: [...now.values()].filter(card => !old.has(card.id)).map(brief), removed: [...old.values()].filter(card => !now.has(card.id)).map(brief),
-      changed: [...now.values()].filter(card => old.has(card.id)).map(card => ({ ...brief(card), members: changes(membersOf(old.get(card.id)!, all, before.shape), membersOf(card, all, after.shape)) })).filter(each => Object.keys(each.members).length),
+    trigger: {
+      ...changes(
+        { 'its name': before.name, casesGate: before.casesGate },
+        { 'its name': after.name, casesGate: after.casesGate },
+      ),
+      ...changes(before.trigger, after.trigger),
     },
-    edges: { added: other.links.filter(link => lacks(one.links, link)), removed: one.links.filter(link => lacks(other.links, link)) },
+    nodes: {
+      added: [...now.values()].filter(card => !old.has(card.id)).map(brief),
+      removed: [...old.values()].filter(card => !now.has(card.id)).map(brief),
+      changed: [...now.values()]
+        .filter(card => old.has(card.id))
+        .map(card => ({
+          ...brief(card),
+          members: changes(membersOf(old.get(card.id)!, all, before.shape), membersOf(card, all, after.shape)),
+        }))
+        .filter(each => Object.keys(each.members).length),
+    },
+    edges: {
+      added: other.links.filter(link => lacks(one.links, link)),
+      removed: one.links.filter(link => lacks(other.links, link)),
+    },
   }
 }

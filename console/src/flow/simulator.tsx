@@ -27,7 +27,13 @@ const MASKED = /"••••"/g // a credential that only the service knows; a 
 export function since(start: string, at: string): string {
   let minutes = Math.round((Date.parse(at) - Date.parse(start)) / 60_000)
   if (minutes <= 0) return 'at the start'
-  const parts = ([['day', 1440], ['hour', 60], ['minute', 1]] as const).flatMap(([unit, size]) => {
+  const parts = (
+    [
+      ['day', 1440],
+      ['hour', 60],
+      ['minute', 1],
+    ] as const
+  ).flatMap(([unit, size]) => {
     const count = Math.floor(minutes / size)
     minutes -= count * size
     return count ? [`${count} ${unit}${count === 1 ? '' : 's'}`] : []
@@ -37,7 +43,8 @@ export function since(start: string, at: string): string {
 
 /** What the canvas shows at a moment: who has passed where, and where the run is. */
 function played(trace: Trace, frame: number, entry: string): Played {
-  const states = new Map<string, 'passed' | 'here' | 'failed'>(), walked = new Set<string>()
+  const states = new Map<string, 'passed' | 'here' | 'failed'>(),
+    walked = new Set<string>()
   trace.steps.slice(0, frame + 1).forEach((step, index) => {
     const isHere = index === frame && frame < trace.steps.length
     states.set(step.nodeId, isHere ? 'here' : step.status === 'FAILED' ? 'failed' : 'passed')
@@ -49,21 +56,53 @@ function played(trace: Trace, frame: number, entry: string): Played {
 
 /** What no field of its own gives stands in that of all else. */
 function refused(error: unknown): never {
-  throw error instanceof Refusal ? moved(error, at => (/^\/(trigger|contactId|startAt|more|definition)(\/|$)/.test(at) ? at : `/more${at}`)) : error
+  throw error instanceof Refusal
+    ? moved(error, at => (/^\/(trigger|contactId|startAt|more|definition)(\/|$)/.test(at) ? at : `/more${at}`))
+    : error
 }
 
 /** What a run walks, wherever its boxes stand. */
-const walked = (doc: Doc) => JSON.stringify({ ...written(doc), name: '', casesGate: false }, (name, value) => (name === 'position' ? undefined : value))
+const walked = (doc: Doc) =>
+  JSON.stringify({ ...written(doc), name: '', casesGate: false }, (name, value) =>
+    name === 'position' ? undefined : value,
+  )
 
 /** An event that has an address where the trigger looks for one. */
 function event({ trigger }: Doc): string {
   const { source, contactLookup: lookup } = trigger
   const path = String(trigger.contactPath ?? lookup ?? '')
   if (source !== 'inbound_webhook' || (lookup !== 'email' && lookup !== 'phone')) return '{}'
-  return JSON.stringify(path.split('.').reduceRight<unknown>((inner, name) => ({ [name]: inner }), lookup === 'email' ? 'ada@example.com' : '+14155550123'), null, 2)
+  return JSON.stringify(
+    path
+      .split('.')
+      .reduceRight<unknown>(
+        (inner, name) => ({ [name]: inner }),
+        lookup === 'email' ? 'ada@example.com' : '+14155550123',
+      ),
+    null,
+    2,
+  )
 }
 
-export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: { of: Kind; id: string; doc: Doc; edit: ((doc: Doc) => void) | null; isChanged: boolean; entry: string; play: (played: Played) => void; pick: (id: string) => void }) {
+export function Simulator({
+  of,
+  id,
+  doc,
+  edit,
+  isChanged,
+  entry,
+  play,
+  pick,
+}: {
+  of: Kind
+  id: string
+  doc: Doc
+  edit: ((doc: Doc) => void) | null
+  isChanged: boolean
+  entry: string
+  play: (played: Played) => void
+  pick: (id: string) => void
+}) {
   const [draft, change] = useDraft(`simulate.${id}`, { trigger: event(doc), contact: '', startAt: '', more: '' })
   const [trace, setTrace] = useState<Trace | null>(null)
   const [simulated, setSimulated] = useState('')
@@ -83,13 +122,26 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
     const timer = setInterval(() => setFrame(old => Math.min(old + 1, last)), 800)
     return () => clearInterval(timer)
   }, [running, last])
-  useEffect(() => { if (frame >= last) setRunning(false) }, [frame, last])
+  useEffect(() => {
+    if (frame >= last) setRunning(false)
+  }, [frame, last])
   const simulate = async () => {
-    const given = { ...objectOf(draft.more, '/more'), trigger: objectOf(draft.trigger, '/trigger'), ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}), ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}) }
-    const definition = isChanged ? { definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as Json } : {}
+    const given = {
+      ...objectOf(draft.more, '/more'),
+      trigger: objectOf(draft.trigger, '/trigger'),
+      ...(draft.startAt.trim() ? { startAt: draft.startAt.trim() } : {}),
+      ...(draft.contact.trim() ? { contactId: await meant(draft.contact) } : {}),
+    }
+    const definition = isChanged
+      ? { definition: parse(JSON.stringify(written(doc)).replace(MASKED, '"masked"')) as Json }
+      : {}
     const path = isChanged ? `/${of}/simulate?id=${id}` : `/${of}/${id}/simulate`
     const body = { ...given, ...definition }
-    const { value: answer } = await exactly<Trace>(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
+    const { value: answer } = await exactly<Trace>(path, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    })
     setAsked(answer.end && { path, body: { ...body, startAt: answer.startAt } })
     setSimulated(walked(doc))
     setTrace(answer)
@@ -97,37 +149,133 @@ export function Simulator({ of, id, doc, edit, isChanged, entry, play, pick }: {
     requestAnimationFrame(() => top.current?.scrollIntoView({ block: 'nearest' }))
   }
   const opened = ({ given: { trigger, startAt, ...more } }: Case) => {
-    change({ trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' })
+    change({
+      trigger: JSON.stringify(trigger ?? {}, null, 2),
+      contact: '',
+      startAt: startAt ?? '',
+      more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '',
+    })
     setTrace(null)
     setAsked(null)
   }
-  return <>
-    <div ref={top} />
-    {isOld && <p class="note" role="status">The flow has changed: simulate it again.</p>}
-    {trace && (trace.end === null ? <div class="refused" role="alert"><p>It cannot run like this:</p><ul>{trace.findings.filter(each => each.severity === 'error').map(each => <li key={each.pointer + each.code}><code>{each.pointer}</code> {each.message}</li>)}</ul></div> : <div class="trace">
-      <p class="verdict" role="status"><Status value={trace.end.status} /> {since(trace.startAt, trace.end.at)}{trace.end.reason?.detail && `: ${trace.end.reason.detail}`}</p>
-      <label class="clock">Virtual time<input type="range" min={0} max={last} value={frame} onInput={event => setFrame(Number(event.currentTarget.value))} aria-valuetext={spoken(trace, frame)} /></label>
-      <p class="buttons">
-        <button type="button" class="small" onClick={() => { if (frame >= last) setFrame(0); setRunning(!running) }}>{running ? 'Stop' : 'Play'}</button>
-        <button type="button" class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>Back</button>
-        <button type="button" class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>Forward</button>
-        <span class="soft">{spoken(trace, frame)}</span>
-      </p>
-      <ol class="way">{trace.steps.slice(0, frame + 1).map((step, index) => <Passed key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />)}</ol>
-    </div>)}
-    <details class="given" open={!trace} key={trace ? 'after' : 'before'}><summary>{trace ? 'Edit input' : 'Input'}</summary>
-      <Form act={act} label="Simulate" submit={() => simulate().catch(refused)}>
-        <p class="hint">Nothing is written or sent. Time is virtual, so waits end at once.</p>
-        <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
-        <JsonText label="Event (JSON)" rows={7} value={draft.trigger} set={trigger => change({ trigger })} pointer="/trigger" />
-        <Field label="Contact" value={draft.contact} set={contact => change({ contact })} pointer="/contactId" hint="Email address, name or ID. Empty: whom the event is about or would create." />
-        <Field label="Start at" type="datetime-local" value={local(draft.startAt)} set={at => change({ startAt: at && new Date(at).toISOString() })} pointer="/startAt" hint="In your time zone. Empty: now." />
-        <JsonText label="What else happens (JSON)" rows={3} value={draft.more} set={more => change({ more })} pointer="/more"
-          hint={<>Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>, also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.</>} />
-      </Form>
-    </details>
-    <Cases of={of} id={id} asked={isOld ? null : asked} isChanged={isChanged} open={opened} gate={doc.casesGate} setGate={edit && (casesGate => edit({ ...doc, casesGate }))} />
-  </>
+  return (
+    <>
+      <div ref={top} />
+      {isOld && (
+        <p class="note" role="status">
+          The flow has changed: simulate it again.
+        </p>
+      )}
+      {trace &&
+        (trace.end === null ? (
+          <div class="refused" role="alert">
+            <p>It cannot run like this:</p>
+            <ul>
+              {trace.findings
+                .filter(each => each.severity === 'error')
+                .map(each => (
+                  <li key={each.pointer + each.code}>
+                    <code>{each.pointer}</code> {each.message}
+                  </li>
+                ))}
+            </ul>
+          </div>
+        ) : (
+          <div class="trace">
+            <p class="verdict" role="status">
+              <Status value={trace.end.status} /> {since(trace.startAt, trace.end.at)}
+              {trace.end.reason?.detail && `: ${trace.end.reason.detail}`}
+            </p>
+            <label class="clock">
+              Virtual time
+              <input
+                type="range"
+                min={0}
+                max={last}
+                value={frame}
+                onInput={event => setFrame(Number(event.currentTarget.value))}
+                aria-valuetext={spoken(trace, frame)}
+              />
+            </label>
+            <p class="buttons">
+              <button
+                type="button"
+                class="small"
+                onClick={() => {
+                  if (frame >= last) setFrame(0)
+                  setRunning(!running)
+                }}
+              >
+                {running ? 'Stop' : 'Play'}
+              </button>
+              <button type="button" class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>
+                Back
+              </button>
+              <button type="button" class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>
+                Forward
+              </button>
+              <span class="soft">{spoken(trace, frame)}</span>
+            </p>
+            <ol class="way">
+              {trace.steps.slice(0, frame + 1).map((step, index) => (
+                <Passed key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />
+              ))}
+            </ol>
+          </div>
+        ))}
+      <details class="given" open={!trace} key={trace ? 'after' : 'before'}>
+        <summary>{trace ? 'Edit input' : 'Input'}</summary>
+        <Form act={act} label="Simulate" submit={() => simulate().catch(refused)}>
+          <p class="hint">Nothing is written or sent. Time is virtual, so waits end at once.</p>
+          <Recorded of={of} id={id} pick={trigger => change({ trigger })} />
+          <JsonText
+            label="Event (JSON)"
+            rows={7}
+            value={draft.trigger}
+            set={trigger => change({ trigger })}
+            pointer="/trigger"
+          />
+          <Field
+            label="Contact"
+            value={draft.contact}
+            set={contact => change({ contact })}
+            pointer="/contactId"
+            hint="Email address, name or ID. Empty: whom the event is about or would create."
+          />
+          <Field
+            label="Start at"
+            type="datetime-local"
+            value={local(draft.startAt)}
+            set={at => change({ startAt: at && new Date(at).toISOString() })}
+            pointer="/startAt"
+            hint="In your time zone. Empty: now."
+          />
+          <JsonText
+            label="What else happens (JSON)"
+            rows={3}
+            value={draft.more}
+            set={more => change({ more })}
+            pointer="/more"
+            hint={
+              <>
+                Such as <code>{'{"events": [{"at": "P1D", "name": "paid"}], "outcomes": {"welcome": "failed"}}'}</code>,
+                also <code>contact</code>, <code>httpAnswers</code>, <code>variants</code>.
+              </>
+            }
+          />
+        </Form>
+      </details>
+      <Cases
+        of={of}
+        id={id}
+        asked={isOld ? null : asked}
+        isChanged={isChanged}
+        open={opened}
+        gate={doc.casesGate}
+        setGate={edit && (casesGate => edit({ ...doc, casesGate }))}
+      />
+    </>
+  )
 }
 
 function spoken(trace: Trace, frame: number): string {
@@ -139,39 +287,126 @@ function spoken(trace: Trace, frame: number): string {
 /** The mail in its frame, which is asked for once it is looked at. */
 function Mail({ html, isOpen }: { html: string; isOpen: boolean }) {
   const [open, setOpen] = useState(isOpen)
-  return <details open={open} onToggle={event => setOpen(event.currentTarget.open)}><summary>Email</summary>{open && <Preview of={{ html }} />}</details>
+  return (
+    <details open={open} onToggle={event => setOpen(event.currentTarget.open)}>
+      <summary>Email</summary>
+      {open && <Preview of={{ html }} />}
+    </details>
+  )
 }
 
-function Passed({ step, start, pick, isOpen }: { step: Step; start: string; pick: (id: string) => void; isOpen: boolean }) {
+function Passed({
+  step,
+  start,
+  pick,
+  isOpen,
+}: {
+  step: Step
+  start: string
+  pick: (id: string) => void
+  isOpen: boolean
+}) {
   const { message } = step
   const content = (message?.content ?? {}) as Record<string, string>
-  return <li class={step.status.toLowerCase()}>
-    <div class="step"><b>{KINDS[step.kind] ?? step.kind}</b> <button type="button" class="plain" onClick={() => pick(step.nodeId)}><code>{step.nodeId}</code></button>{step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
-      {step.port && step.port !== 'next' && <span> took <b>{step.port}</b></span>} <span class="soft" title={step.enteredAt}>{since(start, step.enteredAt)}{step.leftAt && step.leftAt !== step.enteredAt && ` until ${since(start, step.leftAt).replace('after ', '')} after the start`}</span></div>
-    <Why reason={step.reason} />
-    <Decision output={step.output} />
-    {message && <div class="card">
-      <p>To <b>{message.to ?? 'nobody'}</b> via {message.channel} <Status value={message.status} /></p>
-      {content.subject && <p class="subject"><b>{content.subject}</b></p>}
-      {content.html ? <Mail html={content.html} isOpen={isOpen} /> : content.text ? <pre tabIndex={0}>{content.text}</pre> : <Approved content={content} />}
-    </div>}
-    {step.changes && <ul class="plain">{Object.entries(step.changes).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}
-    {step.kind === 'http_request' && step.output && <Tree value={step.output} name="output" open={false} />}
-  </li>
+  return (
+    <li class={step.status.toLowerCase()}>
+      <div class="step">
+        <b>{KINDS[step.kind] ?? step.kind}</b>{' '}
+        <button type="button" class="plain" onClick={() => pick(step.nodeId)}>
+          <code>{step.nodeId}</code>
+        </button>
+        {step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
+        {step.port && step.port !== 'next' && (
+          <span>
+            {' '}
+            took <b>{step.port}</b>
+          </span>
+        )}{' '}
+        <span class="soft" title={step.enteredAt}>
+          {since(start, step.enteredAt)}
+          {step.leftAt &&
+            step.leftAt !== step.enteredAt &&
+            ` until ${since(start, step.leftAt).replace('after ', '')} after the start`}
+        </span>
+      </div>
+      <Why reason={step.reason} />
+      <Decision output={step.output} />
+      {message && (
+        <div class="card">
+          <p>
+            To <b>{message.to ?? 'nobody'}</b> via {message.channel} <Status value={message.status} />
+          </p>
+          {content.subject && (
+            <p class="subject">
+              <b>{content.subject}</b>
+            </p>
+          )}
+          {content.html ? (
+            <Mail html={content.html} isOpen={isOpen} />
+          ) : content.text ? (
+            <pre tabIndex={0}>{content.text}</pre>
+          ) : (
+            <Approved content={content} />
+          )}
+        </div>
+      )}
+      {step.changes && (
+        <ul class="plain">
+          {Object.entries(step.changes).map(([name, [before, after]]) => (
+            <li key={name}>
+              {name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins>
+            </li>
+          ))}
+        </ul>
+      )}
+      {step.kind === 'http_request' && step.output && <Tree value={step.output} name="output" open={false} />}
+    </li>
+  )
 }
 
 /** Requests that came to the webhook, to be tried again with the flow as it is on the screen. */
 function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string) => void }) {
   const may = useCan()('runs:read')
   const asked = { params: { path: { id }, query: { limit: 20 } } }
-  const list = useLoaded(async () => (may ? (await got(of === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))).data : []), [of, id])
+  const list = useLoaded(
+    async () =>
+      may
+        ? (
+            await got(
+              of === 'workflows'
+                ? api.GET('/workflows/{id}/webhook-requests', asked)
+                : api.GET('/automations/{id}/webhook-requests', asked),
+            )
+          ).data
+        : [],
+    [of, id],
+  )
   const act = useAct()
   if (!list.value?.length) return null
-  return <div class="field"><label>Use a received request<select value="" disabled={act.busy} onChange={event => {
-    const chosen = event.currentTarget.value
-    if (chosen) void act.run(async () => pick((await got(api.GET('/webhook-requests/{id}', { params: { path: { id: chosen } } }))).body ?? ''))
-  }}>
-    <option value="">Latest {list.value.length}…</option>
-    {list.value.map(each => <option key={each.id} value={each.id} title={each.createdAt}>{clock(each.createdAt)}, {each.outcome.toLowerCase()}{each.detail ? `: ${each.detail.slice(0, 60)}` : ''}</option>)}
-  </select></label></div>
+  return (
+    <div class="field">
+      <label>
+        Use a received request
+        <select
+          value=""
+          disabled={act.busy}
+          onChange={event => {
+            const chosen = event.currentTarget.value
+            if (chosen)
+              void act.run(async () =>
+                pick((await got(api.GET('/webhook-requests/{id}', { params: { path: { id: chosen } } }))).body ?? ''),
+              )
+          }}
+        >
+          <option value="">Latest {list.value.length}…</option>
+          {list.value.map(each => (
+            <option key={each.id} value={each.id} title={each.createdAt}>
+              {clock(each.createdAt)}, {each.outcome.toLowerCase()}
+              {each.detail ? `: ${each.detail.slice(0, 60)}` : ''}
+            </option>
+          ))}
+        </select>
+      </label>
+    </div>
+  )
 }

@@ -12,40 +12,96 @@ const UNUSABLE = /"tpl_[^"]*"/g
 /** Makes the example's templates, unless they are `made`, and with them its flow as a draft; its input is kept for the simulator. */
 async function make(example: Example, made: Map<unknown, string>) {
   const templates = example.templates ?? {}
-  for (const [name, template] of Object.entries(templates)) if (!made.has(template)) made.set(template, (await got(api.POST('/templates', { body: { ...template, name: template.name ?? `${example.name}: ${name}` } as Schemas['WritableTemplate'] }))).id)
-  const definition = parse(JSON.stringify(example.definition).replace(UNUSABLE, quoted => JSON.stringify(made.get(templates[quoted.slice(1, -1)]) ?? quoted.slice(1, -1)))) as Example['definition']
+  for (const [name, template] of Object.entries(templates))
+    if (!made.has(template))
+      made.set(
+        template,
+        (
+          await got(
+            api.POST('/templates', {
+              body: { ...template, name: template.name ?? `${example.name}: ${name}` } as Schemas['WritableTemplate'],
+            }),
+          )
+        ).id,
+      )
+  const definition = parse(
+    JSON.stringify(example.definition).replace(UNUSABLE, quoted =>
+      JSON.stringify(made.get(templates[quoted.slice(1, -1)]) ?? quoted.slice(1, -1)),
+    ),
+  ) as Example['definition']
   const { name } = example
   const kind = definition.graph ? 'automations' : 'workflows'
-  const { id } = definition.graph ? await got(api.POST('/automations', { body: { name, ...definition } })) : await got(api.POST('/workflows', { body: { name, ...definition } }))
+  const { id } = definition.graph
+    ? await got(api.POST('/automations', { body: { name, ...definition } }))
+    : await got(api.POST('/workflows', { body: { name, ...definition } }))
   const { trigger, startAt, ...more } = example.input
-  const kept = { trigger: JSON.stringify(trigger ?? {}, null, 2), contact: '', startAt: startAt ?? '', more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '' }
+  const kept = {
+    trigger: JSON.stringify(trigger ?? {}, null, 2),
+    contact: '',
+    startAt: startAt ?? '',
+    more: Object.keys(more).length ? JSON.stringify(more, null, 2) : '',
+  }
   handOver(`simulate.${id}`, kept, true)
   go(`/flows/${kind}/${id}/edit`)
 }
 
 export function NewFlow() {
   const [{ name, shape }, change, forget] = useDraft('flow.new', { name: '', shape: 'workflows' })
-  const act = useAct(), making = useAct()
+  const act = useAct(),
+    making = useAct()
   const made = useRef(new Map<unknown, string>())
   const empty = async () => {
-    const trigger = { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true } as const
+    const trigger = {
+      source: 'inbound_webhook',
+      contactLookup: 'email',
+      contactPath: 'data.email',
+      createContact: true,
+    } as const
     const graph = { nodes: [{ id: 'trigger', type: 'trigger' as const, position: { x: 0, y: 0 } }], edges: [] }
-    const { id } = shape === 'automations' ? await got(api.POST('/automations', { body: { name, trigger, graph } })) : await got(api.POST('/workflows', { body: { name, trigger, steps: [] } }))
+    const { id } =
+      shape === 'automations'
+        ? await got(api.POST('/automations', { body: { name, trigger, graph } }))
+        : await got(api.POST('/workflows', { body: { name, trigger, steps: [] } }))
     forget()
     go(`/flows/${shape}/${id}/edit`)
   }
-  return <Screen title="New flow" lead="Start from an example or from scratch. Both are drafts until you activate them.">
-    <Section title="Empty">
-      <Form act={act} label="Create flow" submit={empty}>
-        <div class="columns">
-          <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
-          <Field label="Type" value={shape} set={shape => change({ shape })} hint="Steps are arranged for you; in a graph you place and connect the boxes." options={[['workflows', 'steps, one after another'], ['automations', 'a graph of boxes']]} />
-        </div>
-      </Form>
-    </Section>
-    <Section title="Examples">
-      <Refused problem={making.problem} />
-      <ul class="plain examples">{EXAMPLES.map(each => <li key={each.name}><button type="button" disabled={making.busy} onClick={() => void making.run(() => make(each, made.current))}><b>{each.name}</b><span>{each.about}</span><span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span></button></li>)}</ul>
-    </Section>
-  </Screen>
+  return (
+    <Screen title="New flow" lead="Start from an example or from scratch. Both are drafts until you activate them.">
+      <Section title="Empty">
+        <Form act={act} label="Create flow" submit={empty}>
+          <div class="columns">
+            <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
+            <Field
+              label="Type"
+              value={shape}
+              set={shape => change({ shape })}
+              hint="Steps are arranged for you; in a graph you place and connect the boxes."
+              options={[
+                ['workflows', 'steps, one after another'],
+                ['automations', 'a graph of boxes'],
+              ]}
+            />
+          </div>
+        </Form>
+      </Section>
+      <Section title="Examples">
+        <Refused problem={making.problem} />
+        <ul class="plain examples">
+          {EXAMPLES.map(each => (
+            <li key={each.name}>
+              <button
+                type="button"
+                disabled={making.busy}
+                onClick={() => void making.run(() => make(each, made.current))}
+              >
+                <b>{each.name}</b>
+                <span>{each.about}</span>
+                <span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      </Section>
+    </Screen>
+  )
 }

@@ -16,81 +16,235 @@ import { placeOf, put, type Doc, type Json } from './model'
 const timing = () => import('./occasions') // loaded once it is wanted
 
 export interface OfTrigger {
-  doc: Doc; all: Kinds; findings: readonly Finding[]; edit: (doc: Doc, label?: string) => void
-  secret: string; setSecret: (secret: string) => void; hasSecret: boolean; of: Kind; id: string
+  doc: Doc
+  all: Kinds
+  findings: readonly Finding[]
+  edit: (doc: Doc, label?: string) => void
+  secret: string
+  setSecret: (secret: string) => void
+  hasSecret: boolean
+  of: Kind
+  id: string
 }
 
 /** The members that a form is made for from their schema; dates and schedules have one of their own. */
 const OF_SOURCE: Record<string, string[]> = {
-  inbound_webhook: ['contactLookup', 'contactPath', 'metadataField', 'dedupePath'], tag_added: ['tag'], event: ['name'],
-  segment_entered: ['segmentId'], segment_left: ['segmentId'], date: ['graceWindow'], schedule: ['segmentId', 'graceWindow'],
+  inbound_webhook: ['contactLookup', 'contactPath', 'metadataField', 'dedupePath'],
+  tag_added: ['tag'],
+  event: ['name'],
+  segment_entered: ['segmentId'],
+  segment_left: ['segmentId'],
+  date: ['graceWindow'],
+  schedule: ['segmentId', 'graceWindow'],
 }
 const DEFAULTS = ['firstName', 'lastName', 'timezone', 'locale'] as const
-const OF_CONTACTS = ['email', 'phone', ...DEFAULTS, 'createdAt', 'tags', 'subscriptions.email', 'subscriptions.sms', 'subscriptions.whatsapp', 'metadata.']
+const OF_CONTACTS = [
+  'email',
+  'phone',
+  ...DEFAULTS,
+  'createdAt',
+  'tags',
+  'subscriptions.email',
+  'subscriptions.sms',
+  'subscriptions.whatsapp',
+  'metadata.',
+]
 
 /** What would find a contact in the requests that came, best first. */
 function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) => void }) {
   const found = useLoaded(async () => (await webhookSchema(of, id)).lookups.slice(0, 4), [of, id])
   if (!found.value?.length) return null
-  return <><p class="hint">In received requests, a contact would be found by</p><ul class="plain">{found.value.map(({ contactLookup, contactPath, metadataField, share }) => <li key={contactPath + contactLookup}>
-    <button type="button" class="small" onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}>{contactLookup.replace('_', ' ')} at {contactPath}</button> <span class="soft">{Math.round(share * 100)} %</span></li>)}</ul></>
+  return (
+    <>
+      <p class="hint">In received requests, a contact would be found by</p>
+      <ul class="plain">
+        {found.value.map(({ contactLookup, contactPath, metadataField, share }) => (
+          <li key={contactPath + contactLookup}>
+            <button
+              type="button"
+              class="small"
+              onClick={() => use({ contactLookup, contactPath, ...(metadataField ? { metadataField } : {}) })}
+            >
+              {contactLookup.replace('_', ' ')} at {contactPath}
+            </button>{' '}
+            <span class="soft">{Math.round(share * 100)} %</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
 }
 
 /** Proposes to conditions what a contact has, and what came to the webhook. */
 export function Known({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
   const came = useLoaded(async () => (isHook ? (await webhookSchema(of, id)).paths : []), [of, id, isHook])
-  return <datalist id={PATHS}>{[...OF_CONTACTS.map(name => `contact.${name}`), ...(came.value ?? []).map(each => triggerPath(each.path))].map(path => <option key={path} value={path} />)}</datalist>
+  return (
+    <datalist id={PATHS}>
+      {[...OF_CONTACTS.map(name => `contact.${name}`), ...(came.value ?? []).map(each => triggerPath(each.path))].map(
+        path => (
+          <option key={path} value={path} />
+        ),
+      )}
+    </datalist>
+  )
 }
 
-const AGAIN = [['', 'yes'], ['once', 'no: once only'], ['not_while_running', 'not while in a run'], ['after', 'after some time']] as const
+const AGAIN = [
+  ['', 'yes'],
+  ['once', 'no: once only'],
+  ['not_while_running', 'not while in a run'],
+  ['after', 'after some time'],
+] as const
 
 /** Whether who went through may go through again. */
 function Reentry({ value, set }: { value: unknown; set: (reentry: unknown) => void }) {
   const after = typeof value === 'object' && value !== null ? textOf((value as Json).after ?? '') : null
-  return <>
-    <Field label="May a contact go through again?" value={after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : textOf(value)} options={AGAIN}
-      set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)} pointer="/trigger/reentry" />
-    {after !== null && <Length label="After" value={after} set={text => set({ after: text })} pointer="/trigger/reentry/after" />}
-  </>
+  return (
+    <>
+      <Field
+        label="May a contact go through again?"
+        value={
+          after !== null ? 'after' : value === 'always' || value === undefined || value === null ? '' : textOf(value)
+        }
+        options={AGAIN}
+        set={chosen => set(chosen === 'after' ? { after: 'P7D' } : chosen || undefined)}
+        pointer="/trigger/reentry"
+      />
+      {after !== null && (
+        <Length label="After" value={after} set={text => set({ after: text })} pointer="/trigger/reentry/after" />
+      )}
+    </>
+  )
 }
 
 export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret, of, id }: OfTrigger) {
-  const { trigger } = doc, source = textOf(trigger.source ?? 'manual'), schema = all.triggers.get(source)
+  const { trigger } = doc,
+    source = textOf(trigger.source ?? 'manual'),
+    schema = all.triggers.get(source)
   const isHere = (name: string) => name !== 'metadataField' || trigger.contactLookup === 'contact_id'
   /** Of the trigger as it stands, as the form of this source says it. */
   const member = (name: string) => {
     const found = plain(schema?.properties?.[name] ?? {}, all.defs)
-    return [name, { ...found, description: found.description?.replace(/^With [^:]*: (.)/, (_, first: string) => first.toUpperCase()) ?? '' }] as const
+    return [
+      name,
+      {
+        ...found,
+        description: found.description?.replace(/^With [^:]*: (.)/, (_, first: string) => first.toUpperCase()) ?? '',
+      },
+    ] as const
   }
-  const set = (next: unknown) => { const changed = { ...doc, trigger: next as Json }; edit(changed, placeOf(doc, changed)) }
+  const set = (next: unknown) => {
+    const changed = { ...doc, trigger: next as Json }
+    edit(changed, placeOf(doc, changed))
+  }
   const shared = { value: trigger, set }
-  return <>
-    <Field label="What starts a run" value={source} set={chosen => set({ ...trigger, source: chosen })} pointer="/trigger/source" hint={schema?.description}
-      options={[...new Set([...all.triggers.keys(), source])].map(each => [each, SOURCES[each] ?? each] as const)} />
-    {source === 'date' && <Later load={timing} show={({ DateOf }) => <DateOf {...shared} />} />}
-    {source === 'schedule' && <Later load={timing} show={({ Schedule }) => <Schedule {...shared} />} />}
-    <Members place={['trigger']} schema={{ properties: Object.fromEntries((OF_SOURCE[source] ?? []).filter(isHere).map(member)) }} value={trigger} set={set} of={{ all, findings }} />
-    <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} />
-    {source === 'inbound_webhook' && <>
-      <Proposed of={of} id={id} use={lookup => set({ ...trigger, ...lookup })} />
-      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" hint={hasSecret ? 'One is set; a new one replaces it when you save.' : 'Senders sign with it. Empty: anyone who knows the URL can post.'} />
-      <Check label="Create contacts that are not known yet" value={trigger.createContact === true} set={on => set({ ...trigger, createContact: on })} pointer="/trigger/createContact" />
-      {trigger.createContact === true && <NewContact defaults={(trigger.contactDefaults ?? {}) as Json} set={next => set(put(trigger, ['contactDefaults'], next))} />}
-    </>}
-  </>
+  return (
+    <>
+      <Field
+        label="What starts a run"
+        value={source}
+        set={chosen => set({ ...trigger, source: chosen })}
+        pointer="/trigger/source"
+        hint={schema?.description}
+        options={[...new Set([...all.triggers.keys(), source])].map(each => [each, SOURCES[each] ?? each] as const)}
+      />
+      {source === 'date' && <Later load={timing} show={({ DateOf }) => <DateOf {...shared} />} />}
+      {source === 'schedule' && <Later load={timing} show={({ Schedule }) => <Schedule {...shared} />} />}
+      <Members
+        place={['trigger']}
+        schema={{ properties: Object.fromEntries((OF_SOURCE[source] ?? []).filter(isHere).map(member)) }}
+        value={trigger}
+        set={set}
+        of={{ all, findings }}
+      />
+      <Reentry value={trigger.reentry} set={reentry => set(put(trigger, ['reentry'], reentry))} />
+      {source === 'inbound_webhook' && (
+        <>
+          <Proposed of={of} id={id} use={lookup => set({ ...trigger, ...lookup })} />
+          <Field
+            label="Signing secret"
+            autocomplete="off"
+            value={secret}
+            set={setSecret}
+            pointer="/trigger/signingSecret"
+            hint={
+              hasSecret
+                ? 'One is set; a new one replaces it when you save.'
+                : 'Senders sign with it. Empty: anyone who knows the URL can post.'
+            }
+          />
+          <Check
+            label="Create contacts that are not known yet"
+            value={trigger.createContact === true}
+            set={on => set({ ...trigger, createContact: on })}
+            pointer="/trigger/createContact"
+          />
+          {trigger.createContact === true && (
+            <NewContact
+              defaults={(trigger.contactDefaults ?? {}) as Json}
+              set={next => set(put(trigger, ['contactDefaults'], next))}
+            />
+          )}
+        </>
+      )}
+    </>
+  )
 }
 
 /** What a contact has that the trigger makes. */
 function NewContact({ defaults, set }: { defaults: Json; set: (defaults: Json | undefined) => void }) {
-  const change = (name: string, value: unknown) => { const next = put(defaults, [name], value === '' ? undefined : value); set(Object.keys(next).length ? next : undefined) }
+  const change = (name: string, value: unknown) => {
+    const next = put(defaults, [name], value === '' ? undefined : value)
+    set(Object.keys(next).length ? next : undefined)
+  }
   const metadata = (defaults.metadata ?? {}) as Json
   const [before] = useState(metadata) // on the way to "false" there is "fals"
-  return <fieldset class="group"><legend>New contacts start with</legend>
-    <p class="hint">Such as <code>{'{{trigger.data.name}}'}</code>.</p>
-    {DEFAULTS.map(name => <Field key={name} label={words(name)} value={typeof defaults[name] === 'string' ? defaults[name] : ''} set={text => change(name, text)} pointer={`/trigger/contactDefaults/${name}`} />)}
-    <Typed label="Tags" rows={2} text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''} pointer="/trigger/contactDefaults/tags" hint="One per line."
-      read={text => { const tags = text.split('\n').map(tag => tag.trim()).filter(Boolean); change('tags', tags.length ? tags : undefined) }} />
-    <Typed label="Custom fields" rows={2} text={linesOf(metadata)} pointer="/trigger/contactDefaults/metadata" hint="One per line: name = value"
-      read={text => { const now = valuesOf(text.split('\n').filter(line => line.includes('=')).join('\n'), before); change('metadata', Object.keys(now).length ? now : undefined) }} />
-  </fieldset>
+  return (
+    <fieldset class="group">
+      <legend>New contacts start with</legend>
+      <p class="hint">
+        Such as <code>{'{{trigger.data.name}}'}</code>.
+      </p>
+      {DEFAULTS.map(name => (
+        <Field
+          key={name}
+          label={words(name)}
+          value={typeof defaults[name] === 'string' ? defaults[name] : ''}
+          set={text => change(name, text)}
+          pointer={`/trigger/contactDefaults/${name}`}
+        />
+      ))}
+      <Typed
+        label="Tags"
+        rows={2}
+        text={Array.isArray(defaults.tags) ? defaults.tags.join('\n') : ''}
+        pointer="/trigger/contactDefaults/tags"
+        hint="One per line."
+        read={text => {
+          const tags = text
+            .split('\n')
+            .map(tag => tag.trim())
+            .filter(Boolean)
+          change('tags', tags.length ? tags : undefined)
+        }}
+      />
+      <Typed
+        label="Custom fields"
+        rows={2}
+        text={linesOf(metadata)}
+        pointer="/trigger/contactDefaults/metadata"
+        hint="One per line: name = value"
+        read={text => {
+          const now = valuesOf(
+            text
+              .split('\n')
+              .filter(line => line.includes('='))
+              .join('\n'),
+            before,
+          )
+          change('metadata', Object.keys(now).length ? now : undefined)
+        }}
+      />
+    </fieldset>
+  )
 }

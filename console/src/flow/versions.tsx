@@ -15,51 +15,139 @@ export { propose } from './kept' // for the page of a request
 
 export function Versions({ of, id }: { of: Kind; id: string }) {
   const { query } = useLocation()
-  const list = useListed<Schemas['VersionSummary']>(cursor => {
-    const asked = { params: { path: { id }, query: { cursor, limit: MOST } } }
-    return got(of === 'workflows' ? api.GET('/workflows/{id}/versions', asked) : api.GET('/automations/{id}/versions', asked))
-  }, [of, id])
+  const list = useListed<Schemas['VersionSummary']>(
+    cursor => {
+      const asked = { params: { path: { id }, query: { cursor, limit: MOST } } }
+      return got(
+        of === 'workflows' ? api.GET('/workflows/{id}/versions', asked) : api.GET('/automations/{id}/versions', asked),
+      )
+    },
+    [of, id],
+  )
   const chosen = Number(query.get('version')) || 0
   const newest = list.rows?.[0]?.version ?? 0
-  const after = Number(query.get('to')) || newest, before = Number(query.get('from')) || after - 1
+  const after = Number(query.get('to')) || newest,
+    before = Number(query.get('from')) || after - 1
   const options = (list.rows ?? []).map(each => [String(each.version), `version ${each.version}`] as const)
-  return <>
-    <Sought of={list} text={each => `version ${each.version} ${SOURCES[each.triggerSource] ?? each.triggerSource} ${clock(each.createdAt)}${each.runs ? ' runs' : ' none'}${each.version > 1 ? '' : ' first version'}`}>{found => <Table caption="Versions, newest first" of={found} id={each => String(each.version)} empty={<p>No versions yet: activating the flow creates the first.</p>} columns={[
-      { name: 'Version', show: each => each.version },
-      { name: 'Since', show: each => <When at={each.createdAt} /> },
-      { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
-      { name: 'Runs', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
-      { name: 'Changes', show: each => (each.version > 1 ? <Link to={narrowed({ version: '', from: String(each.version - 1), to: String(each.version) })}>since version {each.version - 1}</Link> : 'first version') },
-      { name: 'Actions', show: each => <Link to={narrowed({ version: String(each.version), from: '', to: '' })}>View</Link> },
-    ]} />}</Sought>
-    {chosen > 0 && <Version of={of} id={id} version={chosen} />}
-    {before > 0 && options.length > 1 && <Section title={`Changes from version ${before} to ${after}`}>
-      <div class="columns">
-        <Field label="From" value={String(before)} set={from => narrow({ from, to: String(after) })} options={options} />
-        <Field label="To" value={String(after)} set={to => narrow({ from: String(before), to })} options={options} />
-      </div>
-      <Compared of={of} id={id} before={before} after={after} />
-    </Section>}
-  </>
+  return (
+    <>
+      <Sought
+        of={list}
+        text={each =>
+          `version ${each.version} ${SOURCES[each.triggerSource] ?? each.triggerSource} ${clock(each.createdAt)}${each.runs ? ' runs' : ' none'}${each.version > 1 ? '' : ' first version'}`
+        }
+      >
+        {found => (
+          <Table
+            caption="Versions, newest first"
+            of={found}
+            id={each => String(each.version)}
+            empty={<p>No versions yet: activating the flow creates the first.</p>}
+            columns={[
+              { name: 'Version', show: each => each.version },
+              { name: 'Since', show: each => <When at={each.createdAt} /> },
+              { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
+              { name: 'Runs', show: each => (each.runs ? plural(each.runs, 'run') : 'none') },
+              {
+                name: 'Changes',
+                show: each =>
+                  each.version > 1 ? (
+                    <Link to={narrowed({ version: '', from: String(each.version - 1), to: String(each.version) })}>
+                      since version {each.version - 1}
+                    </Link>
+                  ) : (
+                    'first version'
+                  ),
+              },
+              {
+                name: 'Actions',
+                show: each => <Link to={narrowed({ version: String(each.version), from: '', to: '' })}>View</Link>,
+              },
+            ]}
+          />
+        )}
+      </Sought>
+      {chosen > 0 && <Version of={of} id={id} version={chosen} />}
+      {before > 0 && options.length > 1 && (
+        <Section title={`Changes from version ${before} to ${after}`}>
+          <div class="columns">
+            <Field
+              label="From"
+              value={String(before)}
+              set={from => narrow({ from, to: String(after) })}
+              options={options}
+            />
+            <Field
+              label="To"
+              value={String(after)}
+              set={to => narrow({ from: String(before), to })}
+              options={options}
+            />
+          </div>
+          <Compared of={of} id={id} before={before} after={after} />
+        </Section>
+      )}
+    </>
+  )
 }
 
 /** What a version said, and a way back to it. */
 function Version({ of, id, version }: { of: Kind; id: string; version: number }) {
   const found = useLoaded(async () => (await readVersion(of, id, version)).value, [of, id, version])
   const may = useCan()(`${of}:write`)
-  return <Section title={`Version ${version}`} actions={may && <Confirm label="Restore" title={`Restore version ${version}?`} sure="Open in editor" act={() => reopen(of, id, version)}>
-    <p>It opens in the editor as an unsaved change: look at it, simulate it, then save or activate it. Other unsaved changes there are replaced.</p></Confirm>}>
-    <Shown of={found}>{value => <><Json value={value.trigger} name="trigger" /><Json value={'steps' in value ? value.steps : value.graph} name={of === 'workflows' ? 'steps' : 'graph'} /></>}</Shown>
-  </Section>
+  return (
+    <Section
+      title={`Version ${version}`}
+      actions={
+        may && (
+          <Confirm
+            label="Restore"
+            title={`Restore version ${version}?`}
+            sure="Open in editor"
+            act={() => reopen(of, id, version)}
+          >
+            <p>
+              It opens in the editor as an unsaved change: look at it, simulate it, then save or activate it. Other
+              unsaved changes there are replaced.
+            </p>
+          </Confirm>
+        )
+      }
+    >
+      <Shown of={found}>
+        {value => (
+          <>
+            <Json value={value.trigger} name="trigger" />
+            <Json value={'steps' in value ? value.steps : value.graph} name={of === 'workflows' ? 'steps' : 'graph'} />
+          </>
+        )}
+      </Shown>
+    </Section>
+  )
 }
 
 function Compared({ of, id, before, after }: { of: Kind; id: string; before: number; after: number }) {
   const found = useLoaded(() => {
     const asked = { params: { path: { id, version: before, other: after } } }
-    return got<Schemas['VersionDifference']>(of === 'workflows' ? api.GET('/workflows/{id}/versions/{version}/diff/{other}', asked) : api.GET('/automations/{id}/versions/{version}/diff/{other}', asked))
+    return got<Schemas['VersionDifference']>(
+      of === 'workflows'
+        ? api.GET('/workflows/{id}/versions/{version}/diff/{other}', asked)
+        : api.GET('/automations/{id}/versions/{version}/diff/{other}', asked),
+    )
   }, [of, id, before, after])
-  return <Shown of={found}>{value => <>
-    <p class="soft">{[before, after].map(one => `${plural(value.runs[one] ?? 0, 'run')} in progress on version ${one}`).join(', ')}.</p>
-    <DifferenceShown of={value as unknown as Difference} />
-  </>}</Shown>
+  return (
+    <Shown of={found}>
+      {value => (
+        <>
+          <p class="soft">
+            {[before, after]
+              .map(one => `${plural(value.runs[one] ?? 0, 'run')} in progress on version ${one}`)
+              .join(', ')}
+            .
+          </p>
+          <DifferenceShown of={value as unknown as Difference} />
+        </>
+      )}
+    </Shown>
+  )
 }

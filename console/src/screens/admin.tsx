@@ -5,7 +5,21 @@ import { Days, days } from '../days'
 import { useMe } from '../me'
 import { useLocation } from '../router'
 import { AdminScreen, AnyAttempts, AnyAudit, AnyRuns, Health } from './installation'
-import { Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
+import {
+  Choice,
+  Confirm,
+  Facts,
+  Field,
+  Filters,
+  Link,
+  Screen,
+  Search,
+  Section,
+  Shown,
+  Status,
+  Table,
+  When,
+} from '../ui'
 
 type Workspace = Schemas['AdminWorkspace']
 const DEFAULT = '200 a day in the first seven days of an unpaid workspace, then no limit'
@@ -13,26 +27,61 @@ const stateOf = (each: Workspace) => (each.deleted ? 'DELETED' : each.suspended 
 
 function AllWorkspaces() {
   const { query } = useLocation()
-  const q = query.get('q') ?? '', suspended = query.get('suspended') ?? ''
-  const filters = { q: q || undefined, suspended: suspended ? suspended === 'true' : undefined, ...days(query), limit: 50 }
-  const list = useListed(cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })), [query.toString()])
-  return <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
-    <Filters>
-      <Search label="Search" name="q" value={q} placeholder="name starts with" />
-      <Choice label="Suspended" name="suspended" value={suspended} options={[['true', 'yes'], ['false', 'no']]} />
-      <Days />
-    </Filters>
-    <Table caption="Workspaces, newest first" of={list} id={each => each.id} empty={<p>No workspaces match. <Link to="/admin">Show all</Link></p>} columns={[
-      { name: 'Name', show: each => <Link to={`/admin/${each.id}`}>{each.name}</Link> },
-      { name: 'State', show: each => <Status value={stateOf(each)} /> },
-      { name: 'Members', show: each => each.members.toLocaleString() },
-      { name: 'Daily limit', show: each => each.dailyLimit?.toLocaleString() ?? 'default' },
-      { name: 'Created', show: each => <When at={each.createdAt} /> },
-    ]} />
-  </AdminScreen>
+  const q = query.get('q') ?? '',
+    suspended = query.get('suspended') ?? ''
+  const filters = {
+    q: q || undefined,
+    suspended: suspended ? suspended === 'true' : undefined,
+    ...days(query),
+    limit: 50,
+  }
+  const list = useListed(
+    cursor => got(api.GET('/admin/workspaces', { params: { query: { ...filters, cursor } } })),
+    [query.toString()],
+  )
+  return (
+    <AdminScreen tab="" lead="Everything on this installation. Only super-admins see this.">
+      <Filters>
+        <Search label="Search" name="q" value={q} placeholder="name starts with" />
+        <Choice
+          label="Suspended"
+          name="suspended"
+          value={suspended}
+          options={[
+            ['true', 'yes'],
+            ['false', 'no'],
+          ]}
+        />
+        <Days />
+      </Filters>
+      <Table
+        caption="Workspaces, newest first"
+        of={list}
+        id={each => each.id}
+        empty={
+          <p>
+            No workspaces match. <Link to="/admin">Show all</Link>
+          </p>
+        }
+        columns={[
+          { name: 'Name', show: each => <Link to={`/admin/${each.id}`}>{each.name}</Link> },
+          { name: 'State', show: each => <Status value={stateOf(each)} /> },
+          { name: 'Members', show: each => each.members.toLocaleString() },
+          { name: 'Daily limit', show: each => each.dailyLimit?.toLocaleString() ?? 'default' },
+          { name: 'Created', show: each => <When at={each.createdAt} /> },
+        ]}
+      />
+    </AdminScreen>
+  )
 }
 
-const PARTS: Record<string, () => preact.JSX.Element> = { '': AllWorkspaces, health: Health, runs: AnyRuns, attempts: AnyAttempts, audit: AnyAudit }
+const PARTS: Record<string, () => preact.JSX.Element> = {
+  '': AllWorkspaces,
+  health: Health,
+  runs: AnyRuns,
+  attempts: AnyAttempts,
+  audit: AnyAudit,
+}
 
 /** A part of these pages, or a workspace by its ID. */
 export function Admin({ part = '' }: { part?: string }) {
@@ -45,19 +94,67 @@ function AnyWorkspace({ id }: { id: string }) {
   const found = useLoaded(() => tagged(api.GET('/admin/workspaces/{id}', path)), [id])
   const value = found.value?.value
   const isMine = useMe().workspace.id === id
-  const suspend = async () => { await got(api.POST('/admin/workspaces/{id}/suspend', path)); await found.reload() }
-  const resume = async () => { await got(api.POST('/admin/workspaces/{id}/resume', path)); await found.reload() }
-  return <Screen title={value?.name ?? 'Workspace'} lead={<code>{id}</code>} actions={value && !value.deleted && (value.suspended
-    ? <Confirm label="Resume" title={`Resume ${value.name}?`} act={resume}><p>Its members, keys and webhooks work again. Everything continues where it stopped, and waiting messages are sent.</p></Confirm>
-    : <Confirm label="Suspend" danger title={`Suspend ${value.name}?`} disabled={isMine} act={suspend}><p>At once its webhooks answer 404 and its API 403, also to its members here, and nothing is sent. Nothing is lost: resuming continues where it stopped. Its audit trail records that you did this.</p></Confirm>)}>
-    <p><Link to="/admin">All workspaces</Link>; this one’s <Link to={`/admin/runs?workspace=${id}`}>runs</Link>, <Link to={`/admin/attempts?workspace=${id}`}>attempts</Link> and <Link to={`/admin/audit?workspace=${id}`}>audit trail</Link></p>
-    <Shown of={found}>{({ value, tag }) => <>
-      {isMine && <p class="note">You are signed in to this workspace. Switch to another one before you suspend it, or you lock yourself out.</p>}
-      <Facts of={[['State', <Status value={stateOf(value)} />], ['Members', value.members.toLocaleString()], ['Created', <When at={value.createdAt} />], ['Daily limit', value.dailyLimit?.toLocaleString() ?? `default: ${DEFAULT}`]]} />
-      {!value.deleted && <Limit of={value} tag={tag} reload={found.reload} />}
-      <People workspaceId={id} />
-    </>}</Shown>
-  </Screen>
+  const suspend = async () => {
+    await got(api.POST('/admin/workspaces/{id}/suspend', path))
+    await found.reload()
+  }
+  const resume = async () => {
+    await got(api.POST('/admin/workspaces/{id}/resume', path))
+    await found.reload()
+  }
+  return (
+    <Screen
+      title={value?.name ?? 'Workspace'}
+      lead={<code>{id}</code>}
+      actions={
+        value &&
+        !value.deleted &&
+        (value.suspended ? (
+          <Confirm label="Resume" title={`Resume ${value.name}?`} act={resume}>
+            <p>
+              Its members, keys and webhooks work again. Everything continues where it stopped, and waiting messages are
+              sent.
+            </p>
+          </Confirm>
+        ) : (
+          <Confirm label="Suspend" danger title={`Suspend ${value.name}?`} disabled={isMine} act={suspend}>
+            <p>
+              At once its webhooks answer 404 and its API 403, also to its members here, and nothing is sent. Nothing is
+              lost: resuming continues where it stopped. Its audit trail records that you did this.
+            </p>
+          </Confirm>
+        ))
+      }
+    >
+      <p>
+        <Link to="/admin">All workspaces</Link>; this one’s <Link to={`/admin/runs?workspace=${id}`}>runs</Link>,{' '}
+        <Link to={`/admin/attempts?workspace=${id}`}>attempts</Link> and{' '}
+        <Link to={`/admin/audit?workspace=${id}`}>audit trail</Link>
+      </p>
+      <Shown of={found}>
+        {({ value, tag }) => (
+          <>
+            {isMine && (
+              <p class="note">
+                You are signed in to this workspace. Switch to another one before you suspend it, or you lock yourself
+                out.
+              </p>
+            )}
+            <Facts
+              of={[
+                ['State', <Status value={stateOf(value)} />],
+                ['Members', value.members.toLocaleString()],
+                ['Created', <When at={value.createdAt} />],
+                ['Daily limit', value.dailyLimit?.toLocaleString() ?? `default: ${DEFAULT}`],
+              ]}
+            />
+            {!value.deleted && <Limit of={value} tag={tag} reload={found.reload} />}
+            <People workspaceId={id} />
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }
 
 function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => Promise<void> }) {
@@ -65,25 +162,57 @@ function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => 
   const dailyLimit = text.trim() === '' ? null : Number(text)
   const path = { params: { path: { id: of.id } } }
   const change = async () => {
-    const patch = () => got(api.PATCH('/admin/workspaces/{id}', { ...path, headers: { 'If-Match': tag }, body: { dailyLimit } }))
+    const patch = () =>
+      got(api.PATCH('/admin/workspaces/{id}', { ...path, headers: { 'If-Match': tag }, body: { dailyLimit } }))
     try {
       await settled(patch(), async () => (await got(api.GET('/admin/workspaces/{id}', path))).dailyLimit === dailyLimit)
     } finally {
       await reload() // also when it is refused as stale: pressed again, it is of what stands there now
     }
   }
-  return <Section title="Messages per day">
-    <div class="buttons"><Confirm label="Set limit" title={`Change the daily limit of ${of.name}?`} act={change}>
-      <Field label="Daily limit" type="number" min="0" value={text} set={text => typed({ text })} pointer="/dailyLimit" hint={`Through the operator’s channels. Empty: the default, ${DEFAULT}.`} />
-      <p>From the next message on: {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}. Messages beyond it are suppressed and can be sent again later. Its audit trail records that you did this.</p>
-    </Confirm></div>
-  </Section>
+  return (
+    <Section title="Messages per day">
+      <div class="buttons">
+        <Confirm label="Set limit" title={`Change the daily limit of ${of.name}?`} act={change}>
+          <Field
+            label="Daily limit"
+            type="number"
+            min="0"
+            value={text}
+            set={text => typed({ text })}
+            pointer="/dailyLimit"
+            hint={`Through the operator’s channels. Empty: the default, ${DEFAULT}.`}
+          />
+          <p>
+            From the next message on:{' '}
+            {dailyLimit === null ? DEFAULT : `at most ${dailyLimit.toLocaleString()} a day, until it is set again`}.
+            Messages beyond it are suppressed and can be sent again later. Its audit trail records that you did this.
+          </p>
+        </Confirm>
+      </div>
+    </Section>
+  )
 }
 
 function People({ workspaceId }: { workspaceId: string }) {
-  const list = useListed(cursor => got(api.GET('/admin/users', { params: { query: { workspaceId, cursor, limit: 50 } } })), ['members', workspaceId])
-  return <Section title="Members"><Table caption="Members, newest first" of={list} id={each => each.id} empty={<p>No members. They come by invitation.</p>} columns={[
-    { name: 'Name', show: each => each.name }, { name: 'Email', show: each => each.email }, { name: 'Verified', show: each => (each.emailVerified ? 'yes' : 'no') },
-    { name: 'Workspaces', show: each => each.workspaces.toLocaleString() },
-  ]} /></Section>
+  const list = useListed(
+    cursor => got(api.GET('/admin/users', { params: { query: { workspaceId, cursor, limit: 50 } } })),
+    ['members', workspaceId],
+  )
+  return (
+    <Section title="Members">
+      <Table
+        caption="Members, newest first"
+        of={list}
+        id={each => each.id}
+        empty={<p>No members. They come by invitation.</p>}
+        columns={[
+          { name: 'Name', show: each => each.name },
+          { name: 'Email', show: each => each.email },
+          { name: 'Verified', show: each => (each.emailVerified ? 'yes' : 'no') },
+          { name: 'Workspaces', show: each => each.workspaces.toLocaleString() },
+        ]}
+      />
+    </Section>
+  )
 }

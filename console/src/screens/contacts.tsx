@@ -8,7 +8,26 @@ import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
 import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
 import { go, useLocation } from '../router'
-import { Confirm, Facts, Field, Filters, Form, Link, Refused, Screen, Search, Section, Shown, Status, Table, Unread, When, plural, Zones, ZONES } from '../ui'
+import {
+  Confirm,
+  Facts,
+  Field,
+  Filters,
+  Form,
+  Link,
+  Refused,
+  Screen,
+  Search,
+  Section,
+  Shown,
+  Status,
+  Table,
+  Unread,
+  When,
+  plural,
+  Zones,
+  ZONES,
+} from '../ui'
 import { Unsaved } from '../unsaved'
 import { Why, waiting } from './runs'
 
@@ -20,101 +39,299 @@ export function Contacts() {
   const { query } = useLocation()
   const of = (name: string) => query.get(name) ?? ''
   const { fields, others } = pairs(of('fields'))
-  const plain = { q: of('q').length < SHORTEST ? '' : of('q'), tag: of('tag'), email: of('email'), phone: of('phone'), ...days(query) }
+  const plain = {
+    q: of('q').length < SHORTEST ? '' : of('q'),
+    tag: of('tag'),
+    email: of('email'),
+    phone: of('phone'),
+    ...days(query),
+  }
   const given = Object.fromEntries(Object.entries(plain).filter(([, value]) => value))
   const filters = { ...given, ...(fields.length ? { metadata: Object.fromEntries(fields) } : {}) }
-  const list = useListed(cursor => got(api.GET('/contacts', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()])
+  const list = useListed(
+    cursor => got(api.GET('/contacts', { params: { query: { ...filters, cursor, limit: 50 } } })),
+    [query.toString()],
+  )
   const may = useCan()('contacts:write')
   const act = useAct()
-  const narrowed = new URLSearchParams([...Object.entries(given), ...fields.map(([name, value]) => [`metadata[${name}]`, value])])
-  return <Screen title="Contacts" lead="The people your flows know." actions={<>
-    {may && <Link class="button primary" to="/contacts/new">New contact</Link>}
-    {may && <Link class="button" to="/contacts/import">Import</Link>}
-    <button type="button" disabled={act.busy} onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}>Export {narrowed.size ? 'these' : 'all'}</button>
-  </>}>
-    <Refused problem={act.problem} />
-    <Filters names={['email', 'phone', 'fields', ...CHANGED]} more={<>
-      <Search label="Email" name="email" value={of('email')} placeholder="full address" />
-      <Search label="Phone" name="phone" value={of('phone')} placeholder="full number" />
-      <Search label="Custom fields" name="fields" value={of('fields')} placeholder="plan = pro, city = Ulm"
-        wrong={others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''} />
-      <Days of={CHANGED} />
-    </>}>
-      <Search label="Search" name="q" value={of('q')} placeholder="email, phone or name starts with" wrong={of('q') && !plain.q ? `Type at least ${SHORTEST} characters.` : ''} />
-      <Search label="Tag" name="tag" value={of('tag')} list={TAGS} /><KnownTags />
-    </Filters>
-    <Table<Contact> caption="Contacts, newest first" of={list} id={each => each.id} empty={query.size ? <p>No contacts match. <Link to="/contacts">Show all</Link>.</p> : <p>No contacts yet. They appear when events arrive{may && <>, or you <Link to="/contacts/import">import</Link> a file or <Link to="/contacts/new">create one</Link></>}.</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> }, { name: 'Email', show: each => each.email ?? '–' }, { name: 'Phone', show: each => each.phone ?? '–' },
-      { name: 'Tags', show: each => <Tags of={each.tags} /> }, { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-    ]} />
-  </Screen>
+  const narrowed = new URLSearchParams([
+    ...Object.entries(given),
+    ...fields.map(([name, value]) => [`metadata[${name}]`, value]),
+  ])
+  return (
+    <Screen
+      title="Contacts"
+      lead="The people your flows know."
+      actions={
+        <>
+          {may && (
+            <Link class="button primary" to="/contacts/new">
+              New contact
+            </Link>
+          )}
+          {may && (
+            <Link class="button" to="/contacts/import">
+              Import
+            </Link>
+          )}
+          <button
+            type="button"
+            disabled={act.busy}
+            onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}
+          >
+            Export {narrowed.size ? 'these' : 'all'}
+          </button>
+        </>
+      }
+    >
+      <Refused problem={act.problem} />
+      <Filters
+        names={['email', 'phone', 'fields', ...CHANGED]}
+        more={
+          <>
+            <Search label="Email" name="email" value={of('email')} placeholder="full address" />
+            <Search label="Phone" name="phone" value={of('phone')} placeholder="full number" />
+            <Search
+              label="Custom fields"
+              name="fields"
+              value={of('fields')}
+              placeholder="plan = pro, city = Ulm"
+              wrong={
+                others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''
+              }
+            />
+            <Days of={CHANGED} />
+          </>
+        }
+      >
+        <Search
+          label="Search"
+          name="q"
+          value={of('q')}
+          placeholder="email, phone or name starts with"
+          wrong={of('q') && !plain.q ? `Type at least ${SHORTEST} characters.` : ''}
+        />
+        <Search label="Tag" name="tag" value={of('tag')} list={TAGS} />
+        <KnownTags />
+      </Filters>
+      <Table<Contact>
+        caption="Contacts, newest first"
+        of={list}
+        id={each => each.id}
+        empty={
+          query.size ? (
+            <p>
+              No contacts match. <Link to="/contacts">Show all</Link>.
+            </p>
+          ) : (
+            <p>
+              No contacts yet. They appear when events arrive
+              {may && (
+                <>
+                  , or you <Link to="/contacts/import">import</Link> a file or{' '}
+                  <Link to="/contacts/new">create one</Link>
+                </>
+              )}
+              .
+            </p>
+          )
+        }
+        columns={[
+          { name: 'Name', show: each => <Link to={`/contacts/${each.id}`}>{called(each)}</Link> },
+          { name: 'Email', show: each => each.email ?? '–' },
+          { name: 'Phone', show: each => each.phone ?? '–' },
+          { name: 'Tags', show: each => <Tags of={each.tags} /> },
+          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+        ]}
+      />
+    </Screen>
+  )
 }
 
 const SHORTEST = 2 // letters that can be searched for
 
 /** `name = value, name = value`; a comma in a value is one as long as no other pair follows. And what is no such pair. */
 function pairs(text: string): { fields: [string, string][]; others: string[] } {
-  const parts = text.split(/,(?=[^,=]+=)/).map(each => each.trim()).filter(Boolean).map(each => ({ each, found: /^([^=]*[^=\s])\s*=\s*(.+)$/.exec(each) }))
-  return { fields: parts.flatMap(({ found }) => (found ? [[found[1]!, found[2]!] as [string, string]] : [])), others: parts.flatMap(({ each, found }) => (found ? [] : [each])) }
+  const parts = text
+    .split(/,(?=[^,=]+=)/)
+    .map(each => each.trim())
+    .filter(Boolean)
+    .map(each => ({ each, found: /^([^=]*[^=\s])\s*=\s*(.+)$/.exec(each) }))
+  return {
+    fields: parts.flatMap(({ found }) => (found ? [[found[1]!, found[2]!] as [string, string]] : [])),
+    others: parts.flatMap(({ each, found }) => (found ? [] : [each])),
+  }
 }
 
-const Tags = ({ of }: { of: readonly string[] }) => <>{of.map(tag => <span key={tag} class="tag">{tag}</span>)}</>
+const Tags = ({ of }: { of: readonly string[] }) => (
+  <>
+    {of.map(tag => (
+      <span key={tag} class="tag">
+        {tag}
+      </span>
+    ))}
+  </>
+)
 
 // --- made and changed -------------------------------------------------------------------------------
 
-type Draft = { email: string; phone: string; firstName: string; lastName: string; timezone: string; locale: string; tags: string; metadata: string }
-const EMPTY: Draft = { email: '', phone: '', firstName: '', lastName: '', timezone: '', locale: '', tags: '', metadata: '' }
+type Draft = {
+  email: string
+  phone: string
+  firstName: string
+  lastName: string
+  timezone: string
+  locale: string
+  tags: string
+  metadata: string
+}
+const EMPTY: Draft = {
+  email: '',
+  phone: '',
+  firstName: '',
+  lastName: '',
+  timezone: '',
+  locale: '',
+  tags: '',
+  metadata: '',
+}
 const FIELDS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale'] as const
-const LABELS: Record<(typeof FIELDS)[number], string> = { email: 'Email', phone: 'Phone', firstName: 'First name', lastName: 'Last name', timezone: 'Time zone', locale: 'Language' }
+const LABELS: Record<(typeof FIELDS)[number], string> = {
+  email: 'Email',
+  phone: 'Phone',
+  firstName: 'First name',
+  lastName: 'Last name',
+  timezone: 'Time zone',
+  locale: 'Language',
+}
 
 const drafted = (contact: Full): Draft => ({
-  ...EMPTY, ...Object.fromEntries(FIELDS.map(name => [name, contact[name] ?? ''])), tags: contact.tags.join('\n'),
+  ...EMPTY,
+  ...Object.fromEntries(FIELDS.map(name => [name, contact[name] ?? ''])),
+  tags: contact.tags.join('\n'),
   metadata: linesOf(contact.metadata),
 })
 
 /** Only what differs from what is stored; null takes away what no line names any more. */
 function metadata(text: string, stored: Full['metadata'] = {}): Record<string, unknown> {
   const now = valuesOf(text, stored)
-  const gone = Object.keys(stored).filter(name => !Object.hasOwn(now, name)).map(name => [name, null])
+  const gone = Object.keys(stored)
+    .filter(name => !Object.hasOwn(now, name))
+    .map(name => [name, null])
   return Object.fromEntries([...gone, ...Object.entries(now).filter(([name, value]) => value !== stored[name])])
 }
 
 const written = (draft: Draft, stored?: Full) => ({
   ...Object.fromEntries(FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null])),
-  tags: draft.tags.split('\n').map(tag => tag.trim()).filter(Boolean), metadata: metadata(draft.metadata, stored?.metadata),
+  tags: draft.tags
+    .split('\n')
+    .map(tag => tag.trim())
+    .filter(Boolean),
+  metadata: metadata(draft.metadata, stored?.metadata),
 })
 
 function ContactFields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
-  return <>
-    <Zones />
-    <div class="columns">{FIELDS.map(name => <Field key={name} label={LABELS[name]} value={draft[name]} set={value => change({ [name]: value })} pointer={`/${name}`} {...(name === 'timezone' ? { list: ZONES } : {})}
-      placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined} />)}</div>
-    <Field label="Tags" rows={3} hint="One per line." value={draft.tags} set={tags => change({ tags })} pointer="/tags" />
-    <Field label="Custom fields" rows={3} hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one." value={draft.metadata} set={text => change({ metadata: text })} pointer="/metadata" />
-  </>
+  return (
+    <>
+      <Zones />
+      <div class="columns">
+        {FIELDS.map(name => (
+          <Field
+            key={name}
+            label={LABELS[name]}
+            value={draft[name]}
+            set={value => change({ [name]: value })}
+            pointer={`/${name}`}
+            {...(name === 'timezone' ? { list: ZONES } : {})}
+            placeholder={name === 'timezone' ? 'Europe/Berlin' : name === 'locale' ? 'de-DE' : undefined}
+          />
+        ))}
+      </div>
+      <Field
+        label="Tags"
+        rows={3}
+        hint="One per line."
+        value={draft.tags}
+        set={tags => change({ tags })}
+        pointer="/tags"
+      />
+      <Field
+        label="Custom fields"
+        rows={3}
+        hint="One per line: name = value. In double quotes, \n is a new line. A new true or false is no text unless it is in quotes, and what was a number stays one."
+        value={draft.metadata}
+        set={text => change({ metadata: text })}
+        pointer="/metadata"
+      />
+    </>
+  )
 }
 
 export function NewContact() {
   const [draft, change, forget] = useDraft('contact', EMPTY)
   const act = useAct()
-  return <Screen title="New contact">
-    <Form act={act} label="Create contact" submit={async () => {
-      const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
-      forget(EMPTY, `contact.${made.id}`)
-      go(`/contacts/${made.id}`)
-    }}><ContactFields draft={draft} change={change} /></Form>
-  </Screen>
+  return (
+    <Screen title="New contact">
+      <Form
+        act={act}
+        label="Create contact"
+        submit={async () => {
+          const made = await got(api.POST('/contacts', { body: written(draft) as Schemas['WritableContact'] }))
+          forget(EMPTY, `contact.${made.id}`)
+          go(`/contacts/${made.id}`)
+        }}
+      >
+        <ContactFields draft={draft} change={change} />
+      </Form>
+    </Screen>
+  )
 }
 
-function Change({ contact, tag, again, done }: { contact: Full; tag: string; again: () => Promise<Full>; done: () => void }) {
+function Change({
+  contact,
+  tag,
+  again,
+  done,
+}: {
+  contact: Full
+  tag: string
+  again: () => Promise<Full>
+  done: () => void
+}) {
   const [draft, change, forget, held] = useDraft(`contact.${contact.id}`, drafted(contact), tag)
   const act = useAct()
-  return <Form act={act} label="Save" extra={<button type="button" onClick={() => { forget(); done() }}>Cancel</button>} submit={async () => {
-    const change = got(api.PATCH('/contacts/{id}', { params: { path: { id: contact.id } }, headers: { 'If-Match': held.tag }, body: written(draft, contact) as Schemas['ContactPatch'] }))
-    await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
-    if (forget(draft)) done()
-    else await again()
-  }}><Unsaved of={held} /><ContactFields draft={draft} change={change} /></Form>
+  return (
+    <Form
+      act={act}
+      label="Save"
+      extra={
+        <button
+          type="button"
+          onClick={() => {
+            forget()
+            done()
+          }}
+        >
+          Cancel
+        </button>
+      }
+      submit={async () => {
+        const change = got(
+          api.PATCH('/contacts/{id}', {
+            params: { path: { id: contact.id } },
+            headers: { 'If-Match': held.tag },
+            body: written(draft, contact) as Schemas['ContactPatch'],
+          }),
+        )
+        await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+        if (forget(draft)) done()
+        else await again()
+      }}
+    >
+      <Unsaved of={held} />
+      <ContactFields draft={draft} change={change} />
+    </Form>
+  )
 }
 
 // --- one contact ------------------------------------------------------------------------------------
@@ -125,42 +342,163 @@ export function Contact({ id }: { id: string }) {
   const path = { params: { path: { id } } }
   const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
   const contact = useStored(() => tagged(api.GET('/contacts/{id}', path)), [id], open === 'change' ? 0 : 5000) // as flows change it
-  const timeline = useListed(cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })), ['activity', id], 5000)
-  const segments = useListed(cursor => got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })), ['segments', id], 5000)
+  const timeline = useListed(
+    cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })),
+    ['activity', id],
+    5000,
+  )
+  const segments = useListed(
+    cursor =>
+      got(api.GET('/contacts/{id}/segments', { params: { path: { id }, query: { cursor, limit: MOST_SEGMENTS } } })),
+    ['segments', id],
+    5000,
+  )
   const isAudited = useAudit()
-  const changes = useListed(cursor => (isAudited ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } })) : NO_CHANGES), ['changes', id, isAudited])
+  const changes = useListed(
+    cursor =>
+      isAudited
+        ? got(api.GET('/audit-logs', { params: { query: { resourceId: id, cursor, limit: 50 } } }))
+        : NO_CHANGES,
+    ['changes', id, isAudited],
+  )
   const why = useLocation().query.get('why') ?? ''
   const all = useFlowChoice(/^(all$|bro_)/.test(why) ? '' : why)
-  const flows = useFlowNames(all, (timeline.rows ?? []).flatMap(each => each.run ?? []))
-  const toggle = (which: typeof open) => ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) } as const)
+  const flows = useFlowNames(
+    all,
+    (timeline.rows ?? []).flatMap(each => each.run ?? []),
+  )
+  const toggle = (which: typeof open) =>
+    ({ type: 'button', 'aria-expanded': open === which, onClick: () => setOpen(open === which ? '' : which) }) as const
   const may = useCan()
   const value = contact.value?.value
-  return <Screen title={value ? called(value) : 'Contact'} lead={<code>{id}</code>} actions={value && may('contacts:write') && <>
-    <button {...toggle('change')}>Edit</button>
-    {may('messages:write') && <button {...toggle('message')}>Send message</button>}
-    <button {...toggle('event')}>Record event</button>
-    <Later load={reaching} show={({ Erase }) => <Erase contact={value} />} />
-  </>}>
-    <Shown of={contact}>{({ value, tag }) => <>
-      {open === 'change' ? <Change contact={value} tag={tag} again={contact.again} done={() => { setOpen(''); void contact.reload(); void timeline.reload(); void changes.reload() }} /> : <Facts of={[
-        ['Email', value.email], ['Phone', value.phone], ['Time zone', value.timezone], ['Language', value.locale],
-        ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
-        ['Segments', !segments.rows ? <Unread of={segments} /> : segments.rows.length ? segments.rows.map(each => <span key={each.id} class="pair"><Link to={`/segments/${each.id}`}>{each.name}</Link></span>) : 'none'],
-        ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
-        ['Subscriptions', <>{Object.entries(value.subscriptions).map(([channel, status]) => <span key={channel} class="pair">{channel}: {status.replaceAll('_', ' ')}</span>)}</>],
-        ['Created', <When at={value.createdAt} />], ['Updated', <When at={value.updatedAt} />],
-      ]} />}
-      {open === 'message' && <Later load={reaching} show={({ SendMessage }) => <SendMessage contact={value} done={() => setOpen('')} />} />}
-      {open === 'event' && <Later load={reaching} show={({ RecordEvent }) => <RecordEvent contact={value} done={() => setOpen('')} />} />}
-      {value.suppressions.length > 0 && <Section title="Suppressions"><ul class="plain">{value.suppressions.map(held => <li key={held.id}>
-        {held.channel}: <b>{held.reason.replaceAll('_', ' ')}</b> {may('suppressions:write') && <Confirm label="Lift" title="Lift this suppression?" act={async () => { await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } })); await contact.reload() }}>
-          <p>Messages go to this address again. Do this only if you know that the address works, or that the person wants it.</p></Confirm>}
-      </li>)}</ul></Section>}
-      <Later load={reaching} show={({ Answers }) => <Answers contact={value} done={async () => { await contact.reload(); await timeline.reload() }} />} />
-      <Later load={explaining} show={({ WhyNot }) => <WhyNot contactId={id} all={all} />} />
-      <Section title="Activity"><Timeline of={timeline} changes={changes} flows={flows} /></Section>
-    </>}</Shown>
-  </Screen>
+  return (
+    <Screen
+      title={value ? called(value) : 'Contact'}
+      lead={<code>{id}</code>}
+      actions={
+        value &&
+        may('contacts:write') && (
+          <>
+            <button {...toggle('change')}>Edit</button>
+            {may('messages:write') && <button {...toggle('message')}>Send message</button>}
+            <button {...toggle('event')}>Record event</button>
+            <Later load={reaching} show={({ Erase }) => <Erase contact={value} />} />
+          </>
+        )
+      }
+    >
+      <Shown of={contact}>
+        {({ value, tag }) => (
+          <>
+            {open === 'change' ? (
+              <Change
+                contact={value}
+                tag={tag}
+                again={contact.again}
+                done={() => {
+                  setOpen('')
+                  void contact.reload()
+                  void timeline.reload()
+                  void changes.reload()
+                }}
+              />
+            ) : (
+              <Facts
+                of={[
+                  ['Email', value.email],
+                  ['Phone', value.phone],
+                  ['Time zone', value.timezone],
+                  ['Language', value.locale],
+                  ['Tags', value.tags.length ? <Tags of={value.tags} /> : 'none'],
+                  [
+                    'Segments',
+                    !segments.rows ? (
+                      <Unread of={segments} />
+                    ) : segments.rows.length ? (
+                      segments.rows.map(each => (
+                        <span key={each.id} class="pair">
+                          <Link to={`/segments/${each.id}`}>{each.name}</Link>
+                        </span>
+                      ))
+                    ) : (
+                      'none'
+                    ),
+                  ],
+                  ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
+                  [
+                    'Subscriptions',
+                    <>
+                      {Object.entries(value.subscriptions).map(([channel, status]) => (
+                        <span key={channel} class="pair">
+                          {channel}: {status.replaceAll('_', ' ')}
+                        </span>
+                      ))}
+                    </>,
+                  ],
+                  ['Created', <When at={value.createdAt} />],
+                  ['Updated', <When at={value.updatedAt} />],
+                ]}
+              />
+            )}
+            {open === 'message' && (
+              <Later
+                load={reaching}
+                show={({ SendMessage }) => <SendMessage contact={value} done={() => setOpen('')} />}
+              />
+            )}
+            {open === 'event' && (
+              <Later
+                load={reaching}
+                show={({ RecordEvent }) => <RecordEvent contact={value} done={() => setOpen('')} />}
+              />
+            )}
+            {value.suppressions.length > 0 && (
+              <Section title="Suppressions">
+                <ul class="plain">
+                  {value.suppressions.map(held => (
+                    <li key={held.id}>
+                      {held.channel}: <b>{held.reason.replaceAll('_', ' ')}</b>{' '}
+                      {may('suppressions:write') && (
+                        <Confirm
+                          label="Lift"
+                          title="Lift this suppression?"
+                          act={async () => {
+                            await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } }))
+                            await contact.reload()
+                          }}
+                        >
+                          <p>
+                            Messages go to this address again. Do this only if you know that the address works, or that
+                            the person wants it.
+                          </p>
+                        </Confirm>
+                      )}
+                    </li>
+                  ))}
+                </ul>
+              </Section>
+            )}
+            <Later
+              load={reaching}
+              show={({ Answers }) => (
+                <Answers
+                  contact={value}
+                  done={async () => {
+                    await contact.reload()
+                    await timeline.reload()
+                  }}
+                />
+              )}
+            />
+            <Later load={explaining} show={({ WhyNot }) => <WhyNot contactId={id} all={all} />} />
+            <Section title="Activity">
+              <Timeline of={timeline} changes={changes} flows={flows} />
+            </Section>
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }
 
 type Change = Omit<Schemas['AuditLog'], 'changes'> & { changes: Record<string, unknown[]> | null }
@@ -168,29 +506,110 @@ const NO_CHANGES = Promise.resolve({ data: [] as Change[], nextCursor: null })
 const MADE: Record<string, string> = { created: 'Created', updated: 'Updated', erased: 'Erased' }
 
 /** Both lists in one, as far back as both are known. */
-function Timeline({ of, changes, flows }: { of: Listed<Happening>; changes: Listed<Change>; flows: Map<string, string> }) {
-  const acts = (changes.rows ?? []).filter(each => each.action !== 'contact.event').map(each => ({ id: each.id, createdAt: each.createdAt, show: () => changed(each) }))
-  const all = merged({ ...of, rows: of.rows && of.rows.map(each => ({ id: each.id, createdAt: each.createdAt, show: () => happened(each, flows) })) }, { ...changes, rows: acts })
+function Timeline({
+  of,
+  changes,
+  flows,
+}: {
+  of: Listed<Happening>
+  changes: Listed<Change>
+  flows: Map<string, string>
+}) {
+  const acts = (changes.rows ?? [])
+    .filter(each => each.action !== 'contact.event')
+    .map(each => ({ id: each.id, createdAt: each.createdAt, show: () => changed(each) }))
+  const all = merged(
+    {
+      ...of,
+      rows:
+        of.rows && of.rows.map(each => ({ id: each.id, createdAt: each.createdAt, show: () => happened(each, flows) })),
+    },
+    { ...changes, rows: acts },
+  )
   if (!all.rows || (all.problem && !all.rows.length)) return <Unread of={all} />
   if (!all.rows.length && !all.more) return <p class="empty">No activity yet: no event, run or message.</p>
-  return <>
-    {all.problem && <Unread of={all} />}
-    <ol class="timeline">{all.rows.map(each => <li key={each.id}><span class="soft"><When at={each.createdAt} /></span><div>{each.show()}</div></li>)}</ol>
-    {all.more && <p><button type="button" disabled={all.busy} onClick={() => void all.more?.()}>Show more</button></p>}
-  </>
+  return (
+    <>
+      {all.problem && <Unread of={all} />}
+      <ol class="timeline">
+        {all.rows.map(each => (
+          <li key={each.id}>
+            <span class="soft">
+              <When at={each.createdAt} />
+            </span>
+            <div>{each.show()}</div>
+          </li>
+        ))}
+      </ol>
+      {all.more && (
+        <p>
+          <button type="button" disabled={all.busy} onClick={() => void all.more?.()}>
+            Show more
+          </button>
+        </p>
+      )}
+    </>
+  )
 }
 
 /** Who changed what. */
 function changed({ action, actor, changes }: Change) {
   const act = action.split('.').at(-1) ?? ''
-  return <><p>{MADE[act] ?? act.replaceAll('_', ' ')} by <b>{actor.name}</b></p>
-    {act !== 'created' && <ul class="plain differences">{Object.entries(changes ?? {}).map(([name, [before, after]]) => <li key={name}>{name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins></li>)}</ul>}</>
+  return (
+    <>
+      <p>
+        {MADE[act] ?? act.replaceAll('_', ' ')} by <b>{actor.name}</b>
+      </p>
+      {act !== 'created' && (
+        <ul class="plain differences">
+          {Object.entries(changes ?? {}).map(([name, [before, after]]) => (
+            <li key={name}>
+              {name}: <del>{JSON.stringify(before ?? null)}</del> → <ins>{JSON.stringify(after ?? null)}</ins>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  )
 }
 
 function happened({ run, message, event, consent }: Happening, flows: Map<string, string>) {
-  if (run) return <><p>Run of <FlowLink run={run} names={flows} /> <Status value={run.status} /> <Link to={`/runs/${run.id}`}>view steps</Link></p><Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} /></>
-  if (message) return <><p>Message via {message.channel} <Status value={message.status} /> <Link to={`/messages/${message.id}`}>view</Link>{message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}</p><Why reason={message.reason} /></>
-  if (event) return <p>Event <Link to={`/events/${event.id}`}><b>{event.name}</b></Link></p>
-  if (consent) return <p>{consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>{consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}</p>
+  if (run)
+    return (
+      <>
+        <p>
+          Run of <FlowLink run={run} names={flows} /> <Status value={run.status} />{' '}
+          <Link to={`/runs/${run.id}`}>view steps</Link>
+        </p>
+        <Why reason={run.reason ?? (run.waitingFor ? { detail: waiting(run.waitingFor) } : null)} />
+      </>
+    )
+  if (message)
+    return (
+      <>
+        <p>
+          Message via {message.channel} <Status value={message.status} />{' '}
+          <Link to={`/messages/${message.id}`}>view</Link>
+          {message.attempts.length > 1 && `, ${plural(message.attempts.length, 'attempt')}`}
+        </p>
+        <Why reason={message.reason} />
+      </>
+    )
+  if (event)
+    return (
+      <p>
+        Event{' '}
+        <Link to={`/events/${event.id}`}>
+          <b>{event.name}</b>
+        </Link>
+      </p>
+    )
+  if (consent)
+    return (
+      <p>
+        {consent.channel}: <b>{consent.change.replaceAll('_', ' ')}</b>
+        {consent.reason && ` (${consent.reason})`}, by {consent.source.replaceAll('_', ' ')}
+      </p>
+    )
   return null
 }

@@ -9,7 +9,26 @@ import { meant, useFlows, type Kind } from '../names'
 import { go, useLocation } from '../router'
 import { draftKey, Refusal } from '../session'
 import { SOURCES } from '../words'
-import { Choice, Confirm, Copy, Facts, Field, Filters, Json, JsonText, Link, Refused, Screen, Search, Section, Shown, Status, Table, When, plural } from '../ui'
+import {
+  Choice,
+  Confirm,
+  Copy,
+  Facts,
+  Field,
+  Filters,
+  Json,
+  JsonText,
+  Link,
+  Refused,
+  Screen,
+  Search,
+  Section,
+  Shown,
+  Status,
+  Table,
+  When,
+  plural,
+} from '../ui'
 import { useState } from 'preact/hooks'
 import { RequestTable } from './requests'
 import { Drawing, useDrawing } from './runs'
@@ -18,37 +37,104 @@ export function Flows() {
   const { query } = useLocation()
   const state = query.get('state') ?? ''
   const name = query.get('name') ?? ''
-  const list = useFlows({ ...(state ? { state: state as Definition['state'] } : {}), ...(name ? { name } : {}), ...days(query) })
+  const list = useFlows({
+    ...(state ? { state: state as Definition['state'] } : {}),
+    ...(name ? { name } : {}),
+    ...days(query),
+  })
   const may = useCan()('workflows:write')
-  return <Screen title="Flows" lead="What happens when an event comes in: automations and workflows." actions={may && <><Link class="button primary" to="/flows/new">New flow</Link><Link class="button" to="/flows/import">Import</Link></>}>
-    <Filters names={CHANGED} more={<Days of={CHANGED} />}>
-      <Search label="Name" name="name" value={name} placeholder="exact name" /><Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
-    </Filters>
-    <Table caption="Flows, newest first" of={list} id={each => each.id} empty={query.size ? <p>No flows match. <Link to="/flows">Show all</Link>.</p> : <p>No flows yet. {may && <><Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.</>}</p>} columns={[
-      { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> }, { name: 'State', show: each => <Status value={each.state} /> },
-      { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
-      { name: 'Type', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
-      { name: 'Version', show: each => each.version || 'none yet' }, { name: 'Updated', show: each => <When at={each.updatedAt} /> },
-    ]} />
-  </Screen>
+  return (
+    <Screen
+      title="Flows"
+      lead="What happens when an event comes in: automations and workflows."
+      actions={
+        may && (
+          <>
+            <Link class="button primary" to="/flows/new">
+              New flow
+            </Link>
+            <Link class="button" to="/flows/import">
+              Import
+            </Link>
+          </>
+        )
+      }
+    >
+      <Filters names={CHANGED} more={<Days of={CHANGED} />}>
+        <Search label="Name" name="name" value={name} placeholder="exact name" />
+        <Choice label="State" name="state" value={state} options={['DRAFT', 'ACTIVE', 'PAUSED', 'ARCHIVED']} />
+      </Filters>
+      <Table
+        caption="Flows, newest first"
+        of={list}
+        id={each => each.id}
+        empty={
+          query.size ? (
+            <p>
+              No flows match. <Link to="/flows">Show all</Link>.
+            </p>
+          ) : (
+            <p>
+              No flows yet.{' '}
+              {may && (
+                <>
+                  <Link to="/flows/new">Start with an example</Link>, or <Link to="/flows/import">import</Link> a file.
+                </>
+              )}
+            </p>
+          )
+        }
+        columns={[
+          { name: 'Name', show: each => <Link to={`/flows/${each.kind}/${each.id}`}>{each.name}</Link> },
+          { name: 'State', show: each => <Status value={each.state} /> },
+          { name: 'Trigger', show: each => SOURCES[each.triggerSource] ?? each.triggerSource },
+          { name: 'Type', show: each => (each.kind === 'workflows' ? 'steps' : 'graph') },
+          { name: 'Version', show: each => each.version || 'none yet' },
+          { name: 'Updated', show: each => <When at={each.updatedAt} /> },
+        ]}
+      />
+    </Screen>
+  )
 }
 
 /** What the runs that have not ended do, such as `2 runs in progress end`; nothing if there is none. */
-export const underWay = (count: number, one: string, many: string) => (count ? `${count < 1000 ? plural(count, 'run') : '1,000 or more runs'} in progress ${count === 1 ? one : many}` : '')
+export const underWay = (count: number, one: string, many: string) =>
+  count ? `${count < 1000 ? plural(count, 'run') : '1,000 or more runs'} in progress ${count === 1 ? one : many}` : ''
 
 export function FlowTabs({ here, tab, flow }: { here: string; tab: string; flow: string }) {
-  const tabs = [['', 'Overview'], ['edit', 'Edit'], ['versions', 'Versions'], ['requests', 'Requests']] as const
-  return <nav class="tabs" aria-label="Flow">
-    {tabs.map(([name, label]) => <Link key={name} to={name ? `${here}/${name}` : here} aria-current={tab === name ? 'page' : undefined}>{label}</Link>)}
-    <Link to={`/runs?flow=${flow}`}>Runs</Link>
-  </nav>
+  const tabs = [
+    ['', 'Overview'],
+    ['edit', 'Edit'],
+    ['versions', 'Versions'],
+    ['requests', 'Requests'],
+  ] as const
+  return (
+    <nav class="tabs" aria-label="Flow">
+      {tabs.map(([name, label]) => (
+        <Link key={name} to={name ? `${here}/${name}` : here} aria-current={tab === name ? 'page' : undefined}>
+          {label}
+        </Link>
+      ))}
+      <Link to={`/runs?flow=${flow}`}>Runs</Link>
+    </nav>
+  )
 }
 
 type Definition = Schemas['Workflow'] | Schemas['Automation']
 export const kindOf = (text: string): Kind => (text === 'automations' ? 'automations' : 'workflows')
 const PATHS = { workflows: '/workflows/{id}', automations: '/automations/{id}' } as const
 
-export function Flow({ kind, id, tab = '', children }: { kind: string; id: string; tab?: string; children?: (of: Kind) => preact.ComponentChildren }) {
+export function Flow({
+  kind,
+  id,
+  tab = '',
+  children,
+}: {
+  kind: string
+  id: string
+  tab?: string
+  children?: (of: Kind) => preact.ComponentChildren
+}) {
   const of = kindOf(kind)
   const path = { params: { path: { id } } }
   const read = () => exactly<Definition>(`/${of}/${encodeURIComponent(id)}`)
@@ -71,54 +157,162 @@ export function Flow({ kind, id, tab = '', children }: { kind: string; id: strin
     if (wish.leaves) go('/flows', true)
     else await flow.reload()
   }
-  const wanted = (wish: Wish) => async () => { if (flow.value) await attempt(wish, flow.value.tag, flow.value.value) }
+  const wanted = (wish: Wish) => async () => {
+    if (flow.value) await attempt(wish, flow.value.tag, flow.value.value)
+  }
   const patch = (body: object) => (tag: string) => {
     const asked = { ...path, headers: { 'If-Match': tag }, body }
     return got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, asked) : api.PATCH(PATHS.automations, asked))
   }
-  const become = (label: string, state: Definition['state']) => wanted({ label, work: patch({ state }), stands: now => now.state === state })
+  const become = (label: string, state: Definition['state']) =>
+    wanted({ label, work: patch({ state }), stands: now => now.state === state })
   const under = value?.stats.underWay ?? 0
-  const goOn = underWay(under, 'continues', 'continue'), end = underWay(under, 'ends', 'end')
+  const goOn = underWay(under, 'continues', 'continue'),
+    end = underWay(under, 'ends', 'end')
   const here = `/flows/${of}/${id}`
   const isDrawn = sessionStorage.getItem(draftKey(`flow.${id}`)) !== null
-  return <Screen title={value?.name ?? 'Flow'} lead={<code>{id}</code>} actions={value && <>{may(`${of}:write`) && <>
-    {['DRAFT', 'PAUSED'].includes(value.state) && <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}><p>It is checked, and its content becomes version {value.version + 1} if it has changed. From then on, {SOURCES[value.trigger.source] ?? value.trigger.source} starts runs.</p>{isDrawn && <p class="odd">Unsaved changes in the editor are not included.</p>}</Confirm>}
-    {value.state === 'ACTIVE' && <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}><p>Events no longer start runs{goOn && `; ${goOn}`}.</p></Confirm>}
-    {value.state !== 'ARCHIVED' && <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}><p>Events no longer start runs{end && `, and ${end}`}. This cannot be undone. It stays readable, and Duplicate creates a draft with the same content. To stop it for a while, pause it.</p></Confirm>}
-    {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
-    <Confirm label="Duplicate" title="Duplicate this flow?" act={async () => {
-      const copy = { ...path, body: {} }
-      const made = await got<{ id: string }>(of === 'workflows' ? api.POST('/workflows/{id}/duplicate', copy) : api.POST('/automations/{id}/duplicate', copy))
-      go(`/flows/${of}/${made.id}/edit`)
-    }}><p>Creates a draft with the same content. It gets its own webhook once it is activated.</p></Confirm>
-    {of === 'automations' && <Confirm label="Delete" danger title="Delete this flow?" act={wanted({ label: 'Delete', work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })), leaves: true })}><p>It disappears from all lists and cannot be restored; its webhook answers 404{end && `, and ${end}`}. Its runs stay readable.</p></Confirm>}
-  </>}<Export of={of} id={id} /></>}>
-    <FlowTabs here={here} tab={tab} flow={id} />
-    {isDrawn && <p class="note">You have unsaved changes in the <Link to={`${here}/edit`}>editor</Link>. Activate and Export use what is saved.</p>}
-    {conflict && <Meanwhile of={conflict} keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)} take={() => setConflict(null)} />}
-    {children ? children(of) : tab === 'requests' ? <RequestTable kind={of} id={id} /> : <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>}
-  </Screen>
+  return (
+    <Screen
+      title={value?.name ?? 'Flow'}
+      lead={<code>{id}</code>}
+      actions={
+        value && (
+          <>
+            {may(`${of}:write`) && (
+              <>
+                {['DRAFT', 'PAUSED'].includes(value.state) && (
+                  <Confirm label="Activate" title="Activate this flow?" act={become('Activate', 'ACTIVE')}>
+                    <p>
+                      It is checked, and its content becomes version {value.version + 1} if it has changed. From then
+                      on, {SOURCES[value.trigger.source] ?? value.trigger.source} starts runs.
+                    </p>
+                    {isDrawn && <p class="odd">Unsaved changes in the editor are not included.</p>}
+                  </Confirm>
+                )}
+                {value.state === 'ACTIVE' && (
+                  <Confirm label="Pause" title="Pause this flow?" act={become('Pause', 'PAUSED')}>
+                    <p>Events no longer start runs{goOn && `; ${goOn}`}.</p>
+                  </Confirm>
+                )}
+                {value.state !== 'ARCHIVED' && (
+                  <Confirm label="Archive" danger title="Archive this flow?" act={become('Archive', 'ARCHIVED')}>
+                    <p>
+                      Events no longer start runs{end && `, and ${end}`}. This cannot be undone. It stays readable, and
+                      Duplicate creates a draft with the same content. To stop it for a while, pause it.
+                    </p>
+                  </Confirm>
+                )}
+                {may('runs:write') && value.state === 'ACTIVE' && <StartRun of={of} id={id} />}
+                <Confirm
+                  label="Duplicate"
+                  title="Duplicate this flow?"
+                  act={async () => {
+                    const copy = { ...path, body: {} }
+                    const made = await got<{ id: string }>(
+                      of === 'workflows'
+                        ? api.POST('/workflows/{id}/duplicate', copy)
+                        : api.POST('/automations/{id}/duplicate', copy),
+                    )
+                    go(`/flows/${of}/${made.id}/edit`)
+                  }}
+                >
+                  <p>Creates a draft with the same content. It gets its own webhook once it is activated.</p>
+                </Confirm>
+                {of === 'automations' && (
+                  <Confirm
+                    label="Delete"
+                    danger
+                    title="Delete this flow?"
+                    act={wanted({
+                      label: 'Delete',
+                      work: tag => got(api.DELETE('/automations/{id}', { ...path, headers: { 'If-Match': tag } })),
+                      leaves: true,
+                    })}
+                  >
+                    <p>
+                      It disappears from all lists and cannot be restored; its webhook answers 404
+                      {end && `, and ${end}`}. Its runs stay readable.
+                    </p>
+                  </Confirm>
+                )}
+              </>
+            )}
+            <Export of={of} id={id} />
+          </>
+        )
+      }
+    >
+      <FlowTabs here={here} tab={tab} flow={id} />
+      {isDrawn && (
+        <p class="note">
+          You have unsaved changes in the <Link to={`${here}/edit`}>editor</Link>. Activate and Export use what is
+          saved.
+        </p>
+      )}
+      {conflict && (
+        <Meanwhile
+          of={conflict}
+          keep={() => attempt(conflict.wish, conflict.now.tag, conflict.now.value)}
+          take={() => setConflict(null)}
+        />
+      )}
+      {children ? (
+        children(of)
+      ) : tab === 'requests' ? (
+        <RequestTable kind={of} id={id} />
+      ) : (
+        <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>
+      )}
+    </Screen>
+  )
 }
 
 /** Something that is done to a flow, under the revision that it was shown in. */
-interface Wish { label: string; work: (tag: string) => Promise<unknown>; stands?: (now: Definition) => boolean; leaves?: boolean }
-interface Conflict { wish: Wish; before: Definition; now: { value: Definition; tag: string } }
+interface Wish {
+  label: string
+  work: (tag: string) => Promise<unknown>
+  stands?: (now: Definition) => boolean
+  leaves?: boolean
+}
+interface Conflict {
+  wish: Wish
+  before: Definition
+  now: { value: Definition; tag: string }
+}
 const comparing = () => import('../flow/changed')
 
-function Meanwhile({ of: { wish, before, now }, keep, take }: { of: Conflict; keep: () => Promise<void>; take: () => void }) {
+function Meanwhile({
+  of: { wish, before, now },
+  keep,
+  take,
+}: {
+  of: Conflict
+  keep: () => Promise<void>
+  take: () => void
+}) {
   const act = useAct()
   const [from, to] = [before.state, now.value.state].map(state => state.toLowerCase())
-  return <div class="note" role="alert">
-    <h2>Changed by someone else</h2>
-    <p>Someone saved this flow at <When at={now.value.updatedAt} />, after you opened it: it {from === to ? `is still ${to}` : `was ${from} and is now ${to}`}. Nothing was done yet; this page shows their changes.</p>
-    <h3>Their changes</h3>
-    <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
-    <Refused problem={act.problem} />
-    <p class="buttons">
-      <button type="button" disabled={act.busy} onClick={() => void act.run(keep)}>{wish.label} anyway</button>
-      <button type="button" onClick={take}>Keep theirs</button>
-    </p>
-  </div>
+  return (
+    <div class="note" role="alert">
+      <h2>Changed by someone else</h2>
+      <p>
+        Someone saved this flow at <When at={now.value.updatedAt} />, after you opened it: it{' '}
+        {from === to ? `is still ${to}` : `was ${from} and is now ${to}`}. Nothing was done yet; this page shows their
+        changes.
+      </p>
+      <h3>Their changes</h3>
+      <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
+      <Refused problem={act.problem} />
+      <p class="buttons">
+        <button type="button" disabled={act.busy} onClick={() => void act.run(keep)}>
+          {wish.label} anyway
+        </button>
+        <button type="button" onClick={take}>
+          Keep theirs
+        </button>
+      </p>
+    </div>
+  )
 }
 
 /** The flow with its templates and cases as a file, called as its key. */
@@ -128,7 +322,14 @@ function Export({ of, id }: { of: Kind; id: string }) {
     const file = (await exactly<{ key: string }>(`/${of}/${id}/export`)).value
     save(new Blob([`${JSON.stringify(file, null, 2)}\n`], { type: 'application/json' }), `${file.key}.json`)
   }
-  return <><button type="button" disabled={act.busy} onClick={() => void act.run(take)}>Export</button><Refused problem={act.problem} /></>
+  return (
+    <>
+      <button type="button" disabled={act.busy} onClick={() => void act.run(take)}>
+        Export
+      </button>
+      <Refused problem={act.problem} />
+    </>
+  )
 }
 
 type Wanted = { wanted: (wish: Wish) => () => Promise<void>; patch: (body: object) => Wish['work'] }
@@ -136,19 +337,66 @@ type Wanted = { wanted: (wish: Wish) => () => Promise<void>; patch: (body: objec
 function Overview({ of, value, ...wishing }: { of: Kind; value: Definition } & Wanted) {
   const trigger = value.trigger
   const may = useCan()(`${of}:write`)
-  const drawn = useDrawing({ [of === 'workflows' ? 'workflowId' : 'automationId']: value.id }, undefined, value.updatedAt)
-  return <>
-    <Facts of={[
-      ['State', <Status value={value.state} />], ['Version', value.version || 'none yet'], ['Trigger', SOURCES[trigger.source] ?? trigger.source],
-      ...(trigger.webhookUrl ? [['Webhook', <span class="copyable"><code>{trigger.webhookUrl}</code> <Copy text={trigger.webhookUrl} /></span>], ['Signature', trigger.signingSecretSet ? 'required' : 'not required'],
-        ['Contact found by', trigger.contactLookup ? <>{trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code></> : '–']] as const : []),
-      ['Latest 1,000 runs', Object.entries(value.stats.runs).map(([status, count]) => `${count} ${status.toLowerCase()}`).join(', ') || 'none yet'], ['Updated', <When at={value.updatedAt} />],
-    ]} />
-    {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
-    {value.findings.length > 0 && <Section title="Findings"><ul class="plain">{value.findings.map((finding, index) => <li key={index}><Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}</li>)}</ul></Section>}
-    <Drawing title="Diagram" of={drawn} />
-    <Section title="Definition"><Json value={'steps' in value ? value.steps : value.graph} open={false} /></Section>
-  </>
+  const drawn = useDrawing(
+    { [of === 'workflows' ? 'workflowId' : 'automationId']: value.id },
+    undefined,
+    value.updatedAt,
+  )
+  return (
+    <>
+      <Facts
+        of={[
+          ['State', <Status value={value.state} />],
+          ['Version', value.version || 'none yet'],
+          ['Trigger', SOURCES[trigger.source] ?? trigger.source],
+          ...(trigger.webhookUrl
+            ? ([
+                [
+                  'Webhook',
+                  <span class="copyable">
+                    <code>{trigger.webhookUrl}</code> <Copy text={trigger.webhookUrl} />
+                  </span>,
+                ],
+                ['Signature', trigger.signingSecretSet ? 'required' : 'not required'],
+                [
+                  'Contact found by',
+                  trigger.contactLookup ? (
+                    <>
+                      {trigger.contactLookup.replaceAll('_', ' ')} at <code>{trigger.contactPath}</code>
+                    </>
+                  ) : (
+                    '–'
+                  ),
+                ],
+              ] as const)
+            : []),
+          [
+            'Latest 1,000 runs',
+            Object.entries(value.stats.runs)
+              .map(([status, count]) => `${count} ${status.toLowerCase()}`)
+              .join(', ') || 'none yet',
+          ],
+          ['Updated', <When at={value.updatedAt} />],
+        ]}
+      />
+      {trigger.webhookUrl && may && <Webhook of={of} id={value.id} {...wishing} />}
+      {value.findings.length > 0 && (
+        <Section title="Findings">
+          <ul class="plain">
+            {value.findings.map((finding, index) => (
+              <li key={index}>
+                <Status value={finding.severity} /> <code>{finding.pointer}</code> {finding.message}
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      <Drawing title="Diagram" of={drawn} />
+      <Section title="Definition">
+        <Json value={'steps' in value ? value.steps : value.graph} open={false} />
+      </Section>
+    </>
+  )
 }
 
 /** A new URL or a new secret of the webhook; the old one is good for nothing from then on. */
@@ -156,33 +404,72 @@ function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
   const [secret, setSecret] = useState('')
   const rotate = (tag: string) => {
     const asked = { params: { path: { id } }, headers: { 'If-Match': tag } }
-    return got<unknown>(of === 'workflows' ? api.POST('/workflows/{id}/webhook/rotate', asked) : api.POST('/automations/{id}/webhook/rotate', asked))
+    return got<unknown>(
+      of === 'workflows'
+        ? api.POST('/workflows/{id}/webhook/rotate', asked)
+        : api.POST('/automations/{id}/webhook/rotate', asked),
+    )
   }
   const change = async (tag: string) => {
     await patch({ trigger: { signingSecret: secret } })(tag)
     setSecret(typed => (typed === secret ? '' : typed))
   }
-  return <div class="buttons">
-    <Confirm label="New URL" title="Replace the webhook URL?" danger act={wanted({ label: 'New URL', work: rotate })}><p>The old URL answers 404 at once. Give senders the new one, which this page then shows.</p></Confirm>
-    <Confirm label="New secret" title="Change the signing secret?" danger act={wanted({ label: 'New secret', work: change })}>
-      <p>Requests signed with the old secret, or not at all, are refused at once. Give senders the new one; it is not shown again. If left empty, there is none, and anyone who knows the URL can post.</p>
-      <Field label="Signing secret" autocomplete="off" value={secret} set={setSecret} pointer="/trigger/signingSecret" />
-    </Confirm>
-  </div>
+  return (
+    <div class="buttons">
+      <Confirm label="New URL" title="Replace the webhook URL?" danger act={wanted({ label: 'New URL', work: rotate })}>
+        <p>The old URL answers 404 at once. Give senders the new one, which this page then shows.</p>
+      </Confirm>
+      <Confirm
+        label="New secret"
+        title="Change the signing secret?"
+        danger
+        act={wanted({ label: 'New secret', work: change })}
+      >
+        <p>
+          Requests signed with the old secret, or not at all, are refused at once. Give senders the new one; it is not
+          shown again. If left empty, there is none, and anyone who knows the URL can post.
+        </p>
+        <Field
+          label="Signing secret"
+          autocomplete="off"
+          value={secret}
+          set={setSecret}
+          pointer="/trigger/signingSecret"
+        />
+      </Confirm>
+    </div>
+  )
 }
 
 function StartRun({ of, id }: { of: Kind; id: string }) {
   const [{ contactId, data }, change, forget] = useDraft(`start.${id}`, { contactId: '', data: '{}' })
   const start = async () => {
-    const body = { contactId: await meant(contactId) ?? '', data: objectOf(data, '/data') }
+    const body = { contactId: (await meant(contactId)) ?? '', data: objectOf(data, '/data') }
     const path = { params: { path: { id } }, body }
-    const { runId } = await got(of === 'workflows' ? api.POST('/workflows/{id}/runs', path) : api.POST('/automations/{id}/runs', path))
+    const { runId } = await got(
+      of === 'workflows' ? api.POST('/workflows/{id}/runs', path) : api.POST('/automations/{id}/runs', path),
+    )
     forget()
     go(`/runs/${runId}`)
   }
-  return <Confirm label="Start run" title="Start a run manually" sure="Start" act={start}>
-    <Field label="Contact" value={contactId} set={contactId => change({ contactId })} required pointer="/contactId" hint="Email address, name or ID." />
-    <JsonText label="Data (JSON)" rows={4} value={data} set={data => change({ data })} pointer="/data" hint="Templates read it as trigger." />
-  </Confirm>
+  return (
+    <Confirm label="Start run" title="Start a run manually" sure="Start" act={start}>
+      <Field
+        label="Contact"
+        value={contactId}
+        set={contactId => change({ contactId })}
+        required
+        pointer="/contactId"
+        hint="Email address, name or ID."
+      />
+      <JsonText
+        label="Data (JSON)"
+        rows={4}
+        value={data}
+        set={data => change({ data })}
+        pointer="/data"
+        hint="Templates read it as trigger."
+      />
+    </Confirm>
+  )
 }
-

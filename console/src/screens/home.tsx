@@ -17,23 +17,50 @@ export function Home() {
   const made = all.rows?.find(isFirst)
   // In the sandbox also beside the demo's flow: its webhook asks for a signature, which no page can make.
   const isNew = runs.rows?.length === 0 && (all.rows?.length === 0 || !!made || has('sandbox'))
-  return <Screen title={me.workspace.name}>
-    {all.rows === null || runs.rows === null ? <Unread of={{ problem: all.problem ?? runs.problem, reload: async () => { await Promise.all([all.reload(), runs.reload()]) } }} /> : <>
-      {isNew && <First made={made?.id ?? ''} done={all.reload} />}
-      <Needs isNew={isNew && (!!made || !all.rows.length)} />
-      {!isNew && <Section title="Latest runs" actions={<Link to="/runs">All runs</Link>}>
-        <RunTable list={{ ...runs, more: null }} all={all} empty={<p>No runs yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.</p>} />
-      </Section>}
-    </>}
-  </Screen>
+  return (
+    <Screen title={me.workspace.name}>
+      {all.rows === null || runs.rows === null ? (
+        <Unread
+          of={{
+            problem: all.problem ?? runs.problem,
+            reload: async () => {
+              await Promise.all([all.reload(), runs.reload()])
+            },
+          }}
+        />
+      ) : (
+        <>
+          {isNew && <First made={made?.id ?? ''} done={all.reload} />}
+          <Needs isNew={isNew && (!!made || !all.rows.length)} />
+          {!isNew && (
+            <Section title="Latest runs" actions={<Link to="/runs">All runs</Link>}>
+              <RunTable
+                list={{ ...runs, more: null }}
+                all={all}
+                empty={
+                  <p>
+                    No runs yet. Send an event to the webhook of a <Link to="/flows">flow</Link>.
+                  </p>
+                }
+              />
+            </Section>
+          )}
+        </>
+      )}
+    </Screen>
+  )
 }
 
 // --- what needs somebody ----------------------------------------------------------------------------
 
 // What is overdue, and the list it is in.
 const OVERDUE = [
-  ['run', 'run', '/runs'], ['message', 'message', '/messages?status=QUEUED'], ['call', 'HTTP request', '/runs?status=WAITING'], ['event_attempt', 'event', '/settings/endpoints'],
-  ['segment', 'segment', '/segments'], ['broadcast', 'broadcast', '/broadcasts'],
+  ['run', 'run', '/runs'],
+  ['message', 'message', '/messages?status=QUEUED'],
+  ['call', 'HTTP request', '/runs?status=WAITING'],
+  ['event_attempt', 'event', '/settings/endpoints'],
+  ['segment', 'segment', '/segments'],
+  ['broadcast', 'broadcast', '/broadcasts'],
 ] as const
 const MOST = 50
 
@@ -44,28 +71,74 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
     got(api.GET('/troubles')),
     got(api.GET('/messages', { params: { query: { status: 'UNKNOWN', limit: MOST } } })),
     got(api.GET('/runs', { params: { query: { status: 'FAILED', limit: MOST, createdAfter: aWeekAgo() } } })),
-    got(api.GET('/billing/plan')), may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
-    may('broadcasts:read') ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } })) : null,
+    got(api.GET('/billing/plan')),
+    may('event_endpoints:read') ? got(api.GET('/event-endpoints', { params: { query: { limit: 200 } } })) : null,
+    may('broadcasts:read')
+      ? got(api.GET('/broadcasts', { params: { query: { state: 'PAUSED', limit: MOST } } }))
+      : null,
     me.reload(), // whether sending is paused
   ])
   const count = (of: number, one: string) => (of === MOST ? `${MOST} or more ${one}s` : plural(of, one))
   const most = plan.limits.messagesPerMonth
   const list: { key: string; text: string; to: string }[] = []
-  for (const { channel, code } of troubles.providers) list.push({ key: channel, text: `${CHANNELS[channel]} messages are waiting: the provider ${WAITED_FOR[code]}`, to: '/settings/channels' })
+  for (const { channel, code } of troubles.providers)
+    list.push({
+      key: channel,
+      text: `${CHANNELS[channel]} messages are waiting: the provider ${WAITED_FOR[code]}`,
+      to: '/settings/channels',
+    })
   for (const [kind, one, to] of OVERDUE) {
     const late = troubles.overdue[kind] ?? 0
-    if (late) list.push({ key: kind, text: `${plural(late, one)} overdue by more than five minutes: ask the operator whether the workers are running`, to })
+    if (late)
+      list.push({
+        key: kind,
+        text: `${plural(late, one)} overdue by more than five minutes: ask the operator whether the workers are running`,
+        to,
+      })
   }
-  if (unknown.data.length) list.push({ key: 'unknown', text: `${count(unknown.data.length, 'message')} with an unknown outcome: check whether it arrived`, to: '/messages?status=UNKNOWN' })
+  if (unknown.data.length)
+    list.push({
+      key: 'unknown',
+      text: `${count(unknown.data.length, 'message')} with an unknown outcome: check whether it arrived`,
+      to: '/messages?status=UNKNOWN',
+    })
   for (const { definitionId: id, name, count: refused } of troubles.refused)
-    list.push({ key: id, text: `${count(refused, 'refused request')} to ${name} this week`, to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}/requests?outcome=REFUSED` })
-  for (const { id, name } of troubles.givenUp) list.push({ key: `given up ${id}`, ...(id.startsWith('seg')
-    ? { text: `The work on segment ${name} was given up: save its filter again`, to: `/segments/${id}` }
-    : { text: `The dates or times of ${name} are no longer followed: pause it and activate it again`, to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}` }) })
-  for (const { id, name } of paused?.data ?? []) list.push({ key: id, text: `Broadcast ${name} is paused`, to: `/broadcasts/${id}` })
-  if (failed.data.length) list.push({ key: 'failed', text: `${count(failed.data.length, 'failed run')} this week`, to: '/runs?status=FAILED' })
-  for (const endpoint of endpoints?.data ?? []) if (!endpoint.enabled && endpoint.disabledReason !== 'manual') list.push({ key: endpoint.id, text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`, to: '/settings/endpoints' })
-  if (most && plan.usage.messagesPerMonth > most * 0.8) list.push({ key: 'plan', text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages used this month`, to: '/settings/plan' })
+    list.push({
+      key: id,
+      text: `${count(refused, 'refused request')} to ${name} this week`,
+      to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}/requests?outcome=REFUSED`,
+    })
+  for (const { id, name } of troubles.givenUp)
+    list.push({
+      key: `given up ${id}`,
+      ...(id.startsWith('seg')
+        ? { text: `The work on segment ${name} was given up: save its filter again`, to: `/segments/${id}` }
+        : {
+            text: `The dates or times of ${name} are no longer followed: pause it and activate it again`,
+            to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`,
+          }),
+    })
+  for (const { id, name } of paused?.data ?? [])
+    list.push({ key: id, text: `Broadcast ${name} is paused`, to: `/broadcasts/${id}` })
+  if (failed.data.length)
+    list.push({
+      key: 'failed',
+      text: `${count(failed.data.length, 'failed run')} this week`,
+      to: '/runs?status=FAILED',
+    })
+  for (const endpoint of endpoints?.data ?? [])
+    if (!endpoint.enabled && endpoint.disabledReason !== 'manual')
+      list.push({
+        key: endpoint.id,
+        text: `Events are no longer sent to ${endpoint.url}: it was ${endpoint.disabledReason}`,
+        to: '/settings/endpoints',
+      })
+  if (most && plan.usage.messagesPerMonth > most * 0.8)
+    list.push({
+      key: 'plan',
+      text: `${plan.usage.messagesPerMonth.toLocaleString()} of ${most.toLocaleString()} messages used this month`,
+      to: '/settings/plan',
+    })
   return { list, plan }
 }
 
@@ -73,60 +146,156 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
 function Needs({ isNew }: { isNew: boolean }) {
   const may = useCan()
   const me = useMe()
-  const found = useLoaded(() => needs(me, may), [], () => 15_000)
+  const found = useLoaded(
+    () => needs(me, may),
+    [],
+    () => 15_000,
+  )
   if (isNew && !me.workspace.sendingPaused && !found.problem && !found.value?.list.length) return null
-  return <Section title="Needs attention">
-    {me.workspace.sendingPaused && <p class="note">Sending is paused. <Link to="/settings/workspace">Resume</Link></p>}
-    <Shown of={found}>{({ list, plan }) => <>
-      {list.length ? <ul class="needs">{list.map(each => <li key={each.key}><Link to={each.to}>{each.text}</Link></li>)}</ul> : <p class="empty">Nothing needs attention.</p>}
-      <p class="soft">{plural(plan.usage.messagesPerMonth, 'message')} this month{plan.sending.dailyLimit !== null && `; today ${plan.sending.sentToday.toLocaleString()} of ${plan.sending.dailyLimit.toLocaleString()}`}.</p>
-    </>}</Shown>
-  </Section>
+  return (
+    <Section title="Needs attention">
+      {me.workspace.sendingPaused && (
+        <p class="note">
+          Sending is paused. <Link to="/settings/workspace">Resume</Link>
+        </p>
+      )}
+      <Shown of={found}>
+        {({ list, plan }) => (
+          <>
+            {list.length ? (
+              <ul class="needs">
+                {list.map(each => (
+                  <li key={each.key}>
+                    <Link to={each.to}>{each.text}</Link>
+                  </li>
+                ))}
+              </ul>
+            ) : (
+              <p class="empty">Nothing needs attention.</p>
+            )}
+            <p class="soft">
+              {plural(plan.usage.messagesPerMonth, 'message')} this month
+              {plan.sending.dailyLimit !== null &&
+                `; today ${plan.sending.sentToday.toLocaleString()} of ${plan.sending.dailyLimit.toLocaleString()}`}
+              .
+            </p>
+          </>
+        )}
+      </Shown>
+    </Section>
+  )
 }
 
 // --- the first steps --------------------------------------------------------------------------------
 
-const TEMPLATE = { name: 'Welcome', channel: 'email', category: 'transactional', content: { subject: 'Welcome, {{ contact.firstName | default: "friend" }}', html: '<h1>Hello {{ contact.firstName | default: "there" }},</h1>\n<p>you picked <b>{{ trigger.data.plan }}</b>.</p>' } } as const
-const FLOW = { name: 'Welcome', trigger: { source: 'inbound_webhook', contactLookup: 'email', contactPath: 'data.email', createContact: true, contactDefaults: { firstName: '{{trigger.data.name}}' } } } as const
-const isFirst = (flow: FlowName) => flow.kind === 'workflows' && flow.name === FLOW.name && flow.state === 'ACTIVE' && flow.triggerSource === FLOW.trigger.source
+const TEMPLATE = {
+  name: 'Welcome',
+  channel: 'email',
+  category: 'transactional',
+  content: {
+    subject: 'Welcome, {{ contact.firstName | default: "friend" }}',
+    html: '<h1>Hello {{ contact.firstName | default: "there" }},</h1>\n<p>you picked <b>{{ trigger.data.plan }}</b>.</p>',
+  },
+} as const
+const FLOW = {
+  name: 'Welcome',
+  trigger: {
+    source: 'inbound_webhook',
+    contactLookup: 'email',
+    contactPath: 'data.email',
+    createContact: true,
+    contactDefaults: { firstName: '{{trigger.data.name}}' },
+  },
+} as const
+const isFirst = (flow: FlowName) =>
+  flow.kind === 'workflows' &&
+  flow.name === FLOW.name &&
+  flow.state === 'ACTIVE' &&
+  flow.triggerSource === FLOW.trigger.source
 
 /** `made`: the flow of the first step, once it is there; who leaves the page goes on with the second. */
 function First({ made, done }: { made: string; done: () => Promise<void> }) {
   const act = useAct()
   const { user } = useMe()
-  const stored = useLoaded(async () => (made ? (await got(api.GET('/workflows/{id}', { params: { path: { id: made } } }))).trigger.webhookUrl ?? '' : ''), [made])
+  const stored = useLoaded(
+    async () =>
+      made
+        ? ((await got(api.GET('/workflows/{id}', { params: { path: { id: made } } }))).trigger.webhookUrl ?? '')
+        : '',
+    [made],
+  )
   const [fresh, setFresh] = useState('')
   const webhook = fresh || stored.value || ''
   // Outside the sandbox it is sent: to nobody else than who asks for it.
-  const event = { data: !has('sandbox') && user ? { email: user.email, name: user.name, plan: 'pro' } : { email: 'ada@example.com', name: 'Ada', plan: 'pro' } }
+  const event = {
+    data:
+      !has('sandbox') && user
+        ? { email: user.email, name: user.name, plan: 'pro' }
+        : { email: 'ada@example.com', name: 'Ada', plan: 'pro' },
+  }
   const templateId = useRef('') // made once, however often the flow is refused
   const key = useRef(crypto.randomUUID()) // the event counts once, however often its answer is lost
   const may = useCan()('workflows:write')
   if (!may) return <p class="empty">Nothing here yet. A member who can edit flows creates the first one.</p>
   const make = async () => {
     templateId.current ||= (await got(api.POST('/templates', { body: TEMPLATE }))).id
-    const flow = await got(api.POST('/workflows', { body: {
-      ...FLOW, state: 'ACTIVE',
-      steps: [{ type: 'send_message', channel: 'email', templateId: templateId.current }],
-    } }))
+    const flow = await got(
+      api.POST('/workflows', {
+        body: {
+          ...FLOW,
+          state: 'ACTIVE',
+          steps: [{ type: 'send_message', channel: 'email', templateId: templateId.current }],
+        },
+      }),
+    )
     setFresh(flow.trigger.webhookUrl ?? '')
   }
   const send = async () => {
-    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), { method: 'POST', headers: { 'Content-Type': 'application/json', 'Idempotency-Key': key.current }, body: JSON.stringify(event) }).catch(() => { throw unreachable() })
+    const response = await fetch(at(new URL(webhook).pathname.replace(at(''), '')), {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'Idempotency-Key': key.current },
+      body: JSON.stringify(event),
+    }).catch(() => {
+      throw unreachable()
+    })
     if (!response.ok) throw await refusal(response)
     go(`/runs/${(await response.json()).runId}`)
     void done()
   }
-  return <Section title="Three steps to your first message">
-    <ol class="first">
-      <li><b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates its contact, and sends it.
-        <p><button type="button" class="primary" disabled={act.busy || stored.busy || !!webhook} onClick={() => void act.run(make)}>{webhook ? 'Created' : 'Create both'}</button></p></li>
-      <li><b>Send an event,</b> as your shop or your own program would:
-        <pre tabIndex={0}>{JSON.stringify(event, null, 2)}</pre>
-        <p><button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>Send this event</button></p></li>
-      <li><b>See its run:</b> the page opens by itself and shows each step, the message, and why everything happened.</li>
-    </ol>
-    <p>Or start with one of the <Link to="/flows/new">twelve examples</Link>.</p>
-    <Refused problem={act.problem} />
-  </Section>
+  return (
+    <Section title="Three steps to your first message">
+      <ol class="first">
+        <li>
+          <b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates
+          its contact, and sends it.
+          <p>
+            <button
+              type="button"
+              class="primary"
+              disabled={act.busy || stored.busy || !!webhook}
+              onClick={() => void act.run(make)}
+            >
+              {webhook ? 'Created' : 'Create both'}
+            </button>
+          </p>
+        </li>
+        <li>
+          <b>Send an event,</b> as your shop or your own program would:
+          <pre tabIndex={0}>{JSON.stringify(event, null, 2)}</pre>
+          <p>
+            <button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>
+              Send this event
+            </button>
+          </p>
+        </li>
+        <li>
+          <b>See its run:</b> the page opens by itself and shows each step, the message, and why everything happened.
+        </li>
+      </ol>
+      <p>
+        Or start with one of the <Link to="/flows/new">twelve examples</Link>.
+      </p>
+      <Refused problem={act.problem} />
+    </Section>
+  )
 }

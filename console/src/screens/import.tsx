@@ -14,21 +14,28 @@ const BEGINNING = 65_536 // bytes that the header is looked for in
 const MOST_COLUMNS = 60 // that are offered; the rest is read as it is called
 
 const folded = (name: string) => name.toLowerCase().replace(/[\s_-]/g, '')
-const known = (name: string) => OURS.find(one => folded(one) === folded(name)) ?? (/^(metadata|subscriptions|topics)\./.test(name.trim()) ? name.trim() : '')
+const known = (name: string) =>
+  OURS.find(one => folded(one) === folded(name)) ??
+  (/^(metadata|subscriptions|topics)\./.test(name.trim()) ? name.trim() : '')
 
 /** The cells of the first row of a CSV file: between commas, semicolons or tabs, with or without quotation marks. */
 export function header(text: string): string[] {
   const cells: string[] = []
   const bare = text.replace(/"(?:[^"]|"")*"/g, '').split(/\r?\n/)[0] ?? ''
   const [separator] = [',', ';', '\t'].sort((a, b) => bare.split(b).length - bare.split(a).length)
-  let cell = '', isQuoted = false
+  let cell = '',
+    isQuoted = false
   for (let at = 0; at < text.length; at++) {
     const letter = text[at]!
-    if (isQuoted && letter === '"' && text[at + 1] === '"') { cell += '"'; at++ }
-    else if (letter === '"') isQuoted = !isQuoted
+    if (isQuoted && letter === '"' && text[at + 1] === '"') {
+      cell += '"'
+      at++
+    } else if (letter === '"') isQuoted = !isQuoted
     else if (!isQuoted && (letter === '\n' || letter === '\r')) break
-    else if (!isQuoted && letter === separator) { cells.push(cell); cell = '' }
-    else cell += letter
+    else if (!isQuoted && letter === separator) {
+      cells.push(cell)
+      cell = ''
+    } else cell += letter
   }
   return [...cells, cell].filter(one => one.trim())
 }
@@ -40,29 +47,71 @@ async function columnsOf(file: File): Promise<string[]> {
 }
 
 /** Each column of the file, and as what it is read. */
-function Mapping({ columns, given, set }: { columns: readonly string[]; given: Record<string, string>; set: (given: Record<string, string>) => void }) {
+function Mapping({
+  columns,
+  given,
+  set,
+}: {
+  columns: readonly string[]
+  given: Record<string, string>
+  set: (given: Record<string, string>) => void
+}) {
   const topics = useTopics()
-  const answers = (topics.rows ?? []).flatMap(({ id, name, channels }) => channels.map((channel): [string, string] => [`topics.${id}.${channel}`, `answers about ${name}, ${channel}`]))
-  return <fieldset class="group"><legend>Columns of the file</legend>
-    <div class="columns">{columns.slice(0, MOST_COLUMNS).map(name => {
-      const usual = known(name)
-      const own = `metadata.${name.trim()}`
-      const others = [...OURS.map((one): [string, string] => [one, one]), ...answers].filter(([one]) => one !== usual)
-      const read = answers.find(([one]) => one === usual)?.[1] ?? usual
-      const options: [string, string][] = [['=', usual ? `import as ${read}` : 'as chosen below'], ...others, [own, `custom field: ${name.trim()}`], ['', 'skip it']]
-      return <Field key={name} label={name} value={given[name] ?? '='} options={options} growing={topics} pointer={`?columns[${name}]`} set={to => {
-        const { [name]: _, ...rest } = given
-        set(to === '=' ? rest : { ...rest, [name]: to })
-      }} />
-    })}</div>
-    {columns.length > MOST_COLUMNS && <p class="hint">and {columns.length - MOST_COLUMNS} more, read by their names.</p>}
-  </fieldset>
+  const answers = (topics.rows ?? []).flatMap(({ id, name, channels }) =>
+    channels.map((channel): [string, string] => [`topics.${id}.${channel}`, `answers about ${name}, ${channel}`]),
+  )
+  return (
+    <fieldset class="group">
+      <legend>Columns of the file</legend>
+      <div class="columns">
+        {columns.slice(0, MOST_COLUMNS).map(name => {
+          const usual = known(name)
+          const own = `metadata.${name.trim()}`
+          const others = [...OURS.map((one): [string, string] => [one, one]), ...answers].filter(
+            ([one]) => one !== usual,
+          )
+          const read = answers.find(([one]) => one === usual)?.[1] ?? usual
+          const options: [string, string][] = [
+            ['=', usual ? `import as ${read}` : 'as chosen below'],
+            ...others,
+            [own, `custom field: ${name.trim()}`],
+            ['', 'skip it'],
+          ]
+          return (
+            <Field
+              key={name}
+              label={name}
+              value={given[name] ?? '='}
+              options={options}
+              growing={topics}
+              pointer={`?columns[${name}]`}
+              set={to => {
+                const { [name]: _, ...rest } = given
+                set(to === '=' ? rest : { ...rest, [name]: to })
+              }}
+            />
+          )
+        })}
+      </div>
+      {columns.length > MOST_COLUMNS && (
+        <p class="hint">and {columns.length - MOST_COLUMNS} more, read by their names.</p>
+      )}
+    </fieldset>
+  )
 }
 
 // --- what is done with it ---------------------------------------------------------------------------
 
 type Line = { type: 'error'; row: number; pointer: string; message: string } | Totals
-type Totals = { type: 'progress' | 'totals' | 'problem'; created: number; updated: number; unchanged: number; failed: number; dryRun: boolean; detail?: string }
+type Totals = {
+  type: 'progress' | 'totals' | 'problem'
+  created: number
+  updated: number
+  unchanged: number
+  failed: number
+  dryRun: boolean
+  detail?: string
+}
 
 const MOST_ROWS = 50
 const SOURCE = '?consentSource'
@@ -73,7 +122,9 @@ async function* linesOf(answer: Response): AsyncGenerator<Line> {
   const pieces = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   for (;;) {
-    const { value, done } = await pieces.read().catch(() => { throw unreachable() })
+    const { value, done } = await pieces.read().catch(() => {
+      throw unreachable()
+    })
     const whole = (rest + (value ?? '')).split('\n')
     rest = done ? '' : whole.pop()!
     for (const line of whole) if (line) yield JSON.parse(line)
@@ -94,21 +145,28 @@ export function Import() {
   const act = useAct()
   const area = useRef<HTMLDivElement>(null)
   const toWrong = () => requestAnimationFrame(() => toFirst(area.current))
-  const send = (dryRun: boolean) => act.run(async () => {
-    if (!file) return
-    setRead(null)
-    const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
-    if (source.trim()) query.set('consentSource', source)
-    if (evidence) query.set('consentEvidence', evidence)
-    for (const [name, to] of Object.entries(given)) query.set(`columns[${name}]`, to)
-    const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
-    const response = await raw(`/contacts/import?${query}`, { method: 'POST', headers: { 'Content-Type': type }, body: file })
-    const found: Line[] = []
-    for await (const line of linesOf(response)) if (line.type === 'progress') setRead(line); else found.push(line)
-    if (!found.some(line => line.type !== 'error')) throw unreachable() // it was cut off
-    setLines(found)
-    if (!dryRun && !found.some(line => line.type === 'problem')) forget()
-  })
+  const send = (dryRun: boolean) =>
+    act.run(async () => {
+      if (!file) return
+      setRead(null)
+      const query = new URLSearchParams({ unknown, dryRun: String(dryRun), startAutomations: String(starts) })
+      if (source.trim()) query.set('consentSource', source)
+      if (evidence) query.set('consentEvidence', evidence)
+      for (const [name, to] of Object.entries(given)) query.set(`columns[${name}]`, to)
+      const type = /\.(nd)?jsonl?$/i.test(file.name) ? 'application/x-ndjson' : 'text/csv'
+      const response = await raw(`/contacts/import?${query}`, {
+        method: 'POST',
+        headers: { 'Content-Type': type },
+        body: file,
+      })
+      const found: Line[] = []
+      for await (const line of linesOf(response))
+        if (line.type === 'progress') setRead(line)
+        else found.push(line)
+      if (!found.some(line => line.type !== 'error')) throw unreachable() // it was cut off
+      setLines(found)
+      if (!dryRun && !found.some(line => line.type === 'problem')) forget()
+    })
   /** What was found is of other choices. */
   const chose = (choices: Partial<typeof CHOICES>) => {
     change(choices)
@@ -124,31 +182,118 @@ export function Import() {
   }
   const wrong = lines?.filter(line => line.type === 'error') ?? []
   const unsourced = source.trim() ? undefined : wrong.find(line => line.pointer === '/topics')
-  const problem = act.problem ?? (unsourced ? new Refusal(0, '', '', [{ pointer: SOURCE, message: unsourced.message }]) : null)
-  return <Screen title="Import contacts" lead="A CSV file whose first row names the columns, or NDJSON. Importing a file twice is safe.">
-    <div class="form" ref={area}><Errors problem={problem}>
-      <div class="field"><label for="file">File</label><input id="file" type="file" accept=".csv,.tsv,.txt,.ndjson,.jsonl" onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)} /></div>
-      {columns.length > 0 && <Mapping columns={columns} given={given} set={given => chose({ given })} />}
-      <Field label="Unknown columns" value={unknown} set={unknown => chose({ unknown })} options={[['refuse', 'reject the file'], ['skip', 'skip them'], ['metadata', 'keep them as custom fields']]} pointer="?unknown"
-        hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…" />
-      <div class="columns">
-        <Field label="Source of topic answers" value={source} set={source => chose({ source })} pointer={SOURCE} placeholder="sign-up form" hint="Without it, rows that would change one are rejected." />
-        <Field label="Evidence" value={evidence} set={evidence => chose({ evidence })} pointer="?consentEvidence" hint="The wording they agreed to, or a URL." />
+  const problem =
+    act.problem ?? (unsourced ? new Refusal(0, '', '', [{ pointer: SOURCE, message: unsourced.message }]) : null)
+  return (
+    <Screen
+      title="Import contacts"
+      lead="A CSV file whose first row names the columns, or NDJSON. Importing a file twice is safe."
+    >
+      <div class="form" ref={area}>
+        <Errors problem={problem}>
+          <div class="field">
+            <label for="file">File</label>
+            <input
+              id="file"
+              type="file"
+              accept=".csv,.tsv,.txt,.ndjson,.jsonl"
+              onChange={event => void chosen(event.currentTarget.files?.[0] ?? null)}
+            />
+          </div>
+          {columns.length > 0 && <Mapping columns={columns} given={given} set={given => chose({ given })} />}
+          <Field
+            label="Unknown columns"
+            value={unknown}
+            set={unknown => chose({ unknown })}
+            options={[
+              ['refuse', 'reject the file'],
+              ['skip', 'skip them'],
+              ['metadata', 'keep them as custom fields'],
+            ]}
+            pointer="?unknown"
+            hint="Known are email, phone, firstName, lastName, timezone, locale, id, tags, metadata.…, subscriptions.… and topics.…"
+          />
+          <div class="columns">
+            <Field
+              label="Source of topic answers"
+              value={source}
+              set={source => chose({ source })}
+              pointer={SOURCE}
+              placeholder="sign-up form"
+              hint="Without it, rows that would change one are rejected."
+            />
+            <Field
+              label="Evidence"
+              value={evidence}
+              set={evidence => chose({ evidence })}
+              pointer="?consentEvidence"
+              hint="The wording they agreed to, or a URL."
+            />
+          </div>
+          <Check
+            label="Start flows triggered by new contacts or tags"
+            value={starts}
+            set={starts => chose({ starts })}
+            pointer="?startAutomations"
+          />
+          <Rest />
+        </Errors>
+        <p class="buttons">
+          <button
+            type="button"
+            class="primary"
+            disabled={!file || act.busy}
+            onClick={() => void send(true).then(toWrong)}
+          >
+            Preview import
+          </button>
+          <button
+            type="button"
+            disabled={!file || act.busy || !last?.dryRun}
+            onClick={() => void send(false).then(toWrong)}
+          >
+            Import now
+          </button>
+        </p>
+        {(act.busy || (act.problem && read)) && (
+          <p role="status">
+            {read
+              ? `${rows(read).toLocaleString()}${all === null ? '' : ` of ${all.toLocaleString()}`} rows read, ${read.failed.toLocaleString()} rejected…`
+              : 'Sending the file…'}
+          </p>
+        )}
       </div>
-      <Check label="Start flows triggered by new contacts or tags" value={starts} set={starts => chose({ starts })} pointer="?startAutomations" />
-      <Rest />
-    </Errors>
-      <p class="buttons">
-        <button type="button" class="primary" disabled={!file || act.busy} onClick={() => void send(true).then(toWrong)}>Preview import</button>
-        <button type="button" disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false).then(toWrong)}>Import now</button>
-      </p>
-      {(act.busy || (act.problem && read)) && <p role="status">{read ? `${rows(read).toLocaleString()}${all === null ? '' : ` of ${all.toLocaleString()}`} rows read, ${read.failed.toLocaleString()} rejected…` : 'Sending the file…'}</p>}
-    </div>
-    {last && !act.busy && <Section title={last.dryRun ? 'Preview' : 'Result'}>
-      {last.detail && <p class="wrong" role="alert">{last.detail}</p>}
-      <Facts of={[['New', last.created], ['Updated', last.updated], ['Unchanged', last.unchanged], ['Rejected', last.failed]]} />
-      {wrong.length > 0 && <><p>{plural(wrong.length, 'row')} rejected{wrong.length > MOST_ROWS && `; the first ${MOST_ROWS}`}:</p>
-        <ul>{wrong.slice(0, MOST_ROWS).map(line => <li key={line.row + line.pointer}>Row {line.row}, <code>{line.pointer}</code>: {line.message}</li>)}</ul></>}
-    </Section>}
-  </Screen>
+      {last && !act.busy && (
+        <Section title={last.dryRun ? 'Preview' : 'Result'}>
+          {last.detail && (
+            <p class="wrong" role="alert">
+              {last.detail}
+            </p>
+          )}
+          <Facts
+            of={[
+              ['New', last.created],
+              ['Updated', last.updated],
+              ['Unchanged', last.unchanged],
+              ['Rejected', last.failed],
+            ]}
+          />
+          {wrong.length > 0 && (
+            <>
+              <p>
+                {plural(wrong.length, 'row')} rejected{wrong.length > MOST_ROWS && `; the first ${MOST_ROWS}`}:
+              </p>
+              <ul>
+                {wrong.slice(0, MOST_ROWS).map(line => (
+                  <li key={line.row + line.pointer}>
+                    Row {line.row}, <code>{line.pointer}</code>: {line.message}
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
+        </Section>
+      )}
+    </Screen>
+  )
 }

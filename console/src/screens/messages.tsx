@@ -7,33 +7,97 @@ import { useCan } from '../me'
 import { ContactLink, useContactNames } from '../names'
 import { useLocation } from '../router'
 import { MEANING } from '../words'
-import { Choice, Confirm, Facts, Field, Filters, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When } from '../ui'
+import {
+  Choice,
+  Confirm,
+  Facts,
+  Field,
+  Filters,
+  Link,
+  Screen,
+  Search,
+  Section,
+  Sentence,
+  Shown,
+  Status,
+  Table,
+  When,
+} from '../ui'
 import { Preview } from '../preview'
 import { Why } from './runs'
 
-export const STATUSES = ['QUEUED', 'SENDING', 'SENT', 'DELIVERED', 'FAILED', 'BOUNCED', 'COMPLAINED', 'SUPPRESSED', 'UNKNOWN'] as const
+export const STATUSES = [
+  'QUEUED',
+  'SENDING',
+  'SENT',
+  'DELIVERED',
+  'FAILED',
+  'BOUNCED',
+  'COMPLAINED',
+  'SUPPRESSED',
+  'UNKNOWN',
+] as const
 type State = (typeof STATUSES)[number]
 
 export function Messages() {
   const { query } = useLocation()
   const status = (query.get('status') || undefined) as State | undefined
-  const contactId = query.get('contactId') || undefined, runId = query.get('runId') || undefined
-  const list = useListed(cursor => got(api.GET('/messages', { params: { query: { status, contactId, runId, ...days(query), cursor, limit: 50 } } })), [query.toString()], 5000)
+  const contactId = query.get('contactId') || undefined,
+    runId = query.get('runId') || undefined
+  const list = useListed(
+    cursor =>
+      got(api.GET('/messages', { params: { query: { status, contactId, runId, ...days(query), cursor, limit: 50 } } })),
+    [query.toString()],
+    5000,
+  )
   const names = useContactNames((list.rows ?? []).map(each => each.contactId))
-  return <Screen title="Messages" lead="Every message, with its outcome. Unknown ones wait for your decision.">
-    <Filters names={['contactId', 'runId', ...CREATED]} more={<>
-      <Search label="Contact" name="contactId" value={contactId ?? ''} placeholder="an ID" /><Search label="Run" name="runId" value={runId ?? ''} placeholder="an ID" /><Days />
-    </>}><Choice label="Status" name="status" value={status ?? ''} options={STATUSES} /></Filters>
-    <Table caption="Messages, newest first" of={list} id={each => each.id}
-      empty={query.size ? <p>No messages match. <Link to="/messages">Show all</Link>.</p> : <p>No messages yet. Flows send them; see <Link to="/flows">Flows</Link>.</p>} columns={[
-        { name: 'Created', show: each => <Link to={`/messages/${each.id}`}><When at={each.createdAt} /></Link> },
-        { name: 'Status', show: each => <Status value={each.status} /> },
-        { name: 'Channel', show: each => each.channel },
-        { name: 'To', show: each => each.to ?? <span class="soft">not known yet</span> },
-        { name: 'Contact', show: each => each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–' },
-        { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
-      ]} />
-  </Screen>
+  return (
+    <Screen title="Messages" lead="Every message, with its outcome. Unknown ones wait for your decision.">
+      <Filters
+        names={['contactId', 'runId', ...CREATED]}
+        more={
+          <>
+            <Search label="Contact" name="contactId" value={contactId ?? ''} placeholder="an ID" />
+            <Search label="Run" name="runId" value={runId ?? ''} placeholder="an ID" />
+            <Days />
+          </>
+        }
+      >
+        <Choice label="Status" name="status" value={status ?? ''} options={STATUSES} />
+      </Filters>
+      <Table
+        caption="Messages, newest first"
+        of={list}
+        id={each => each.id}
+        empty={
+          query.size ? (
+            <p>
+              No messages match. <Link to="/messages">Show all</Link>.
+            </p>
+          ) : (
+            <p>
+              No messages yet. Flows send them; see <Link to="/flows">Flows</Link>.
+            </p>
+          )
+        }
+        columns={[
+          {
+            name: 'Created',
+            show: each => (
+              <Link to={`/messages/${each.id}`}>
+                <When at={each.createdAt} />
+              </Link>
+            ),
+          },
+          { name: 'Status', show: each => <Status value={each.status} /> },
+          { name: 'Channel', show: each => each.channel },
+          { name: 'To', show: each => each.to ?? <span class="soft">not known yet</span> },
+          { name: 'Contact', show: each => (each.contactId ? <ContactLink id={each.contactId} names={names} /> : '–') },
+          { name: 'Reason', class: 'wide', show: each => <Sentence text={each.reason?.detail ?? ''} /> },
+        ]}
+      />
+    </Screen>
+  )
 }
 
 type Known = Pick<Schemas['Message'], 'id' | 'status' | 'resendable'>
@@ -42,82 +106,239 @@ type Known = Pick<Schemas['Message'], 'id' | 'status' | 'resendable'>
 function Acts({ message, done }: { message: Known; done: () => Promise<void> }) {
   const may = useCan()('messages:write')
   if (!may) return null
-  if (message.status === 'UNKNOWN') return <><Found message={message} arrived done={done} /> <Found message={message} arrived={false} done={done} /></>
+  if (message.status === 'UNKNOWN')
+    return (
+      <>
+        <Found message={message} arrived done={done} /> <Found message={message} arrived={false} done={done} />
+      </>
+    )
   if (!message.resendable) return null
-  return <Confirm label="Send again" title="Send this message again?" sure="Send again" act={async () => { await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } })); await done() }}>
-    <p>A new attempt is made with the same content, to the contact’s current address.</p>
-  </Confirm>
+  return (
+    <Confirm
+      label="Send again"
+      title="Send this message again?"
+      sure="Send again"
+      act={async () => {
+        await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } }))
+        await done()
+      }}
+    >
+      <p>A new attempt is made with the same content, to the contact’s current address.</p>
+    </Confirm>
+  )
 }
 
 /** Records what somebody found who looked; what did not arrive can be sent again afterwards. */
 function Found({ message, arrived, done }: { message: Known; arrived: boolean; done: () => Promise<void> }) {
   const [{ note }, change, forget] = useDraft(`found.${message.id}.${arrived}`, { note: '' })
   const act = async () => {
-    await got(api.POST('/messages/{id}/resolve', { params: { path: { id: message.id } }, body: { arrived, note: note.trim() || null } }))
+    await got(
+      api.POST('/messages/{id}/resolve', {
+        params: { path: { id: message.id } },
+        body: { arrived, note: note.trim() || null },
+      }),
+    )
     forget()
     await done()
   }
   const label = arrived ? 'It arrived' : 'It did not arrive'
-  return <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record" act={act}>
-    <p>{arrived ? 'From then on the message counts as sent, and nobody is asked about it again.' : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'} Your name and the time are kept in its history.</p>
-    <Field label="Where you saw it" value={note} set={note => change({ note })} pointer="/note" placeholder="the provider’s log, or the recipient’s answer" />
-  </Confirm>
+  return (
+    <Confirm label={label} title={`Record that it ${arrived ? 'arrived' : 'did not arrive'}?`} sure="Record" act={act}>
+      <p>
+        {arrived
+          ? 'From then on the message counts as sent, and nobody is asked about it again.'
+          : 'Record this only if the provider’s log shows it: if it did arrive, sending it again means that the contact gets it twice.'}{' '}
+        Your name and the time are kept in its history.
+      </p>
+      <Field
+        label="Where you saw it"
+        value={note}
+        set={note => change({ note })}
+        pointer="/note"
+        placeholder="the provider’s log, or the recipient’s answer"
+      />
+    </Confirm>
+  )
 }
 
 export function Message({ id }: { id: string }) {
-  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id], ({ status }) => (['QUEUED', 'SENDING'].includes(status) ? 1500 : status === 'SENT' ? 4000 : 0)) // which may bounce yet
+  const message = useLoaded(
+    () => got(api.GET('/messages/{id}', { params: { path: { id } } })),
+    [id],
+    ({ status }) => (['QUEUED', 'SENDING'].includes(status) ? 1500 : status === 'SENT' ? 4000 : 0),
+  ) // which may bounce yet
   const names = useContactNames([message.value?.contactId ?? null])
-  return <Screen title="Message" lead={<code>{id}</code>} actions={message.value && <Acts message={message.value} done={message.reload} />}>
-    <Shown of={message}>{value => <>
-      <p class="verdict" aria-live="polite"><Status value={value.status} /> {MEANING[value.status]}</p>
-      <Why reason={value.status === 'UNKNOWN' ? { detail: value.reason?.detail ?? null } : value.reason} />
-      <Facts of={[
-        ['To', value.to ?? 'not known yet'], ['Channel', value.channel], ['Contact', value.contactId ? <ContactLink id={value.contactId} names={names} /> : '–'],
-        ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>View run</Link> : 'none'], ['Template', value.templateId ? <Link to={`/templates/${value.templateId}`}>View template</Link> : 'none'], ['Created', <When at={value.createdAt} />],
-        ...(value.until ? [['Waits until', <When at={value.until} />] as const] : []),
-      ]} />
-      <Section title="Content"><Content id={id} content={value.content ?? null} /></Section>
-      <Section title="Attempts"><Attempts id={id} status={value.status} /></Section>
-    </>}</Shown>
-  </Screen>
+  return (
+    <Screen
+      title="Message"
+      lead={<code>{id}</code>}
+      actions={message.value && <Acts message={message.value} done={message.reload} />}
+    >
+      <Shown of={message}>
+        {value => (
+          <>
+            <p class="verdict" aria-live="polite">
+              <Status value={value.status} /> {MEANING[value.status]}
+            </p>
+            <Why reason={value.status === 'UNKNOWN' ? { detail: value.reason?.detail ?? null } : value.reason} />
+            <Facts
+              of={[
+                ['To', value.to ?? 'not known yet'],
+                ['Channel', value.channel],
+                ['Contact', value.contactId ? <ContactLink id={value.contactId} names={names} /> : '–'],
+                ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>View run</Link> : 'none'],
+                [
+                  'Template',
+                  value.templateId ? <Link to={`/templates/${value.templateId}`}>View template</Link> : 'none',
+                ],
+                ['Created', <When at={value.createdAt} />],
+                ...(value.until ? [['Waits until', <When at={value.until} />] as const] : []),
+              ]}
+            />
+            <Section title="Content">
+              <Content id={id} content={value.content ?? null} />
+            </Section>
+            <Section title="Attempts">
+              <Attempts id={id} status={value.status} />
+            </Section>
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }
 
 export function Content({ id, content }: { id: string; content: Record<string, string> | null }) {
   const [part, setPart] = useState('')
   if (!content) return <p class="empty">It was not rendered, or its content was removed.</p>
   const parts = ['html', 'text'].filter(name => name in content)
-  const shown = parts.includes(part) ? part : parts.includes('html') ? 'html' : parts[0] ?? ''
-  return <div class="content">
-    {content.fromEmail && <p><span class="soft">From</span> {content.fromName} {content.fromEmail}</p>}
-    {content.subject !== undefined && <p><span class="soft">Subject</span> <b class="subject">{content.subject}</b></p>}
-    {parts.length > 1 && <div class="views" role="group" aria-label="Show as">{parts.map(name => <button key={name} type="button" aria-pressed={name === shown} onClick={() => setPart(name)}>{name === 'html' ? 'HTML' : name}</button>)}</div>}
-    {shown === 'html' ? <Preview of={{ messageId: id }} /> : shown ? <pre tabIndex={0}>{content[shown]}</pre> : <Approved content={content} />}
-  </div>
+  const shown = parts.includes(part) ? part : parts.includes('html') ? 'html' : (parts[0] ?? '')
+  return (
+    <div class="content">
+      {content.fromEmail && (
+        <p>
+          <span class="soft">From</span> {content.fromName} {content.fromEmail}
+        </p>
+      )}
+      {content.subject !== undefined && (
+        <p>
+          <span class="soft">Subject</span> <b class="subject">{content.subject}</b>
+        </p>
+      )}
+      {parts.length > 1 && (
+        <div class="views" role="group" aria-label="Show as">
+          {parts.map(name => (
+            <button key={name} type="button" aria-pressed={name === shown} onClick={() => setPart(name)}>
+              {name === 'html' ? 'HTML' : name}
+            </button>
+          ))}
+        </div>
+      )}
+      {shown === 'html' ? (
+        <Preview of={{ messageId: id }} />
+      ) : shown ? (
+        <pre tabIndex={0}>{content[shown]}</pre>
+      ) : (
+        <Approved content={content} />
+      )}
+    </div>
+  )
 }
 
 /** A message by a template that WhatsApp approved: its name, and what is put into its places. */
 export function Approved({ content: { contentSid, variables = {} } }: { content: Record<string, unknown> }) {
-  const places = typeof variables === 'string' ? JSON.parse(variables) as object : variables as object // as it is sent
-  return contentSid ? <Facts of={[['Approved template', String(contentSid)], ...Object.entries(places).map(([name, text]) => [`Variable ${name}`, String(text)] as const)]} /> : null
+  const places = typeof variables === 'string' ? (JSON.parse(variables) as object) : (variables as object) // as it is sent
+  return contentSid ? (
+    <Facts
+      of={[
+        ['Approved template', String(contentSid)],
+        ...Object.entries(places).map(([name, text]) => [`Variable ${name}`, String(text)] as const),
+      ]}
+    />
+  ) : null
 }
 
 function Attempts({ id, status }: { id: string; status: string }) {
-  const list = useListed(cursor => got(api.GET('/messages/delivery-attempts', { params: { query: { messageId: id, cursor, limit: 50 } } })), ['attempts', id, status])
-  return <Table caption="Attempts, newest first" of={list} id={each => each.id} empty={<p>No attempts yet. The first is made once the message is due and nothing holds it back.</p>} columns={[
-    { name: 'Attempt', show: each => each.number },
-    { name: 'Status', show: each => <Status value={each.status} /> },
-    { name: 'Provider', show: each => <>{each.provider ?? '–'}{each.providerMessageId && <><br /><code>{each.providerMessageId}</code></>}</> },
-    { name: 'History', class: 'wide', show: each => <ol class="plain">{each.events.map((event, index) => <li key={index}><When at={event.at} /> {event.status.toLowerCase()}{event.detail && <>: <Sentence text={event.detail} /></>}{(event.missing?.length ?? 0) > 0 && `; no value: ${event.missing?.join(', ')}`}</li>)}</ol> },
-  ]} />
+  const list = useListed(
+    cursor => got(api.GET('/messages/delivery-attempts', { params: { query: { messageId: id, cursor, limit: 50 } } })),
+    ['attempts', id, status],
+  )
+  return (
+    <Table
+      caption="Attempts, newest first"
+      of={list}
+      id={each => each.id}
+      empty={<p>No attempts yet. The first is made once the message is due and nothing holds it back.</p>}
+      columns={[
+        { name: 'Attempt', show: each => each.number },
+        { name: 'Status', show: each => <Status value={each.status} /> },
+        {
+          name: 'Provider',
+          show: each => (
+            <>
+              {each.provider ?? '–'}
+              {each.providerMessageId && (
+                <>
+                  <br />
+                  <code>{each.providerMessageId}</code>
+                </>
+              )}
+            </>
+          ),
+        },
+        {
+          name: 'History',
+          class: 'wide',
+          show: each => (
+            <ol class="plain">
+              {each.events.map((event, index) => (
+                <li key={index}>
+                  <When at={event.at} /> {event.status.toLowerCase()}
+                  {event.detail && (
+                    <>
+                      : <Sentence text={event.detail} />
+                    </>
+                  )}
+                  {(event.missing?.length ?? 0) > 0 && `; no value: ${event.missing?.join(', ')}`}
+                </li>
+              ))}
+            </ol>
+          ),
+        },
+      ]}
+    />
+  )
 }
 
 /** The message of a step, with its attempts, on the page of its run, which looks for what becomes of it. */
 export function MessageCard({ id, known, reload }: { id: string; known: string; reload: () => Promise<void> }) {
   const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known])
-  return <div class="card"><Shown of={message}>{value => <>
-    <p><Status value={value.status} /> {value.channel} to {value.to ?? 'an address not known yet'}: <Link to={`/messages/${id}`}>{value.content?.subject ?? 'the message'}</Link></p>
-    <Why reason={value.reason ?? { detail: MEANING[value.status] ?? null }} />
-    <details><summary>{value.attempts.length === 1 ? 'One attempt' : `${value.attempts.length} attempts`}</summary><Attempts id={id} status={value.status} /></details>
-    <p class="buttons"><Acts message={value} done={async () => { await reload(); await message.reload() }} /></p>
-  </>}</Shown></div>
+  return (
+    <div class="card">
+      <Shown of={message}>
+        {value => (
+          <>
+            <p>
+              <Status value={value.status} /> {value.channel} to {value.to ?? 'an address not known yet'}:{' '}
+              <Link to={`/messages/${id}`}>{value.content?.subject ?? 'the message'}</Link>
+            </p>
+            <Why reason={value.reason ?? { detail: MEANING[value.status] ?? null }} />
+            <details>
+              <summary>{value.attempts.length === 1 ? 'One attempt' : `${value.attempts.length} attempts`}</summary>
+              <Attempts id={id} status={value.status} />
+            </details>
+            <p class="buttons">
+              <Acts
+                message={value}
+                done={async () => {
+                  await reload()
+                  await message.reload()
+                }}
+              />
+            </p>
+          </>
+        )}
+      </Shown>
+    </div>
+  )
 }

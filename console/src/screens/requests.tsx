@@ -7,26 +7,80 @@ import { parse, tried } from '../exact'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { go, useLocation } from '../router'
-import { Choice, Confirm, Copy, Facts, Filters, Json, Link, Screen, Search, Section, Shown, Status, Table, When } from '../ui'
+import {
+  Choice,
+  Confirm,
+  Copy,
+  Facts,
+  Filters,
+  Json,
+  Link,
+  Screen,
+  Search,
+  Section,
+  Shown,
+  Status,
+  Table,
+  When,
+} from '../ui'
 
 export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
   const { query } = useLocation()
   const outcome = (query.get('outcome') || undefined) as Schemas['WebhookRequest']['outcome'] | undefined
   const code = query.get('code') || undefined
-  const list = useListed(cursor => {
-    const asked = { params: { path: { id }, query: { outcome, code, ...days(query), cursor, limit: 50 } } }
-    return got(kind === 'workflows' ? api.GET('/workflows/{id}/webhook-requests', asked) : api.GET('/automations/{id}/webhook-requests', asked))
-  }, [kind, id, query.toString()], 2500)
-  return <>
-    <Filters names={['code', ...CREATED]} more={<><Search label="Refusal code" name="code" value={code ?? ''} placeholder="such as contact_not_found" /><Days /></>}><Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} /></Filters>
-    <Table caption="Requests, newest first" of={list} id={each => each.id} empty={query.size ? <p>No requests match.</p> : <p>No requests yet. Send an event to the webhook URL on the overview; it appears here at once.</p>} columns={[
-      { name: 'Received', show: each => <Link to={`/requests/${each.id}`}><When at={each.createdAt} /></Link> },
-      { name: 'Outcome', show: each => <Status value={each.outcome} /> },
-      { name: 'Status', show: each => each.status },
-      { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
-      { name: 'Reason', class: 'wide', show: each => each.detail ?? '' },
-    ]} />
-  </>
+  const list = useListed(
+    cursor => {
+      const asked = { params: { path: { id }, query: { outcome, code, ...days(query), cursor, limit: 50 } } }
+      return got(
+        kind === 'workflows'
+          ? api.GET('/workflows/{id}/webhook-requests', asked)
+          : api.GET('/automations/{id}/webhook-requests', asked),
+      )
+    },
+    [kind, id, query.toString()],
+    2500,
+  )
+  return (
+    <>
+      <Filters
+        names={['code', ...CREATED]}
+        more={
+          <>
+            <Search label="Refusal code" name="code" value={code ?? ''} placeholder="such as contact_not_found" />
+            <Days />
+          </>
+        }
+      >
+        <Choice label="Outcome" name="outcome" value={outcome ?? ''} options={['ACCEPTED', 'REPEATED', 'REFUSED']} />
+      </Filters>
+      <Table
+        caption="Requests, newest first"
+        of={list}
+        id={each => each.id}
+        empty={
+          query.size ? (
+            <p>No requests match.</p>
+          ) : (
+            <p>No requests yet. Send an event to the webhook URL on the overview; it appears here at once.</p>
+          )
+        }
+        columns={[
+          {
+            name: 'Received',
+            show: each => (
+              <Link to={`/requests/${each.id}`}>
+                <When at={each.createdAt} />
+              </Link>
+            ),
+          },
+          { name: 'Outcome', show: each => <Status value={each.outcome} /> },
+          { name: 'Status', show: each => each.status },
+          { name: 'Run', show: each => (each.runId ? <Link to={`/runs/${each.runId}`}>run</Link> : '–') },
+          { name: 'Reason', class: 'wide', show: each => each.detail ?? '' },
+        ]}
+      />
+    </>
+  )
 }
 
 const drawing = () => import('../flow/versions')
@@ -43,29 +97,95 @@ export function Request({ id }: { id: string }) {
   const can = useCan()
   const flowId = request.value?.definitionId ?? ''
   const kind: Kind = flowId.startsWith('wfl') ? 'workflows' : 'automations'
-  return <Screen title="Request" lead={<code>{id}</code>} actions={request.value?.outcome === 'REFUSED' && can('runs:write') &&
-    <Confirm label="Retry" title="Retry this request?" act={async () => { const { runId } = await got(api.POST('/webhook-requests/{id}/retry', path)); go(`/runs/${runId}`) }}>
-      <p>Its body goes through the webhook again, with the flow as it is now. If it is accepted, one run starts.</p></Confirm>}>
-    <Shown of={request}>{value => <>
-      <p class="verdict"><Status value={value.outcome} /> answered with {value.status}{value.detail && `: ${value.detail}`}</p>
-      <Facts of={[
-        ['Flow', <Link to={`/flows/${kind}/${flowId}`}>View flow</Link>], ['Received', <When at={value.createdAt} />], ['From', value.ip], ['Duration', `${value.durationMs} ms`],
-        ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>View run</Link> : 'none'], ['Contact', value.contactId ? <Link to={`/contacts/${value.contactId}`}>View contact</Link> : 'none'],
-      ]} />
-      <Section title="Body">
-        <Body body={value.body} pick={setPicked} />
-        {picked && <><p class="picked" role="status"><code>{picked}</code> <Copy text={picked} label="Copy path" /> <Copy text={printed(picked)} label={`Copy ${printed(picked)}`} /></p>
-          {can(`${kind}:write`) && <div class="buttons"><Confirm label="Find contacts by this" title="Find contacts by this value?" sure="Open in editor" act={async () => (await drawing()).propose(kind, flowId, { contactPath: picked })}>
-            <p>The flow then looks for its contact at <code>{picked}</code>. It opens in the editor as an unsaved change; other unsaved changes there are replaced.</p></Confirm></div>}</>}
-      </Section>
-      <Section title="Headers"><Facts of={Object.entries(value.headers)} /></Section>
-    </>}</Shown>
-  </Screen>
+  return (
+    <Screen
+      title="Request"
+      lead={<code>{id}</code>}
+      actions={
+        request.value?.outcome === 'REFUSED' &&
+        can('runs:write') && (
+          <Confirm
+            label="Retry"
+            title="Retry this request?"
+            act={async () => {
+              const { runId } = await got(api.POST('/webhook-requests/{id}/retry', path))
+              go(`/runs/${runId}`)
+            }}
+          >
+            <p>
+              Its body goes through the webhook again, with the flow as it is now. If it is accepted, one run starts.
+            </p>
+          </Confirm>
+        )
+      }
+    >
+      <Shown of={request}>
+        {value => (
+          <>
+            <p class="verdict">
+              <Status value={value.outcome} /> answered with {value.status}
+              {value.detail && `: ${value.detail}`}
+            </p>
+            <Facts
+              of={[
+                ['Flow', <Link to={`/flows/${kind}/${flowId}`}>View flow</Link>],
+                ['Received', <When at={value.createdAt} />],
+                ['From', value.ip],
+                ['Duration', `${value.durationMs} ms`],
+                ['Run', value.runId ? <Link to={`/runs/${value.runId}`}>View run</Link> : 'none'],
+                ['Contact', value.contactId ? <Link to={`/contacts/${value.contactId}`}>View contact</Link> : 'none'],
+              ]}
+            />
+            <Section title="Body">
+              <Body body={value.body} pick={setPicked} />
+              {picked && (
+                <>
+                  <p class="picked" role="status">
+                    <code>{picked}</code> <Copy text={picked} label="Copy path" />{' '}
+                    <Copy text={printed(picked)} label={`Copy ${printed(picked)}`} />
+                  </p>
+                  {can(`${kind}:write`) && (
+                    <div class="buttons">
+                      <Confirm
+                        label="Find contacts by this"
+                        title="Find contacts by this value?"
+                        sure="Open in editor"
+                        act={async () => (await drawing()).propose(kind, flowId, { contactPath: picked })}
+                      >
+                        <p>
+                          The flow then looks for its contact at <code>{picked}</code>. It opens in the editor as an
+                          unsaved change; other unsaved changes there are replaced.
+                        </p>
+                      </Confirm>
+                    </div>
+                  )}
+                </>
+              )}
+            </Section>
+            <Section title="Headers">
+              <Facts of={Object.entries(value.headers)} />
+            </Section>
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }
 
 function Body({ body, pick }: { body: string | null; pick: (path: string) => void }) {
   if (body === null) return <p class="empty">The body was not kept.</p>
   const tree = parsed(body)
-  if (!tree) return <><p class="soft">Not JSON:</p><pre tabIndex={0}>{body}</pre></>
-  return <><p class="soft">Click a value to get its path.</p><Json value={tree.value} pick={pick} /></>
+  if (!tree)
+    return (
+      <>
+        <p class="soft">Not JSON:</p>
+        <pre tabIndex={0}>{body}</pre>
+      </>
+    )
+  return (
+    <>
+      <p class="soft">Click a value to get its path.</p>
+      <Json value={tree.value} pick={pick} />
+    </>
+  )
 }

@@ -4,10 +4,36 @@ import { api, exactly, got, type Schemas } from '../api'
 import { useListed, useLoaded, type Listed, type Loaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
-import { ContactLink, FlowLink, options, useContactNames, useFlowChoice, useFlowNames, useFlows, useSegmentNames, type FlowName } from '../names'
+import {
+  ContactLink,
+  FlowLink,
+  options,
+  useContactNames,
+  useFlowChoice,
+  useFlowNames,
+  useFlows,
+  useSegmentNames,
+  type FlowName,
+} from '../names'
 import { go, useLocation } from '../router'
 import { ADVICE, KINDS, OPERATORS } from '../words'
-import { Choice, Confirm, Facts, Filters, Json, Link, Screen, Search, Section, Sentence, Shown, Status, Table, When, plural } from '../ui'
+import {
+  Choice,
+  Confirm,
+  Facts,
+  Filters,
+  Json,
+  Link,
+  Screen,
+  Search,
+  Section,
+  Sentence,
+  Shown,
+  Status,
+  Table,
+  When,
+  plural,
+} from '../ui'
 import { MessageCard } from './messages'
 
 type Run = Schemas['Run']
@@ -21,19 +47,43 @@ const TROUBLES = ['FAILED', 'BOUNCED', 'SUPPRESSED', 'UNKNOWN'] as const
 export function Why({ reason }: { reason: Reason }) {
   if (!reason) return null
   const advice = reason.code ? ADVICE[reason.code] : undefined
-  return <p class="why"><Sentence text={reason.detail ?? reason.code ?? ''} />{advice && <> <b>{advice}</b></>}</p>
+  return (
+    <p class="why">
+      <Sentence text={reason.detail ?? reason.code ?? ''} />
+      {advice && (
+        <>
+          {' '}
+          <b>{advice}</b>
+        </>
+      )}
+    </p>
+  )
 }
 
 type Awaited = { kind?: string; until?: string | null; events?: string[]; segments?: string[]; contact?: boolean }
 const MOVE = /^(entered|left) (.*)$/ // a segment
 
 /** What a run waits for and until when, in a sentence; `names` are those of segments, where they are known. */
-export function waiting(for_: Record<string, unknown> | null | undefined, names: ReadonlyMap<string, string> = new Map()): string {
+export function waiting(
+  for_: Record<string, unknown> | null | undefined,
+  names: ReadonlyMap<string, string> = new Map(),
+): string {
   if (!for_) return ''
   const { kind, until, events = [], segments = [], contact } = for_ as Awaited
-  const move = (_: string, way: string, id: string) => `for the contact to ${way === 'left' ? 'leave' : 'enter'} ${names.has(id) ? `the segment ${names.get(id)}` : 'a segment'}`
-  const whats = kind === 'http' ? ['for an HTTP answer'] : kind === 'delivery' ? ['for the outcome of its message'] : kind === 'time' ? []
-    : [...events.map(each => `for the event ${each}`), ...segments.map(each => each.replace(MOVE, move)), ...(contact ? ['for a change of the contact'] : [])]
+  const move = (_: string, way: string, id: string) =>
+    `for the contact to ${way === 'left' ? 'leave' : 'enter'} ${names.has(id) ? `the segment ${names.get(id)}` : 'a segment'}`
+  const whats =
+    kind === 'http'
+      ? ['for an HTTP answer']
+      : kind === 'delivery'
+        ? ['for the outcome of its message']
+        : kind === 'time'
+          ? []
+          : [
+              ...events.map(each => `for the event ${each}`),
+              ...segments.map(each => each.replace(MOVE, move)),
+              ...(contact ? ['for a change of the contact'] : []),
+            ]
   return `Waiting${whats.length ? ` ${whats.join(', or ')}` : ''}${until ? `${whats.length ? ',' : ''} until ${until}${whats.length ? ' at the latest' : ''}` : ''}`
 }
 
@@ -42,38 +92,109 @@ function Waiting({ of }: { of: Run['waitingFor'] }) {
   const ids = (of as Awaited | null)?.segments?.map(each => each.replace(MOVE, '$2')) ?? []
   return ids.length ? <Entering of={of} ids={ids} /> : <Sentence text={waiting(of)} />
 }
-const Entering = ({ of, ids }: { of: Run['waitingFor']; ids: readonly string[] }) => <Sentence text={waiting(of, useSegmentNames(ids))} />
+const Entering = ({ of, ids }: { of: Run['waitingFor']; ids: readonly string[] }) => (
+  <Sentence text={waiting(of, useSegmentNames(ids))} />
+)
 
 export function Runs() {
   const { query } = useLocation()
   const of = (name: string) => query.get(name) ?? ''
   const filters = {
-    status: (of('status') || undefined) as Run['status'] | undefined, messageStatus: (of('messageStatus') || undefined) as (typeof TROUBLES)[number] | undefined,
-    contactId: of('contactId') || undefined, workflowId: of('flow').startsWith('wf') ? of('flow') : undefined, automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined, ...days(query),
+    status: (of('status') || undefined) as Run['status'] | undefined,
+    messageStatus: (of('messageStatus') || undefined) as (typeof TROUBLES)[number] | undefined,
+    contactId: of('contactId') || undefined,
+    workflowId: of('flow').startsWith('wf') ? of('flow') : undefined,
+    automationId: of('flow') && !of('flow').startsWith('wf') ? of('flow') : undefined,
+    ...days(query),
   }
   const all = useFlowChoice(of('flow'))
-  const list = useListed(cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })), [query.toString()], 5000)
+  const list = useListed(
+    cursor => got(api.GET('/runs', { params: { query: { ...filters, cursor, limit: 50 } } })),
+    [query.toString()],
+    5000,
+  )
   const isNarrow = [...query.keys()].length > 0
-  return <Screen title="Runs" lead="Every accepted event starts a run; see what became of each.">
-    <Filters names={['contactId', ...CREATED]} more={<><Search label="Contact" name="contactId" value={of('contactId')} placeholder="an ID" /><Days /></>}>
-      <Choice label="Status" name="status" value={of('status')} options={STATUSES} /><Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
-      <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
-    </Filters>
-    <RunTable list={list} all={all} empty={isNarrow ? <p>No runs match. <Link to="/runs">Show all</Link>.</p> : <p>No runs yet. A run starts when an event arrives at a flow’s webhook, or manually on a <Link to="/flows">flow</Link>.</p>} />
-  </Screen>
+  return (
+    <Screen title="Runs" lead="Every accepted event starts a run; see what became of each.">
+      <Filters
+        names={['contactId', ...CREATED]}
+        more={
+          <>
+            <Search label="Contact" name="contactId" value={of('contactId')} placeholder="an ID" />
+            <Days />
+          </>
+        }
+      >
+        <Choice label="Status" name="status" value={of('status')} options={STATUSES} />
+        <Choice label="Message" name="messageStatus" value={of('messageStatus')} options={TROUBLES} />
+        <Choice label="Flow" name="flow" value={of('flow')} options={options(all)} growing={all} />
+      </Filters>
+      <RunTable
+        list={list}
+        all={all}
+        empty={
+          isNarrow ? (
+            <p>
+              No runs match. <Link to="/runs">Show all</Link>.
+            </p>
+          ) : (
+            <p>
+              No runs yet. A run starts when an event arrives at a flow’s webhook, or manually on a{' '}
+              <Link to="/flows">flow</Link>.
+            </p>
+          )
+        }
+      />
+    </Screen>
+  )
 }
 
-export function RunTable({ list, all, empty }: { list: Listed<Schemas['RunSummary']>; all: Listed<FlowName>; empty: preact.ComponentChildren }) {
+export function RunTable({
+  list,
+  all,
+  empty,
+}: {
+  list: Listed<Schemas['RunSummary']>
+  all: Listed<FlowName>
+  empty: preact.ComponentChildren
+}) {
   const flows = useFlowNames(all, list.rows ?? [])
   const names = useContactNames((list.rows ?? []).map(run => run.contactId))
-  return <Table caption="Runs, newest first" of={list} id={run => run.id} empty={empty} columns={[
-    { name: 'Started', show: run => <Link to={`/runs/${run.id}`}><When at={run.createdAt} /></Link> }, { name: 'Status', show: run => <Status value={run.status} /> },
-    { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> }, { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
-    { name: 'Reason', class: 'wide', show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} /> },
-  ]} />
+  return (
+    <Table
+      caption="Runs, newest first"
+      of={list}
+      id={run => run.id}
+      empty={empty}
+      columns={[
+        {
+          name: 'Started',
+          show: run => (
+            <Link to={`/runs/${run.id}`}>
+              <When at={run.createdAt} />
+            </Link>
+          ),
+        },
+        { name: 'Status', show: run => <Status value={run.status} /> },
+        { name: 'Flow', show: run => <FlowLink run={run} names={flows} /> },
+        { name: 'Contact', show: run => <ContactLink id={run.contactId} names={names} /> },
+        {
+          name: 'Reason',
+          class: 'wide',
+          show: run => <Sentence text={run.reason?.detail ?? waiting(run.waitingFor)} />,
+        },
+      ]}
+    />
+  )
 }
 
-const pause = (run: Run) => RUNNING.includes(run.status) ? 1000 : run.status === 'WAITING' || run.steps.some(step => step.message && ['QUEUED', 'SENDING', 'SENT'].includes(step.message.status)) ? 4000 : 0
+const pause = (run: Run) =>
+  RUNNING.includes(run.status)
+    ? 1000
+    : run.status === 'WAITING' ||
+        run.steps.some(step => step.message && ['QUEUED', 'SENDING', 'SENT'].includes(step.message.status))
+      ? 4000
+      : 0
 
 export function Run({ id }: { id: string }) {
   const run = useLoaded(async () => (await exactly<Run>(`/runs/${encodeURIComponent(id)}`)).value, [id], pause)
@@ -83,49 +204,151 @@ export function Run({ id }: { id: string }) {
   const isGone = drawn.problem?.status === 404 // what a run walked is gone with its flow
   const may = useCan()('runs:write')
   const path = { params: { path: { id } } }
-  return <Screen title="Run" lead={<code>{id}</code>} actions={run.value && may && <>
-    {run.value.status === 'FAILED' && <Confirm label="Retry" title="Retry this run?" act={async () => { await got(api.POST('/runs/{id}/retry', path)); await run.reload() }}>
-      <p>It enters the failed step again, in version {run.value.version} of its flow. What was already done is not repeated.</p></Confirm>}
-    {run.value.contactId && <Confirm label="Replay" title="Replay this run?" act={async () => { const { runId } = await got(api.POST('/runs/{id}/replay', path)); go(`/runs/${runId}`) }}>
-      <p>A new run starts with the same event and contact, in the current version of the flow. What this run has sent is sent again.</p></Confirm>}
-    {!run.value.finishedAt && <Confirm label="Cancel run" danger title="Cancel this run?" leave="Keep run" act={async () => { await got(api.POST('/runs/{id}/cancel', path)); await run.reload() }}>
-      <p>It ends at its current step. Waiting messages are not sent; what is already being sent arrives.</p></Confirm>}
-  </>}>
-    <Shown of={run}>{value => <>
-      <p class="verdict" aria-live="polite"><Status value={value.status} /> <Waiting of={value.waitingFor} /></p>
-      <Why reason={value.reason} />
-      <Facts of={[
-        ['Flow', <>{isGone ? 'deleted' : <FlowLink run={value} names={flows} />}, version {value.version}</>], ['Contact', <ContactLink id={value.contactId} names={names} />],
-        ['Received', <When at={value.createdAt} />], ['Finished', <When at={value.finishedAt} none="not yet" />],
-      ]} />
-      <Section title="Path taken">
-        {omitted(value) && <p class="hint">{omitted(value)}</p>}
-        {value.steps.length === 0 ? <p class="empty">No step reached yet.</p> : <ol class="way">{value.steps.map(step => <StepItem key={`${step.nodeId}/${step.visit}`} step={step} reload={run.reload} />)}</ol>}
-      </Section>
-      <Section title="Event"><Json value={value.trigger} /></Section>
-      {isGone ? <p class="empty">Its flow was deleted, so there is no diagram.</p> : <Drawing title="Diagram" of={drawn} />}
-    </>}</Shown>
-  </Screen>
+  return (
+    <Screen
+      title="Run"
+      lead={<code>{id}</code>}
+      actions={
+        run.value &&
+        may && (
+          <>
+            {run.value.status === 'FAILED' && (
+              <Confirm
+                label="Retry"
+                title="Retry this run?"
+                act={async () => {
+                  await got(api.POST('/runs/{id}/retry', path))
+                  await run.reload()
+                }}
+              >
+                <p>
+                  It enters the failed step again, in version {run.value.version} of its flow. What was already done is
+                  not repeated.
+                </p>
+              </Confirm>
+            )}
+            {run.value.contactId && (
+              <Confirm
+                label="Replay"
+                title="Replay this run?"
+                act={async () => {
+                  const { runId } = await got(api.POST('/runs/{id}/replay', path))
+                  go(`/runs/${runId}`)
+                }}
+              >
+                <p>
+                  A new run starts with the same event and contact, in the current version of the flow. What this run
+                  has sent is sent again.
+                </p>
+              </Confirm>
+            )}
+            {!run.value.finishedAt && (
+              <Confirm
+                label="Cancel run"
+                danger
+                title="Cancel this run?"
+                leave="Keep run"
+                act={async () => {
+                  await got(api.POST('/runs/{id}/cancel', path))
+                  await run.reload()
+                }}
+              >
+                <p>It ends at its current step. Waiting messages are not sent; what is already being sent arrives.</p>
+              </Confirm>
+            )}
+          </>
+        )
+      }
+    >
+      <Shown of={run}>
+        {value => (
+          <>
+            <p class="verdict" aria-live="polite">
+              <Status value={value.status} /> <Waiting of={value.waitingFor} />
+            </p>
+            <Why reason={value.reason} />
+            <Facts
+              of={[
+                [
+                  'Flow',
+                  <>
+                    {isGone ? 'deleted' : <FlowLink run={value} names={flows} />}, version {value.version}
+                  </>,
+                ],
+                ['Contact', <ContactLink id={value.contactId} names={names} />],
+                ['Received', <When at={value.createdAt} />],
+                ['Finished', <When at={value.finishedAt} none="not yet" />],
+              ]}
+            />
+            <Section title="Path taken">
+              {omitted(value) && <p class="hint">{omitted(value)}</p>}
+              {value.steps.length === 0 ? (
+                <p class="empty">No step reached yet.</p>
+              ) : (
+                <ol class="way">
+                  {value.steps.map(step => (
+                    <StepItem key={`${step.nodeId}/${step.visit}`} step={step} reload={run.reload} />
+                  ))}
+                </ol>
+              )}
+            </Section>
+            <Section title="Event">
+              <Json value={value.trigger} />
+            </Section>
+            {isGone ? (
+              <p class="empty">Its flow was deleted, so there is no diagram.</p>
+            ) : (
+              <Drawing title="Diagram" of={drawn} />
+            )}
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }
 
 /** What the page does not have of a long run. */
 export function omitted({ stepsOmitted, outputsOmitted }: Pick<Run, 'stepsOmitted' | 'outputsOmitted'>): string {
-  const steps = stepsOmitted ? `Its first ${stepsOmitted === 1 ? 'step is' : `${stepsOmitted.toLocaleString()} steps are`} not shown. ` : ''
-  return steps + (outputsOmitted ? `The output of ${plural(outputsOmitted, 'step')} is not shown: that of later ones has 2 MiB already.` : '')
+  const steps = stepsOmitted
+    ? `Its first ${stepsOmitted === 1 ? 'step is' : `${stepsOmitted.toLocaleString()} steps are`} not shown. `
+    : ''
+  return (
+    steps +
+    (outputsOmitted
+      ? `The output of ${plural(outputsOmitted, 'step')} is not shown: that of later ones has 2 MiB already.`
+      : '')
+  )
 }
 
 function StepItem({ step, reload }: { step: Step; reload: () => Promise<void> }) {
   const item = useRef<HTMLLIElement>(null)
   const isMeant = useLocation().query.get('step') === step.nodeId // by whoever leads here
-  useEffect(() => { if (isMeant) item.current?.scrollIntoView({ block: 'center' }) }, [isMeant])
-  return <li ref={item} class={`${step.status.toLowerCase()} ${isMeant ? 'meant' : ''}`}>
-    <div class="step"><b>{KINDS[step.kind] ?? step.kind}</b> <code>{step.nodeId}</code>{step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
-      {step.port && step.port !== 'next' && <span> took <b>{step.port}</b></span>} <span class="soft"><When at={step.finishedAt ?? step.startedAt} /></span></div>
-    <Why reason={step.reason} />
-    {step.message && <MessageCard id={step.message.id} known={step.message.status} reload={reload} />}
-    <Decision output={step.output} />
-    {step.output != null && (!step.message || step.reason) && <Json value={step.output} name="output" open={step.status === 'FAILED'} />}
-  </li>
+  useEffect(() => {
+    if (isMeant) item.current?.scrollIntoView({ block: 'center' })
+  }, [isMeant])
+  return (
+    <li ref={item} class={`${step.status.toLowerCase()} ${isMeant ? 'meant' : ''}`}>
+      <div class="step">
+        <b>{KINDS[step.kind] ?? step.kind}</b> <code>{step.nodeId}</code>
+        {step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
+        {step.port && step.port !== 'next' && (
+          <span>
+            {' '}
+            took <b>{step.port}</b>
+          </span>
+        )}{' '}
+        <span class="soft">
+          <When at={step.finishedAt ?? step.startedAt} />
+        </span>
+      </div>
+      <Why reason={step.reason} />
+      {step.message && <MessageCard id={step.message.id} known={step.message.status} reload={reload} />}
+      <Decision output={step.output} />
+      {step.output != null && (!step.message || step.reason) && (
+        <Json value={step.output} name="output" open={step.status === 'FAILED'} />
+      )}
+    </li>
+  )
 }
 
 type Operand = { path?: string; op?: string; value?: unknown; found?: unknown; holds?: boolean }
@@ -134,26 +357,73 @@ type Case = { port?: string | undefined; holds?: boolean; operands?: Operand[] }
 /** The cases that a branch tried, or the one that a wait came to. */
 export function decided(output: unknown): Case[] {
   const { cases, port, operands } = (output ?? {}) as Case & { cases?: Case[] }
-  return Array.isArray(cases) ? cases : Array.isArray(operands) && operands.length ? [{ port, holds: true, operands }] : []
+  return Array.isArray(cases)
+    ? cases
+    : Array.isArray(operands) && operands.length
+      ? [{ port, holds: true, operands }]
+      : []
 }
 
 /** A decision in sentences: what was compared with what was found. */
 export function Decision({ output }: { output: unknown }) {
   const cases = decided(output)
   if (!cases.length) return null
-  return <ul class="plain">{cases.map((each, index) => <li key={index}>
-    <b>{each.port ?? `case ${index + 1}`}</b> {each.holds ? 'matches' : 'does not match'}: {(each.operands ?? []).map((one, at) => <span key={at}>{at > 0 && '; '}
-      <code>{one.path}</code> {OPERATORS[one.op ?? ''] ?? one.op}{one.value !== undefined && <> <code>{JSON.stringify(one.value)}</code></>}: {one.holds ? 'true' : 'false'}, it was <code>{one.found === undefined ? 'missing' : JSON.stringify(one.found)}</code></span>)}
-  </li>)}</ul>
+  return (
+    <ul class="plain">
+      {cases.map((each, index) => (
+        <li key={index}>
+          <b>{each.port ?? `case ${index + 1}`}</b> {each.holds ? 'matches' : 'does not match'}:{' '}
+          {(each.operands ?? []).map((one, at) => (
+            <span key={at}>
+              {at > 0 && '; '}
+              <code>{one.path}</code> {OPERATORS[one.op ?? ''] ?? one.op}
+              {one.value !== undefined && (
+                <>
+                  {' '}
+                  <code>{JSON.stringify(one.value)}</code>
+                </>
+              )}
+              : {one.holds ? 'true' : 'false'}, it was{' '}
+              <code>{one.found === undefined ? 'missing' : JSON.stringify(one.found)}</code>
+            </span>
+          ))}
+        </li>
+      ))}
+    </ul>
+  )
 }
 
 type Drawn = { workflowId?: string | null; automationId?: string | null }
 
 /** The flow as the service draws it, once it is known; with `runId`, the way of that run in its own version. */
-export function useDrawing({ workflowId, automationId }: Drawn, runId?: string, moved?: number | string): Loaded<string> {
+export function useDrawing(
+  { workflowId, automationId }: Drawn,
+  runId?: string,
+  moved?: number | string,
+): Loaded<string> {
   const id = workflowId ?? automationId ?? ''
   const path = { params: { path: { id }, query: { runId } }, parseAs: 'text' as const }
-  return useLoaded(async () => (id ? String(await got<unknown>(workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path))) : ''), [id, runId, moved])
+  return useLoaded(
+    async () =>
+      id
+        ? String(
+            await got<unknown>(
+              workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path),
+            ),
+          )
+        : '',
+    [id, runId, moved],
+  )
 }
 
-export const Drawing = ({ title, of }: { title: string; of: Loaded<string> }) => <Section title={title}><Shown of={of}>{svg => <div class="drawing" tabIndex={0} role="region" aria-label="Flow diagram"><img alt="The flow: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} /></div>}</Shown></Section>
+export const Drawing = ({ title, of }: { title: string; of: Loaded<string> }) => (
+  <Section title={title}>
+    <Shown of={of}>
+      {svg => (
+        <div class="drawing" tabIndex={0} role="region" aria-label="Flow diagram">
+          <img alt="The flow: its steps from top to bottom" src={`data:image/svg+xml,${encodeURIComponent(svg)}`} />
+        </div>
+      )}
+    </Shown>
+  </Section>
+)

@@ -27,39 +27,127 @@ const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: R
 const MOST_RUNS = 20 // that the service explains at once, as the bounds of all else that it says
 
 /** What is asked about: a flow or a broadcast, by the beginning of its id. */
-const about = (id: string): About => (id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id })
+const about = (id: string): About =>
+  id === 'all' ? {} : id.startsWith('bro_') ? { broadcastId: id } : { definitionId: id }
 
 export function WhyNot({ contactId, all }: { contactId: string; all: Listed<FlowName> }) {
   const { query } = useLocation()
-  const why = query.get('why') ?? '', since = query.get('since') ?? ''
+  const why = query.get('why') ?? '',
+    since = query.get('since') ?? ''
   const sent = useBroadcasts(why.startsWith('bro_') ? why : '')
-  const both = merged<Choosable>(all, { ...sent, rows: sent.rows && sent.rows.map(each => ({ ...each, name: `Broadcast: ${each.name}` })) })
-  return <Section title="Why, or why not?">
-    <Filters>
-      <Choice label="Flow or broadcast" name="why" value={why} any="choose one" options={[['all', 'all flows'], ...options(both)]} growing={both} />
-      {!why.startsWith('bro_') && <label>Since<input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} /></label>}
-    </Filters>
-    {why ? <Reasons contactId={contactId} about={{ ...about(why), ...(begins(since) ? { since: begins(since)!.toISOString() } : {}) }} /> : <p class="empty">Choose a flow or a broadcast to see what happened for this contact, and what held it back.</p>}
-  </Section>
+  const both = merged<Choosable>(all, {
+    ...sent,
+    rows: sent.rows && sent.rows.map(each => ({ ...each, name: `Broadcast: ${each.name}` })),
+  })
+  return (
+    <Section title="Why, or why not?">
+      <Filters>
+        <Choice
+          label="Flow or broadcast"
+          name="why"
+          value={why}
+          any="choose one"
+          options={[['all', 'all flows'], ...options(both)]}
+          growing={both}
+        />
+        {!why.startsWith('bro_') && (
+          <label>
+            Since
+            <input type="date" value={since} onChange={event => narrow({ since: event.currentTarget.value })} />
+          </label>
+        )}
+      </Filters>
+      {why ? (
+        <Reasons
+          contactId={contactId}
+          about={{ ...about(why), ...(begins(since) ? { since: begins(since)!.toISOString() } : {}) }}
+        />
+      ) : (
+        <p class="empty">Choose a flow or a broadcast to see what happened for this contact, and what held it back.</p>
+      )}
+    </Section>
+  )
 }
 
 export function Reasons({ contactId, about }: { contactId: string; about: About }) {
-  const found = useLoaded(async () => (await got(api.GET('/contacts/{id}/explain', { params: { path: { id: contactId }, query: about } }))).data, [contactId, JSON.stringify(about)], () => 10_000)
-  return <Shown of={found}>{reasons => (reasons.length ? <><ol class="timeline whys">{reasons.map((each, index) => {
-    const [record, to] = RECORDS[each.evidence.type]
-    const advice = (each.reason && (each.evidence.type === 'broadcast' ? EXCLUDED : ADVICE)[each.reason]) || EXPLAINED[each.code]
-    return <li key={index}><span class="soft"><When at={each.at} /></span>
-      <p><span class="sentence"><Sentence text={each.sentence} /></span>{advice && <> <b>{advice}</b></>} <Link to={to(each.evidence)}>{record}{each.evidence.nodeId && `, step ${each.evidence.nodeId}`}</Link></p></li>
-  })}</ol>{reasons.length >= MOST_RUNS && <p class="hint">Only the newest {MOST_RUNS} runs, 200 messages, 50 requests and 50 missed occasions are explained.</p>}</> : <p class="empty">Nothing found: no event, request, run or message of this contact.</p>)}</Shown>
+  const found = useLoaded(
+    async () =>
+      (await got(api.GET('/contacts/{id}/explain', { params: { path: { id: contactId }, query: about } }))).data,
+    [contactId, JSON.stringify(about)],
+    () => 10_000,
+  )
+  return (
+    <Shown of={found}>
+      {reasons =>
+        reasons.length ? (
+          <>
+            <ol class="timeline whys">
+              {reasons.map((each, index) => {
+                const [record, to] = RECORDS[each.evidence.type]
+                const advice =
+                  (each.reason && (each.evidence.type === 'broadcast' ? EXCLUDED : ADVICE)[each.reason]) ||
+                  EXPLAINED[each.code]
+                return (
+                  <li key={index}>
+                    <span class="soft">
+                      <When at={each.at} />
+                    </span>
+                    <p>
+                      <span class="sentence">
+                        <Sentence text={each.sentence} />
+                      </span>
+                      {advice && (
+                        <>
+                          {' '}
+                          <b>{advice}</b>
+                        </>
+                      )}{' '}
+                      <Link to={to(each.evidence)}>
+                        {record}
+                        {each.evidence.nodeId && `, step ${each.evidence.nodeId}`}
+                      </Link>
+                    </p>
+                  </li>
+                )
+              })}
+            </ol>
+            {reasons.length >= MOST_RUNS && (
+              <p class="hint">
+                Only the newest {MOST_RUNS} runs, 200 messages, 50 requests and 50 missed occasions are explained.
+              </p>
+            )}
+          </>
+        ) : (
+          <p class="empty">Nothing found: no event, request, run or message of this contact.</p>
+        )
+      }
+    </Shown>
+  )
 }
 
 export function Event({ id }: { id: string }) {
-  const event = useLoaded(async () => (await exactly<Schemas['ContactEvent']>(`/contact-events/${encodeURIComponent(id)}`)).value, [id])
+  const event = useLoaded(
+    async () => (await exactly<Schemas['ContactEvent']>(`/contact-events/${encodeURIComponent(id)}`)).value,
+    [id],
+  )
   const names = useContactNames([event.value?.contactId ?? null])
-  return <Screen title={event.value?.name ?? 'Event'} lead={<code>{id}</code>}>
-    <Shown of={event}>{value => <>
-      <Facts of={[['Contact', <ContactLink id={value.contactId} names={names} />], ['Time', <When at={value.at} />]]} />
-      <Section title="Properties"><Json value={value.properties} /></Section>
-    </>}</Shown>
-  </Screen>
+  return (
+    <Screen title={event.value?.name ?? 'Event'} lead={<code>{id}</code>}>
+      <Shown of={event}>
+        {value => (
+          <>
+            <Facts
+              of={[
+                ['Contact', <ContactLink id={value.contactId} names={names} />],
+                ['Time', <When at={value.at} />],
+              ]}
+            />
+            <Section title="Properties">
+              <Json value={value.properties} />
+            </Section>
+          </>
+        )}
+      </Shown>
+    </Screen>
+  )
 }

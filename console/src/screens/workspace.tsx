@@ -13,36 +13,90 @@ import { CHANNELS } from '../words'
 export function Workspace() {
   const workspace = useStored(() => tagged(api.GET('/settings/workspace')), [])
   const may = useCan()('workspaces:write')
-  return <Shown of={workspace}>{({ value, tag }) => <><WorkspaceForm value={value} tag={tag} again={workspace.again} />{may && <Close of={value} />}</>}</Shown>
+  return (
+    <Shown of={workspace}>
+      {({ value, tag }) => (
+        <>
+          <WorkspaceForm value={value} tag={tag} again={workspace.again} />
+          {may && <Close of={value} />}
+        </>
+      )}
+    </Shown>
+  )
 }
 
 function Close({ of }: { of: Schemas['Workspace'] }) {
   const [name, setName] = useState('')
-  return <Section title="Delete workspace">
-    <p>Everything in it stops, nothing more is sent, and soon all of its data is deleted.</p>
-    <p class="buttons"><Confirm label="Delete workspace" danger title={`Delete ${of.name}?`} sure="Delete permanently" act={async () => { await got(api.DELETE('/settings/workspace', { body: { name } })); await leave() }}>
-      <p>Its contacts, flows, templates, messages and members are deleted with it, its keys stop working, and its paid plan ends. This cannot be undone. You are then signed out.</p>
-      <Field label="Type the name of the workspace to confirm" value={name} set={setName} autocomplete="off" pointer="/name" />
-    </Confirm></p>
-  </Section>
+  return (
+    <Section title="Delete workspace">
+      <p>Everything in it stops, nothing more is sent, and soon all of its data is deleted.</p>
+      <p class="buttons">
+        <Confirm
+          label="Delete workspace"
+          danger
+          title={`Delete ${of.name}?`}
+          sure="Delete permanently"
+          act={async () => {
+            await got(api.DELETE('/settings/workspace', { body: { name } }))
+            await leave()
+          }}
+        >
+          <p>
+            Its contacts, flows, templates, messages and members are deleted with it, its keys stop working, and its
+            paid plan ends. This cannot be undone. You are then signed out.
+          </p>
+          <Field
+            label="Type the name of the workspace to confirm"
+            value={name}
+            set={setName}
+            autocomplete="off"
+            pointer="/name"
+          />
+        </Confirm>
+      </p>
+    </Section>
+  )
 }
 
-const DAYS = { mon: 'Monday', tue: 'Tuesday', wed: 'Wednesday', thu: 'Thursday', fri: 'Friday', sat: 'Saturday', sun: 'Sunday' }
+const DAYS = {
+  mon: 'Monday',
+  tue: 'Tuesday',
+  wed: 'Wednesday',
+  thu: 'Thursday',
+  fri: 'Friday',
+  sat: 'Saturday',
+  sun: 'Sunday',
+}
 
-const some = (chosen: readonly string[] | undefined, of: Record<string, string>, all: string) => (!chosen || chosen.length === Object.keys(of).length ? all : chosen.map(each => of[each] ?? each).join(', '))
+const some = (chosen: readonly string[] | undefined, of: Record<string, string>, all: string) =>
+  !chosen || chosen.length === Object.keys(of).length ? all : chosen.map(each => of[each] ?? each).join(', ')
 
 /** What marketing waits for, in words. */
 export const quiet = ({ from, to, timezone, channels, days, maxWait }: Schemas['QuietHours']): string =>
   `${from === to ? `a whole day from ${from}` : `${from} to ${to}`} in the ${timezone === 'workspace' ? 'workspace’s' : 'contact’s'} time zone, starting on ${some(days, DAYS, 'any day')}; on ${some(channels, CHANNELS, 'all channels')}. ${maxWait ? `Messages that would wait longer than ${spelled(maxWait)} are dropped.` : 'Nothing is dropped.'}`
 
-const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string => `at most ${limit.toLocaleString()} per contact within ${spelled(window)}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
+const capped = ({ limit, window, channel }: Schemas['FrequencyCap']): string =>
+  `at most ${limit.toLocaleString()} per contact within ${spelled(window)}, on ${channel ? CHANNELS[channel] : 'all channels together'}`
 
 const drafted = (value: Schemas['Workspace']) => ({
-  name: value.name, timezone: value.timezone, country: value.country ?? '', retentionDays: value.retentionDays === null ? '' : String(value.retentionDays), postalAddress: value.postalAddress ?? '',
-  fromName: value.sender.fromName ?? '', fromEmail: value.sender.fromEmail ?? '', replyTo: value.sender.replyTo ?? '', sendingPaused: value.sendingPaused,
-  mostMessages: value.frequencyCap ? String(value.frequencyCap.limit) : '', within: value.frequencyCap?.window ?? '', countedOn: value.frequencyCap?.channel ?? '',
-  quietFrom: value.quietHours?.from ?? '', quietUntil: value.quietHours?.to ?? '', byClock: value.quietHours?.timezone ?? 'contact', maxWait: value.quietHours?.maxWait ?? '',
-  quietOn: value.quietHours?.channels ?? Object.keys(CHANNELS), quietDays: value.quietHours?.days ?? Object.keys(DAYS),
+  name: value.name,
+  timezone: value.timezone,
+  country: value.country ?? '',
+  retentionDays: value.retentionDays === null ? '' : String(value.retentionDays),
+  postalAddress: value.postalAddress ?? '',
+  fromName: value.sender.fromName ?? '',
+  fromEmail: value.sender.fromEmail ?? '',
+  replyTo: value.sender.replyTo ?? '',
+  sendingPaused: value.sendingPaused,
+  mostMessages: value.frequencyCap ? String(value.frequencyCap.limit) : '',
+  within: value.frequencyCap?.window ?? '',
+  countedOn: value.frequencyCap?.channel ?? '',
+  quietFrom: value.quietHours?.from ?? '',
+  quietUntil: value.quietHours?.to ?? '',
+  byClock: value.quietHours?.timezone ?? 'contact',
+  maxWait: value.quietHours?.maxWait ?? '',
+  quietOn: value.quietHours?.channels ?? Object.keys(CHANNELS),
+  quietDays: value.quietHours?.days ?? Object.keys(DAYS),
 })
 type Draft = ReturnType<typeof drafted>
 
@@ -50,54 +104,232 @@ type Draft = ReturnType<typeof drafted>
 const WHOLE: Record<string, string> = { '/frequencyCap': '/frequencyCap/limit', '/quietHours': '/quietHours/to' }
 
 /** As the API takes them. */
-function gates({ mostMessages, within, countedOn, quietFrom, quietUntil, byClock, maxWait, quietOn, quietDays }: Draft) {
+function gates({
+  mostMessages,
+  within,
+  countedOn,
+  quietFrom,
+  quietUntil,
+  byClock,
+  maxWait,
+  quietOn,
+  quietDays,
+}: Draft) {
   return {
-    frequencyCap: mostMessages || within ? { limit: Number(mostMessages), window: within, channel: countedOn || null } : null,
-    quietHours: quietFrom || quietUntil ? { from: quietFrom, to: quietUntil, timezone: byClock, maxWait: maxWait || null, channels: quietOn, days: quietDays } : null,
+    frequencyCap:
+      mostMessages || within ? { limit: Number(mostMessages), window: within, channel: countedOn || null } : null,
+    quietHours:
+      quietFrom || quietUntil
+        ? {
+            from: quietFrom,
+            to: quietUntil,
+            timezone: byClock,
+            maxWait: maxWait || null,
+            channels: quietOn,
+            days: quietDays,
+          }
+        : null,
   }
 }
 
-function WorkspaceForm({ value, tag, again }: { value: Schemas['Workspace']; tag: string; again: () => Promise<Schemas['Workspace']> }) {
+function WorkspaceForm({
+  value,
+  tag,
+  again,
+}: {
+  value: Schemas['Workspace']
+  tag: string
+  again: () => Promise<Schemas['Workspace']>
+}) {
   const me = useMe()
   const may = useCan()('settings:write')
   const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
   const act = useAct()
-  if (!may) return <Facts of={[['Name', value.name], ['Time zone', value.timezone], ['Country', value.country], ['Sending', value.sendingPaused ? 'paused' : 'on'],
-    ['Marketing messages', value.frequencyCap ? capped(value.frequencyCap) : 'no limit'], ['Quiet hours', value.quietHours ? quiet(value.quietHours) : 'none']]} />
+  if (!may)
+    return (
+      <Facts
+        of={[
+          ['Name', value.name],
+          ['Time zone', value.timezone],
+          ['Country', value.country],
+          ['Sending', value.sendingPaused ? 'paused' : 'on'],
+          ['Marketing messages', value.frequencyCap ? capped(value.frequencyCap) : 'no limit'],
+          ['Quiet hours', value.quietHours ? quiet(value.quietHours) : 'none'],
+        ]}
+      />
+    )
   const problem = act.problem && moved(act.problem, at => WHOLE[at] ?? at)
-  return <Form act={{ ...act, problem }} label="Save" submit={async () => {
-    await settled(got(api.PATCH('/settings/workspace', { headers: { 'If-Match': held.tag }, body: {
-      name: draft.name, timezone: draft.timezone, country: draft.country || null, retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null, postalAddress: draft.postalAddress || null,
-      sender: { fromName: draft.fromName || null, fromEmail: draft.fromEmail || null, replyTo: draft.replyTo || null }, sendingPaused: draft.sendingPaused, ...gates(draft),
-    } as Schemas['WorkspacePatch'] })), async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
-    forget(drafted(await again()))
-    await me.reload()
-  }}>
-    <Unsaved of={held} />
-    <div class="columns">
-      <Field label="Name" required value={draft.name} set={name => set({ name })} pointer="/name" />
-      <Zones /><Field label="Time zone" required list={ZONES} value={draft.timezone} set={timezone => set({ timezone })} pointer="/timezone" hint="Such as Europe/Berlin." />
-      <Field label="Country" value={draft.country} set={country => set({ country })} pointer="/country" hint="Two letters; phone numbers without a country code are read as of this country." />
-      <Field label="Days to keep history" type="number" min="1" max="3650" value={draft.retentionDays} set={retentionDays => set({ retentionDays })} pointer="/retentionDays" hint="Empty: the operator’s default." />
-      <Field label="Sender name" value={draft.fromName} set={fromName => set({ fromName })} pointer="/sender/fromName" />
-      <Field label="Sender address" type="email" value={draft.fromEmail} set={fromEmail => set({ fromEmail })} pointer="/sender/fromEmail" />
-      <Field label="Reply-to address" type="email" value={draft.replyTo} set={replyTo => set({ replyTo })} pointer="/sender/replyTo" />
-    </div>
-    <Field label="Postal address" rows={3} value={draft.postalAddress} set={postalAddress => set({ postalAddress })} pointer="/postalAddress" hint="Marketing emails have to show one." />
-    <fieldset class="group"><legend>Marketing</legend>
-      <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
+  return (
+    <Form
+      act={{ ...act, problem }}
+      label="Save"
+      submit={async () => {
+        await settled(
+          got(
+            api.PATCH('/settings/workspace', {
+              headers: { 'If-Match': held.tag },
+              body: {
+                name: draft.name,
+                timezone: draft.timezone,
+                country: draft.country || null,
+                retentionDays: draft.retentionDays ? Number(draft.retentionDays) : null,
+                postalAddress: draft.postalAddress || null,
+                sender: {
+                  fromName: draft.fromName || null,
+                  fromEmail: draft.fromEmail || null,
+                  replyTo: draft.replyTo || null,
+                },
+                sendingPaused: draft.sendingPaused,
+                ...gates(draft),
+              } as Schemas['WorkspacePatch'],
+            }),
+          ),
+          async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft),
+        )
+        forget(drafted(await again()))
+        await me.reload()
+      }}
+    >
+      <Unsaved of={held} />
       <div class="columns">
-        <Field label="Messages per contact, at most" type="number" min="1" value={draft.mostMessages} set={mostMessages => set({ mostMessages })} pointer="/frequencyCap/limit" hint="Empty: no limit." />
-        <Length label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" />
-        <Field label="Counted on" value={draft.countedOn} set={countedOn => set({ countedOn })} options={[['', 'all channels'], ['email', 'email only'], ['sms', 'SMS only'], ['whatsapp', 'WhatsApp only']]} pointer="/frequencyCap/channel" />
-        <Field label="Quiet from" type="time" value={draft.quietFrom} set={quietFrom => set({ quietFrom })} pointer="/quietHours/from" hint="Messages wait until quiet hours end." />
-        <Field label="Quiet until" type="time" value={draft.quietUntil} set={quietUntil => set({ quietUntil })} pointer="/quietHours/to" hint="The same time as above: the whole day." />
-        <Field label="In whose time zone" value={draft.byClock} set={byClock => set({ byClock: byClock as Draft['byClock'] })} options={[['contact', 'the contact’s'], ['workspace', 'the workspace’s']]} pointer="/quietHours/timezone" />
-        <Length label="Drop messages that wait longer than" value={draft.maxWait} set={maxWait => set({ maxWait })} pointer="/quietHours/maxWait" hint="Empty: nothing is dropped." />
+        <Field label="Name" required value={draft.name} set={name => set({ name })} pointer="/name" />
+        <Zones />
+        <Field
+          label="Time zone"
+          required
+          list={ZONES}
+          value={draft.timezone}
+          set={timezone => set({ timezone })}
+          pointer="/timezone"
+          hint="Such as Europe/Berlin."
+        />
+        <Field
+          label="Country"
+          value={draft.country}
+          set={country => set({ country })}
+          pointer="/country"
+          hint="Two letters; phone numbers without a country code are read as of this country."
+        />
+        <Field
+          label="Days to keep history"
+          type="number"
+          min="1"
+          max="3650"
+          value={draft.retentionDays}
+          set={retentionDays => set({ retentionDays })}
+          pointer="/retentionDays"
+          hint="Empty: the operator’s default."
+        />
+        <Field
+          label="Sender name"
+          value={draft.fromName}
+          set={fromName => set({ fromName })}
+          pointer="/sender/fromName"
+        />
+        <Field
+          label="Sender address"
+          type="email"
+          value={draft.fromEmail}
+          set={fromEmail => set({ fromEmail })}
+          pointer="/sender/fromEmail"
+        />
+        <Field
+          label="Reply-to address"
+          type="email"
+          value={draft.replyTo}
+          set={replyTo => set({ replyTo })}
+          pointer="/sender/replyTo"
+        />
       </div>
-      <Several label="Quiet on" options={CHANNELS} chosen={draft.quietOn} set={quietOn => set({ quietOn })} pointer="/quietHours/channels" />
-      <Several label="Starting on" options={DAYS} chosen={draft.quietDays} set={quietDays => set({ quietDays })} pointer="/quietHours/days" />
-    </fieldset>
-    <Check label="Pause all sending: messages wait until you turn this off" value={draft.sendingPaused} set={sendingPaused => set({ sendingPaused })} pointer="/sendingPaused" />
-  </Form>
+      <Field
+        label="Postal address"
+        rows={3}
+        value={draft.postalAddress}
+        set={postalAddress => set({ postalAddress })}
+        pointer="/postalAddress"
+        hint="Marketing emails have to show one."
+      />
+      <fieldset class="group">
+        <legend>Marketing</legend>
+        <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
+        <div class="columns">
+          <Field
+            label="Messages per contact, at most"
+            type="number"
+            min="1"
+            value={draft.mostMessages}
+            set={mostMessages => set({ mostMessages })}
+            pointer="/frequencyCap/limit"
+            hint="Empty: no limit."
+          />
+          <Length label="Within" value={draft.within} set={within => set({ within })} pointer="/frequencyCap/window" />
+          <Field
+            label="Counted on"
+            value={draft.countedOn}
+            set={countedOn => set({ countedOn })}
+            options={[
+              ['', 'all channels'],
+              ['email', 'email only'],
+              ['sms', 'SMS only'],
+              ['whatsapp', 'WhatsApp only'],
+            ]}
+            pointer="/frequencyCap/channel"
+          />
+          <Field
+            label="Quiet from"
+            type="time"
+            value={draft.quietFrom}
+            set={quietFrom => set({ quietFrom })}
+            pointer="/quietHours/from"
+            hint="Messages wait until quiet hours end."
+          />
+          <Field
+            label="Quiet until"
+            type="time"
+            value={draft.quietUntil}
+            set={quietUntil => set({ quietUntil })}
+            pointer="/quietHours/to"
+            hint="The same time as above: the whole day."
+          />
+          <Field
+            label="In whose time zone"
+            value={draft.byClock}
+            set={byClock => set({ byClock: byClock as Draft['byClock'] })}
+            options={[
+              ['contact', 'the contact’s'],
+              ['workspace', 'the workspace’s'],
+            ]}
+            pointer="/quietHours/timezone"
+          />
+          <Length
+            label="Drop messages that wait longer than"
+            value={draft.maxWait}
+            set={maxWait => set({ maxWait })}
+            pointer="/quietHours/maxWait"
+            hint="Empty: nothing is dropped."
+          />
+        </div>
+        <Several
+          label="Quiet on"
+          options={CHANNELS}
+          chosen={draft.quietOn}
+          set={quietOn => set({ quietOn })}
+          pointer="/quietHours/channels"
+        />
+        <Several
+          label="Starting on"
+          options={DAYS}
+          chosen={draft.quietDays}
+          set={quietDays => set({ quietDays })}
+          pointer="/quietHours/days"
+        />
+      </fieldset>
+      <Check
+        label="Pause all sending: messages wait until you turn this off"
+        value={draft.sendingPaused}
+        set={sendingPaused => set({ sendingPaused })}
+        pointer="/sendingPaused"
+      />
+    </Form>
+  )
 }

@@ -5,16 +5,24 @@ import { counted, goes } from '../../src/audience/acts'
 
 type Happened = Parameters<typeof goes>[0][number]
 const run = (finishedAt: string | null) => ({ type: 'run', run: { finishedAt } }) as Happened
-const event: Happened = { type: 'event' }, message: Happened = { type: 'message' }, consent: Happened = { type: 'consent' }
+const event: Happened = { type: 'event' },
+  message: Happened = { type: 'message' },
+  consent: Happened = { type: 'consent' }
 
 test('what goes with a contact is counted, and what ends', () => {
   const happened = [event, message, run('2026-03-02T10:00:00Z'), message, run(null), consent]
-  equal(goes(happened, true), 'This also deletes 1 event, and the contact’s data in 2 runs and 2 messages. 1 run in progress ends.')
+  equal(
+    goes(happened, true),
+    'This also deletes 1 event, and the contact’s data in 2 runs and 2 messages. 1 run in progress ends.',
+  )
   equal(goes([], true), 'This also deletes 0 events, and the contact’s data in 0 runs and 0 messages.')
 })
 
 test('of a long past it says that the newest alone is counted', () => {
-  equal(goes([event, event], false), 'This also deletes 2 events, and the contact’s data in 0 runs and 0 messages, counting only the newest 2 activities.')
+  equal(
+    goes([event, event], false),
+    'This also deletes 2 events, and the contact’s data in 0 runs and 0 messages, counting only the newest 2 activities.',
+  )
 })
 
 /** A page of what happened, and where the next begins. */
@@ -31,7 +39,10 @@ test('what goes with a contact is read page by page, each once and to the last',
 test('of a long past a thousand are read, and no page more', async () => {
   const pages = [1, 2, 3, 4, 5].map(number => page(MANY, `after ${number}`))
   const asked = answering(...pages, page([event], null))
-  equal(await counted('ctc_1'), 'This also deletes 0 events, and the contact’s data in 0 runs and 1,000 messages, counting only the newest 1,000 activities.')
+  equal(
+    await counted('ctc_1'),
+    'This also deletes 0 events, and the contact’s data in 0 runs and 1,000 messages, counting only the newest 1,000 activities.',
+  )
   deepEqual(cursors(asked), [null, 'after 1', 'after 2', 'after 3', 'after 4'])
 })
 

@@ -5,17 +5,29 @@ import { answered, ownName } from '../../src/audience/questions'
 import { step } from '../../src/ui'
 
 test('a custom field is called by its name, however odd', () => {
-  for (const name of ['plan', 'my plan', 'a.b', 'a"b]', '7'])
-    equal(ownName(step('contact.metadata', name)), name)
+  for (const name of ['plan', 'my plan', 'a.b', 'a"b]', '7']) equal(ownName(step('contact.metadata', name)), name)
   equal(ownName('contact.metadata.'), '')
 })
 
 test('the path of something else is called by itself', () => {
-  for (const path of ['', 'contact.tags', 'contact.metadata', 'contact.metadata.a.b', 'contact.metadata["a"b"]', 'event.properties.total'])
+  for (const path of [
+    '',
+    'contact.tags',
+    'contact.metadata',
+    'contact.metadata.a.b',
+    'contact.metadata["a"b"]',
+    'event.properties.total',
+  ])
     equal(ownName(path), null, path)
 })
 
 test('each channel of a topic has its answers', () => {
   const topic = { id: 'top_1', name: 'News', channels: ['email', 'sms'] } as Parameters<typeof answered>[0][number]
-  deepEqual(Object.entries(answered([topic])).map(([path, { name }]) => [path, name]), [['contact.topics.top_1.email', 'Topic News: Email'], ['contact.topics.top_1.sms', 'Topic News: SMS']])
+  deepEqual(
+    Object.entries(answered([topic])).map(([path, { name }]) => [path, name]),
+    [
+      ['contact.topics.top_1.email', 'Topic News: Email'],
+      ['contact.topics.top_1.sms', 'Topic News: SMS'],
+    ],
+  )
 })

@@ -18,6 +18,9 @@ test('a credential that was typed is kept as the mask, by which what is stored s
 })
 
 test('what is no credential of a call is kept as it is: other headers, none, data that is called so', () => {
-  const steps = [call({ 'X-Compass': 'north', Cookie: '' }, { body: { headers: { token: 't' } } }), { type: 'start_workflow', data: { headers: { token: 't' } } }]
+  const steps = [
+    call({ 'X-Compass': 'north', Cookie: '' }, { body: { headers: { token: 't' } } }),
+    { type: 'start_workflow', data: { headers: { token: 't' } } },
+  ]
   deepEqual(kept(steps).steps, steps)
 })

@@ -2,26 +2,62 @@ import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Kinds, Ports, Schema } from '../../src/flow/kinds'
-import { added, connected, copied, difference, docOf, locator, moved, pasted, placeOf, removed, renamed, view, written, type Doc, type Json } from '../../src/flow/model'
+import {
+  added,
+  connected,
+  copied,
+  difference,
+  docOf,
+  locator,
+  moved,
+  pasted,
+  placeOf,
+  removed,
+  renamed,
+  view,
+  written,
+  type Doc,
+  type Json,
+} from '../../src/flow/model'
 
 const NONE: Ports = { open: [], wired: [], given: [], ends: [], each: null, about: {} }
 const PORTS: Record<string, Partial<Ports>> = {
-  add_tag: { open: ['next'] }, wait: { open: ['next'] }, exit: {}, branch: { open: ['else'], each: 'cases' },
+  add_tag: { open: ['next'] },
+  wait: { open: ['next'] },
+  exit: {},
+  branch: { open: ['else'], each: 'cases' },
 }
 const ALL: Kinds = {
-  all: new Map(Object.entries(PORTS).map(([name, ports]) => [name, { name, about: '', schema: {} as Schema, ports: { ...NONE, ...ports } }])),
-  triggers: new Map(), defs: {},
+  all: new Map(
+    Object.entries(PORTS).map(([name, ports]) => [
+      name,
+      { name, about: '', schema: {} as Schema, ports: { ...NONE, ...ports } },
+    ]),
+  ),
+  triggers: new Map(),
+  defs: {},
 }
 const IS_PRO = { path: 'trigger.data.plan', op: 'eq', value: 'pro' }
 const MET = { id: 'met', type: 'add_tag', tag: 'met' }
 const PRO = { id: 'pro', type: 'add_tag', tag: 'pro' }
 const PLAN = { id: 'plan', type: 'branch', cases: [{ port: 'pro', when: IS_PRO, steps: [PRO] }] }
 
-const ofSteps = (...steps: Json[]): Doc => docOf({ name: 'Steps', casesGate: false, trigger: { source: 'manual' }, steps })
+const ofSteps = (...steps: Json[]): Doc =>
+  docOf({ name: 'Steps', casesGate: false, trigger: { source: 'manual' }, steps })
 function ofGraph(...links: [string, string, string][]): Doc {
   const ids = [...new Set(links.flatMap(([source, , target]) => [source, target]))]
-  const nodes = ids.map((id, index) => ({ id, type: id === 'trigger' ? id : 'add_tag', position: { x: 0, y: 140 * index }, data: id === 'trigger' ? {} : { tag: id } }))
-  const edges = links.map(([source, port, target], index) => ({ id: `e${index}`, source, target, ...(port === 'next' ? {} : { sourceHandle: port }) }))
+  const nodes = ids.map((id, index) => ({
+    id,
+    type: id === 'trigger' ? id : 'add_tag',
+    position: { x: 0, y: 140 * index },
+    data: id === 'trigger' ? {} : { tag: id },
+  }))
+  const edges = links.map(([source, port, target], index) => ({
+    id: `e${index}`,
+    source,
+    target,
+    ...(port === 'next' ? {} : { sourceHandle: port }),
+  }))
   return docOf({ name: 'Graph', casesGate: false, trigger: { source: 'manual' }, graph: { nodes, edges } })
 }
 const links = (doc: Doc) => view(doc, ALL).links.map(({ source, port, target }) => `${source} ${port} ${target}`)
@@ -41,10 +77,14 @@ test('a step is added behind a port, in its arm, and the last one at the end', (
 })
 
 test('a change is at the innermost place that holds all of it', () => {
-  const doc = ofSteps(PLAN, MET), trigger = { source: 'manual' }
+  const doc = ofSteps(PLAN, MET),
+    trigger = { source: 'manual' }
   equal(placeOf(doc, { ...doc, trigger: { ...trigger, tag: 'new' } }), '/trigger/tag')
   equal(placeOf(doc, { ...doc, trigger: { source: 'event', name: 'paid' } }), '/trigger')
-  equal(placeOf(doc, { ...doc, trigger: { ...trigger, contactDefaults: { firstName: 'A' } } }), '/trigger/contactDefaults/firstName')
+  equal(
+    placeOf(doc, { ...doc, trigger: { ...trigger, contactDefaults: { firstName: 'A' } } }),
+    '/trigger/contactDefaults/firstName',
+  )
   const other = { ...PLAN, cases: [{ ...PLAN.cases[0]!, when: { ...IS_PRO, value: 'team' } }] }
   equal(placeOf(doc, { ...doc, steps: [other, MET] }), '/steps/0/cases/0/when/value')
   equal(placeOf(doc, { ...doc, name: 'New', steps: [] }), '')
@@ -62,7 +102,10 @@ test('what is pasted has names of its own, within its arms too', () => {
   const text = copied(doc, ALL, ['plan', 'pro', 'trigger'])
   const { doc: both, ids } = pasted(doc, ALL, text, { id: 'met', port: 'next' })!
   deepEqual(ids, ['plan_2'])
-  deepEqual(both.steps.map(step => step.id), ['plan', 'met', 'plan_2'])
+  deepEqual(
+    both.steps.map(step => step.id),
+    ['plan', 'met', 'plan_2'],
+  )
   equal(((both.steps[2]!.cases as Json[])[0]!.steps as Json[])[0]!.id, 'pro_2')
   equal(pasted(ofGraph(['trigger', 'next', 'a']), ALL, text, null), null)
   equal(pasted(doc, ALL, 'nothing of the kind', null), null)
@@ -70,20 +113,46 @@ test('what is pasted has names of its own, within its arms too', () => {
 })
 
 test('steps that are removed take what is in their arms with them', () => {
-  deepEqual(removed(ofSteps(PLAN, MET), ALL, ['pro', 'met']).steps, [{ ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [] }] }])
+  deepEqual(removed(ofSteps(PLAN, MET), ALL, ['pro', 'met']).steps, [
+    { ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [] }] },
+  ])
   deepEqual(removed(ofSteps(PLAN, MET), ALL, ['plan', 'pro']).steps, [MET])
 })
 
 test('steps of several lists are removed, wherever they stand in them', () => {
-  const gift = { ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [{ ...PRO, id: 'gift' }, { ...PRO, id: 'card' }] }] }
+  const gift = {
+    ...PLAN,
+    cases: [
+      {
+        port: 'pro',
+        when: IS_PRO,
+        steps: [
+          { ...PRO, id: 'gift' },
+          { ...PRO, id: 'card' },
+        ],
+      },
+    ],
+  }
   const doc = ofSteps({ ...MET, id: 'first' }, gift, MET)
-  deepEqual(removed(doc, ALL, ['first', 'gift', 'card']).steps, [{ ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [] }] }, MET])
+  deepEqual(removed(doc, ALL, ['first', 'gift', 'card']).steps, [
+    { ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [] }] },
+    MET,
+  ])
   const twice = ofSteps({ ...MET, id: 'first' }, { ...gift, id: 'one' }, PLAN)
-  deepEqual(removed(twice, ALL, ['first', 'gift']).steps.map(step => (step.cases as Json[])[0]!.steps), [[{ ...PRO, id: 'card' }], [PRO]])
+  deepEqual(
+    removed(twice, ALL, ['first', 'gift']).steps.map(step => (step.cases as Json[])[0]!.steps),
+    [[{ ...PRO, id: 'card' }], [PRO]],
+  )
 })
 
 test('a node is added between two that were connected', () => {
-  const { doc, ids } = added(ofGraph(['trigger', 'next', 'a']), ALL, 'wait', { id: 'trigger', port: 'next' }, { x: 0, y: 0 })
+  const { doc, ids } = added(
+    ofGraph(['trigger', 'next', 'a']),
+    ALL,
+    'wait',
+    { id: 'trigger', port: 'next' },
+    { x: 0, y: 0 },
+  )
   deepEqual(links(doc), ['trigger next wait', 'wait next a'])
   deepEqual(ids, ['wait'])
   equal(doc.graph.nodes.find(node => node.id === 'wait')!.position!.x > 0, true) // on none that is there
@@ -114,17 +183,24 @@ test('nodes are pasted with the lines between them', () => {
 test('a finding is about the innermost box whose place it names, or the one that an edge leaves', () => {
   const steps = ofSteps(PLAN, MET)
   const find = locator(steps, view(steps, ALL))
-  deepEqual(['/steps/0/cases/0/steps/0/tag', '/steps/0/cases/0/when', '/trigger/source', '/name'].map(at => find(at)?.id), ['pro', 'plan', 'trigger', undefined])
+  deepEqual(
+    ['/steps/0/cases/0/steps/0/tag', '/steps/0/cases/0/when', '/trigger/source', '/name'].map(at => find(at)?.id),
+    ['pro', 'plan', 'trigger', undefined],
+  )
   const graph = ofGraph(['trigger', 'next', 'a'], ['a', 'next', 'b'])
   equal(locator(graph, view(graph, ALL))('/graph/edges/1/target')?.id, 'a')
 })
 
 test('a difference names what was added, removed and changed, and not what stands in arms', () => {
   const before = ofSteps(PLAN, MET)
-  const after = ofSteps({ ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [{ ...PRO, tag: 'gold' }] }] }, { id: 'pause', type: 'wait', duration: 'P1D' })
+  const after = ofSteps(
+    { ...PLAN, cases: [{ port: 'pro', when: IS_PRO, steps: [{ ...PRO, tag: 'gold' }] }] },
+    { id: 'pause', type: 'wait', duration: 'P1D' },
+  )
   const { nodes, edges, trigger } = difference(before, { ...after, name: 'Other' }, ALL)
   deepEqual(nodes, {
-    added: [{ id: 'pause', type: 'wait' }], removed: [{ id: 'met', type: 'add_tag' }],
+    added: [{ id: 'pause', type: 'wait' }],
+    removed: [{ id: 'met', type: 'add_tag' }],
     changed: [{ id: 'pro', type: 'add_tag', members: { tag: ['pro', 'gold'] } }],
   })
   equal(edges.added.length, 2)
@@ -132,9 +208,16 @@ test('a difference names what was added, removed and changed, and not what stand
 })
 
 test('a change says what is gone from a trigger, within objects too, and nothing that cannot be written', () => {
-  const stored = { source: 'inbound_webhook', webhookUrl: 'https://tidings.example/in/1', contactDefaults: { firstName: 'A', metadata: { seats: 3 } } }
+  const stored = {
+    source: 'inbound_webhook',
+    webhookUrl: 'https://tidings.example/in/1',
+    contactDefaults: { firstName: 'A', metadata: { seats: 3 } },
+  }
   const before = docOf({ name: 'Steps', casesGate: false, trigger: stored, steps: [] })
   equal('webhookUrl' in before.trigger, false)
   const now = { ...before, trigger: { source: 'inbound_webhook', contactDefaults: { metadata: { city: 'Ulm' } } } }
-  deepEqual(written(now, before).trigger, { source: 'inbound_webhook', contactDefaults: { firstName: null, metadata: { seats: null, city: 'Ulm' } } })
+  deepEqual(written(now, before).trigger, {
+    source: 'inbound_webhook',
+    contactDefaults: { firstName: null, metadata: { seats: null, city: 'Ulm' } },
+  })
 })
