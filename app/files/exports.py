@@ -13,7 +13,7 @@ from app.machine import document
 from app.machine.content import CHANNELS
 from app.machine.program import Json
 from app.process import Process
-from app.store import consent_events, contacts, searches, topics
+from app.store import consent_events, contact_lists, contacts, searches, topics
 from app.store.consent_events import ConsentEvent
 
 PAGE = 200
@@ -35,7 +35,7 @@ async def as_csv(
     """The contacts as CSV that `imports` reads. `recheck` is awaited before each page, and raises
     Problem when nothing more may be read. Raises TooManyColumns before the first piece."""
     async with process.database.read() as db:
-        names = await contacts.field_names(
+        names = await contact_lists.field_names(
             db, workspace_id=workspace_id, limit=METADATA_COLUMNS + 1
         )
         known = await topics.of_workspace(db, workspace_id=workspace_id)

@@ -21,7 +21,7 @@ from app.machine.sample import Place, Values
 from app.machine.text import is_storable
 from app.process import Process
 from app.runtime.compute import Job
-from app.store import contacts, webhook_requests
+from app.store import contact_lists, contacts, webhook_requests
 
 BODIES = 50
 LONGEST = 256 * 1024  # bytes of one body
@@ -81,7 +81,7 @@ async def look(
     wanted = sorted({text for _, values in found.ids for text in values if text is not None})
     if wanted:
         ids = await contacts.existing(db, workspace_id=workspace.id, ids=wanted)
-        names = await contacts.field_names(db, workspace_id=workspace.id, limit=FIELDS)
+        names = await contact_lists.field_names(db, workspace_id=workspace.id, limit=FIELDS)
         kept = await contacts.with_fields(db, workspace_id=workspace.id, names=names, values=wanted)
         fields: defaultdict[str, set[str]] = defaultdict(set)
         for name, value in kept:

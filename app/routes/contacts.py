@@ -25,7 +25,7 @@ from app.machine.program import Json
 from app.machine.text import CONTROL
 from app.outbound import chains
 from app.routes.ids import ContactId, SuppressionId
-from app.store import contacts, searches, suppressions
+from app.store import contact_lists, contacts, searches, suppressions
 from app.store.suppressions import Reason as BarringReason
 from app.web import paging, reply
 from app.web.body import After, Query, Shape, Writable
@@ -169,7 +169,7 @@ class Narrowing(Query):
     )
     phone: str | None = Field(None, description="The contact's phone number, in any format.")
     tag: str | None = Field(None, description="A tag of the contact.")
-    metadata: Annotated[dict[str, str], Field(max_length=contacts.FIELDS)] | None = Field(
+    metadata: Annotated[dict[str, str], Field(max_length=contact_lists.FIELDS)] | None = Field(
         None, description="Metadata fields, compared as text: `metadata[plan]=pro`."
     )
     q: Search | None = Field(

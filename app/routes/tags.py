@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from app.store import contacts
+from app.store import contact_lists
 from app.web import paging
 from app.web.body import Shape
 from app.web.paging import Pages
@@ -20,7 +20,7 @@ async def index(call: Call) -> Response:
     """By name. The number of contacts per tag is not included, because counting them is
     expensive."""
     query = call.query(Pages)
-    names = await contacts.tag_names(
+    names = await contact_lists.tag_names(
         call.db,
         workspace_id=call.member.workspace_id,
         after=paging.position(call, query),

@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from app.database.db import Handle
-from app.store import contacts, keyset
-from app.store.contacts import EMAIL, LAST_NAME, LEADS, NAME, PHONE, Contact
+from app.store import contact_lists, contacts, keyset
+from app.store.contact_lists import EMAIL, LAST_NAME, LEADS, NAME, PHONE
+from app.store.contacts import Contact
 
 FEW = 1_000  # that are looked at one by one
 # That are walked by for a page, when more than those are found: most pages are full by the first.
@@ -27,29 +28,31 @@ SOME = 20_000
 async def page(
     db: Handle, *, workspace_id: str, filters: Mapping[str, Any], before: str | None, limit: int
 ) -> tuple[list[Contact], str | None]:
-    """Like contacts.page, and perhaps with `q` and `q_phone`: what an email or a name begins with,
-    and what a phone number does; or with `ids`, of those alone. A page that is shorter than `limit`
-    may not be the last: then the second is the id below which the next one goes on."""
+    """Like contact_lists.page, and perhaps with `q` and `q_phone`: what an email or a name begins
+    with, and what a phone number does; or with `ids`, of those alone. A page that is shorter than
+    `limit` may not be the last: then the second is the id below which the next one goes on."""
     if filters.keys().isdisjoint({"q", "updated_after", "ids"}):
-        rows = await contacts.page(
+        rows = await contact_lists.page(
             db, workspace_id=workspace_id, filters=filters, before=before, limit=limit
         )
         return rows, None
     q = _values(filters["q"], filters.get("q_phone")) if "q" in filters else {}
     others = {name: value for name, value in filters.items() if name not in ("q", "q_phone")}
-    others = contacts.numbered(await keyset.by_time(db, "con", others))
+    others = contact_lists.numbered(await keyset.by_time(db, "con", others))
     if "ids" in others:  # which are few, whatever else is asked of them
-        return await contacts.some(db, workspace_id, {**others, **q}, before, limit)
+        return await contact_lists.page_by_sorting(db, workspace_id, {**others, **q}, before, limit)
     ids = await _few(db, workspace_id, q) if q else []
     if q and len(ids) <= FEW:
-        return await contacts.some(db, workspace_id, {**others, "ids": ids}, before, limit)
+        return await contact_lists.page_by_sorting(
+            db, workspace_id, {**others, "ids": ids}, before, limit
+        )
     for walk, most in zip(WALKS, (FEW, SOME), strict=True):
         if not q and not await _more_changed(db, workspace_id, others["updated_after"], most):
-            return await contacts.some(db, workspace_id, others, before, limit)
+            return await contact_lists.page_by_sorting(db, workspace_id, others, before, limit)
         # First: what goes meanwhile must not move it behind what was not looked at.
         reached = await _reached(db, workspace_id, others, before, walk)
         met = {**others, **q} if reached is None else {**others, **q, "id_from": reached}
-        rows = await contacts.in_order(db, workspace_id, met, before, limit)
+        rows = await contact_lists.page_by_walking(db, workspace_id, met, before, limit)
         if reached is None or len(rows) == limit:
             return rows, None
     return rows, reached

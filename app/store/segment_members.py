@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from app.database.db import Handle, new_id
 from app.database.sql import columns, named_values, values
-from app.store import contacts, jobs, keyset, usage
+from app.store import contact_lists, contacts, jobs, keyset, usage
 from app.store.contacts import Contact
 from app.store.segments import Fitting, SegmentKind
 
@@ -178,11 +178,11 @@ async def page(
     before: str | None,
     limit: int,
 ) -> list[Contact]:
-    """The members as contacts, newest first. Filters: the times of contacts.CLAUSES."""
+    """The members as contacts, newest first. Filters: the times of contact_lists.CLAUSES."""
     bounded = await keyset.by_time(db, "con", filters)
     bounds = {name: value for name, value in bounded.items() if name in keyset.BOUNDS}
     among, _ = keyset.narrowed({}, bounds, before, "contact_id")
-    narrowed, values = keyset.narrowed(contacts.CLAUSES, bounded, before, "c.id")
+    narrowed, values = keyset.narrowed(contact_lists.CLAUSES, bounded, before, "c.id")
     # Cut off before the contacts are asked for: joined in the order of their ids, those who are no
     # members, or stand before the page, would be walked. A filter is on the contacts.
     cut = "" if filters else "ORDER BY contact_id DESC LIMIT :limit"

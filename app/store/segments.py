@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
 from app.database.sql import columns
-from app.store import contacts, keyset
+from app.store import contact_lists, contacts, keyset
 from app.store.contacts import ADDRESS_COLUMNS, Contact
 from app.store.missed_occasions import MissReason
 
@@ -379,7 +379,8 @@ async def members(
     before: str | None,
     limit: int,
 ) -> list[Contact]:
-    """Contacts from one id up to another, newest first. Filters: the times of contacts.CLAUSES."""
+    """Contacts from one id up to another, newest first. Filters: the times of
+    contact_lists.CLAUSES."""
     narrowed, values = _between(since, before, filters)
     return await db.fetch_all_as(
         Contact,
@@ -400,4 +401,4 @@ def _between(
     since: str | None, before: str | None, filters: Mapping[str, Any] | None = None
 ) -> tuple[str, dict[str, Any]]:
     bounds = {} if since is None else {"id_from": since}
-    return keyset.narrowed(contacts.CLAUSES, {**(filters or {}), **bounds}, before, "c.id")
+    return keyset.narrowed(contact_lists.CLAUSES, {**(filters or {}), **bounds}, before, "c.id")

@@ -31,6 +31,7 @@ from app.store import (
     broadcasts,
     claims,
     contact_batches,
+    contact_lists,
     contacts,
     definition_versions,
     definitions,
@@ -410,13 +411,13 @@ ASKED: Mapping[str, Ask] = {
     "contact by metadata": lookup(
         lambda db, i: contact_batches.found(db, "metadata", [(ACME, "crmId", str(i))])
     ),
-    "contacts, first page": page(contacts.page),
-    "contacts, thousandth": thousandth(contacts.page, "con"),
-    "contacts by a common tag": page(contacts.page, tag="lead"),
-    "contacts by a tag of ten": page(contacts.page, tag="batch7"),
-    "contacts by tag and metadata": page(contacts.page, tag="lead", metadata={"plan": "pro"}),
+    "contacts, first page": page(contact_lists.page),
+    "contacts, thousandth": thousandth(contact_lists.page, "con"),
+    "contacts by a common tag": page(contact_lists.page, tag="lead"),
+    "contacts by a tag of ten": page(contact_lists.page, tag="batch7"),
+    "contacts by tag and metadata": page(contact_lists.page, tag="lead", metadata={"plan": "pro"}),
     "contacts by metadata": lookup(
-        lambda db, i: contacts.page(
+        lambda db, i: contact_lists.page(
             db, **W, filters={"metadata": {"crmId": str(i)}}, before=None, limit=51
         )
     ),
@@ -427,7 +428,7 @@ ASKED: Mapping[str, Ask] = {
     ),
     "contacts by a q of all": searched(q="first", q_phone=None),
     "contacts by it and a tag": searched(q="first", q_phone=None, tag="lead"),
-    "contacts createdAfter": page(contacts.page, created_after=LATELY),
+    "contacts createdAfter": page(contact_lists.page, created_after=LATELY),
     "contacts updatedAfter": searched(updated_after=LATELY),
     "contacts all updatedAfter": searched(updated_after=BEFORE_ALL),
     "all updatedAfter, thousandth": searched(to_thousandth, updated_after=BEFORE_ALL),
@@ -439,9 +440,9 @@ ASKED: Mapping[str, Ask] = {
     **first_and_thousandth("recipients", recipients, "con"),
     "recipients by status": page(recipients, 11, status="SUPPRESSED"),
     "recipients by reason": page(recipients, 11, reason="capped"),
-    "tags": lambda _count: lambda db: contacts.tag_names(db, **W, after=None, limit=51),
+    "tags": lambda _count: lambda db: contact_lists.tag_names(db, **W, after=None, limit=51),
     "tags, further on": lookup(
-        lambda db, i: contacts.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
+        lambda db, i: contact_lists.tag_names(db, **W, after=f"batch{i // 10}", limit=2)
     ),
     "activity of a contact": lookup(
         lambda db, i: activity.page(db, **W, contact_id=made("con", i), before=None, limit=51)

@@ -13,7 +13,7 @@ from app.audience.upserts import Entry
 from app.audience.workspace_context import WorkspaceContext
 from app.database.db import Database
 from app.errors import Duplicate
-from app.store import contacts
+from app.store import contact_lists, contacts
 from app.store.dry_run import DryRunContacts
 from app.vault.vault import Vault
 from tests.store.rows import found_by_field, workspace
@@ -48,7 +48,7 @@ async def upsert(
 async def everybody(database: Database, workspace_id: str) -> list[dict[str, Any]]:
     """Without what nobody gave; the oldest first."""
     async with database.read() as db:
-        rows = await contacts.page(
+        rows = await contact_lists.page(
             db, workspace_id=workspace_id, filters={}, before=None, limit=100
         )
         tags = await contacts.tags_of(

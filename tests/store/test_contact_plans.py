@@ -14,7 +14,15 @@ import pytest
 from app.database.db import Database, Handle
 from app.machine import segment_filter
 from app.machine.fields import Place
-from app.store import activity, contact_batches, contacts, erasure, searches, segments
+from app.store import (
+    activity,
+    contact_batches,
+    contact_lists,
+    contacts,
+    erasure,
+    searches,
+    segments,
+)
 from app.store.segment_sql import Clause
 from tests import servers
 from tests.conftest import SCHEMA
@@ -75,7 +83,7 @@ async def full(full_url: str) -> AsyncIterator[Database]:
 
 
 def page(**filters: Any) -> Query:
-    return lambda db: contacts.page(db, **ACME, filters=filters, before="con_17000", limit=50)
+    return lambda db: contact_lists.page(db, **ACME, filters=filters, before="con_17000", limit=50)
 
 
 def search(**filters: Any) -> Query:
@@ -137,9 +145,12 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
     ),
     "createdAfter": (page(created_after=PAST - timedelta(days=1)), ["id"]),
     "createdBefore": (page(created_before=LATELY), ["id"]),
-    "tags": (lambda db: contacts.tag_names(db, **ACME, after="a", limit=50), ["workspace_id tag"]),
+    "tags": (
+        lambda db: contact_lists.tag_names(db, **ACME, after="a", limit=50),
+        ["workspace_id tag"],
+    ),
     "metadata names": (
-        lambda db: contacts.field_names(db, **ACME, limit=50),
+        lambda db: contact_lists.field_names(db, **ACME, limit=50),
         ["workspace_id name"],
     ),
     "a batch's contacts": (
