@@ -39,11 +39,35 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The rendered parts of a message, and the paths that led nowhere when they were rendered."""
+class Unrendered:
+    """The content to render, and the version of the template it comes from. A test of marketing is
+    a test, and is marketing still."""
+
+    content: Mapping[str, Json]
+    category: str
+    topic_id: str | None
+    version: int | None
+    is_marketing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The parts of a message, and the paths that led nowhere when they were rendered."""
 
     parts: Mapping[str, str | None]
     missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ingredients:
+    """All that a message is composed of, as it was found."""
+
+    channel: Channel
+    contact: Contact | None
+    run: RunFacts | None
+    to: str
+    content: Unrendered
+    data: Json
 
 
 async def prepare(
@@ -51,81 +75,100 @@ async def prepare(
 ) -> Prepared | Transition:
     """The rendered message, or the end it comes to without a call. `again`: with the words that its
     intent recorded, whatever a template says by now. Raises Heavy."""
-    channel = await _channel_of(process, db, row)
+    found = await _gather(process, db, row)
+    if isinstance(found, Transition):
+        return found
+    try:
+        return await _compose(process, db, row, found, again=again)
+    except addresses.BadAddress as error:
+        return Transition("FAILED", Reason.INVALID_ADDRESS, str(error))
+    except (contents.PartError, Unfinished) as error:
+        return Transition("FAILED", Reason.TEMPLATE_ERROR, str(error))
+
+
+async def _gather(process: Process, db: Handle, row: HeldMessage) -> _Ingredients | Transition:
+    """What the message is composed of, its contact locked; or its end, if something is missing."""
+    if row.account_mail is not None:  # the operator's, and goes out as the operator's
+        channel = process.channels.get(row.channel)
+    else:
+        channel = await providers.of(process, db, row.workspace_id, row.channel)
     if channel is None:
         return Transition("FAILED", Reason.CHANNEL_NOT_CONFIGURED)
+    contact: Contact | None = None
+    if row.contact_id is not None:
+        contact = await contacts.locked(db, workspace_id=row.workspace_id, id=row.contact_id)
+    run: RunFacts | None = None
+    if row.run_id is not None:
+        # Not locked: whoever cancels it waits for this message's job, or leaves it to arrive.
+        run = await runs.facts_of(db, workspace_id=row.workspace_id, id=row.run_id)
+    if run is not None and run.status == "CANCELLED":
+        return Transition("SUPPRESSED", run.reason_code)
+    if run is not None and run.definition_state == "ARCHIVED":
+        return Transition("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
     source = _source(process, row)
-    contact = await _contact_of(db, row)
-    run = await _run_of(db, row)
-    over = _over(run)
-    if over is not None:
-        return over
     is_erased = not source  # store/erasure.py
     if is_erased or (contact is None and row.contact_id is not None):
         return Transition("SUPPRESSED", Reason.CONTACT_ERASED)
     to = row.to_address or (contact and shapes.address(contact, row.channel))
     if not to:
-        return Transition(
-            "FAILED", Reason.NO_ADDRESS, f"The contact has no {ADDRESS_FIELD[row.channel]}."
-        )
+        detail = f"The contact has no {ADDRESS_FIELD[row.channel]}."
+        return Transition("FAILED", Reason.NO_ADDRESS, detail)
     content = await _content_of(db, row, source)
     if content is None:
         return Transition("FAILED", Reason.TEMPLATE_MISSING)
     waiting = await _waiting(db, row, content, contact)
-    if waiting is not None:
-        return waiting
-    try:
-        key = subscriptions.key(row.channel, to)
-        hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
-        is_own = contact is not None and subscriptions.key_of(contact, row.channel) == key
-        own = contact if is_own else None
-        barred = await _barred(process, db, row, content, hash, contact=contact, is_own=is_own)
-        if barred is not None:
-            return Transition("SUPPRESSED", barred)
-        url = _link(process, row, content, own, key)
-        to = subscriptions.clean(row.channel, to, None)
-        roots = footers.with_links(await _facts(db, row, run, contact, source["data"]), url)
-        recorded = await _recorded(db, row) if again else None
-        sender = {} if recorded else _sender(process, row, channel)
-        words = recorded or _rendered(
-            process, row, content, roots, url, takes_replies=_takes_replies(channel, to)
-        )
-        message = Message(
-            message_key=row.message_key,
-            attempt_id=row.attempt_id,
-            message_id=row.id,
-            workspace_id=row.workspace_id,
-            run_id=row.run_id,
-            contact_id=row.contact_id,
-            channel=row.channel,
-            to=to,
-            content={**sender, **words.parts},
-            headers=_headers(row, content, url),
-        )
-    except addresses.BadAddress as error:
-        return Transition("FAILED", Reason.INVALID_ADDRESS, str(error))
-    except (contents.PartError, Unfinished) as error:
-        return Transition("FAILED", Reason.TEMPLATE_ERROR, str(error))
-    return Prepared(
-        message,
-        channel,
-        hash,
-        content.category,
-        content.topic_id,
-        content.version,
-        words.missing,
+    return waiting or _Ingredients(channel, contact, run, to, content, source["data"])
+
+
+async def _compose(
+    process: Process, db: Handle, row: HeldMessage, found: _Ingredients, *, again: bool
+) -> Prepared | Transition:
+    """The rendered message, or the end of one that must not be sent. Raises BadAddress, PartError,
+    Unfinished, Heavy."""
+    channel, contact, content = found.channel, found.contact, found.content
+    key = subscriptions.key(row.channel, found.to)
+    hash = subscriptions.hashed(process.vault, row.workspace_id, row.channel, key)
+    is_own = contact is not None and subscriptions.key_of(contact, row.channel) == key
+    barred = await _barred(process, db, row, content, hash, contact=contact, is_own=is_own)
+    if barred is not None:
+        return Transition("SUPPRESSED", barred)
+    url = _link(process, row, content, contact if is_own else None, key)
+    to = subscriptions.clean(row.channel, found.to, None)
+    if found.run is None or contact is None:
+        known = await facts.of_contact(db, row.workspace_id, contact, found.data)
+    else:
+        known = await facts.of_run(db, found.run, contact, facts.steps_of(found.run))
+    roots = footers.with_links(known, url)
+    recorded = await _recorded(db, row) if again else None
+    sender = {} if recorded else _sender(process, row, channel)
+    rendered = recorded or _rendered(
+        process, row, content, roots, url, takes_replies=_takes_replies(channel, to)
     )
+    message = Message(
+        message_key=row.message_key,
+        attempt_id=row.attempt_id,
+        message_id=row.id,
+        workspace_id=row.workspace_id,
+        run_id=row.run_id,
+        contact_id=row.contact_id,
+        channel=row.channel,
+        to=to,
+        content={**sender, **rendered.parts},
+        headers=_headers(row, content, url),
+    )
+    category, topic_id, version = content.category, content.topic_id, content.version
+    return Prepared(message, channel, hash, category, topic_id, version, rendered.missing)
 
 
 def _rendered(
     process: Process,
     row: HeldMessage,
-    content: Said,
+    content: Unrendered,
     roots: Facts,
     url: str,
     *,
     takes_replies: bool,
-) -> Words:
+) -> Rendered:
     """Raises PartError, Unfinished, Heavy."""
     footer = None
     if content.is_marketing:
@@ -143,26 +186,11 @@ def _rendered(
         ],
     )
     made = process.compute.here(job, large=facts.is_large(roots))
-    return Words(made.parts, made.missing)
-
-
-async def _channel_of(process: Process, db: Handle, row: HeldMessage) -> Channel | None:
-    """Mail about accounts is the operator's, and goes out as the operator's."""
-    if row.account_mail is not None:
-        return process.channels.get(row.channel)
-    return await providers.of(process, db, row.workspace_id, row.channel)
-
-
-def _over(run: RunFacts | None) -> Transition | None:
-    if run is not None and run.status == "CANCELLED":
-        return Transition("SUPPRESSED", run.reason_code)
-    if run is not None and run.definition_state == "ARCHIVED":
-        return Transition("SUPPRESSED", Reason.DEFINITION_ARCHIVED)
-    return None
+    return Rendered(made.parts, made.missing)
 
 
 async def _waiting(
-    db: Handle, row: HeldMessage, content: Said, contact: Contact | None
+    db: Handle, row: HeldMessage, content: Unrendered, contact: Contact | None
 ) -> Transition | None:
     """Until its time, or the end of quiet hours; when that is too far off, its end. An intent does
     not wait any more."""
@@ -189,7 +217,7 @@ async def _barred(
     process: Process,
     db: Handle,
     row: HeldMessage,
-    content: Said,
+    content: Unrendered,
     address_hash: str,
     *,
     contact: Contact | None,
@@ -214,7 +242,9 @@ async def _barred(
     )
 
 
-def _link(process: Process, row: HeldMessage, content: Said, own: Contact | None, key: str) -> str:
+def _link(
+    process: Process, row: HeldMessage, content: Unrendered, own: Contact | None, key: str
+) -> str:
     """The link by which the recipient chooses what to get; in a test, which somebody else reads,
     the example. `key` is the address as it is compared."""
     if content.category == TEST:
@@ -239,7 +269,7 @@ def _takes_replies(channel: Channel, to: str) -> bool:
     return channel.replies == "all" or addresses.is_american(to)
 
 
-def _headers(row: HeldMessage, content: Said, url: str) -> dict[str, str]:
+def _headers(row: HeldMessage, content: Unrendered, url: str) -> dict[str, str]:
     """The headers of mail that nobody has to put up with."""
     if row.channel != "email" or content.category != MARKETING:
         return {}
@@ -264,13 +294,13 @@ def _source(process: Process, row: HeldMessage) -> Json:
     return document.parse(process.vault.decrypt(SEALED, row.sealed, row.workspace_id, row.id))
 
 
-async def _recorded(db: Handle, row: HeldMessage) -> Words | None:
+async def _recorded(db: Handle, row: HeldMessage) -> Rendered | None:
     """None for mail about accounts, of which no more than a part is recorded: it is rendered from
     nothing that changes."""
     if row.account_mail is not None:
         return None
     content = await messages.intended(db, workspace_id=row.workspace_id, id=row.id)
-    return Words(document.parse(content.encode()), missing(row.events)) if content else None
+    return Rendered(document.parse(content.encode()), missing(row.events)) if content else None
 
 
 def kept(row: HeldMessage, content: Mapping[str, str | None]) -> Mapping[str, str | None]:
@@ -279,52 +309,19 @@ def kept(row: HeldMessage, content: Mapping[str, str | None]) -> Mapping[str, st
     return content if row.account_mail is None else {"subject": content["subject"]}
 
 
-async def _run_of(db: Handle, row: HeldMessage) -> RunFacts | None:
-    """Not locked: whoever cancels it waits for this message's job, or leaves it to arrive."""
-    if row.run_id is None:
-        return None
-    return await runs.facts_of(db, workspace_id=row.workspace_id, id=row.run_id)
-
-
-async def _contact_of(db: Handle, row: HeldMessage) -> Contact | None:
-    if row.contact_id is None:
-        return None
-    return await contacts.locked(db, workspace_id=row.workspace_id, id=row.contact_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """The content to render, and the version of the template it comes from. A test of marketing is
-    a test, and is marketing still."""
-
-    content: Mapping[str, Json]
-    category: str
-    topic_id: str | None
-    version: int | None
-    is_marketing: bool
-
-
-async def _content_of(db: Handle, row: HeldMessage, source: Json) -> Said | None:
+async def _content_of(db: Handle, row: HeldMessage, source: Json) -> Unrendered | None:
     """None when the template is gone. A test is a test, whatever is tested."""
     if row.template_id is None:
         category, content = row.category, source["content"]
         topic_id = row.topic_id or content.get("topicId")
-        return Said(content, category, topic_id, None, category == MARKETING)
+        return Unrendered(content, category, topic_id, None, category == MARKETING)
     template = await templates.by_id(db, workspace_id=row.workspace_id, id=row.template_id)
     if template is None:
         return None
     category = TEST if row.category == TEST else template.category
     is_marketing = template.category == MARKETING
     topic_id = row.topic_id or template.topic_id
-    return Said(template.content, category, topic_id, template.version, is_marketing)
-
-
-async def _facts(
-    db: Handle, row: HeldMessage, run: RunFacts | None, contact: Contact | None, data: Json
-) -> dict[str, Json]:
-    if run is None or contact is None:
-        return await facts.of_contact(db, row.workspace_id, contact, data)
-    return await facts.of_run(db, run, contact, facts.steps_of(run))
+    return Unrendered(template.content, category, topic_id, template.version, is_marketing)
 
 
 def missing(events: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:

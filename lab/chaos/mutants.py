@@ -242,9 +242,9 @@ CACHED: dict[str, tuple[float, WebhookTarget | None]] = {}
     ),
     "m11": Mutant(
         "opt-outs are not asked for when the message goes",
-        "app.messages.composing:prepare",
-        "        if barred is not None:\n",
-        "        if barred is not None and row.run_id is None:\n",
+        "app.messages.composing:_compose",
+        "    if barred is not None:\n",
+        "    if barred is not None and row.run_id is None:\n",
         found=r"s after opting out",
         needs="none: a probe opts out while the run that would write waits",
     ),
