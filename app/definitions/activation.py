@@ -96,49 +96,27 @@ async def change(
 ) -> tuple[Definition, list[Finding]]:
     """The locked definition `row` becomes what the draft says, as a whole or not at all."""
     if draft.state not in TRANSITIONS[row.state]:
-        raise _no_way(row.state, draft.state)
-    sealed, unkept = _sealed(process, workspace_id, row, draft)
-    wrong, body = [*draft.wrong, *unkept], _written(sealed)
-    opened = credentials.opened(process.vault, workspace_id, row.id, document.parse(body.encode()))
-    compiled = (
-        _compiled(process, workspace_id, row.shape, opened, wrong)
-        if draft.whole
-        else checking.NOTHING
-    )
-    found = _found(compiled, kept=row.version > 0 and body == row.body)
-    looked_at = Subject(
-        workspace_id, row, draft.trigger, opened, len(body), draft.signing_secret, compiled
-    )
-    if draft.state in LIVE:
-        # One that is being deleted at this moment is waited for, and is gone then.
-        await templates.lock(db, workspace_id=workspace_id, ids=looked_at.template_ids)
-    if draft.state != "ARCHIVED":
-        found += await findings.find(process, db, looked_at)
-    _refuse_draft(findings.unread(wrong, _as_said(found, draft)), draft.state)
-    warnings, version = [], row.version
-    results = [] if draft.state == "ARCHIVED" else await _results(process, db, looked_at, run_cases)
-    gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong
-    of_cases = case_results.found(results, gate=gate)
-    if draft.state == "DRAFT":
-        warnings = [*found, *of_cases]
-    if draft.state in LIVE:
-        found += of_cases
-        _refuse(_as_said(found, draft), results)
-        warnings = [finding for finding in found if finding.severity == "warning"]
-        if version == 0 or (body, draft.trigger) != (row.body, row.trigger_config):
-            version += 1
-            await definition_versions.pin(
-                db,
-                workspace_id=workspace_id,
-                definition_id=row.id,
-                version=version,
-                trigger_config=draft.trigger,
-                body=body,
-            )
+        ways = " or ".join(TRANSITIONS[row.state])
+        detail = f"From {row.state} it may become {ways}, not {draft.state}."
+        raise Problem("conflict", detail if ways else "ARCHIVED is final.")
+    body, warnings = await _judge(process, db, workspace_id, row, draft, run_cases=run_cases)
+    version = row.version
+    is_changed = version == 0 or (body, draft.trigger) != (row.body, row.trigger_config)
+    if draft.state in LIVE and is_changed:
+        version += 1
+        await definition_versions.pin(
+            db,
+            workspace_id=workspace_id,
+            definition_id=row.id,
+            version=version,
+            trigger_config=draft.trigger,
+            body=body,
+        )
     if draft.signing_secret is not None:
         await _keep_secret(process, db, workspace_id, row.id, draft.signing_secret)
     if draft.state == "ARCHIVED":
         await _end_runs(db, workspace_id, row.id)
+    takes_webhooks = draft.state == "ACTIVE" and draft.trigger["source"] == "inbound_webhook"
     changed = await definitions.update(
         db,
         workspace_id=workspace_id,
@@ -148,11 +126,49 @@ async def change(
         trigger_config=draft.trigger,
         body=body,
         version=version,
-        token=row.token or (tokens.drawn() if _takes_webhooks(draft) else None),
+        token=row.token or (tokens.drawn() if takes_webhooks else None),
         cases_gate=draft.cases_gate,
     )
     await watching.follow(process, db, workspace_id, row, changed)
     return changed, warnings
+
+
+async def _judge(
+    process: Process,
+    db: Handle,
+    workspace_id: str,
+    row: Definition,
+    draft: Draft,
+    *,
+    run_cases: RunCases,
+) -> tuple[str, list[Finding]]:
+    """The body as it will be stored, and the findings that are in nothing's way. Raises Problem
+    `invalid` for what cannot be saved, `not_activatable` for what cannot run; Heavy."""
+    sealed, unkept = _sealed(process, workspace_id, row, draft)
+    wrong, body = [*draft.wrong, *unkept], _written(sealed)
+    opened = credentials.opened(process.vault, workspace_id, row.id, document.parse(body.encode()))
+    compiled = checking.NOTHING
+    if draft.whole:
+        compiled = _compiled(process, workspace_id, row.shape, opened, wrong)
+    found = _found(compiled, kept=row.version > 0 and body == row.body)
+    subject = Subject(
+        workspace_id, row, draft.trigger, opened, len(body), draft.signing_secret, compiled
+    )
+    if draft.state in LIVE:
+        # One that is being deleted at this moment is waited for, and is gone then.
+        await templates.lock(db, workspace_id=workspace_id, ids=subject.template_ids)
+    if draft.state != "ARCHIVED":
+        found += await findings.find(process, db, subject)
+    _refuse_draft(findings.unread(wrong, _as_said(found, draft)), draft.state)
+    if draft.state == "ARCHIVED":
+        return body, []
+    results = await _results(process, db, subject, run_cases)
+    gate = draft.cases_gate and draft.state != "PAUSED"  # which stops what goes wrong
+    found += case_results.found(results, gate=gate)
+    if draft.state == "DRAFT":
+        return body, found
+    _refuse(_as_said(found, draft), results)
+    return body, [finding for finding in found if finding.severity == "warning"]
 
 
 async def duplicate(
@@ -395,17 +411,7 @@ def _invalid(errors: Sequence[FieldError]) -> Problem:
     return Problem("invalid", UNSAVED, errors=errors)
 
 
-def _no_way(now: str, wanted: str) -> Problem:
-    ways = " or ".join(TRANSITIONS[now])
-    detail = f"From {now} it may become {ways}, not {wanted}." if ways else "ARCHIVED is final."
-    return Problem("conflict", detail)
-
-
 # --- the secret -----------------------------------------------------------------------------------
-
-
-def _takes_webhooks(draft: Draft) -> bool:
-    return draft.state == "ACTIVE" and draft.trigger["source"] == "inbound_webhook"
 
 
 async def _keep_secret(
