@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from contextlib import AbstractContextManager
@@ -72,7 +73,7 @@ def serve_assistants(_settings: Settings, arguments: argparse.Namespace) -> int:
     if find_spec("mcp") is None:
         raise NotReady('This needs the package mcp: make install, or pip install "mcp>=2.3,<3".')
     # It is an extra, which no other command needs or waits for.
-    import_module("app.commands.mcp_server").serve(url, key)
+    asyncio.run(import_module("app.commands.mcp_server").serve(url, key))
     return 0
 
 

@@ -169,19 +169,12 @@ async def ask(
         question = Question(
             workspace.id, row.id, one.topic_id, one.channel, hashes[one.channel], now + EXPIRY
         )
-        # Reminded by what was asked before.
-        await _ask(process, db, question, counted.wanted, reminds=since[one] > REMINDER)
-
-
-async def _ask(
-    process: Process, db: Handle, question: Question, wanted: Wanted, *, reminds: bool
-) -> None:
-    """By a letter now, and perhaps another one later, which is not sent if they answer before."""
-    topic = wanted.known[question.topic_id]
-    await _write(process, db, question, topic, LETTERS, valid_for=EXPIRY)
-    if reminds:  # by the same link, which has grown older by then
-        later, left = await db.now() + REMINDER, EXPIRY - REMINDER
-        await _write(process, db, question, topic, REMINDERS, valid_for=left, send_at=later)
+        topic = counted.wanted.known[one.topic_id]
+        await _write(process, db, question, topic, LETTERS, valid_for=EXPIRY)
+        if since[one] > REMINDER:  # else what was asked before reminds them
+            # By the same link, which has grown older by then; not sent if they answer before.
+            later, left = now + REMINDER, EXPIRY - REMINDER
+            await _write(process, db, question, topic, REMINDERS, valid_for=left, send_at=later)
 
 
 async def _write(
