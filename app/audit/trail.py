@@ -29,8 +29,8 @@ SALT_BYTES = 16
 LONGEST_VALUE = 8_192  # bytes of JSON; of a longer one only its hash is kept
 
 IN_URL = re.compile(r"(?<=//)[^/@]*(?=@)|(?<=\?).+", re.DOTALL)  # userinfo, and the whole query
-TOLD = re.compile(r"(Set|Last4)$")  # signingSecretSet and signingSecretLast4 are no secrets
-UNTOLD = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much itself
+NO_SECRET = re.compile(r"(Set|Last4)$")  # signingSecretSet and signingSecretLast4
+LEFT_OUT = frozenset({"id", "createdAt", "updatedAt"})  # the entry says as much itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ async def note(
 def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, list[Json]]:
     """Field → [before, after] of what differs, secrets masked."""
     return {
-        name: [_told(name, before.get(name)), _told(name, after.get(name))]
+        name: [_recorded(name, before.get(name)), _recorded(name, after.get(name))]
         for name in {**before, **after}
-        if name not in UNTOLD and before.get(name) != after.get(name)
+        if name not in LEFT_OUT and before.get(name) != after.get(name)
     }
 
 
-def _told(name: str, value: Json) -> Json:
+def _recorded(name: str, value: Json) -> Json:
     """Without secrets, and no longer than is read."""
     masked = _masked(name, value)
     text = document.dumps(masked)
@@ -134,7 +134,7 @@ def _told(name: str, value: Json) -> Json:
 
 
 def _masked(name: str, value: Json) -> Json:
-    if value is not None and is_secret_name(name) and not TOLD.search(name):
+    if value is not None and is_secret_name(name) and not NO_SECRET.search(name):
         return MASK
     match value:
         case str() if name == "url":

@@ -159,7 +159,7 @@ async def _judge(
         await templates.lock(db, workspace_id=workspace_id, ids=subject.template_ids)
     if draft.state != "ARCHIVED":
         found += await findings.find(process, db, subject)
-    _refuse_draft(findings.unread(wrong, _as_said(found, draft)), draft.state)
+    _refuse_draft(findings.unread(wrong, _as_drafted(found, draft)), draft.state)
     if draft.state == "ARCHIVED":
         return body, []
     results = await _results(process, db, subject, run_cases)
@@ -167,7 +167,7 @@ async def _judge(
     found += case_results.found(results, gate=gate)
     if draft.state == "DRAFT":
         return body, found
-    _refuse(_as_said(found, draft), results)
+    _refuse(_as_drafted(found, draft), results)
     return body, [finding for finding in found if finding.severity == "warning"]
 
 
@@ -221,10 +221,10 @@ async def check(
     found += await findings.find(process, db, subject)
     results = await _results(process, db, subject, run_cases)
     found += case_results.found(results, gate=draft.cases_gate)
-    return findings.unread(wrong, _as_said(found, draft))
+    return findings.unread(wrong, _as_drafted(found, draft))
 
 
-def _as_said(found: Sequence[Finding], draft: Draft) -> list[Finding]:
+def _as_drafted(found: Sequence[Finding], draft: Draft) -> list[Finding]:
     """With those of the trigger where the draft says it."""
     at = draft.trigger_at
     return [replace(one, pointer=trigger_node.pointed(one.pointer, at)) for one in found]

@@ -34,10 +34,10 @@ SHARING = 200  # workspaces read at once that one number's STOP is carried to
 PAGES = 1_000  # of these
 
 
-async def hear(process: Process, request: Callback) -> str | None:
+async def receive(process: Process, request: Callback) -> str | None:
     """The reply to the person who has written, if any. Answered when nothing more is on its
     way to who opted out. Raises Problem `not_found`, `invalid_signature`, `malformed_json`."""
-    account, now = await whose(process, request.provider, request.token)
+    account, now = await account_of(process, request.provider, request.token)
     try:
         notice = _callbacks_of(account.provider).read(account.secret, request, now)
     except Unsigned:
@@ -51,11 +51,11 @@ async def hear(process: Process, request: Callback) -> str | None:
     if isinstance(notice, Report):
         await report(process, account, notice)
     elif isinstance(notice, Inbound):
-        return await _inbound(process, account, notice)
+        return await _receive_message(process, account, notice)
     return None
 
 
-async def whose(process: Process, provider: str, token: str) -> tuple[Account, datetime]:
+async def account_of(process: Process, provider: str, token: str) -> tuple[Account, datetime]:
     """The account that the token's callbacks are for, and the time. Raises Problem `not_found`."""
     async with process.database.read() as db:
         account = await providers.account(process, db, provider, token)
@@ -132,9 +132,10 @@ async def _once(process: Process, db: Handle, workspace_id: str, provider: str, 
 # --- what people write ----------------------------------------------------------------------------
 
 
-async def _inbound(process: Process, account: Account, inbound: Inbound) -> str | None:
-    """To a workspace's own number it is said to the workspace; to the operator's, to every one that
-    has written to this person from there. It holds for the number in each of its spellings."""
+async def _receive_message(process: Process, account: Account, inbound: Inbound) -> str | None:
+    """The reply. A message to a workspace's own number is for the workspace; one to the operator's,
+    for every workspace that has written to this person from there. What it means holds for the
+    number in each of its spellings."""
     senders = []
     for sender in inbound.senders:
         with suppress(addresses.BadAddress):  # a spelling that nobody can be stored with
@@ -146,7 +147,8 @@ async def _inbound(process: Process, account: Account, inbound: Inbound) -> str 
     else:
         asked = await _writers(process, inbound.channel, senders)
     found = [
-        await _said_to(process, account, workspace_id, senders, inbound) for workspace_id in asked
+        await _receive_in(process, account, workspace_id, senders, inbound)
+        for workspace_id in asked
     ]
     meanings = [one for one in found if one is not None]
     await consent.all_quiet(process, [out for one in meanings for out in one.suppressions])
@@ -155,7 +157,7 @@ async def _inbound(process: Process, account: Account, inbound: Inbound) -> str 
 
 
 async def _writers(process: Process, channel: str, senders: Sequence[str]) -> list[str]:
-    """All of them, the last one last."""
+    """The workspaces that have written to this person, the last one last."""
     wrote: dict[str, datetime] = {}
     async with process.database.read() as db:
         for sender in senders:
@@ -170,14 +172,14 @@ async def _writers(process: Process, channel: str, senders: Sequence[str]) -> li
     return sorted(wrote, key=lambda workspace_id: (wrote[workspace_id], workspace_id))
 
 
-async def _said_to(
+async def _receive_in(
     process: Process,
     account: Account,
     workspace_id: str,
     senders: Sequence[str],
     inbound: Inbound,
 ) -> keywords.Inbound | None:
-    """None when nobody is there to hear it."""
+    """The meaning of the message in one workspace, which is done; None when that is gone."""
     async with process.database.write() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)
         if workspace is None:

@@ -48,7 +48,7 @@ class Resolver:
         if task is None:
             self._taken[owner] += 1
             task = self._asked[host] = asyncio.create_task(self._in_thread(host, owner))
-            task.add_done_callback(_heard)
+            task.add_done_callback(_retrieve_exception)
         return await asyncio.shield(task)
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Resolver:
             self._freed.set()
 
 
-def _heard(task: asyncio.Task[Sequence[str]]) -> None:
+def _retrieve_exception(task: asyncio.Task[Sequence[str]]) -> None:
     """Retrieve the exception of an answer that nobody waits for any more."""
     if not task.cancelled():
         task.exception()

@@ -161,7 +161,7 @@ class EmailChannel:
             await client.mail(str(self._sender.address), encoding=encoding)
             is_open = client.get_transport_info("sslcontext") is None
         except FAILURES as error:
-            return [Fault("error", "sender", _said(error))]
+            return [Fault("error", "sender", _sentence(error))]
         finally:
             _take_leave(client)
         if is_open and self._server.tls == "auto":
@@ -344,7 +344,7 @@ _LOGIN = smtp_replies.NOT_SIGNED_IN | {454, 500, 502, 503, 504}  # what servers 
 
 def _verdict(error: BaseException, handed_over: bool) -> SendError:
     """The meaning of a failure for the message."""
-    detail, known = _said(error), None
+    detail, known = _sentence(error), None
     stage = _STAGES.get(type(error)) if isinstance(error, SMTPException) else None
     if isinstance(error, SMTPResponseException):
         known = smtp_replies.verdict(error.code, error.message, stage or "sender")
@@ -360,7 +360,7 @@ def _verdict(error: BaseException, handed_over: bool) -> SendError:
 
 def _fault(error: Exception) -> Fault:
     """Why there is no session. TLS shows in what an error was made from."""
-    detail = _said(error)
+    detail = _sentence(error)
     if isinstance(error, Refused):
         return Fault("error", "refused_target", str(error))
     if isinstance(error, SMTPResponseException) and error.code in _LOGIN:
@@ -373,7 +373,7 @@ def _fault(error: Exception) -> Fault:
 _SILENT = {asyncio.CancelledError: "The send was interrupted", TimeoutError: "Time ran out"}
 
 
-def _said(error: BaseException) -> str:
+def _sentence(error: BaseException) -> str:
     """A sentence, of a connection as of a message."""
     if isinstance(error, SMTPResponseException):
         return f"The mail server answered {error.code} {line(error.message)}"

@@ -37,7 +37,7 @@ async def receive(call: Call, provider: str) -> Response:
     """The provider's delivery reports, verified by its signature, and what people write back where
     they can. Duplicate and late ones are handled. Replies to a person are in the answer."""
     # Before the body is read, which then takes no room from strangers, nor they from it.
-    account, _ = await callbacks.whose(call.process, provider, call.path("token"))
+    account, _ = await callbacks.account_of(call.process, provider, call.path("token"))
     most = min(STRANGERS_BYTES, call.process.settings.max_body_bytes)
     call.expect_body(account.workspace_id or provider, most)
     scope, headers = call.request.scope, call.request.headers
@@ -50,7 +50,7 @@ async def receive(call: Call, provider: str) -> Response:
         headers={name: headers.getlist(name) for name in headers},
         body=await call.receive_body(),
     )
-    answer = callbacks.answer(provider, await callbacks.hear(call.process, received))
+    answer = callbacks.answer(provider, await callbacks.receive(call.process, received))
     if answer is None:
         return reply.no_content()
     return Response(answer.content, media_type=answer.media_type)

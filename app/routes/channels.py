@@ -226,8 +226,8 @@ async def put_channel(call: Call) -> Response:
     await call.note(
         "channel.updated",
         channel,
-        _told(call, before) if before is not None else None,
-        _told(call, row),
+        _without_token(call, before) if before is not None else None,
+        _without_token(call, row),
     )
     return reply.ok(resource(call, row), revision=row.revision)
 
@@ -251,7 +251,7 @@ async def remove(call: Call) -> Response:
         )
     await channel_settings.delete(call.db, workspace_id=workspace_id, channel=channel)
     await providers.ask_anew(call.db, workspace_id, channel)
-    await call.note("channel.deleted", channel, before=_told(call, row))
+    await call.note("channel.deleted", channel, before=_without_token(call, row))
     return reply.no_content()
 
 
@@ -278,7 +278,7 @@ async def verify(call: Call) -> Response:
 
 
 def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
-    shown = _told(call, row)
+    shown = _without_token(call, row)
     reports = PROVIDERS[shown["provider"]].callbacks is not None
     url = providers.callback_url(call.process.settings.base_url, shown["provider"], row.token)
     return {
@@ -290,7 +290,7 @@ def resource(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any
     }
 
 
-def _told(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
+def _without_token(call: Call, row: channel_settings.ChannelSettings) -> dict[str, Any]:
     """For the audit trail too: without the token in its URL."""
     given = providers.credentials(call.process, row)
     fields = PROVIDERS[given["provider"]].fields

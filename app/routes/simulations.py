@@ -220,11 +220,11 @@ async def _tried(call: Call, look: Callable[[], Awaitable[_Looked]], *, case: bo
     looked = await compute.within(look)
     program, setting = looked.subject.compiled.program, looked.setting
     if program is None or setting is None:
-        return reply.ok(_told(looked.given, looked.found, None))
+        return reply.ok(_answered(looked.given, looked.found, None))
     workspace_id, trigger = looked.subject.workspace_id, looked.subject.trigger
     tried = (looked.given, trigger, program, setting)
     trace = await compute.call(Job(workspace_id, trial.run, tried, SECONDS))
-    answer = _told(looked.given, looked.found, trace)
+    answer = _answered(looked.given, looked.found, trace)
     if case:
         noted = (looked.given, trigger, looked.subject.compiled, setting, trace)
         expected = await compute.call(Job(workspace_id, trial.noted, noted, SECONDS))
@@ -342,10 +342,10 @@ async def _contact(db: Handle, given: Asked, subject: Subject) -> Contact | None
     return row or None
 
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- what is answered -----------------------------------------------------------------------------
 
 
-def _told(given: Given, found: list[Found], trace: Trace | None) -> dict[str, Any]:
+def _answered(given: Given, found: list[Found], trace: Trace | None) -> dict[str, Any]:
     return {
         "findings": activation.listed(found),
         "startAt": given.start_at,

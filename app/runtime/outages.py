@@ -18,8 +18,8 @@ class Outage:
         self._back = back
         self._level = level
         self._began: float | None = None
-        self._told = 0.0
-        self._failures = 0  # since it was last told
+        self._logged_at = 0.0
+        self._failures = 0  # since it was last logged
         self.last = -AGAIN_SECONDS  # failure, on the monotonic clock
 
     @property
@@ -31,12 +31,12 @@ class Outage:
         self._failures += 1
         if self._began is None:
             self._began = now
-        elif now < self._told + AGAIN_SECONDS:
+        elif now < self._logged_at + AGAIN_SECONDS:
             return
         seconds = round(now - self._began)
         about = {"error": repr(error), "failures": self._failures, "for_seconds": seconds}
         log.log(self._level, self._away, extra=about)
-        self._told, self._failures = now, 0
+        self._logged_at, self._failures = now, 0
 
     def worked(self) -> None:
         if self._began is not None:
