@@ -351,33 +351,42 @@ async def _of_definition(
         more.append(Explained(now, Explanation.NOT_ACTIVE, id, detail))
     elif given_up := await explaining_occasions.given_up(db, question.workspace_id, definition):
         more.append(Explained(now, Explanation.GIVEN_UP, id, given_up))
-    trigger = definition.trigger_config
     if all(one.code is Explanation.REFUSED_UNREADABLE for one in found):
-        after = f" after {document.text(question.since)}" if question.since else ""
-        named = trigger.get("segmentId") or ""
-        whose = {"workspace_id": question.workspace_id, "id": named}
-        segment = await segments.by_id(db, **whose) if named else None
-        words = {
-            "tag": "",
-            "name": "",
-            "field": "",
-            **trigger,
-            "since": after,
-            "segment": named if segment is None else segment.name,
-            "grace": explaining_occasions.spelled(occasions.grace(trigger)),
-        }
-        detail = NOTHING_CAME[trigger["source"]].format_map(words)
+        detail = await _nothing_came(db, question, definition.trigger_config)
         more.append(Explained(now, Explanation.NO_EVENT, id, detail))
-    # Records from before may be gone: those of requests, where it starts by requests.
-    if trigger["source"] == "inbound_webhook":
-        oldest = await explaining.requests_known_since(
-            db, workspace_id=question.workspace_id, definition_id=definition.id
-        )
-        bound = max(now - KEPT_FOR, oldest or now - KEPT_FOR)
-    else:
-        workspace = await workspaces.by_id(db, id=question.workspace_id)
-        days = workspace and workspace.retention_days
-        bound = now - timedelta(days=days or process.settings.retention_days)
+    bound = await _known_since(process, db, question, definition)
     if (question.since or definition.created_at) < bound:
         more.append(Explained(bound, Explanation.NOT_KNOWN_BEFORE, id))
     return more
+
+
+async def _nothing_came(db: Handle, question: Question, trigger: Mapping[str, Any]) -> str:
+    """A sentence, in the words of the trigger."""
+    named = trigger.get("segmentId") or ""
+    whose = {"workspace_id": question.workspace_id, "id": named}
+    segment = await segments.by_id(db, **whose) if named else None
+    words = {
+        "tag": "",
+        "name": "",
+        "field": "",
+        **trigger,
+        "since": f" after {document.text(question.since)}" if question.since else "",
+        "segment": named if segment is None else segment.name,
+        "grace": explaining_occasions.spelled(occasions.grace(trigger)),
+    }
+    return NOTHING_CAME[trigger["source"]].format_map(words)
+
+
+async def _known_since(
+    process: Process, db: Handle, question: Question, definition: Definition
+) -> datetime:
+    """The time before which records may be gone: those of requests, where it starts by requests."""
+    now, workspace_id = await db.now(), question.workspace_id
+    if definition.trigger_config["source"] == "inbound_webhook":
+        oldest = await explaining.requests_known_since(
+            db, workspace_id=workspace_id, definition_id=definition.id
+        )
+        return max(now - KEPT_FOR, oldest or now - KEPT_FOR)
+    workspace = await workspaces.by_id(db, id=workspace_id)
+    days = workspace and workspace.retention_days
+    return now - timedelta(days=days or process.settings.retention_days)
