@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from app.database.db import Handle
 from app.machine import segment_changes
@@ -150,8 +150,9 @@ async def wake(db: Handle, *, workspace_id: str, id: str, awaited_id: str) -> bo
     return waiting is not None
 
 
+RunsOf: TypeAlias = Literal["definition", "contact", "run"]
 # A run by its id is not named in the words of the index runs_unfinished, which would be walked.
-UNFINISHED_OF = {
+UNFINISHED_OF: Mapping[RunsOf, str] = {
     "definition": "r.definition_id = :id AND r.finished_at IS NULL",
     "contact": "r.contact_id = :id AND r.finished_at IS NULL",
     "run": "r.id = :id AND COALESCE(r.finished_at IS NULL, FALSE)",
@@ -162,7 +163,7 @@ async def cancel_some(
     db: Handle,
     *,
     workspace_id: str,
-    of: Literal["definition", "contact", "run"],
+    of: RunsOf,
     id: str,
     reason_code: str,
     limit: int,
@@ -170,6 +171,30 @@ async def cancel_some(
     """End up to `limit` unfinished runs of a definition or of a contact, or the run itself, and
     return how many; a claim under way is fenced off, and a call that is waited for forgotten. A run
     that is being moved at this moment is passed over: it looks for itself before it goes on."""
+    rows = await _end_unmoved(
+        db, workspace_id=workspace_id, of=of, id=id, reason_code=reason_code, limit=limit
+    )
+    ids = [run_id for run_id, _, _ in rows]
+    if ids:
+        await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
+        await run_steps.end_open(
+            db,
+            workspace_id=workspace_id,
+            run_ids=ids,
+            status="CANCELLED",
+            reason_code=reason_code,
+        )
+        await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
+        changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
+        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
+    return len(ids)
+
+
+async def _end_unmoved(
+    db: Handle, *, workspace_id: str, of: RunsOf, id: str, reason_code: str, limit: int
+) -> list[tuple[str, str, str]]:
+    """End those whose job nobody holds, or that have none: the id of each, its contact and its
+    definition."""
     locked = await db.fetch_values(
         f"""
         SELECT j.id FROM runs r
@@ -182,7 +207,7 @@ async def cancel_some(
         id=id,
         limit=limit,
     )
-    rows = await db.fetch_tuples(
+    return await db.fetch_tuples(
         f"""
         WITH ending AS MATERIALIZED (
             SELECT r.id FROM runs r
@@ -205,20 +230,6 @@ async def cancel_some(
         locked=locked,
         limit=limit,
     )
-    ids = [run_id for run_id, _, _ in rows]
-    if ids:
-        await jobs.delete(db, "run", workspace_id=workspace_id, ids=ids)
-        await run_steps.end_open(
-            db,
-            workspace_id=workspace_id,
-            run_ids=ids,
-            status="CANCELLED",
-            reason_code=reason_code,
-        )
-        await calls.delete_of_runs(db, workspace_id=workspace_id, run_ids=ids)
-        changed = {(segment_changes.run(definition), contact) for _, contact, definition in rows}
-        await segment_members.touch_named(db, workspace_id=workspace_id, changed=changed)
-    return len(ids)
 
 
 async def reopen(db: Handle, *, workspace_id: str, id: str, state: str | None) -> None:
