@@ -33,7 +33,7 @@ from app.runs import run_control
 from app.simulation import scenes, simulation
 from app.simulation.cases import Case
 from app.simulation.simulation import ScenarioEvent
-from app.simulation.traces import End, Passage, Said, Trace
+from app.simulation.traces import End, Passage, SentMessage, Trace
 from app.store import (
     contacts,
     definition_versions,
@@ -273,7 +273,7 @@ async def trace_of(process: Process, workspace_id: str, run_id: str) -> Trace:
     )
 
 
-def _passage(row: run_steps.RunStep, text: Said | None) -> Passage:
+def _passage(row: run_steps.RunStep, text: SentMessage | None) -> Passage:
     return Passage(
         row.node_id,
         row.kind,
@@ -289,11 +289,13 @@ def _passage(row: run_steps.RunStep, text: Said | None) -> Passage:
     )
 
 
-def _said(row: Row) -> Said:
+def _said(row: Row) -> SentMessage:
     """The message, with the link that every simulation has: a real one names the contact."""
     text = row["content"] and re.sub(r"https?://[^/\s]+/u/[\w-]+", simulation.LINK, row["content"])
     content = document.parse(text.encode()) if text else None
-    return Said(row["channel"], row["to_address"], row["status"], row["template_id"], content)
+    return SentMessage(
+        row["channel"], row["to_address"], row["status"], row["template_id"], content
+    )
 
 
 def endings(trace: Trace) -> dict[str, list[simulation.MessageOutcome]]:

@@ -366,11 +366,13 @@ async def _keep_template(
     key, name, old = template.key, template.name, template.known
     channel, category = template.content["channel"], template.content["category"]
     topic_id = template.content["topic_id"]
-    says = (name, category, topic_id, parts)
+    wanted = (name, category, topic_id, parts)
     if old is None:
         # When they are too large together to be compared, a new one is made.
         alike = await templates.filed(db, workspace_id=workspace_id, ids=template.alike) or {}
-        same = (alike[id] for id in template.alike if id in alike and _says(alike[id]) == says)
+        same = (
+            alike[id] for id in template.alike if id in alike and _compared(alike[id]) == wanted
+        )
         old = next(same, None)
     if old is None:
         about = {} if topic_id is None else {portable.TOPIC: topic_id}
@@ -385,7 +387,7 @@ async def _keep_template(
         raise Problem("conflict", detail)
     if old.key != key:
         await templates.set_key(db, workspace_id=workspace_id, id=old.id, key=key)
-    if _says(old) == says:
+    if _compared(old) == wanted:
         return KeptTemplate(key, old.id, name, "unchanged")
     await templates.update(
         db,
@@ -399,10 +401,10 @@ async def _keep_template(
     )
     before, after = (
         dict(zip(("name", "category", portable.TOPIC, "content"), one, strict=True))
-        for one in (_says(old), says)
+        for one in (_compared(old), wanted)
     )
     return KeptTemplate(key, old.id, name, "updated", before, after)
 
 
-def _says(template: FiledTemplate) -> tuple[str, str, str | None, Mapping[str, Json]]:
+def _compared(template: FiledTemplate) -> tuple[str, str, str | None, Mapping[str, Json]]:
     return template.name, template.category, template.topic_id, template.content

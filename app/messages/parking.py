@@ -35,7 +35,7 @@ async def park_broadcast(db: Handle, row: UnsettledMessage) -> bool:
     return True
 
 
-async def obeyed(process: Process, workspace_id: str) -> None:
+async def await_senders(process: Process, workspace_id: str) -> None:
     """Wait, after the commit of a pause and before its answer, for whoever read before it that the
     workspace sends: what they may call a provider for is intended by then. Raises Unavailable."""
     try:

@@ -326,9 +326,9 @@ async def suspend(call: Call) -> Response:
     return await _set(call, "suspended", suspended=True)
 
 
-async def _obeyed(call: Call, answer: JsonResponse) -> Response:
+async def _await_senders(call: Call, answer: JsonResponse) -> Response:
     if answer.shown.get("suspended"):
-        await parking.obeyed(call.process, call.path("id"))
+        await parking.await_senders(call.process, call.path("id"))
     return answer
 
 
@@ -383,7 +383,7 @@ routes = [
         suspend,
         can=ADMIN,
         gives={200: AdminWorkspace},
-        awaits=_obeyed,
+        awaits=_await_senders,
     ),
     post("/admin/workspaces/{id}/resume", resume, can=ADMIN, gives={200: AdminWorkspace}),
     get("/admin/users", index_users, can=ADMIN, query=UserFilters, gives={200: Page[AdminUser]}),

@@ -189,10 +189,10 @@ async def pause(call: Call) -> Response:
     return reply.ok(summary(changed), revision=changed.revision)
 
 
-async def _obeyed(call: Call, answer: Response) -> Response:
+async def _await_senders(call: Call, answer: Response) -> Response:
     """A copy waits too: that the first one was answered is not known."""
     if answer.status_code == 200:
-        await parking.obeyed(call.process, call.member.workspace_id)
+        await parking.await_senders(call.process, call.member.workspace_id)
     return answer
 
 
@@ -280,7 +280,7 @@ routes = [
         can="broadcasts:send",
         gives={200: SteeredBroadcast},
         raises=("conflict", "unavailable"),
-        awaits=_obeyed,
+        awaits=_await_senders,
     ),
     post(
         "/broadcasts/{id}/resume",
@@ -295,7 +295,7 @@ routes = [
         can="broadcasts:send",
         gives={200: SteeredBroadcast},
         raises=("conflict", "unavailable"),
-        awaits=_obeyed,
+        awaits=_await_senders,
     ),
     post(
         "/broadcasts/{id}/test",

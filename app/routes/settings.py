@@ -214,10 +214,10 @@ async def _require_kept(call: Call, row: workspaces.Workspace, new: WritableWork
         raise Problem("invalid", "The workspace cannot be changed so; see errors.", errors=errors)
 
 
-async def _obeyed(call: Call, answer: JsonResponse) -> Response:
+async def _await_senders(call: Call, answer: JsonResponse) -> Response:
     """A pause that was known before, too: that it was answered then is not known."""
     if answer.shown.get("sendingPaused"):
-        await parking.obeyed(call.process, call.member.workspace_id)
+        await parking.await_senders(call.process, call.member.workspace_id)
     return answer
 
 
@@ -330,7 +330,7 @@ routes = [
         can="settings:write",
         takes=WritableWorkspace,
         gives={200: Workspace},
-        awaits=_obeyed,
+        awaits=_await_senders,
     ),
     delete(
         "/settings/workspace",

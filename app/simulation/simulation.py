@@ -56,7 +56,7 @@ from app.messages import footers
 from app.runs.outcome import StepOutcome
 from app.simulation import gating
 from app.simulation.gating import Gate, Leaving
-from app.simulation.traces import End, Passage, Said, Trace
+from app.simulation.traces import End, Passage, SentMessage, Trace
 from app.store.contacts import Contact
 
 MOST_VISITS = 2_000  # a person reads less; a run may make five times as many
@@ -313,13 +313,13 @@ class _Message:
     id: str
     visit: int
     send: Send
-    sent: Said
+    sent: SentMessage
     number: int = 0
     missing: tuple[str, ...] = ()  # of its content
 
 
 def _send(run: SimulatedRun, effect: Send, outcome: Outcome) -> None:
-    unsent = Said(effect.channel, effect.to, "QUEUED", effect.template_id, None)
+    unsent = SentMessage(effect.channel, effect.to, "QUEUED", effect.template_id, None)
     count = sum(passage.kind == "send_message" for passage in run.passages.values()) + 1
     message = _Message(f"msg_{count:026}", effect.visit, effect, unsent)
     run.messages[effect.node_id] = message

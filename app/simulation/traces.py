@@ -18,7 +18,7 @@ from app.machine.program import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SentMessage:
     """The message of a visit: what was rendered, to whom, and what became of it."""
 
     channel: str
@@ -43,7 +43,7 @@ class Passage:
     output: Mapping[str, Json] | None
     entered_at: datetime
     left_at: datetime | None
-    sent: Said | None = None
+    sent: SentMessage | None = None
     changes: Mapping[str, tuple[Json, Json]] | None = None  # of the contact: before, after
 
 
