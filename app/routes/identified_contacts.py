@@ -57,7 +57,7 @@ class IdentifiedContact(WritableContact, extra="forbid"):
         return self.model_dump(by_alias=True, exclude_unset=True, exclude=apart)
 
 
-async def _answered(call: Call, new: IdentifiedContact) -> Wanted:
+async def _answers_in(call: Call, new: IdentifiedContact) -> Wanted:
     """The answers about topics in a body. Raises Problem `invalid`."""
     if not new.topics:
         return Wanted({}, (), NOBODY)
@@ -80,13 +80,13 @@ async def identify(call: Call) -> Response:
     same again changes nothing."""
     new = call.read(IdentifiedContact)
     workspace = await own_workspace(call)
-    answered = await _answered(call, new)
+    answered = await _answers_in(call, new)
     lookup = new.match.lookup(workspace.country, "match")
     row = await lookups.find_locked(call.db, workspace.id, lookup)
     if row is None:
         call.match(None)
         try:
-            return await _identified(call, workspace, lookup, new, answered)
+            return await _create(call, workspace, lookup, new, answered)
         except Problem as problem:
             if problem.code != "conflict":
                 raise
@@ -117,7 +117,7 @@ async def identify(call: Call) -> Response:
     return await answer_changed(call, row, before, changed)
 
 
-async def _identified(
+async def _create(
     call: Call,
     workspace: WorkspaceContext,
     lookup: Lookup,
