@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import httpx2
 import pytest
 
 from app.process import Process
-from app.routes.messages import ACTING_LINK
+from app.routes.messages import ACTING_LINK, without_tokens
 from tests import cast as company
 from tests.cast import HELLO, SEND_HELLO, Cast, hook, settle
 
@@ -139,6 +140,44 @@ async def test_who_may_not_change_contacts_gets_no_link_that_acts_as_one(
 )
 def test_of_a_link_that_acts_its_place_is_left(text: str, left: str | None) -> None:
     assert ACTING_LINK.sub(r"\1…", text) == (text if left is None else left)
+
+
+TOKEN = '{{unsubscribeUrl | split: "/" | last}}'
+ALONE = f"Choose: https://shop.test/prefs?by={TOKEN}\n{TOKEN}\nhttps://t.test/?to=x%3D{TOKEN}"
+
+
+@pytest.mark.parametrize(
+    ("channel", "given"),
+    [
+        ("email", {"email": "ada@example.com"}),
+        ("sms", {"phone": "+14155550132"}),
+    ],
+)
+async def test_who_may_not_change_contacts_gets_no_token_by_itself_either(
+    cast: Cast, process: Process, channel: str, given: dict[str, str]
+) -> None:
+    ada = await cast.ed.made("/contacts", given)
+    content = {"subject": "Choose", "text": ALONE} if channel == "email" else {"text": ALONE}
+    order = {"channel": channel, "contactId": ada["id"], "content": content}
+    id = (await cast.ed.made("/messages", order))["messageId"]
+    await settle(process)
+    hidden = ALONE.replace(TOKEN, "…")
+    for person, tokens in ((cast.ed, 3), (cast.vic, 0)):
+        [captured] = (await person.read("/sandbox/messages"))["data"]
+        said = (await person.read(f"/messages/{id}"))["content"]["text"]
+        for text in (captured["text"], said):
+            assert len(re.findall(r"[\w-]{54,}", text)) == tokens, text
+            assert (text == hidden) is (person is cast.vic), text
+
+
+def test_a_long_text_is_looked_through_at_once() -> None:
+    words = "<p style='color: red'>Hello</p>\n" * 30_000
+    for text in (words, "d3Nf " * 200_000, ("a" * 60 + "d3Nf ") * 15_000):
+        began = time.thread_time()
+        assert without_tokens(text) == text
+        assert time.thread_time() - began < 0.1
+    confirms = f"{'a-_9' * 18}d3Nfxyz"
+    assert without_tokens(f"by={confirms}.") == f"by={confirms[:8]}…."
 
 
 # --- one message, by hand -------------------------------------------------------------------------
