@@ -65,7 +65,7 @@ async def invite(
         expires_at=await db.now() + LIFETIME,
     )
     workspace = await workspaces.by_id(db, id=member.workspace_id)
-    login = f"{process.settings.base_url}/auth/oidc/login?workspaceId={member.workspace_id}"
+    login = account_mail.sign_on_url(process, member.workspace_id)
     await account_mail.send(
         process,
         db,

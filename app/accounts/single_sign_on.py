@@ -40,6 +40,7 @@ LIFETIME = timedelta(minutes=10)  # from the way out to the way back
 LONGEST_NAME = 200
 PLACES = frozenset("0123456789abcdef")
 WORKSPACE_ID = re.compile("ws_[0-9a-z]{26}")
+UNNAMED = "a workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,16 @@ async def depart(
     return Departure(url, base64.urlsafe_b64encode(sealed).decode(), place(attempt.state))
 
 
-async def workspace_called(process: Process, workspace_id: str) -> str:
-    """Its name, for somebody whom a stranger may have led there: as in a letter, and no more of a
-    workspace that there is not. Raises Problem `not_found` for what is no id."""
+async def workspace_called(process: Process, workspace_id: str, letter: str) -> str:
+    """Its name, for somebody whom a stranger may have led there: as in the letter whose link they
+    followed. Without one nobody learns what a workspace is called, or whether there is one, by its
+    id. Raises Problem `not_found` for what is no id."""
     _require_id(workspace_id)
+    if not account_mail.names(process, letter, workspace_id):
+        return UNNAMED
     async with process.database.read() as db:
         workspace = await workspaces.by_id(db, id=workspace_id)
-    return account_mail.called(workspace.name if workspace else "", "") or "a workspace"
+    return account_mail.called(workspace.name if workspace else "", "") or UNNAMED
 
 
 def _require_id(workspace_id: str) -> None:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from app.accounts import sign_in_domains
+from app.accounts import account_mail, sign_in_domains
 from app.billing import quotas
 from app.config.plans import PLANS
 from app.config.settings import ConfigError, Settings
@@ -254,7 +254,7 @@ async def test_what_is_no_id_of_a_workspace_is_not_found_at_once(
 # --- led there by somebody else -------------------------------------------------------------------
 
 
-async def test_the_link_of_another_site_asks_first_and_names_the_workspace(
+async def test_the_link_of_another_site_asks_first(
     browser: httpx2.AsyncClient, process: Process, cast: Cast
 ) -> None:
     """Or whoever invites somebody, and has them open a page, has them type into their workspace."""
@@ -266,7 +266,7 @@ async def test_the_link_of_another_site_asks_first_and_names_the_workspace(
             f"/auth/oidc/login{both}&utm_source=x", headers={"Sec-Fetch-Site": site, **AS_A_BROWSER}
         )
         assert (asked.status_code, len(browser.cookies)) == (200, 0)
-        assert "<b>Rival</b>" in asked.text
+        assert "<b>a workspace</b>" in asked.text
         assert "An invitation to it is accepted by that" in asked.text
         policy = asked.headers["content-security-policy"]
         for part in ("default-src 'none'", "form-action 'none'", "frame-ancestors 'none'"):
@@ -317,7 +317,7 @@ async def test_a_sign_in_that_nobody_else_has_begun_goes_on(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_page_that_asks_says_no_more_than_a_letter_would(
+async def test_a_page_that_asks_says_no_more_than_the_letter_that_led_there(
     browser: httpx2.AsyncClient, process: Process, cast: Cast, database_url: str
 ) -> None:
     led = {"Sec-Fetch-Site": "cross-site"}
@@ -328,14 +328,31 @@ async def test_a_page_that_asks_says_no_more_than_a_letter_would(
                 name=name,
                 id=cast.olivia.workspace_id,
             )
-        url = f"/auth/oidc/login?workspaceId={cast.olivia.workspace_id}"
-        assert f"<b>{called}" in (await browser.get(url, headers=led)).text
-    nobody = f"/auth/oidc/login?workspaceId=ws_{'0' * 26}"
-    assert "<b>a workspace</b>" in (await browser.get(nobody, headers=led)).text
+        _, _, query = account_mail.sign_on_url(process, cast.olivia.workspace_id).partition("?")
+        asked = await browser.get(f"/auth/oidc/login?{query}", headers=led)
+        assert f"<b>{called}" in asked.text
+        assert "letter=" not in asked.text
     assert refused(await browser.get("/auth/oidc/login?workspaceId=%00", headers=led)) == (
         404,
         "not_found",
     )
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_who_knows_the_id_of_a_workspace_does_not_learn_its_name(
+    browser: httpx2.AsyncClient, process: Process, cast: Cast, database_url: str
+) -> None:
+    """Nor whether there is one: an id stands in what is given to senders and to recipients."""
+    own = account_mail.sign_on_url(process, cast.mallory.workspace_id).partition("&letter=")[2]
+    told = set()
+    for id in (cast.olivia.workspace_id, f"ws_{'0' * 26}"):
+        for letter in ("", "&letter=", f"&letter={own}", f"&letter={own}%00"):
+            url = f"/auth/oidc/login?workspaceId={id}"
+            asked = await browser.get(f"{url}{letter}", headers={"Sec-Fetch-Site": "cross-site"})
+            assert asked.status_code == 200
+            told.add(asked.text.replace(id, ""))
+    assert len(told) == 1
+    assert "<b>a workspace</b>" in told.pop()
 
 
 # --- in a browser ---------------------------------------------------------------------------------
