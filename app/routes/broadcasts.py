@@ -29,6 +29,7 @@ from app.store import segments as stored_segments
 from app.store import templates, workspaces
 from app.store.broadcasts import Broadcast, Written
 from app.web import paging, reply
+from app.web.auth import permit
 from app.web.body import Moment, Name, Shape, TimeOfDay, Unchanged, Writable
 from app.web.paging import Changing, Pages
 from app.web.reply import Page, Revised
@@ -203,7 +204,8 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """A filter is replaced as a whole. A SCHEDULED broadcast that is changed is a DRAFT again."""
+    """A filter is replaced as a whole. A SCHEDULED broadcast that is changed is a DRAFT again; that
+    needs `broadcasts:send`, as cancelling it does."""
     row = await locked(call)
     call.match(row.revision)
     kept = {} if gives_filter(call) or row.filter is None else {"filter": _filter(row)}
@@ -224,6 +226,7 @@ async def update(call: Call) -> Response:
     written = await _written(call, new, row)
     if all(getattr(row, one.name) == getattr(written, one.name) for one in fields(Written)):
         raise Unchanged
+    _require_sender(call, row)
     changed = await store.update(
         call.db, workspace_id=call.member.workspace_id, id=row.id, written=written
     )
@@ -233,11 +236,12 @@ async def update(call: Call) -> Response:
 
 async def remove(call: Call) -> Response:
     """Only before its audience was frozen; afterwards it is a record, which is kept as long as
-    messages are."""
+    messages are. While it is SCHEDULED this needs `broadcasts:send`, as cancelling it does."""
     row = await locked(call)
     call.match(row.revision)
     if row.frozen_at is not None:
         control.require(row, "deleted", "DRAFT", "SCHEDULED")
+    _require_sender(call, row)
     await store.delete(call.db, workspace_id=call.member.workspace_id, id=row.id)
     await call.note("broadcast.deleted", row.id, before=summary(row))
     return reply.no_content()
@@ -255,6 +259,13 @@ async def index_recipients(call: Call) -> Response:
         limit=query.limit + 1,
     )
     return paging.page(call, query, rows, RecipientShape.of)
+
+
+def _require_sender(call: Call, row: Broadcast) -> None:
+    """Have what was scheduled undone by those alone who may cancel it. Raises Problem
+    `forbidden`."""
+    if row.state not in ("DRAFT", "CANCELLED"):
+        permit(call.member, audiences.SENDS)
 
 
 # --- found and shown ------------------------------------------------------------------------------

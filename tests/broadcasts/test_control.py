@@ -181,7 +181,7 @@ async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: 
     await cast.adam.made(f"{path}/schedule", None)
     await settle(process)
     assert (await cast.vic.read(path))["state"] == "SCHEDULED"
-    changed = (await cast.ed.patch(path, {"name": "Winter"})).json()
+    changed = (await cast.adam.patch(path, {"name": "Winter"})).json()
     assert (changed["state"], changed["audience"]["previewed"]) == ("DRAFT", None)
     await cast.adam.made(f"{path}/schedule", None)
     assert (await cast.adam.made(f"{path}/cancel", None))["finishedAt"]

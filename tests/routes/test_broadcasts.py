@@ -389,8 +389,24 @@ async def test_what_is_scheduled_is_not_changed_by_who_may_not_send(cast: Cast) 
     assert await statuses(cast.adam, "b") == [(200, None)] * 2
     assert await statuses(cast.ed, "c") == refused
     for made in (one, two):
-        await cast.ed.patch(f"/broadcasts/{made['id']}", {"perMinute": 5})  # a DRAFT again
+        await cast.adam.patch(f"/broadcasts/{made['id']}", {"perMinute": 5})  # a DRAFT again
     assert await statuses(cast.ed, "d") == [(200, None)] * 2
+
+
+async def test_what_is_scheduled_is_not_undone_by_who_may_not_send(cast: Cast) -> None:
+    """Who may not cancel it would delete it, or make it a draft that does not leave at nine."""
+    await person(cast, "ada")
+    made = await broadcast(cast, sendAt=NEXT_MONTH)
+    path = f"/broadcasts/{made['id']}"
+    await cast.adam.made(f"{path}/schedule", None)
+    for refused in (await cast.ed.patch(path, {"perMinute": 5}), await cast.ed.delete(path)):
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert "broadcasts:send" in refused.json()["detail"]
+    assert (await cast.vic.read(path))["state"] == "SCHEDULED"
+    assert (await cast.adam.patch(path, {"perMinute": 5})).json()["state"] == "DRAFT"
+    assert (await cast.ed.patch(path, {"perMinute": 6})).status_code == 200
+    await cast.adam.made(f"{path}/schedule", None)
+    assert (await cast.adam.delete(path)).status_code == 204
 
 
 async def test_a_broadcast_is_scheduled_as_it_was_seen(cast: Cast) -> None:
