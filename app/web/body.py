@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 from urllib.parse import parse_qsl
 
@@ -479,19 +481,33 @@ ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 def _refuse_unstorable(what: str, value: Json, pointer: Pointer) -> None:
     message = "Must not contain a NUL character or half of a surrogate pair."
-    places = [place for place, text in _texts(value) if not is_storable(text)]
+    places = [*islice(_unstorable(value), ERRORS)]
     if places:
-        raise _invalid(what, [FieldError(pointer(place), message) for place in places[:ERRORS]])
+        raise _invalid(what, [FieldError(pointer(place), message) for place in places])
 
 
-def _texts(value: Json, place: tuple[int | str, ...] = ()) -> Iterator[tuple[Tokens, str]]:
-    """Every string in a document, keys included, with the place where it stands."""
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield place, key
-            yield from _texts(inner, (*place, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _texts(inner, (*place, index))
+# A place within a document: that of what it stands in, and its name or number there.
+Link: TypeAlias = "tuple[Link, int | str] | None"
+
+
+def _unstorable(value: Json) -> Iterator[Tokens]:
+    """The places of the strings that cannot be kept, of keys too. Without recursion: through that,
+    each string would be handed up by every level above it."""
+    left: deque[tuple[Link, Json]] = deque([(None, value)])
+    while left:
+        link, held = left.popleft()
+        for key, inner in held.items() if isinstance(held, dict) else enumerate(held):
+            if isinstance(key, str) and not is_storable(key):
+                yield _tokens(link)
+            if isinstance(inner, dict | list):
+                left.append(((link, key), inner))
+            elif isinstance(inner, str) and not is_storable(inner):
+                yield _tokens((link, key))
+
+
+def _tokens(link: Link) -> Tokens:
+    tokens: list[int | str] = []
+    while link is not None:
+        link, token = link
+        tokens.append(token)
+    return tokens[::-1]

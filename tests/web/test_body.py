@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from time import thread_time
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -140,6 +141,18 @@ def test_a_body_becomes_its_model() -> None:
 )
 def test_what_is_wrong_is_said_where_it_is(value: dict[str, Any], errors: list[Any]) -> None:
     assert refused(value) == errors
+
+
+def test_what_cannot_be_kept_is_found_as_fast_however_deep_it_stands() -> None:
+    """Or a body of 120 KB, which anybody may send, would take a fifth of a second."""
+    deep: Any = ["a"] * 25_000 + ["\0"] * 200
+    for _ in range(110):
+        deep = [deep]
+    began = thread_time()
+    errors = refused({"name": "a", "free": {"deep": deep}})
+    assert thread_time() - began < 0.1
+    within = "/free/deep" + "/0" * 110
+    assert [pointer for pointer, _ in errors] == [f"{within}/{25_000 + n}" for n in range(100)]
 
 
 def test_everything_wrong_is_said_at_once() -> None:
