@@ -55,7 +55,6 @@ EARLY_BYTES = 32 * 1024
 ERRORS = 1_000  # that are listed
 FAILED = 10_000  # rows, if they are most of the file: then it is no file of contacts
 PART_BYTES = 4_096  # read between two turns
-COLUMNS = 1_000  # of a CSV file: about twice as many as an export writes
 PAUSES = (0.1, 0.5, 2.0)  # before a batch that met a lock or a database away is tried again
 
 ADDRESSES = ("email", "phone", "id")  # by which a contact is found
@@ -344,8 +343,8 @@ class Columns:
 
     def read(self, header: Sequence[str]) -> Sequence[str]:
         """Raises Problem `invalid` with everything that is wrong with the header."""
-        if len(header) > COLUMNS:
-            raise _bad_header([FieldError("", f"At most {COLUMNS} columns.")])
+        if len(header) > sheets.COLUMNS:
+            raise _bad_header([FieldError("", f"At most {sheets.COLUMNS} columns.")])
         cells = [sheets.as_written(cell) for cell in header]
         names = [self.named(cell) for cell in cells]
         errors = [

@@ -14,6 +14,7 @@ from typing import Protocol
 from app.machine import document
 from app.machine.program import Json
 
+COLUMNS = 1_000  # of a CSV file: about twice as many as an export writes
 ROW_BYTES = 256 * 1024  # of one row: a contact as large as one may be
 LINE_BYTES = 1024 * 1024  # of a line of JSON, which has a hundred answers with their evidence
 LINE_VALUES = 10_000  # of a line of JSON, more than a contact has; beyond, reading takes long
@@ -227,8 +228,8 @@ class Csv:
         for delimiter in DIALECTS:
             # The cells as far as they are known: a quotation may go on in the next line.
             with suppress(csv.Error):  # of a cell that is too long
-                rows = csv.reader([line], delimiter=delimiter)
-                if any(self.is_column(cell) for cells in rows for cell in cells):
+                cells = next(csv.reader([line], delimiter=delimiter), [])
+                if any(map(self.is_column, cells[:COLUMNS])):
                     return delimiter
         return max(DIALECTS, key=line.count)
 

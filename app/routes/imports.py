@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.audience.subscriptions import Given
 from app.errors import FieldError, Problem
-from app.files import exports, imports
+from app.files import exports, imports, sheets
 from app.routes.contacts import Narrowing, filters_of
 from app.web import multipart, stream
 from app.web.body import After, Before, Query, require_media_type
@@ -38,7 +38,7 @@ ConsentEvidence = Annotated[str, StringConstraints(min_length=1, max_length=2_00
 
 
 class Import(Query):
-    columns: Annotated[dict[str, str], Field(max_length=imports.COLUMNS)] | None = Field(
+    columns: Annotated[dict[str, str], Field(max_length=sheets.COLUMNS)] | None = Field(
         None,
         description="Which column a column of a CSV file is read as, by its name in the file:"
         " `columns[E-Mail Address]=email`; `columns[Notes]=` leaves one out.",

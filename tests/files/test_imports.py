@@ -469,7 +469,7 @@ async def test_a_header_of_very_many_columns_is_refused_at_once(
 
 
 async def test_a_header_has_at_most_so_many_columns(process: Process, acme: str) -> None:
-    columns = ["email", *(f"metadata.n{i}" for i in range(imports.COLUMNS - 1))]
+    columns = ["email", *(f"metadata.n{i}" for i in range(sheets.COLUMNS - 1))]
     assert await run(process, acme, sheet("a@x.test", header=",".join(columns))) == [
         totals(created=1)
     ]
