@@ -5,9 +5,10 @@ One pass, and linear in the input whatever it is: the HTML may hold what a stran
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
+
+from app.machine.text import unescaped
 
 # A tag, where `>` may stand inside quotes; failing that, anything up to the next angle bracket.
 _TAG = re.compile(
@@ -58,7 +59,7 @@ def plain_text(markup: str) -> str:
             pieces.append(_attribute(attributes, "alt"))
         else:
             pieces.append((_CLOSING if end else _OPENING).get(name, ""))
-    text = html.unescape("".join(pieces)).replace("\N{NO-BREAK SPACE}", " ")
+    text = unescaped("".join(pieces)).replace("\N{NO-BREAK SPACE}", " ")
     text = re.sub(r" *\n *", "\n", re.sub(r" {2,}", " ", text))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 

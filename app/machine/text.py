@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 # For use in a character class. PostgreSQL's text holds neither NUL nor half of a surrogate pair.
@@ -10,6 +11,20 @@ CONTROL = r"\x00-\x1f\x7f"
 
 _UNSTORABLE = re.compile(f"[{UNSTORABLE}]")
 _UNPRINTABLE = re.compile(f"[{CONTROL}{UNSTORABLE}]")
+
+
+# More digits than any character has; int() refuses more than some thousand.
+_LONG_NUMBER = re.compile(r"&#[0-9]{8,}")
+
+
+def unescaped(markup: str) -> str:
+    """The text that HTML's entities stand for; a number that no character has is U+FFFD."""
+    return html.unescape(_LONG_NUMBER.sub(_shortened, markup))
+
+
+def _shortened(number: re.Match[str]) -> str:
+    digits = number[0].removeprefix("&#").lstrip("0")
+    return f"&#{digits[:8] or 0}"
 
 
 def is_storable(text: str) -> bool:

@@ -6,13 +6,13 @@ counts as hidden: a second link in a mail does no harm, none at all does.
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
 from app.machine import effort
+from app.machine.text import unescaped
 
 # WHATWG HTML §13.2.5: quotes count after an equals sign alone, and a value that is never closed
 # takes the rest of the document with it.
@@ -73,13 +73,13 @@ def _shown(markup: str) -> Iterator[tuple[str, str]]:
     for kind, text, attributes in _in_time(_pieces(markup)):
         if kind == "text":
             if not hiding:
-                yield html.unescape(text), href
+                yield unescaped(text), href
         elif kind == "start":
             if text == "a":
-                href = html.unescape(attributes.get("href", "")).strip()
+                href = unescaped(attributes.get("href", "")).strip()
             if text in _VOID:
                 if text == "img" and not hiding and not _hides(attributes):
-                    yield html.unescape(attributes.get("alt", "")), href
+                    yield unescaped(attributes.get("alt", "")), href
                 continue
             hides = _hides(attributes)
             hidden.append((text, hides))
@@ -134,5 +134,5 @@ def _pieces(markup: str) -> Iterator[Piece]:
 
 
 def _hides(attributes: dict[str, str]) -> bool:
-    style = html.unescape(attributes.get("style", "")).lower()
+    style = unescaped(attributes.get("style", "")).lower()
     return "hidden" in attributes or _HIDING.search(_UNREAD.sub("", style)) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.machine.text import encodable, is_line, is_storable, replace_unstorable
+from app.machine.text import encodable, is_line, is_storable, replace_unstorable, unescaped
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,18 @@ def test_what_cannot_be_stored_is_replaced_character_by_character() -> None:
 
 def test_what_cannot_be_encoded_is_escaped() -> None:
     assert encodable("a\0\ud83d\u00e9") == "a\0\\ud83d\u00e9"
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("Zo&euml; &amp; &#68;&#x41;", "Zo\u00eb & DA"),
+        ("&#0000000065;&#00000000;", "A\ufffd"),
+        (f"&#{'0' * 9_000}65;", "A"),
+        (f"a&#{'9' * 9_000};b&#{'1' * 8}c", "a\ufffdb\ufffdc"),
+        (f"&#x{'f' * 90_000};", "\ufffd"),
+    ],
+)
+def test_entities_are_read_however_long_their_numbers_are(markup: str, text: str) -> None:
+    """Python's own reader raises ValueError for one of 4,301 digits."""
+    assert unescaped(markup) == text
