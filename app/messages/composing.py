@@ -52,10 +52,12 @@ class Unrendered:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The parts of a message, and the paths that led nowhere when they were rendered."""
+    """The parts of a message, and the paths that led nowhere when they were rendered; `styled` as
+    footers.Finished has it."""
 
     parts: Mapping[str, str | None]
     missing: tuple[str, ...]
+    styled: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ async def _compose(
         to=to,
         content={**sender, **rendered.parts},
         headers=_headers(row, content, url),
+        styled=rendered.styled,
     )
     category, topic_id, version = content.category, content.topic_id, content.version
     return Prepared(message, channel, hash, category, topic_id, version, rendered.missing)
@@ -175,7 +178,7 @@ def _rendered(
         footer = footers.footer_of(roots, content.content, url, takes_replies=takes_replies)
     job = Job(
         row.workspace_id,
-        footers.render,
+        footers.finish,
         (row.channel, content.content, roots, footer),
         same=lambda: [
             row.id,
@@ -186,7 +189,7 @@ def _rendered(
         ],
     )
     made = process.compute.here(job, large=facts.is_large(roots))
-    return Rendered(made.parts, made.missing)
+    return Rendered(made.message.parts, made.message.missing, made.styled)
 
 
 async def _waiting(

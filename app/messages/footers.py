@@ -18,6 +18,7 @@ from app.machine import content as contents
 from app.machine import effort
 from app.machine.content import Message, PartError
 from app.machine.program import Facts, Json
+from app.machine.text import replace_unstorable
 from app.machine.visible import shows_link, words
 from app.providers.styling import inlined, is_too_large, work
 
@@ -67,6 +68,28 @@ def render(
     """The message as it leaves, with the footer if it needs one. Raises PartError."""
     made = contents.render(channel, content, facts)
     return made if footer is None else Message(added(channel, made.parts, footer), made.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A message as it leaves; `styled` is its HTML with the style sheets in the elements, where
+    that takes too long for an event loop. Otherwise whoever sends it does that."""
+
+    message: Message
+    styled: str | None = None
+
+
+def finish(
+    channel: str, content: Mapping[str, Json], facts: Facts, footer: Footer | None
+) -> Finished:
+    """Render the message. Raises PartError."""
+    made = render(channel, content, facts, footer)
+    markup = made.parts.get("html", "") if channel == "email" else ""
+    taken = work(markup)
+    if taken <= MOST_INLINED or is_too_large(markup):
+        return Finished(made)
+    effort.yield_beyond(MOST_INLINED, taken)
+    return Finished(made, inlined(replace_unstorable(markup)))
 
 
 def added(channel: str, parts: Mapping[str, str], footer: Footer) -> dict[str, str]:

@@ -24,6 +24,7 @@ class Message:
     `content` is named as templates name it, by channel. email: `subject`, `html` and `text` (one of
     the two may be absent), and optionally `fromName`, `fromEmail`, `replyTo`, `preheader`.
     `headers` are further headers, such as List-Unsubscribe; their values travel as they are.
+    `styled` is the `html` with its style sheets in the elements, if that was done already.
     """
 
     message_key: str  # the same for every try of one attempt
@@ -36,6 +37,7 @@ class Message:
     to: str
     content: Mapping[str, str | None]
     headers: Mapping[str, str] = field(default_factory=dict)
+    styled: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

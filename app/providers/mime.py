@@ -113,12 +113,13 @@ def compose(message: Message, default: Sender) -> Mail:
     if reply_to:
         fields.append(_plain("Reply-To", str(_address("reply-to address", reply_to.strip()))))
     text, markup = (replace_unstorable(content.get(part) or "") for part in ("text", "html"))
+    styled = inlined(markup) if message.styled is None else message.styled
     return Mail(
         sender=default.address if sender.domain == default.address.domain else sender,
         recipient=recipient,
         subject=subject,
         text=text or plain_text(markup),
-        html=_with_preheader(inlined(markup), content.get("preheader")) if markup else None,
+        html=_with_preheader(styled, content.get("preheader")) if markup else None,
         headers={field.name: field.value for field in fields},
         head="".join(f"{field.name}: {field.wire}\r\n" for field in fields),
         # RFC 2045 §6.7: "=_" stands in no quoted-printable text, and "=" alone ends base64.

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 LONGEST = 512 * 1_024  # characters; readers cut a mail off long before
 MOST_TAGS = 2_000  # counted wherever they stand, so that no nesting is deeper
 MOST_WORK = 3_000_000  # tags times characters of style sheets
+FEW_TAGS = 50  # that cost no more than that, whatever they are
 
 _TAG = re.compile(r"<[a-zA-Z]")
 _STYLE = re.compile(r"<style(?=[\s/>]).*?(?:</style(?=[\s/>])|\Z)", re.IGNORECASE | re.DOTALL)
@@ -50,8 +51,10 @@ def is_too_large(markup: str) -> bool:
 
 def work(markup: str) -> int:
     """The cost of inlining: 100,000 in about a millisecond. A tag that ends nothing costs, too:
-    some make an element."""
-    return _styles(markup) * markup.count("<")
+    some make an element. And one that is never ended, such as <b>, may be opened anew in each
+    element that follows: then there are as many as the square of the tags."""
+    tags = markup.count("<")
+    return int(_styles(markup) * tags * max(1.0, tags / FEW_TAGS) ** 2)
 
 
 def _styles(markup: str) -> int:

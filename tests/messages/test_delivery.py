@@ -21,6 +21,7 @@ from app.machine.reasons import Reason
 from app.messages import callbacks, circuit_breaker, delivery
 from app.messages.providers import Account
 from app.process import Process
+from app.providers import styling
 from app.providers.base import Capabilities, Message, Receipt, Replies, SendError
 from app.providers.callbacks import DELIVERED, Report
 from app.providers.email import EmailChannel
@@ -136,6 +137,23 @@ async def test_a_message_is_rendered_sent_and_recorded(process: Process, acme: s
     assert attempt.provider_message_id == f"<{message.message_key}@provider>"
     assert [event["status"] for event in attempt.events] == ["SENDING", "SENT"]
     assert await run_status(process, acme, run_id) == "COMPLETED"
+
+
+@pytest.mark.parametrize("paragraphs", [3, 300])
+async def test_style_sheets_that_take_long_are_written_into_elements_beside_the_loop(
+    process: Process, acme: str, paragraphs: int
+) -> None:
+    """Thirty milliseconds for each mail would hold up all who share the worker."""
+    process, provider = with_provider(process, accepts)
+    markup = "<style>p { color: red }</style>" + "<p>Tea</p>" * paragraphs
+    content = {"subject": "Tea", "html": markup}
+    await start(process, acme, {**SEND_HELLO, "content": content})
+    await settle(process)
+    [message] = provider.given
+    assert message.content["html"] == markup  # as it is recorded
+    styled = styling.inlined(markup)
+    assert styled.count('style="color: red;"') == paragraphs
+    assert message.styled == (styled if paragraphs > 3 else None)
 
 
 async def test_what_the_content_printed_in_vain_is_noted_in_the_step_and_the_attempt(

@@ -119,6 +119,32 @@ def test_no_html_is_judged_on_the_loop_for_long(piece: str, styles: str) -> None
     assert time.thread_time() - began < 0.05
 
 
+@pytest.mark.parametrize("footer", [None, FOOTER])
+@pytest.mark.parametrize("count", [10, 40, 200, 900])
+def test_no_html_is_finished_on_the_loop_for_long(count: int, footer: Footer | None) -> None:
+    """Each paragraph opens all that was never ended anew: a thousand tags make a quarter of a
+    million elements."""
+    opened = "".join(f"<b a={number}>" for number in range(count))
+    markup = f"<style>p{{color:red}}</style>{opened}{'<p>' * count}"
+    content = {"subject": "s", "html": markup}
+    facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
+    began = time.thread_time()
+    with contextlib.suppress(effort.Exceeded):
+        made = effort.attempt(0.005, lambda: footers.finish("email", content, facts, footer))
+        assert made.styled is None  # who sends it has little to do
+    assert time.thread_time() - began < 0.05
+
+
+def test_what_takes_longer_is_finished_with_its_style_sheets() -> None:
+    markup = "<style>p{color:red}</style>" + "<p>Hi</p>" * 300
+    facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
+    made = footers.finish("email", {"subject": "s", "html": markup}, facts, None)
+    assert (made.message.parts["html"], made.styled) == (markup, inlined(markup))
+    few = {"subject": "s", "html": markup[:60]}
+    assert footers.finish("email", few, facts, None).styled is None
+    assert footers.finish("sms", {"text": markup}, facts, None).styled is None
+
+
 @pytest.mark.parametrize(
     "markup",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from email import message_from_bytes, policy
 from email.header import decode_header, make_header
 from email.message import EmailMessage
@@ -336,6 +337,19 @@ def test_no_text_can_end_its_part() -> None:
     read = message_from_bytes(mail.encode(), policy=policy.default)
     assert len(list(read.iter_parts())) == 2
     assert "--=_0123abcd--" in text_of(read, "plain")
+
+
+@pytest.mark.parametrize(
+    ("styled", "shown"), [(None, '<p style="color: red;">Hi</p>'), ("<p>Hi</p>", "<p>Hi</p>")]
+)
+def test_style_sheets_are_written_into_elements_unless_they_were_before(
+    styled: str | None, shown: str
+) -> None:
+    message = letter(html="<style>p { color: red }</style><p>Hi</p>")
+    mail = compose(replace(message, styled=styled), ACME)
+    assert mail.html is not None
+    assert shown in mail.html
+    assert ("<style>" in mail.html) == (styled is None)
 
 
 @pytest.mark.parametrize(
