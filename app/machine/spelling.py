@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -27,13 +28,17 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if len(word) > LONGEST:
         return None
     wanted = pairs(word)
-    score, found = max(((alike(wanted, pairs(one)), one) for one in known), default=(0.0, ""))
+    scored = ((alike(wanted, _pairs_of_known(one)), one) for one in known)
+    score, found = max(scored, default=(0.0, ""))
     return found if score >= ALIKE else None
 
 
 def pairs(word: str) -> Pairs:
     """Pairs of its letters and digits, whatever stands between them: first_name is firstName."""
     return frozenset(pairwise(f"^{re.sub(r'[^a-z0-9/]', '', word.casefold())}$"))
+
+
+_pairs_of_known = lru_cache(256)(pairs)
 
 
 def alike(one: Pairs, other: Pairs) -> float:

@@ -40,6 +40,7 @@ MERGE_PATCH = JSON | {"application/merge-patch+json"}  # RFC 7396 §4
 BREAKING = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode: controls, half pairs, line separators
 PARAMETERS = 100  # of one query string
 ERRORS = 100  # that are listed: an answer must not outgrow its question
+PART_ERRORS = 10  # likewise, of a part that is judged by itself
 # Of one body, for it is parsed and checked on the event loop: a graph of the largest size has about
 # two thirds of that.
 MOST_VALUES = 30_000
@@ -168,8 +169,8 @@ def read(model: type[Model], headers: Headers, body: bytes) -> Model:
 
 def part(model: type[Model], value: Json, *place: int | str) -> Model:
     """A part of a body, at this place in it, that is right or wrong by itself. Raises Problem
-    `invalid` with every error."""
-    return _checked(model, value, "body", lambda tokens: _pointer([*place, *tokens]))
+    `invalid` with the first errors: a body may have hundreds of parts, all of them wrong."""
+    return _checked(model, value, "body", lambda tokens: _pointer([*place, *tokens]), PART_ERRORS)
 
 
 def nothing(headers: Headers, body: bytes) -> None:
@@ -333,12 +334,14 @@ Tokens: TypeAlias = Sequence[int | str]
 Pointer: TypeAlias = Callable[[Tokens], str]
 
 
-def _checked(model: type[Model], value: Json, what: str, pointer: Pointer) -> Model:
+def _checked(
+    model: type[Model], value: Json, what: str, pointer: Pointer, most: int = ERRORS
+) -> Model:
     _refuse_strange(model, value, what, pointer)
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[:ERRORS]
+        found = error.errors(include_url=False, include_input=False)[:most]
         errors = [
             FieldError(pointer(_place(one, value)), _sentence(what, one) + _hint(model, one))
             for one in found
