@@ -102,6 +102,15 @@ def _sign(left: Json, right: Json) -> int | None:
     return None if left is None or right is None else (left > right) - (left < right)
 
 
+def _spelled(exact: Decimal | None) -> str | None:
+    """The one spelling of a number. By their own hashes, which are what is left of them divided by
+    2^61 - 1, a stranger would have a thousand numbers compared with one another."""
+    if exact is None:
+        return None
+    digits, _, exponent = f"{exact:e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{exponent}" if exact else "0"
+
+
 LOOKED_AT = 1_000  # items of a stranger's list, for a number or a time
 
 
@@ -111,14 +120,14 @@ class Items:
     def __init__(self, items: list[Json]) -> None:
         first = items[:LOOKED_AT]
         self._texts = {one for one in items if isinstance(one, str)}
-        self._numbers = {number(one) for one in first}
-        self._plain = {number(one) for one in first if is_number(one)}
+        self._numbers = {_spelled(number(one)) for one in first}
+        self._plain = {_spelled(number(one)) for one in first if is_number(one)}
         self._moments = {time(one) for one in first}
         self._others = [one for one in first if one is None or isinstance(one, bool)]
 
     def has(self, expected: Json) -> bool:
         """Whether one of them is the same: a text among all, else among the first."""
-        exact, moment = number(expected), time(expected)
+        exact, moment = _spelled(number(expected)), time(expected)
         if is_number(expected):
             return exact is not None and exact in self._numbers
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -131,6 +132,27 @@ def test_no_order(found: Any, expected: int | str) -> None:
 )
 def test_contains(found: Any, expected: Any, held: bool) -> None:
     assert compare.contains(found, expected) is held
+
+
+def test_of_a_stranger_s_list_no_numbers_fall_together() -> None:
+    """A thousand of one hash would be compared each with each, for a twentieth of a second."""
+    alike = [literal(str(number * (2**61 - 1))) for number in range(1, 101)]
+    assert len({hash(compare.number(one)) for one in alike}) == 1
+    items = compare.Items(alike)
+    assert len({*map(hash, items._numbers)}) == len({*map(hash, items._plain)}) == 100
+    assert all(compare.contains(alike, one) and compare.contains(alike, str(one)) for one in alike)
+    assert not compare.contains(alike, 1)
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), st.integers(-3, 3))
+def test_numbers_are_spelled_alike_when_they_are_the_same(number: Decimal, zeros: int) -> None:
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    same = Decimal((sign, (*digits, *[0] * abs(zeros)), exponent - abs(zeros)))
+    assert compare._spelled(same) == compare._spelled(number)
+    assert (compare._spelled(number + zeros) == compare._spelled(number)) is (
+        number + zeros == number
+    )
 
 
 @pytest.mark.parametrize(
