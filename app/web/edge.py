@@ -41,10 +41,11 @@ LONGEST_ADDRESS = 100  # IPv6 in full, with brackets, zone and port
 KEPT_REQUEST_ID = re.compile(rb"[A-Za-z0-9-]{20,200}")
 INTAKE = "/v1/webhooks/in/"
 ROUTINE = {"/healthz", "/readyz", "/sandbox/messages"}  # asked every few seconds by machines
-# What follows in such a path is a credential, and so is whatever looks like one elsewhere.
+# What follows in such a path is a credential, or what a tenant has called somebody; and so is
+# whatever looks like a credential elsewhere.
 MASKED = rf"\1{logs.MASK}"
 CREDENTIAL = re.compile(
-    r"(/webhooks/in/|^/u/|^/confirm/|^/sandbox/checkouts/|^/preview/).*"
+    r"(/webhooks/in/|^/u/|^/confirm/|^/sandbox/checkouts/|^/preview/|^/contacts/[^/]+/tags/).*"
     rf"|(?<=/)(?:{tokens.OWNER}-)?{tokens.PATTERN}(?![A-Za-z0-9])",
     re.DOTALL,
 )

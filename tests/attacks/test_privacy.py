@@ -74,7 +74,7 @@ LINES: dict[str, tuple[Callable[..., Any], ...]] = {
         test_logs.test_a_record_is_at_most_8_kilobytes,
     ),
     "L2": (
-        test_edge.test_a_token_in_a_path_is_not_logged,
+        test_edge.test_what_nobody_else_should_know_of_a_path_is_not_logged,
         test_attacks.test_a_key_in_a_query_string_opens_nothing_and_is_not_logged,
     ),
     "L3": (test_canaries.test_no_planted_secret_is_found_anywhere,),
