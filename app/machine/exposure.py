@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from app.machine.fields import Liquid
+from app.machine.http_fields import split_url
 from app.machine.program import Json
 from app.machine.secrets import is_credential_name
 
@@ -35,7 +36,7 @@ def _literal(text: Liquid) -> str:
 
 def _in_url(url: str) -> Iterator[str]:
     try:
-        parts = urlsplit(url.strip())
+        parts = split_url(url.strip())
         pairs = parse_qsl(parts.query)
     except ValueError:  # it is judged when it is called
         return

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 import httpcore2
 from httpx2 import URL, InvalidURL
 
-from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
+from app.machine.http_fields import FIELD_NAME, FRAMING, LONGEST_URL, UNSENDABLE
 from app.net.networks import Address, Network, is_inward, judged
 from app.net.resolving import Resolver
 from app.net.tls import causes, system_trust
@@ -37,7 +37,6 @@ Code: TypeAlias = Literal[
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 15.0
 KEPT_BYTES = 64 * 1024
-LONGEST_URL = 8_192
 MOST_CONNECTIONS = 100
 MOST_ADDRESSES = 4  # of one name that are tried
 READ_BYTES = 16 * 1024  # of an answer at once: all of it is parsed before anything else goes on

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from urllib.parse import parse_qsl, quote_plus, urlsplit
+from urllib.parse import parse_qsl, quote_plus
 
 from app.machine import document
 from app.machine.fields import Field, Liquid, Place, choice, described_by, liquid, quote
-from app.machine.http_fields import FIELD_NAME, FRAMING, UNSENDABLE
+from app.machine.http_fields import FIELD_NAME, FRAMING, LONGEST_URL, UNSENDABLE, split_url
 from app.machine.kind import Config, NodeKind, NodeOutcome, Visit, missing, onward
 from app.machine.program import Answered, Event, HttpCall, Json
 from app.machine.reasons import Reason
@@ -89,11 +89,14 @@ def _call(visit: Visit, absent: list[str]) -> HttpCall:
         json = not isinstance(given, Liquid) or body.lstrip().startswith(("{", "["))
         media_type = "application/json" if json else "text/plain; charset=utf-8"
         headers.setdefault("content-type", media_type)
+    url = say(config["url"]).strip().replace(" ", "%20")
+    if len(url) > LONGEST_URL:
+        raise Unsendable(f"The URL came out longer than {LONGEST_URL:,} characters.")
     return HttpCall(
         visit.node.id,
         visit.number,
         config["method"],
-        say(config["url"]).strip().replace(" ", "%20"),
+        url,
         tuple(headers.items()),
         body,
         config.get("timeoutMs", USUAL_MS),
@@ -146,7 +149,7 @@ def _failed(
 
 def _shown_url(url: str) -> str:
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return MASK

@@ -23,6 +23,7 @@ FACTS: dict[str, Any] = {
         "total": document.parse(b"1.10"),
         "evil": 'x"}\r\nX-Evil: 1',
         "list": [1, 2],
+        "long": "a&" * 5_000,
     },
     "contact": {"email": "ada@example.com"},
     "workspace": {},
@@ -106,6 +107,14 @@ def test_the_author_s_content_type_counts(
 @pytest.mark.parametrize("value", ["{{trigger.evil}}", "ä\u2028b", "\u010aX-Evil: 1"])
 def test_a_header_with_a_line_break_is_never_asked_with(value: str) -> None:
     result = asked({**ASK, "headers": {"X-A": value}})
+    assert result.record is not None
+    assert (result.record.status, result.record.code) == ("FAILED", Reason.HTTP_INVALID)
+    assert not any(isinstance(effect, HttpCall) for effect in result.effects)
+
+
+def test_a_url_that_came_out_too_long_is_never_asked() -> None:
+    """Nor read, for the record: a million parameters would take seconds."""
+    result = asked({**ASK, "url": "https://api.example/?{{trigger.long}}"})
     assert result.record is not None
     assert (result.record.status, result.record.code) == ("FAILED", Reason.HTTP_INVALID)
     assert not any(isinstance(effect, HttpCall) for effect in result.effects)
