@@ -42,7 +42,10 @@ class Sender:
     @classmethod
     def parse(cls, text: str) -> Sender:
         """`hello@acme.com` or `Acme <hello@acme.com>`; ValueError with a sentence otherwise."""
-        name, spec = parseaddr(text)
+        try:
+            name, spec = parseaddr(text)
+        except RecursionError:  # of hundreds of comments or groups within one another
+            name = spec = ""
         address = _parse(spec)
         if address is None or _UNPRINTABLE.search(text):
             raise ValueError(

@@ -129,7 +129,13 @@ def test_the_sender_is_the_contents_else_the_default(
         assert mail["From"] == sender
 
 
-@pytest.mark.parametrize("text", ["", "acme.test", "a@b@c", "Acme", "A <a@x.test\nBcc:y@z>"])
+NO_SENDERS = (
+    *("", "acme.test", "a@b@c", "Acme", "A <a@x.test\nBcc:y@z>"),
+    *("(" * 2_000, "a:" * 2_000),
+)
+
+
+@pytest.mark.parametrize("text", NO_SENDERS)
 def test_a_default_sender_that_is_no_address_is_refused_in_words(text: str) -> None:
     with pytest.raises(ValueError, match="not a sender: write it as"):
         Sender.parse(text)
