@@ -43,6 +43,9 @@ _PARTS = (
     *("BYHOUR", "BYMINUTE", "BYSECOND"),
 )
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY")
+# How many positions a rule may have in each period: dateutil looks each of them up in each period,
+# and a rule that never comes has thirty years of them. An hour has the first, which is the last.
+MOST_POSITIONS: Mapping[str, int] = {"YEARLY": 31, "MONTHLY": 31, "WEEKLY": 12, "DAILY": 2}
 
 
 def zone_of(trigger: Mapping[str, Json], contact: Json, workspace: str | None) -> ZoneInfo:
@@ -214,8 +217,14 @@ def _rules(recurrence: str | None, cron: str | None) -> tuple[Rule, ...]:
 
 
 def check_rule(text: str) -> str:
-    """Raises ValueError for what is no rule, or never comes."""
-    return _checked(text, (_read_rule(text),))
+    """Raises ValueError for what is no rule, or never comes, or takes long to be found to."""
+    rule, parts = _read_rule(text), _parts_of(text)
+    frequency, positions = parts["FREQ"], parts.get("BYSETPOS", "1").split(",")
+    most = MOST_POSITIONS.get(frequency, 1)
+    if len(positions) > most or (most == 1 and positions[0].lstrip("+-") != "1"):
+        allowed = "may be 1 or -1" if most == 1 else f"has at most {most} numbers"
+        raise ValueError(f"With FREQ={frequency} BYSETPOS {allowed}.")
+    return _checked(text, (rule,))
 
 
 def check_cron(text: str) -> str:
@@ -228,8 +237,12 @@ def _checked(text: str, rules: tuple[Rule, ...]) -> str:
     return text
 
 
+def _parts_of(text: str) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in text.upper().split(";"))
+
+
 def _read_rule(text: str) -> Rule:
-    parts = dict(part.partition("=")[::2] for part in text.upper().split(";"))
+    parts = _parts_of(text)
     if parts.get("FREQ") not in _FREQUENCIES:
         raise ValueError(f"FREQ must be one of {', '.join(_FREQUENCIES)}.")
     if any("," in parts.get(name, "") for name in ("BYMINUTE", "BYSECOND")):

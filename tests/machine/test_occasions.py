@@ -189,6 +189,25 @@ def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("frequency", "most"),
+    [("YEARLY", 31), ("MONTHLY", 31), ("WEEKLY", 12), ("DAILY", 2), ("HOURLY", 1)],
+)
+def test_a_rule_that_never_comes_is_found_in_little_time(frequency: str, most: int) -> None:
+    """Ten positions of an hour took four seconds of an event loop; a rule has room for a
+    hundred."""
+    for count in (most, most + 1, 100):
+        positions = ",".join(str(366 - number) for number in range(count))
+        began = time.thread_time()
+        with pytest.raises(ValueError, match=r"\.$") as refused:
+            occasions.check_rule(f"FREQ={frequency};BYSETPOS={positions};BYMONTH=1;BYHOUR=1")
+        assert time.thread_time() - began < 0.5
+        assert ("never comes" in str(refused.value)) == (count == most and frequency != "HOURLY")
+    for rule in ("BYDAY=MO,WE;BYSETPOS=1,-1", "BYSETPOS=1", "BYSETPOS=-1"):
+        if most > 1 or "," not in rule.partition("BYSETPOS")[2]:
+            occasions.check_rule(f"FREQ={frequency};{rule}")
+
+
+@pytest.mark.parametrize(
     ("elsewhere", "expected"),
     [(NEW_YORK, "2026-11-26T14:00:00+00:00"), ("Asia/Tokyo", "2026-11-26T00:00:00+00:00")],
 )
