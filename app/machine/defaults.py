@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from app.machine import document, effort, template
@@ -81,7 +82,7 @@ def _value(value: Json, name: str, render: Callable[[str], str], failed: list[st
 
 def refuse_many(raw: Json) -> None:
     """Raises TooMany. What is wrong with a single value is not judged here."""
-    texts = list(_texts(raw))
+    texts = [*islice(_texts(raw), MOST + 1)]
     if len(texts) > MOST:
         raise TooMany(f"A new contact gets at most {MOST} values.")
 

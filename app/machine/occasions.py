@@ -38,6 +38,7 @@ BEGIN = datetime(9968, 1, 1)  # noqa: DTZ001
 # has ended since, by its UNTIL, is a finding of the definition (schedule_over).
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 AT_MOST = "A schedule may come at most once an hour."
+LONGEST = 500  # characters of a rule, or of a line of cron
 _PARTS = (
     *("FREQ", "INTERVAL", "UNTIL", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS"),
     *("BYHOUR", "BYMINUTE", "BYSECOND"),
@@ -242,6 +243,8 @@ def _parts_of(text: str) -> dict[str, str]:
 
 
 def _read_rule(text: str) -> Rule:
+    if len(text) > LONGEST or "\n" in text:
+        raise ValueError("Must be one line such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9.")
     parts = _parts_of(text)
     if parts.get("FREQ") not in _FREQUENCIES:
         raise ValueError(f"FREQ must be one of {', '.join(_FREQUENCIES)}.")
@@ -251,8 +254,6 @@ def _read_rule(text: str) -> Rule:
         raise ValueError(f"There is no {min(unknown)} here; there are {', '.join(_PARTS)}.")
     if not re.fullmatch(r"[1-9][0-9]{0,3}", parts.get("INTERVAL", "1")):  # 0 would loop for ever
         raise ValueError("INTERVAL must be a number from 1 to 9999.")
-    if len(text) > 500 or "\n" in text:
-        raise ValueError("Must be one line such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9.")
     if "UNTIL" in parts:
         until = _UNTIL.fullmatch(parts["UNTIL"])
         if until is None:
@@ -278,8 +279,8 @@ _NAMES = {
 def _read_cron(line: str) -> tuple[Rule, ...]:
     """Five fields. Where both the day of the month and that of the week are given, either will do;
     both must hold where one of them begins with a star, as in */2 (cron's DOM_STAR, DOW_STAR)."""
-    texts = line.lower().split()
-    if len(texts) != len(_CRON):
+    texts = line[: LONGEST + 1].lower().split()
+    if len(texts) != len(_CRON) or len(line) > LONGEST:
         raise ValueError("Must be five fields: minute, hour, day, month and weekday.")
     minute, hour, day, month, weekday = (
         _values(text, *field) for text, field in zip(texts, _CRON, strict=True)
