@@ -196,6 +196,11 @@ def as_written(text: str) -> Json:
     return orjson.Fragment(text)
 
 
+def rewritten(body: bytes) -> str:
+    """The same JSON, as `dumps` writes it. Raises MalformedJson."""
+    return dumps(parse(body)).decode()
+
+
 def pretty(value: Json, *, sort: bool = False) -> str:
     """The same for a person: a line for each value, the names perhaps in their order."""
     lined = _OPTIONS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE

@@ -16,6 +16,7 @@ from app.routes import automations, workflows
 from app.routes.definitions import DefinitionKind
 from app.routes.ids import AutomationId, ContactId, MessageId, RunId, WorkflowId
 from app.runs import run_control
+from app.runtime.compute import Job
 from app.store import definitions, messages, run_steps, runs
 from app.web import paging, reply
 from app.web.body import Shape
@@ -25,6 +26,8 @@ from app.web.routing import Call, Endpoint, Handler, get, post
 from app.web.schemas import referring
 
 OWNER = {"graph": "automationId", "steps": "workflowId"}
+LARGE = 16 * 1024  # bytes of a trigger's body that is not read on the event loop
+SECONDS = 2.0  # of CPU time
 
 
 Status: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED"]
@@ -241,9 +244,12 @@ async def _resource(call: Call) -> dict[str, Any]:
         message = None if one is None else Sent.of(one, reason=reason(one))
         output = None if step.output is None else document.as_written(step.output)
         shown.append(RunStep.of(step, reason=reason(step), output=output, message=message))
+    body = bytes(row.body)
+    job = Job(call.member.workspace_id, document.rewritten, (body,), SECONDS, same=lambda: [row.id])
+    trigger = call.process.compute.here(job, large=len(body) > LARGE)
     return {
         **summary(row),
-        "trigger": document.parse(row.body),
+        "trigger": document.as_written(trigger),
         "steps": shown,
         "stepsOmitted": steps[0].position - 1 if steps else 0,
         "outputsOmitted": sum(step.output is None and step.output_bytes > 0 for step in steps),
