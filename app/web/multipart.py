@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-from python_multipart.exceptions import MultipartParseError
+from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from app.errors import FieldError, Problem
@@ -70,23 +70,26 @@ class _Form:
         boundary = parse_options_header(self.content_type)[1].get(b"boundary")
         if not boundary:
             raise _malformed("The Content-Type of a form names its boundary.")
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._begin,
-                "on_header_field": self._add_to_name,
-                "on_header_value": self._add_to_value,
-                "on_header_end": self._end_field,
-                "on_headers_finished": self._end_header,
-                "on_part_data": self._add_content,
-                "on_end": self._end,
-            },
-        )
+        try:
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._begin,
+                    "on_header_field": self._add_to_name,
+                    "on_header_value": self._add_to_value,
+                    "on_header_end": self._end_field,
+                    "on_headers_finished": self._end_header,
+                    "on_part_data": self._add_content,
+                    "on_end": self._end,
+                },
+            )
+        except FormParserError as error:  # of a boundary longer than RFC 2046 §5.1.1 allows
+            raise _malformed(f"The form's boundary is none: {error}.") from None
 
     def feed(self, piece: bytes) -> None:
         try:
             self._parser.write(piece)
-        except MultipartParseError as error:
+        except FormParserError as error:
             raise _malformed(f"The body is not a form: {error}.") from None
 
     def taken(self) -> bytes:

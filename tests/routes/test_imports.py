@@ -127,6 +127,7 @@ REFUSED: list[tuple[bytes, str, str, int, str]] = [
     (SHEET, "text/csv; charset=latin-1", "", 415, "unsupported_media_type"),
     (SHEET, "multipart/form-data", "", 400, "malformed_request"),
     (SHEET, "multipart/form-data; boundary=x", "", 400, "malformed_request"),
+    (SHEET, f"multipart/form-data; boundary={'x' * 300}", "", 400, "malformed_request"),
     (SHEET, CSV, "?unknown=drop", 422, "invalid"),
     (SHEET, CSV, "?columns[email]=mail", 422, "invalid"),
     (SHEET, CSV, "?dryRun=maybe", 422, "invalid"),
