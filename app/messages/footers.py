@@ -208,6 +208,8 @@ def _lacking(markup: str, footer: Footer, *, unjudged: bool = False) -> Lacking:
         return _unseen(markup, footer) if unjudged else EMPTY
     effort.yield_beyond(MOST_INLINED, work(markup))
     styled = inlined(markup)
+    if styled is markup and work(markup):  # it could not be done after all
+        return _unseen(markup, footer) if unjudged else EMPTY
     lacking = _unseen(styled, footer)
     return lacking if styled is markup else lacking | _unseen(markup, footer)
 

@@ -31,14 +31,16 @@ _INLINER = CSSInliner(
 
 
 def inlined(markup: str) -> str:
-    """The same document when it has no style sheet, or is too large for this."""
+    """The same document when it has no style sheet, or is too large for this, or would become so:
+    a tag that is never ended may be opened anew in each element that follows."""
     if not _STYLE.search(markup) or is_too_large(markup):
         return markup
     try:
-        return _INLINER.inline(markup)
+        made = _INLINER.inline(markup)
     except InlineError:
         log.warning("style sheets not inlined", exc_info=True)
         return markup
+    return made if len(made) <= LONGEST else markup
 
 
 def is_too_large(markup: str) -> bool:

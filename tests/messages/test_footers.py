@@ -125,7 +125,7 @@ def test_no_html_is_finished_on_the_loop_for_long(count: int, footer: Footer | N
     """Each paragraph opens all that was never ended anew: a thousand tags make a quarter of a
     million elements."""
     opened = "".join(f"<b a={number}>" for number in range(count))
-    markup = f"<style>p{{color:red}}</style>{opened}{'<p>' * count}"
+    markup = f"<style>p{{color:red}}</style><p>{opened}{'<p>x' * count}"
     content = {"subject": "s", "html": markup}
     facts = dict.fromkeys(("contact", "workspace", "trigger", "run", "steps", "now"))
     began = time.thread_time()
@@ -145,6 +145,11 @@ def test_what_takes_longer_is_finished_with_its_style_sheets() -> None:
     assert footers.finish("sms", {"text": markup}, facts, None).styled is None
 
 
+# Opened anew in each paragraph after their own: with its style sheets written into its elements
+# such a document is too large.
+OPENED = "".join(f"<b a={number}>" for number in range(150))
+
+
 @pytest.mark.parametrize(
     "markup",
     [
@@ -159,6 +164,7 @@ def test_what_takes_longer_is_finished_with_its_style_sheets() -> None:
         f"<style>.x{{visibility:hidden}}</style><p class=x>{LINK}</p>",
         f"<style>a{{display:none !important}}</style><p>{LINK}</p>",
         f"<style>a{{color:red}}{'b{color:red}' * 3_000}</style>{'<p>' * 2_500}{LINK}",
+        f"<style>a{{display:none}}</style><p>{OPENED}{'<p>x' * 400}{LINK}",
     ],
 )
 def test_where_the_link_cannot_be_seen_the_footer_is_where_it_can(markup: str) -> None:
