@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from lab.bench import load
 from lab.bench.intake import TICKS, Target, cpu_seconds, hook, people
+from lab.versions import versions
 from tests import servers
 from tests.conftest import SCHEMA
 from tests.deployment import Deployment, owner_of
@@ -106,6 +107,8 @@ def main(binaries: Sequence[Path], rounds: int, seconds: float) -> None:
                     if round >= 0:
                         found.setdefault((way, kind), []).append(one)
         report(found)
+        others = [way.name for way in places if way.url != postgres.tcp_url]
+        print(asyncio.run(versions(postgres.tcp_url, redis_url=redis.url, others=others)))
 
 
 def report(found: Mapping[tuple[Way, str], Sequence[Mapping[str, float]]]) -> None:

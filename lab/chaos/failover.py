@@ -24,6 +24,7 @@ import asyncpg
 import httpx2
 
 from app.net.tls import system_trust
+from lab.versions import versions
 from tests import servers
 from tests.deployment import Deployment, MailServer, made, owner_of
 
@@ -181,6 +182,7 @@ class Report:
     answers: Counter[int]
     faults: list[str]
     unknown: int  # messages of which nobody knows whether they went out
+    on: str  # the versions
 
 
 async def drill(directory: Path, promotions: int) -> Report:
@@ -215,10 +217,11 @@ async def drill(directory: Path, promotions: int) -> Report:
             left = await drained(db)
             faults += [f"{left} runs do not end"] if left else await judged(db, load.accepted, mail)
             unknown = await db.fetchval("SELECT count(*) FROM messages WHERE status = 'UNKNOWN'")
+        on = await versions(servers.named(pair.primary.tcp_url, name), redis_url=redis.url)
         faults += [
             f"{wait:.1f} s until the first 202" for wait in waits if wait > FIRST_202_SECONDS
         ]
-        return Report(waits, len(load.accepted), load.answers, faults, unknown)
+        return Report(waits, len(load.accepted), load.answers, faults, unknown, on)
 
 
 async def strike(pair: Pair, load: Load) -> float:
@@ -290,6 +293,7 @@ def main(promotions: int) -> int:
     print(f"seconds from promotion to the first 202: {waits}")
     print(f"{report.unknown} messages UNKNOWN")
     print("\n".join(report.faults) or "0 lost, 0 doubled")
+    print(report.on)
     return 1 if report.faults else 0
 
 
