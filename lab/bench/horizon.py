@@ -1,24 +1,35 @@
 """Benchmark: a claim while somebody's transaction stays open, and no dead row can be collected.
 
-python -m lab.bench.horizon [seconds] [runs a second]: jobs come, are claimed and end at that rate,
-in one workspace of a PostgreSQL that commits to disk; first by themselves, then while a transaction
-holds a snapshot for so many seconds. Every version of a job that has ended since stays in the
-indexes by which claims look for the oldest. A backlog stands before them all the time, so that
-other workspaces are looked for as well.
+python -m lab.bench.horizon [seconds] [runs a second] [--citus]: jobs come, are claimed and end at
+that rate, in one workspace of a PostgreSQL that commits to disk; first by themselves, then while a
+transaction holds a snapshot for so many seconds. Every version of a job that has ended since stays
+in the indexes by which claims look for the oldest. A backlog stands before them all the time, so
+that other workspaces are looked for as well.
+
+With --citus likewise on a cluster, each server of which has such a transaction: a claim there, and
+a look at all shards.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from statistics import median
+from urllib.parse import urlsplit
 
 import asyncpg
 
 from app.database.db import Database, new_id
-from app.store import claims, jobs
-from app.store.claims import FairShare, Together
+from app.store import claims, jobs, workspaces
+from app.store.claims import Apart, FairShare, Reach, Together
+from app.store.shards import EVERY_SECONDS, Shards
+from lab.citus import report
+from lab.citus.stage import SETTINGS
+from lab.versions import versions
 from tests import servers
 from tests.conftest import SCHEMA
 
@@ -28,6 +39,7 @@ COUNTED = 200  # claims, at the end of each part
 AT_ONCE = 25  # jobs of one transaction
 BACKLOG = 200  # jobs that are always due
 LEASE_SECONDS = 60.0
+LOOKS = 7  # at all shards, after each part
 WANTED = 2.0
 ACME = "ws_acme"
 
@@ -38,6 +50,7 @@ class Churn:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._fair_share = FairShare()
+        self._shards = Shards()
         self.claims: list[float] = []
 
     async def run(self, seconds: float, rate: float) -> None:
@@ -56,9 +69,9 @@ class Churn:
     async def _once(self) -> None:
         await self.add(AT_ONCE)
         began = time.monotonic()
-        async with self._database.write(follow_indexes=True) as db:  # as workers do
+        async with self._reach() as reach:
             claimed = await claims.claim(
-                Together(db),
+                reach,
                 "run",
                 hinted=[],
                 limit=2 * AT_ONCE,  # of which one workspace gets half
@@ -72,41 +85,96 @@ class Churn:
             for job in claimed:
                 await jobs.rest(db, "run", workspace_id=ACME, id=job.id, wake_at=None)
 
+    @asynccontextmanager
+    async def _reach(self) -> AsyncIterator[Reach]:
+        """Reach the jobs as workers do."""
+        if self._database.is_sharded:
+            yield Apart(self._database, self._shards)
+            return
+        async with self._database.write(follow_indexes=True) as db:
+            yield Together(db)
 
-async def measure(url: str, seconds: float, rate: float) -> bool:
+    async def look(self) -> float:
+        """The median of some looks at all shards."""
+        took = []
+        for _ in range(LOOKS):
+            await asyncio.sleep(EVERY_SECONDS * 1.1)  # the last one is given until then
+            began = time.monotonic()
+            await self._shards.look(self._database)
+            took.append(time.monotonic() - began)
+        return median(took)
+
+
+async def measure(url: str, others: Sequence[str], seconds: float, rate: float) -> bool:
+    """`others`: the URLs of the servers on which a transaction stays open, the database's all."""
     database = Database(url)
     await database.connect()
     churn = Churn(database)
+    async with database.write() as db:
+        await workspaces.insert(db, id=ACME, name="Acme", timezone="UTC")
     await churn.add(BACKLOG)
     await churn.run(BEFORE_SECONDS, rate)
     alone = median(churn.claims[-COUNTED:])
-    other = await asyncpg.connect(url)
-    await other.execute("SET idle_in_transaction_session_timeout = 0")
-    await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    await other.execute("SELECT count(*) FROM jobs")
-    before = len(churn.claims)
-    await churn.run(seconds, rate)
-    beside = median(churn.claims[-COUNTED:])
+    quick = await churn.look() if database.is_sharded else 0.0
+    async with AsyncExitStack() as stack:
+        for other in others:
+            await stack.enter_async_context(snapshot(other))
+        before = len(churn.claims)
+        await churn.run(seconds, rate)
+        beside = median(churn.claims[-COUNTED:])
+        slow = await churn.look() if database.is_sharded else 0.0
     made = (len(churn.claims) - before) * AT_ONCE
-    await other.close()
     await database.disconnect()
-    print(
+    seen = (
         f"{made:,} jobs came and ended in {seconds:.0f} s beside an open transaction; a claim of"
         f" {AT_ONCE}: {alone * 1000:.2f} ms before it, {beside * 1000:.2f} ms at its end;"
         f" ratio {beside / alone:.2f}, wanted {WANTED}"
     )
+    if database.is_sharded:
+        seen += (
+            f"; a look at all shards: {quick * 1000:.1f} ms and {slow * 1000:.1f} ms, ratio"
+            f" {slow / quick:.2f}"
+        )
+    where = "a cluster, each server of which has it" if database.is_sharded else "one PostgreSQL"
+    what = f"a claim beside a transaction that stays open for {seconds:.0f} s, on {where}"
+    report.show(what, seen, await versions(url))
     return beside / alone <= WANTED
 
 
-def main(seconds: float = SECONDS, rate: float = RATE) -> int:
-    server = servers.postgres_server(durable=True)
+@asynccontextmanager
+async def snapshot(url: str) -> AsyncIterator[None]:
+    """Hold one: of a server of a cluster nobody knows there that it is held."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("SET idle_in_transaction_session_timeout = 0")
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await connection.execute("SELECT count(*) FROM pg_class")
+        yield
+    finally:
+        await connection.close()
+
+
+def main(seconds: float, rate: float, *, on_citus: bool) -> int:
+    if on_citus:
+        cluster = servers.Citus(durable=True, settings=SETTINGS)
+        parts = [part.url for part in (cluster.coordinator, *cluster.nodes)]
+        server: servers.Citus | servers.PostgresServer | servers.GivenServer = cluster
+    else:
+        server = servers.postgres_server(durable=True)
+        parts = [server.url]
     server.start()
     try:
         url = asyncio.run(servers.new_database(server.url, SCHEMA.read_text()))
-        return 0 if asyncio.run(measure(url, seconds, rate)) else 1
+        others = [servers.named(part, urlsplit(url).path[1:]) for part in parts]
+        return 0 if asyncio.run(measure(url, others, seconds, rate)) else 1
     finally:
         server.remove()
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(float, sys.argv[1:])))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seconds", type=float, nargs="?", default=SECONDS)
+    parser.add_argument("rate", type=float, nargs="?", default=RATE)
+    parser.add_argument("--citus", action="store_true")
+    given = parser.parse_args()
+    sys.exit(main(given.seconds, given.rate, on_citus=given.citus))

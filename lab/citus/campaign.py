@@ -22,6 +22,7 @@ import httpx2
 
 from app.net.tls import system_trust
 from lab.chaos.failover import drained, judged
+from lab.citus import report
 from lab.citus.stage import Answer, Stage, Workspace, staged
 
 EVENTS = 10_000
@@ -94,7 +95,7 @@ class Campaign:
         started_at = time.monotonic()
         struck = [one for one in self.stage.workspaces if one.port == node.port]
         async with asyncio.timeout(AGAIN_SECONDS * 4):
-            while not all(_accepted_since(one, started_at) for one in struck):
+            while not all(one.has_gone_on(started_at) for one in struck):
                 await asyncio.sleep(0.05)
         outage.again = time.monotonic() - started_at
 
@@ -162,10 +163,6 @@ def _errors(log: str) -> list[str]:
     return [line for line in log.splitlines() if '"level":"error"' in line]
 
 
-def _accepted_since(one: Workspace, moment: float) -> bool:
-    return any(answer.status == 202 and answer.asked_at > moment for answer in one.answers[-20:])
-
-
 def main(events: int = EVENTS, kill_every: float = KILL_EVERY) -> int:
     with staged() as stage:
         campaign = Campaign(stage, events)
@@ -174,13 +171,16 @@ def main(events: int = EVENTS, kill_every: float = KILL_EVERY) -> int:
         reads = Counter(a.status for one in stage.workspaces for a in one.reads)
     again = " ".join(f"{outage.again:.1f} ({outage.how})" for outage in campaign.outages)
     mails = " ".join(f"{outage.mails} ({outage.how})" for outage in campaign.outages)
-    print(
+    seen = (
         f"{len(stage.accepted()):,} events accepted, {len(campaign.outages)} nodes lost;"
-        f" answers {dict(answers)}, reads {dict(reads)}\n"
-        f"seconds from a node's return until all that it has went on: {again}\n"
-        f"mails of the others meanwhile: {mails}"
+        f" answers {dict(answers)}, reads {dict(reads)};"
+        f" seconds from a node's return until all that it has went on: {again};"
+        f" mails of the others meanwhile: {mails}"
     )
-    print("\n".join(faults[:50]) or "0 lost, 0 doubled, no transaction on two nodes")
+    print("\n".join(faults[:50]))
+    what = f"a node lost every {kill_every:.0f} s for {DOWN_SECONDS:.0f}, killed or silent in turn"
+    ended = report.outcome(faults, "0 lost, 0 doubled, no transaction on two nodes")
+    report.show(what, f"{seen}; {ended}", stage.on)
     return 1 if faults else 0
 
 

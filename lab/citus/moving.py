@@ -15,6 +15,7 @@ import httpx2
 
 from app.net.tls import system_trust
 from lab.chaos.failover import drained, judged
+from lab.citus import report
 from lab.citus.stage import Stage, Workspace, staged
 
 RATE = 100.0
@@ -88,12 +89,14 @@ def main(rate: float = RATE, moves: int = MOVES) -> int:
     with staged() as stage:
         took, faults = asyncio.run(drill(stage, rate, moves))
         waits = sorted(stage.workspaces[0].waits)
-    print(
-        f"{len(waits):,} events at {rate:.0f} a second; a shard and its group moved in"
+    seen = (
+        f"{len(waits):,} events; a shard and its group moved in"
         f" {' and '.join(f'{seconds:.1f}' for seconds in took)} s;"
         f" waits p50 {waits[len(waits) // 2] * 1000:.0f} ms, longest {waits[-1]:.2f} s"
     )
-    print("\n".join(faults[:50]) or "0 lost, 0 doubled")
+    print("\n".join(faults[:50]))
+    what = f"a shard moved to the other node and back under {rate:.0f} events a second"
+    report.show(what, f"{seen}; {report.outcome(faults, '0 lost, 0 doubled')}", stage.on)
     return 1 if faults else 0
 
 

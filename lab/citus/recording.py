@@ -2,7 +2,8 @@
 
 ENGINES=citus CITUS_RECORD=directory pytest -p lab.citus.recording …: each process of the suite
 leaves a file in the directory; lab.citus.statements judges them all. Of a statement the values that
-it was first sent with are kept, for a shard is chosen by a value.
+it was first sent with are kept, for a shard is chosen by a value; and how often it was sent in each
+second, which of a worker (lab.citus.recorded) is judged, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import os
 import pickle
 import sys
+import time
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,10 +45,12 @@ PREPARED = """
 
 @dataclass(slots=True)
 class Record:
-    """`statements`: by text, who sends it and the values that came first. `transactions`: who sent
-    statements in one that was prepared on a node, which one that writes on one node never is."""
+    """`statements`: by text, who sends it and the values that came first. `sent`: by text, how
+    often in which second of the machine's clock. `transactions`: who sent statements in one that
+    was prepared on a node, which one that writes on one node never is."""
 
     statements: dict[str, tuple[str, list[Any]]] = field(default_factory=dict)
+    sent: dict[str, Counter[int]] = field(default_factory=dict)
     transactions: set[tuple[str, ...]] = field(default_factory=set)
     committed: int = 0
 
@@ -94,6 +99,11 @@ _arguments, _alone = SetStatement.arguments, SetStatement.alone
 
 
 def pytest_configure() -> None:
+    begin()
+
+
+def begin() -> None:
+    """Record what this process sends from now on."""
     _Pipeline.submit = submit  # type: ignore[method-assign]
     PostgresConnection._bound = bound  # type: ignore[method-assign]
     PostgresTransaction.start = start  # type: ignore[method-assign]
@@ -113,21 +123,26 @@ async def bound(
         _under_way[self].senders[by or TESTS] = None
         if by is not None and ready:
             values = [ready[0][name] for name in statement.order]
-            _record.statements.setdefault(statement.text, (by, values))
+            _note(statement.text, by, values)
     return statement, ready
+
+
+def _note(text: str, by: str, values: Any) -> None:
+    _record.statements.setdefault(text, (by, values))
+    _record.sent.setdefault(text, Counter())[int(time.monotonic())] += 1
 
 
 def arguments(self: SetStatement, each: Sequence[Mapping[str, Bindable]]) -> Arguments:
     sets = _arguments(self, each)
     if (by := sender()) is not None:
-        _record.statements.setdefault(self.text, (by, sets[0]))
+        _note(self.text, by, sets[0])
     return sets
 
 
 def alone(self: SetStatement, arguments: OfOne) -> tuple[str, OfOne]:
     text, values = _alone(self, arguments)
     if (by := sender()) is not None:
-        _record.statements.setdefault(text, (by, values))
+        _note(text, by, values)
     return text, values
 
 
@@ -161,6 +176,11 @@ def lines_are_kept(postgres_server: servers.Citus) -> None:
 def record_is_kept() -> Iterator[None]:
     """After each file: a test that hangs ends the process."""
     yield
+    keep()
+
+
+def keep() -> None:
+    """Leave the record of this process in the directory."""
     directory = Path(os.environ["CITUS_RECORD"])
     directory.mkdir(exist_ok=True, parents=True)
     (directory / f"{os.getpid()}.pickle").write_bytes(pickle.dumps(_record))

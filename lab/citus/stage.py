@@ -14,9 +14,10 @@ import asyncpg
 import httpx2
 
 from lab.chaos.failover import webhook_of
+from lab.versions import versions
 from tests import servers
 from tests.conftest import SCHEMA
-from tests.deployment import Deployment, MailServer, owner_of
+from tests.deployment import Deployment, MailServer, Part, owner_of
 
 # As Citus comes, but that it forgets no transaction that was prepared on a node; and a node that
 # was killed does not open ten thousand files one by one before it is back.
@@ -96,6 +97,10 @@ class Workspace:
         else:
             self._note(self.reads, answer.status_code, asked_at)
 
+    def has_gone_on(self, since: float) -> bool:
+        """Whether an event that was sent since that moment was accepted."""
+        return any(one.status == 202 and one.asked_at > since for one in self.answers[-20:])
+
     def _note(self, answers: list[Answer], status: int, asked_at: float) -> None:
         answers.append(Answer(status, asked_at, time.monotonic() - asked_at))
 
@@ -107,6 +112,8 @@ class Stage:
     deployment: Deployment
     mail: MailServer
     workspaces: Sequence[Workspace]
+    worker: Part
+    on: str  # the versions
 
     def node(self, port: int) -> servers.PostgresServer:
         return next(node for node in self.cluster.nodes if node.port == port)
@@ -134,8 +141,11 @@ class Stage:
 
 
 @contextmanager
-def staged() -> Iterator[Stage]:
-    cluster, redis = servers.Citus(durable=True, settings=SETTINGS), servers.redis_server()
+def staged(*, settings: Sequence[str] = (), record: Path | None = None) -> Iterator[Stage]:
+    """`settings`: beyond ours, or in their place. With `record`, what the worker sends is recorded
+    in that directory, once it has ended (lab.citus.recorded)."""
+    cluster = servers.Citus(durable=True, settings=(*SETTINGS, *settings))
+    redis = servers.redis_server()
     cluster.start()
     redis.start()
     try:
@@ -152,13 +162,23 @@ def staged() -> Iterator[Stage]:
             ) as deployment,
         ):
             deployment.web()
-            deployment.start("worker")
-            stage = Stage(cluster, url, deployment, mail, registered(deployment, url, cluster))
+            worker = deployment.start("worker") if record is None else recorded(deployment, record)
+            workspaces = registered(deployment, url, cluster)
+            on = asyncio.run(versions(url, redis_url=redis.url))
+            stage = Stage(cluster, url, deployment, mail, workspaces, worker, on)
             asyncio.run(stage.checkpoint())
             yield stage
     finally:
         redis.remove()
         cluster.remove()
+
+
+def recorded(deployment: Deployment, record: Path) -> Part:
+    """A worker, of which it is recorded what it sends."""
+    environ = {**deployment.environ, "CITUS_RECORD": str(record)}
+    worker = Part("worker", environ, deployment.directory, module="lab.citus.recorded")
+    deployment.parts.append(worker)
+    return worker
 
 
 def registered(deployment: Deployment, url: str, cluster: servers.Citus) -> list[Workspace]:

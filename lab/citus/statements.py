@@ -3,6 +3,7 @@
 python -m lab.citus.statements directory: after lab.citus.recording. Each statement is explained
 with the values that it was sent with, on an empty database of a cluster of its own. Ends with 1
 when one looks at several shards, or a transaction was prepared on a node, that is not named here.
+How often a worker looks at several is judged where a worker is recorded (lab.citus.looks).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import pickle
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,9 @@ import asyncpg
 
 from app.database import postgres
 from app.database.sql import essence
+from lab.citus import report
 from lab.citus.recording import Record
+from lab.versions import versions
 from tests import servers
 from tests.conftest import SCHEMA
 
@@ -27,6 +31,7 @@ TASKS = re.compile(r"Task Count: (\d+)")
 GATHERED = ("Distributed Subplan", "INSERT/SELECT method: pull to coordinator")
 EVERYWHERE = re.compile(r"run_command_on_(?:shards|placements|all_nodes)|run_on_worker\b", re.I)
 READS = re.compile(r"[( ]*(?:SELECT|WITH)\b", re.I)
+JUDGED_SECONDS = 10  # on end: what is asked once a second may come early once
 CHANGES = re.compile(r"\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|FOR\s+(?:KEY\s+)?SHARE)\b", re.I)
 
 # What looks at several shards, or at one and at people on the coordinator, and how often: of
@@ -119,6 +124,8 @@ def read(directory: Path) -> Record:
     for file in sorted(directory.glob("*.pickle")):
         one: Record = pickle.loads(file.read_bytes())
         whole.statements = {**one.statements, **whole.statements}
+        for text, seconds in one.sent.items():
+            whole.sent.setdefault(text, Counter()).update(seconds)
         whole.transactions |= one.transactions
         whole.committed += one.committed
     return whole
@@ -143,9 +150,10 @@ async def explained(url: str, record: Record) -> list[Finding]:
     return found
 
 
-async def explained_on(server: servers.Citus, record: Record) -> list[Finding]:
+async def explained_on(server: servers.Citus, record: Record) -> tuple[list[Finding], str]:
+    """And the versions of that server."""
     url = await servers.new_database(server.url, SCHEMA.read_text())
-    return await explained(url, record)
+    return await explained(url, record), await versions(url)
 
 
 def faults(found: Sequence[Finding], record: Record) -> list[str]:
@@ -162,21 +170,54 @@ def faults(found: Sequence[Finding], record: Record) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """How often a statement that looks at several shards was sent."""
+
+    sender: str
+    times: int
+    most: int  # in so many seconds on end as are judged
+
+    def __str__(self) -> str:
+        return f"{self.sender}: {self.times} times, at most {self.most} in {JUDGED_SECONDS} s"
+
+
+def looking(found: Sequence[Finding], record: Record) -> list[Looking]:
+    """Count each text by itself, the most frequent first: a table is asked about once."""
+    every = []
+    for one, text in zip(found, record.statements, strict=True):
+        sent = record.sent.get(text)
+        if sent and not one.is_of_one_shard:
+            most = max(sum(sent[at + n] for n in range(JUDGED_SECONDS)) for at in tuple(sent))
+            every.append(Looking(one.sender, sent.total(), most))
+    return sorted(every, key=lambda one: (-one.most, one.sender))
+
+
+def too_often(found: Sequence[Finding], record: Record) -> list[str]:
+    """Find what looks at several shards more than once a second, in the record of one worker."""
+    return [
+        f"more than once a second: {one}"
+        for one in looking(found, record)
+        if one.most > JUDGED_SECONDS + 1
+    ]
+
+
 def main(directory: Path) -> int:
     server = servers.Citus()
     server.start()
     try:
         record = read(directory)
-        found = asyncio.run(explained_on(server, record))
+        found, on = asyncio.run(explained_on(server, record))
     finally:
         server.remove()
     wrong = faults(found, record)
     print("\n".join(wrong))
     looks = sum(not one.is_of_one_shard for one in found)
-    print(
-        f"{len(found)} statements, of which {looks} look at several shards; {record.committed}"
-        f" transactions; {len(wrong)} faults"
+    seen = (
+        f"{len(found)} statements, of which {looks} look at several shards; {record.committed:,}"
+        f" transactions; {report.outcome(wrong, 'none that is not listed')}"
     )
+    report.show("EXPLAIN of every statement that the tests sent", seen, on)
     return 1 if wrong or not found else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,20 @@ def test_a_transaction_on_two_nodes_is_a_fault_unless_a_person_acts() -> None:
     ]
     act = next(iter(statements.ACTS))
     assert statements.faults([], Record(transactions={("store/runs.insert_each", act)})) == []
+
+
+def test_what_looks_at_several_shards_comes_no_more_than_once_a_second() -> None:
+    found = [Finding("store/shards.look", ALL, tasks=4), Finding("store/runs.by_id", ONE, tasks=1)]
+    record = Record(
+        statements={ALL: ("store/shards.look", []), ONE: ("store/runs.by_id", [])},
+        sent={ALL: Counter(range(100, 160)), ONE: Counter({100: 500})},
+    )
+    assert statements.too_often(found, record) == []
+    record.sent[ALL][130] += 1  # a moment early
+    assert statements.too_often(found, record) == []
+    record.sent[ALL][131] += 1
+    [fault] = statements.too_often(found, record)
+    assert fault.startswith("more than once a second: store/shards.look: 62 times, at most 12 in")
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
