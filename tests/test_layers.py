@@ -230,7 +230,7 @@ EVERYWHERE = {
     "memberships.count_owned": "those of one person",
     "memberships.workspace_ids": "those of one person",
     "users.home": "that of one person",
-    "workspaces._earned_of_shard": "those of its owners",
+    "allowances.of": "those of its owners",
     "sign_in_domains._by_domain": "a domain is one workspace's, whichever that is",
     "sign_in_domains.release": "the operator's, of whichever workspace has the domain",
 }

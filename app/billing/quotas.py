@@ -26,6 +26,7 @@ from app.errors import Problem
 from app.machine.reasons import Reason
 from app.process import Process
 from app.store import delivery_attempts, memberships, usage, workspaces
+from app.store.allowances import Allowances
 from app.store.held_messages import HeldMessage
 from app.store.usage import CONTACTS, DAILY, MESSAGES
 
@@ -107,9 +108,17 @@ class DailyLimit:
     account: str
 
 
-async def earned(db: Handle, workspace_id: str) -> workspaces.Earned | None:
-    """The facts that the workspace's sending is judged by; None when there is none."""
-    return await workspaces.earned(db, id=workspace_id, new_since=await db.now() - NEW_FOR)
+async def earned(
+    db: Handle, workspace_id: str, allowances: Allowances | None = None
+) -> workspaces.Earned | None:
+    """The facts that the workspace's sending is judged by; None when there is none. With the
+    `allowances` that a process keeps, as they were a while ago."""
+    return await workspaces.earned(
+        db,
+        id=workspace_id,
+        new_since=await db.now() - NEW_FOR,
+        allowances=allowances or Allowances(),
+    )
 
 
 def daily_limit(
@@ -185,7 +194,7 @@ async def room_for_messages(
     are under way: now, or by the quotas of the month and the day of a later time `at`."""
     now = at or await db.now()
     rooms = []
-    judged = await earned(db, workspace_id) if process.settings.production else None
+    judged = await _judged(process, db, workspace_id)
     if judged is not None:
         if not judged.owner_verified:
             return Room(0, Reason.SUPPRESSED_UNVERIFIED)
@@ -218,7 +227,7 @@ async def take_message(
     if was_tried and (message.counted_daily or not is_operators):
         return None
     workspace_id, now = message.workspace_id, await db.now()
-    judged = await earned(db, workspace_id) if process.settings.production else None
+    judged = await _judged(process, db, workspace_id)
     if judged is not None and not await _may_write(db, message, judged, to):
         return Reason.SUPPRESSED_UNVERIFIED
     daily = None
@@ -237,6 +246,13 @@ async def take_message(
         account = daily.account
         await usage.add(db, workspace_id=account, meter=DAILY, amount=-1, period=day(now))
     return Reason.SUPPRESSED_QUOTA
+
+
+async def _judged(process: Process, db: Handle, workspace_id: str) -> workspaces.Earned | None:
+    """Read the facts, which count in production alone."""
+    if not process.settings.production:
+        return None
+    return await earned(db, workspace_id, process.shards.allowances)
 
 
 async def _may_write(db: Handle, message: HeldMessage, judged: workspaces.Earned, to: str) -> bool:

@@ -22,6 +22,7 @@ from app.errors import Unavailable
 from app.runtime.outages import Outage
 from app.runtime.sharing import Shared
 from app.store import jobs
+from app.store.allowances import Allowances
 from app.store.horizon import BEGINNING, Horizon, Pace
 from app.store.jobs import Kind
 
@@ -99,9 +100,10 @@ class Look:
 
 
 class Shards:
-    """The looks of one process."""
+    """The looks of one process, and what it keeps of all shards."""
 
     def __init__(self) -> None:
+        self.allowances = Allowances()
         self._last: Shared[Look] = Shared(EVERY_SECONDS)
         self._after = ""
         self._sealed = ""  # the workspace behind which unsealed trails are looked for

@@ -10,6 +10,7 @@ from typing import Any
 from app.database.db import Handle
 from app.database.sql import columns
 from app.store import jobs
+from app.store.allowances import Allowances
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,11 @@ async def set_daily_limit(db: Handle, *, id: str, limit: int | None) -> None:
     )
 
 
-async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
+async def earned(
+    db: Handle, *, id: str, new_since: datetime, allowances: Allowances
+) -> Earned | None:
     if db.is_sharded:
-        return await _earned_of_shard(db, id=id, new_since=new_since)
+        return await _earned_of_shard(db, id=id, new_since=new_since, allowances=allowances)
     return await db.fetch_one_as(
         Earned,
         """
@@ -185,9 +188,11 @@ async def earned(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
     )
 
 
-async def _earned_of_shard(db: Handle, *, id: str, new_since: datetime) -> Earned | None:
+async def _earned_of_shard(
+    db: Handle, *, id: str, new_since: datetime, allowances: Allowances
+) -> Earned | None:
     """The same in steps: people are on the coordinator. All shards are looked at for the other
-    workspaces of its owners, but only while it is new itself."""
+    workspaces of its owners, but only while it is new itself, and now and then."""
     rows = await db.fetch_tuples(
         "SELECT plan, created_at, daily_limit FROM workspaces WHERE id = :id", id=id
     )
@@ -202,15 +207,7 @@ async def _earned_of_shard(db: Handle, *, id: str, new_since: datetime) -> Earne
     )
     allowance_of = None
     if plan == "starter" and daily_limit is None and founded_at > new_since:
-        allowance_of = await db.fetch_value(
-            """
-            SELECT min(s.id) FROM memberships p
-            JOIN workspaces s ON s.id = p.workspace_id
-            WHERE p.user_id = ANY(:owners) AND p.role = 'owner'
-              AND s.daily_limit IS NULL AND s.deleted_at IS NULL
-            """,
-            owners=owners,
-        )
+        allowance_of = await allowances.of(db, owners, workspace_id=id)
     return Earned(plan, founded_at, daily_limit, verified is not None, allowance_of or id)
 
 

@@ -83,8 +83,8 @@ LOOKS: Mapping[str, str] = {
     "store/restored.broadcasts_due": "administration: likewise",
     "store/restored.messages_due": "administration: likewise",
     # Of new workspaces of the free plan in production: one person has one allowance for all of
-    # theirs, and an unverified one may write to its own members alone.
-    "store/workspaces._earned_of_shard": "messages of the first seven days: with each batch",
+    # theirs.
+    "store/allowances.of": "messages of the first seven days: once in five minutes for its owners",
 }
 # What has a transaction write on two nodes: the workspace's, and the coordinator, on which people
 # and the directory of webhooks and keys are. A person does it, never an event, run or message.
