@@ -220,7 +220,19 @@ def main(rounds: int, seconds: float, workspaces: int) -> int:
     reports.show(f"CPU on Citus ÷ plain, of {whose}, {rounds} rounds", seen, on)
     for line in inputs:
         reports.show(f"what a load needs, of {whose}", line, on)
+    print(calculating(places[0].inputs))
     return 0 if met else 1
+
+
+def calculating(plain: Mapping[Whose, Sequence[float]]) -> str:
+    """The command that works out of these what a load needs."""
+    event, run = ({what: median(plain[kind, what]) for what in INPUTS} for kind in JUDGED)
+    written, commands, milliseconds = INPUTS
+    return (
+        f"python -m lab.calculated --wal-event {event[written]:.0f} --wal-run {run[written]:.0f}"
+        f" --redis-commands {event[commands] + run[commands]:.2f}"
+        f" --redis-ms {event[milliseconds] + run[milliseconds]:.4f}"
+    )
 
 
 def report_inputs(
