@@ -40,6 +40,7 @@ PATIENCE_SECONDS = 45.0  # beyond that, before it is given up
 HOOKS_EACH = 40  # of a workspace, whose tokens change
 TURNERS = 12  # of all hooks: so many changes are under way at a time
 REVOKED = 0.9  # of the keys that are made
+RECOVERED_SECONDS = 90.0  # until no transaction is left prepared
 SENDERS_EACH = 2
 PAUSE_SECONDS = 0.15  # of each sender, after each event
 
@@ -57,6 +58,8 @@ API_KEYS = """
     """
 DIRECTORY = "SELECT kind, workspace_id, id, key FROM directory WHERE kind IN ('webhook', 'api_key')"
 OF_TOKEN = "SELECT workspace_id, id FROM definitions WHERE token = $1"
+
+CUT = (Unavailable, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 Change: TypeAlias = Callable[[Handle], Awaitable[object]]
 
@@ -107,7 +110,7 @@ class Rotations:
         try:
             async with self.database.write() as db:
                 await change(db)
-        except Unavailable as problem:  # or nobody knows whether it was committed
+        except CUT as problem:  # or nobody knows whether it was committed
             self.ended[type(problem).__name__] += 1
             await asyncio.sleep(0.1)
             return False
@@ -142,10 +145,11 @@ class Drill:
     cut: set[str] = field(default_factory=set)  # rows whose key did not lead to them after a kill
     listed_after: float = 0.0  # the last kill, until every key led to its row
     left: int = 0  # entries of the directory whose row has another key, or none
+    faults: list[str] = field(default_factory=list)
     is_ending: bool = False
 
-    async def run(self, kills: int, hooks: Sequence[Hook]) -> tuple[Counter[str], list[str]]:
-        """How the rotations ended, and the faults."""
+    async def run(self, kills: int, hooks: Sequence[Hook]) -> Counter[str]:
+        """How the rotations ended."""
         database = Database(self.stage.database_url, pool_size=TURNERS)
         await database.connect()
         rotations = Rotations(database, list(hooks))
@@ -162,9 +166,10 @@ class Drill:
             rotations.is_over = self.is_ending = True
             await asyncio.gather(*tasks)
             await database.disconnect()
-            faults = await self._listed(killed_at)
-            faults += await self._asked(client)
-        return rotations.ended, [*faults, *await self._found_inside()]
+            self.faults += await self._listed(killed_at)
+            self.faults += await self._asked(client)
+        self.faults += await self._found_inside()
+        return rotations.ended
 
     async def _send(self, one: Workspace, client: httpx2.AsyncClient) -> None:
         while not self.is_ending:
@@ -178,15 +183,16 @@ class Drill:
         rotations.is_paused = False
         await asyncio.sleep(LOAD_SECONDS * random.uniform(1, 2))
         await asyncio.to_thread(coordinator.kill)
+        await rotations.pause()
         await asyncio.sleep(DOWN_SECONDS)
         await asyncio.to_thread(coordinator.start)
         started_at = time.monotonic()
-        pausing = asyncio.create_task(rotations.pause())
-        async with asyncio.timeout(AGAIN_SECONDS):
-            while not all(one.has_gone_on(started_at) for one in self.stage.workspaces):
-                await asyncio.sleep(0.05)
+        while not all(one.has_gone_on(started_at) for one in self.stage.workspaces):
+            await asyncio.sleep(0.05)
+            if time.monotonic() - started_at > AGAIN_SECONDS:
+                self.faults.append(f"not all had a 202 within {AGAIN_SECONDS:.0f} s")
+                break
         self.again.append(time.monotonic() - started_at)
-        await pausing
         unlisted, _ = await self._compared()
         self.cut |= unlisted
         rotations.hooks = [hook for hook in rotations.hooks if hook.id not in unlisted]
@@ -238,9 +244,18 @@ class Drill:
             faults = await judged(connection, self.stage.accepted(), self.stage.mail)
         rows = await connection.fetch(DIRECTORY)
         await connection.close()
+        faults += await self._left_prepared()
         twice = Counter((row["kind"], row["workspace_id"], row["id"]) for row in rows)
         faults += [f"{kind} {id} has {n} keys" for (kind, _, id), n in twice.items() if n > 1]
         return faults
+
+    async def _left_prepared(self) -> list[str]:
+        """Once Citus has had its time to end them."""
+        since, prepared = time.monotonic(), 1
+        while prepared and time.monotonic() - since < RECOVERED_SECONDS:
+            _, prepared = await self.stage.prepared()
+            await asyncio.sleep(1)
+        return [f"{prepared} transactions are left prepared"] if prepared else []
 
 
 def hooked(stage: Stage) -> list[Hook]:
@@ -265,13 +280,10 @@ async def _hooks(url: str, held: Sequence[str]) -> list[Hook]:
 def main(kills: int = KILLS) -> int:
     with staged(settings=SETTINGS) as stage:
         drill = Drill(stage)
-        ended, faults = asyncio.run(drill.run(kills, hooked(stage)))
+        ended = asyncio.run(drill.run(kills, hooked(stage)))
         log = "".join(part.text for part in stage.deployment.parts)
         answers = Counter(a.status for one in stage.workspaces for a in one.answers)
-        _, prepared = asyncio.run(stage.prepared())
-    relisted = log.count("a key did not lead to its row")
-    if prepared:
-        faults.append(f"{prepared} transactions are left prepared")
+    faults, relisted = drill.faults, log.count("a key did not lead to its row")
     if not ended["committed"]:
         faults.append("nothing was changed")
     print("\n".join(faults[:50]))
