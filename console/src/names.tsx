@@ -151,6 +151,12 @@ export const unnamed = (ids: readonly (string | null)[], isKnown: (id: string) =
     .filter(id => id && !isKnown(id))
     .slice(0, most)
 
+const refused = new Map<string, number>() // how often
+
+/** The first six of these; what was refused comes after the others, or it would keep its place for ever. */
+export const inTurn = (ids: readonly string[], times: ReadonlyMap<string, number>) =>
+  ids.toSorted((one, other) => (times.get(one) ?? 0) - (times.get(other) ?? 0)).slice(0, 6)
+
 /** By id: those of the list, and beyond what it shows each by itself, six at once. What is gone is called by its id. */
 function useNames<T extends Named>(
   list: Listed<T>,
@@ -158,13 +164,16 @@ function useNames<T extends Named>(
   read: (id: string) => Promise<T>,
 ): Map<string, string> {
   const near = new Map(options(list))
-  const beyond = unnamed(list.more ? ids : [], id => near.has(id) || far.has(id), 6)
+  const beyond = unnamed(list.more ? ids : [], id => near.has(id) || far.has(id), Infinity)
   useLoaded(
     async () => {
+      const asked = inTurn(beyond, refused)
       const known = await Promise.allSettled(
-        beyond.map(async id => far.set(id, await read(id).then(found => found.name, nameless(id)))),
+        asked.map(async id => far.set(id, await read(id).then(found => found.name, nameless(id)))),
       )
-      return known.some(each => each.status === 'rejected')
+      const failed = asked.filter((_, index) => known[index]!.status === 'rejected')
+      for (const id of failed) refused.set(id, (refused.get(id) ?? 0) + 1)
+      return failed.length > 0
     },
     [beyond.join()],
     isAskedAgain,

@@ -2,7 +2,7 @@ import './page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Listed } from '../src/data'
-import { called, merged, plain, unnamed } from '../src/names'
+import { called, inTurn, merged, plain, unnamed } from '../src/names'
 
 interface Row {
   createdAt: string
@@ -58,4 +58,17 @@ test('names are asked for once each, of those who are somebody and not known yet
     unnamed(ids, () => true, 2),
     [],
   )
+})
+
+test('what is refused each time keeps no place from the others', () => {
+  const ids = Array.from({ length: 14 }, (_, index) => `tpl_${index}`)
+  const refused = new Map<string, number>()
+  const asked: string[] = []
+  for (let round = 0; round < 3; round++)
+    for (const id of inTurn(ids, refused)) {
+      asked.push(id)
+      refused.set(id, (refused.get(id) ?? 0) + 1)
+    }
+  deepEqual(asked, [...ids, ...ids.slice(0, 4)])
+  deepEqual(inTurn(ids.slice(0, 2), refused), ids.slice(0, 2))
 })
