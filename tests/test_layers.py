@@ -169,7 +169,8 @@ def statements(module: ast.Module) -> Iterator[ast.expr]:
 # What an f-string of SQL may hold: constants of its module or of jobs, and names that fixed clauses
 # go by.
 FIXED = re.compile(
-    r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|among|cut|rows|table|whose"
+    r"(?:\w+\.)?[A-Z_]+|(?:columns|values)\(\w+(?:, '\w+')?\)|narrowed|among|cut|rows"
+    r"|table|whose|counts|members"
     r"|(?:FOUND|KEYS|ADDRESSES|REASON|UNFINISHED_OF)\[[\w.]+\]|waiting|kind|key|named|claim|alive|work\.(?:table|open|owed)"
     r"|fitting\.sql|next_flip\.sql|once|rows\.(?:table|id|key|have)"
 )

@@ -70,6 +70,7 @@ POLICY: Mapping[str, str] = {
     "GET /contacts/{id}/explain": "viewer",
     "GET /contacts/{id}/segments": "viewer",
     "GET /tags": "viewer",
+    "GET /names": "viewer",
     "GET /broadcasts": "viewer",
     "POST /broadcasts": "editor",
     "GET /broadcasts/{id}": "viewer",

@@ -88,6 +88,16 @@ def text_in(engine: Engine, json: str, name: str) -> str:
     return f"(CAST({json} AS JSON) ->> CAST(:{name} AS TEXT))"
 
 
+def members_of(engine: Engine, json: str) -> tuple[str, str]:
+    """Rows called `member`, by the `key` of each member of an object whose values are scalars; and
+    the kind of its value: string, number, boolean or null."""
+    if engine == "sqlite":
+        kinds = {"text": "string", "integer": "number", "real": "number", "null": "null"}
+        cases = " ".join(f"WHEN '{own}' THEN '{kind}'" for own, kind in kinds.items())
+        return f"json_each({json}) AS member", f"CASE member.type {cases} ELSE 'boolean' END"
+    return f"jsonb_each({json}) AS member (key, value)", "jsonb_typeof(member.value)"
+
+
 def later(engine: Engine, moment: str, microseconds: str) -> str:
     """The moment, a column's, that is :microseconds behind it."""
     if engine == "sqlite":

@@ -128,6 +128,7 @@ POST   /messages/{id}/previews                            messages:read
 POST   /messages/{id}/resend                              messages:write
 POST   /messages/{id}/resolve                             messages:write
 GET    /metrics                                           PUBLIC
+GET    /names                                             contacts:read
 GET    /openapi.json                                      PUBLIC
 GET    /preview/{token}                                   PUBLIC
 POST   /preview/{token}                                   PUBLIC
@@ -255,6 +256,7 @@ from app.routes import (
     memberships,
     messages,
     metrics,
+    names,
     new_messages,
     preferences,
     previews,
@@ -306,6 +308,7 @@ ROUTES = [
     *activity.routes,
     *explaining.routes,
     *tags.routes,
+    *names.routes,
     *segments.routes,
     *contact_segments.routes,
     *topics.routes,

@@ -106,6 +106,10 @@ EXAMPLES: Mapping[str, Any] = {
     "SegmentShape.kind": "live",
     "ContactSegment.kind": "live",
     "ContactSegment.name": "Gold",
+    "NamesInUse": {
+        "fields": [{"name": "plan", "types": ["string"]}],
+        "events": ["order_paid"],
+    },
     "HtmlPreview": {
         "length": 9,
         "sha256": "9c655e84ab91015eed7670dfbb369ffdc31f6efe04ef8bad2615cab6b9e63ca6",

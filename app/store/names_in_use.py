@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
+from app.database import texts
 from app.database.db import Handle
+from app.store import contact_lists
 
 NEWEST = 10_000  # events that are looked through: no index has them by their names
+CONTACTS = 2_000  # the newest, whose fields are looked through: no index has their types
+
+FieldType: TypeAlias = Literal["string", "number", "boolean"]
+TYPES: Sequence[FieldType] = ("string", "number", "boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class UsedField:
+    """A metadata field, and the types of its values."""
+
+    name: str
+    types: Sequence[FieldType]
 
 
 async def of_contacts(
@@ -51,3 +67,52 @@ async def of_events(db: Handle, *, workspace_id: str, names: Sequence[str]) -> s
         most=NEWEST,
     )
     return set(found)
+
+
+async def fields(db: Handle, *, workspace_id: str, limit: int) -> list[UsedField]:
+    """The metadata fields of the newest contacts, most used first; then those that only older ones
+    have, by name and without types, which would have to be looked for in each of them."""
+    members, kind = texts.members_of(db.engine, "newest.metadata")
+    counts = ", ".join(f"count(CASE WHEN {kind} = '{one}' THEN 1 END) AS {one}s" for one in TYPES)
+    rows = await db.fetch_tuples(
+        f"""
+        SELECT member.key AS name, {counts}
+        FROM (SELECT metadata FROM contacts
+              WHERE workspace_id = :workspace_id
+              ORDER BY id DESC
+              LIMIT :most) AS newest
+        CROSS JOIN {members}
+        GROUP BY member.key
+        ORDER BY count(*) DESC, member.key
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        most=CONTACTS,
+        limit=limit,
+    )
+    found = {
+        name: UsedField(name, [one for one, times in zip(TYPES, of_type, strict=True) if times])
+        for name, *of_type in rows
+    }
+    for name in await contact_lists.field_names(db, workspace_id=workspace_id, limit=limit):
+        found.setdefault(name, UsedField(name, []))
+    return [*found.values()][:limit]
+
+
+async def events(db: Handle, *, workspace_id: str, limit: int) -> list[str]:
+    """The names of the newest events, most used first."""
+    return await db.fetch_values(
+        """
+        SELECT newest.name
+        FROM (SELECT name FROM contact_events
+              WHERE workspace_id = :workspace_id
+              ORDER BY id DESC
+              LIMIT :most) AS newest
+        GROUP BY newest.name
+        ORDER BY count(*) DESC, newest.name
+        LIMIT :limit
+        """,
+        workspace_id=workspace_id,
+        most=NEWEST,
+        limit=limit,
+    )

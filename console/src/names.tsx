@@ -119,18 +119,36 @@ export const useBroadcasts = (chosen = '') =>
     id => got(api.GET('/broadcasts/{id}', path(id))),
   )
 
-/** Proposes the tags that contacts have, by name, to a field whose `list` is this one. */
-export const TAGS = 'tags'
+export const TAGS = 'tags',
+  FIELDS = 'fields',
+  EVENTS = 'events'
+
+/** Proposes these to a field whose `list` is this one. */
+export const List = ({ id, of }: { id: string; of: readonly string[] }) => (
+  <datalist id={id}>
+    {of.map(each => (
+      <option key={each} value={each} />
+    ))}
+  </datalist>
+)
+
 export function Tags() {
   const found = useLoaded(() => got(api.GET('/tags', { params: { query: { limit: 200 } } })), [])
-  return (
-    <datalist id={TAGS}>
-      {found.value?.data.map(each => (
-        <option key={each.name} value={each.name} />
-      ))}
-    </datalist>
-  )
+  return <List id={TAGS} of={found.value?.data.map(each => each.name) ?? []} />
 }
+
+export type Used = Schemas['NamesInUse']
+const NONE: Used = { fields: [], events: [] }
+/** What contacts have and did, by name; nothing until it is read. */
+export const useUsed = (): Used => useLoaded(() => got(api.GET('/names')), []).value ?? NONE
+
+export const Names = ({ of }: { of: Used }) => (
+  <>
+    <Tags />
+    <List id={FIELDS} of={of.fields.map(each => each.name)} />
+    <List id={EVENTS} of={of.events} />
+  </>
+)
 
 /** As the options of a choice. */
 export const options = (of: Listed<Named>) => (of.rows ?? []).map(each => [each.id, each.name] as const)

@@ -2,8 +2,8 @@
 import { useRef, useState } from 'preact/hooks'
 import { api, got } from './api'
 import { useLoaded } from './data'
-import { useFlows, type Kind } from './names'
-import { Field, Shown } from './ui'
+import { useFlows, useUsed, type Kind } from './names'
+import { Field, Shown, step } from './ui'
 
 const ALWAYS = [
   'contact.firstName',
@@ -53,6 +53,7 @@ function insertInto(box: Element, text: string) {
 export function Paths({ last }: { last: { current: Element | null } }) {
   const flows = useFlows()
   const [chosen, setChosen] = useState('')
+  const own = useUsed().fields.map(each => step('contact.metadata', each.name))
   const hooks = (flows.rows ?? []).filter(each => each.triggerSource === 'inbound_webhook')
   const flow = hooks.find(each => each.id === chosen)
   const found = useLoaded(
@@ -81,7 +82,7 @@ export function Paths({ last }: { last: { current: Element | null } }) {
         growing={flows}
         options={[['', 'none: contact and workspace only'], ...hooks.map(each => [each.id, each.name] as const)]}
       />
-      <ul class="plain paths">{ALWAYS.map(path => button(path))}</ul>
+      <ul class="plain paths">{[...ALWAYS, ...own].map(path => button(path))}</ul>
       {flow && (
         <Shown of={found}>
           {paths =>

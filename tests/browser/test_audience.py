@@ -128,6 +128,52 @@ def test_a_filter_is_chosen_by_names_dates_and_lengths(
     clean(page)
 
 
+def proposed(page: Page, box: Locator, text: str) -> None:
+    """Fill it with a text that its list has: no driver opens the list itself."""
+    options = page.locator(f"datalist#{box.get_attribute('list')} option[value='{text}']")
+    options.wait_for(state="attached")
+    box.fill(text)
+
+
+def test_names_in_use_are_proposed_and_a_custom_field_is_compared_as_what_it_is(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    watch.expected = "422"  # while a value is still missing
+    mark = secrets.token_hex(4)
+    plan, seats, beta = (f"{name}_{mark}" for name in ("plan", "seats", "beta"))
+    body = {"email": f"{mark}@example.com", "metadata": {plan: "7", seats: 3, beta: True}}
+    ada = service.made("/contacts", body)["id"]
+    service.made(f"/contacts/{ada}/events", {"name": f"paid-{mark}"})
+    opened(page, service, "/segments/new")
+    items = page.locator("fieldset.item")
+    for number, field in enumerate((plan, seats, beta)):
+        if number:
+            page.get_by_role("button", name="Add condition").click()
+        items.nth(number).get_by_label("Field", exact=True).select_option(label="a custom field")
+        proposed(page, items.nth(number).get_by_label("Field name"), field)
+    as_text, as_number, as_boolean = [items.nth(number) for number in range(3)]
+    as_text.get_by_label("Operator").select_option("eq")
+    as_text.get_by_label("Value", exact=True).fill("7")
+    operators = as_number.get_by_label("Operator").locator("option")
+    assert "contains" not in operators.evaluate_all("all => all.map(one => one.value)")
+    as_number.get_by_label("Operator").select_option("gt")
+    as_number.get_by_label("Value", exact=True).fill("2")
+    as_boolean.get_by_label("Value", exact=True).select_option(label="yes")
+    page.get_by_role("button", name="Add condition").click()
+    items.nth(3).get_by_label("Condition").select_option("event")
+    proposed(page, items.nth(3).get_by_label("Event name"), f"paid-{mark}")
+    expect(page.locator(".verdict")).to_have_text("1 contact")
+    clean(page)
+    assert filter_of(page) == {
+        "all": [
+            {"path": f"contact.metadata.{plan}", "op": "eq", "value": "7"},
+            {"path": f"contact.metadata.{seats}", "op": "gt", "value": 2},
+            {"path": f"contact.metadata.{beta}", "op": "eq", "value": True},
+            {"event": f"paid-{mark}"},
+        ]
+    }
+
+
 def test_what_a_filter_has_beyond_what_is_offered_is_shown_and_kept(
     page: Page, service: Service, watch: Watch
 ) -> None:

@@ -694,6 +694,38 @@ def test_a_condition_proposes_paths_and_takes_its_moment_from_a_date(
     assert case["when"] == day_of_a_field  # as fields hold days
 
 
+def test_what_contacts_have_and_did_is_proposed_where_a_flow_names_it(
+    page: Page, service: Service
+) -> None:
+    mark = secrets.token_hex(4)
+    tag, event, field = f"tea-{mark}", f"paid-{mark}", f"plan_{mark}"
+    body = {"email": f"{mark}@example.com", "tags": [tag], "metadata": {field: "pro"}}
+    contact = service.made("/contacts", body)["id"]
+    service.made(f"/contacts/{contact}/events", {"name": event})
+    branch = {"id": "is-pro", "type": "branch", "cases": [{"when": IS_PRO}]}
+    wait = {"id": "paid", "type": "wait_for", "conditions": [{"event": "x"}], "timeout": "P3D"}
+    steps = [branch, {"id": "tagged", "type": "add_tag", "tag": "x"}, wait]
+    trigger = {"source": "event", "name": "x"}
+    url = edited(page, service, "workflows", trigger=trigger, steps=steps)
+
+    def choose(where: str, name: str, text: str) -> None:
+        box(page, where).click()
+        page.locator(f"datalist#{name} option[value='{text}']").wait_for(state="attached")
+        page.locator(f"input[list='{name}']").fill(text)
+
+    choose("trigger", "events", event)
+    choose("is-pro", "paths", f"contact.metadata.{field}")
+    choose("tagged", "tags", tag)
+    choose("paid", "events", event)
+    saved(page)
+    found = service.read(url)
+    assert found["trigger"]["name"] == event
+    [case] = found["steps"][0]["cases"]
+    tagged, waiting = found["steps"][1:]
+    assert case["when"] == {**IS_PRO, "path": f"contact.metadata.{field}"}
+    assert (tagged["tag"], waiting["conditions"][0]["event"]) == (tag, event)
+
+
 def test_a_condition_that_moves_up_keeps_its_time_of_day(page: Page, service: Service) -> None:
     own = {"path": "contact.createdAt", "op": "after"}
     day = {"path": "contact.metadata.born", "op": "after", "value": "2020-03-01"}

@@ -264,14 +264,18 @@ def test_without_its_editor_code_is_typed_into_a_plain_box(
 ) -> None:
     watch.expected = "ERR_FAILED"
     page.route(CHUNK, lambda route: route.abort())
+    own = f"my plan {secrets.token_hex(4)}"
+    service.made("/contacts", {"metadata": {own: "pro"}})
     path = stored(service, html="<p>Hi</p>")
     loaded(page, service, path)
     page.get_by_text("The code editor could not be loaded").first.wait_for()
     page.get_by_label("HTML", exact=True).fill("Hello ")
     page.get_by_text("Insert a value").click()
     page.get_by_role("button", name="contact.firstName").click()
+    page.get_by_role("button", name=f'contact.metadata["{own}"]').click()
     page.get_by_role("button", name="Save").click()
-    service.until(lambda: service.read(path)["content"]["html"] == "Hello {{contact.firstName}}")
+    html = f'Hello {{{{contact.firstName}}}}{{{{contact.metadata["{own}"]}}}}'
+    service.until(lambda: service.read(path)["content"]["html"] == html)
 
 
 def test_an_editor_that_comes_late_takes_over_the_text_and_the_cursor(

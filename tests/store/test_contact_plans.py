@@ -20,6 +20,7 @@ from app.store import (
     contact_lists,
     contacts,
     erasure,
+    names_in_use,
     searches,
     segments,
 )
@@ -105,6 +106,11 @@ def segment(filter: Any) -> Query:
     return step
 
 
+async def names(db: Handle) -> None:
+    await names_in_use.fields(db, **ACME, limit=200)
+    await names_in_use.events(db, **ACME, limit=200)
+
+
 RARE = {"path": "contact.tags", "op": "contains", "value": "rare"}
 CRM = {"path": "contact.metadata.crmId", "op": "eq", "value": "a10500"}
 SEEN = {"event": "seen", "within": "P30D"}
@@ -153,6 +159,7 @@ NARROWED: dict[str, tuple[Query, list[str]]] = {
         lambda db: contact_lists.field_names(db, **ACME, limit=50),
         ["workspace_id name"],
     ),
+    "names in use": (names, ["workspace_id", "workspace_id name", "workspace_id"]),
     "a batch's contacts": (
         lambda db: contact_batches.matching(
             db, **ACME, email_keys=["10500@acme.test"] * 500, phones=["+1"] * 500, ids=["con_1"]
@@ -225,6 +232,7 @@ SORTED = (
     "an activity",
     "tags",
     "metadata names",
+    "names in use",
 )
 
 
@@ -274,6 +282,20 @@ async def test_those_who_are_many_are_met_in_the_order_of_an_index(
         assert not SORTS.search(plan), plan
         for column in wanted.split():
             assert re.search(rf"\b{column}\b", narrowed_by(plan)), (column, plan)
+
+
+async def test_names_in_use_are_looked_for_among_the_newest_alone(
+    full: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of an index, that ends where there are enough, however many more there are."""
+    monkeypatch.setattr(names_in_use, "CONTACTS", 200)
+    monkeypatch.setattr(names_in_use, "NEWEST", 200)
+    fields, _, events = await plans_of(full, names)
+    for plan, table in ((fields, "contacts"), (events, "contact_events")):
+        if full.engine == "postgresql":
+            assert re.search(rf"Limit.*\n.*Scan Backward using {table}_pkey", plan), plan
+        else:  # the names are counted and sorted, once they are here
+            assert plan.count("TEMP B-TREE FOR ORDER BY") == 1, plan
 
 
 async def test_a_common_tag_is_not_read_to_its_end(full: Database) -> None:

@@ -4,7 +4,7 @@ import { api, got, type Schemas } from '../api'
 import { useTyped } from '../data'
 import { First, unplaced } from '../errors'
 import { objectOf, tried } from '../exact'
-import { called, Tags, useTopics } from '../names'
+import { called, Names, useTopics, useUsed } from '../names'
 import type { Refusal } from '../session'
 import { JsonText, Link, Refused, Section, Status, Zones, plural } from '../ui'
 import { Condition, isShown } from '../flow/conditions'
@@ -37,7 +37,8 @@ export function FilterField({
 }) {
   const filter = readable(text)
   const [view, setView] = useState<'form' | 'json'>(filter ? 'form' : 'json')
-  const topics = useTopics()
+  const topics = useTopics(),
+    used = useUsed()
   return (
     <First problem={problem}>
       <fieldset class="group">
@@ -56,9 +57,9 @@ export function FilterField({
               place={['filter']}
               value={filter}
               set={next => set(JSON.stringify(next, null, 2))}
-              of={{ compare: asked => <Compare {...asked} topics={topics} />, questions: questions(own) }}
+              of={{ compare: asked => <Compare {...asked} topics={topics} used={used} />, questions: questions(own) }}
             />
-            <Tags />
+            <Names of={used} />
             <Zones />
           </>
         ) : (

@@ -4,7 +4,17 @@ import type { Schemas } from '../api'
 import type { Listed } from '../data'
 import { tried } from '../exact'
 import { Length } from '../lengths'
-import { options, TAGS, useBroadcasts, useFlowChoice, useSegments, useTemplates } from '../names'
+import {
+  EVENTS,
+  FIELDS,
+  options,
+  TAGS,
+  useBroadcasts,
+  useFlowChoice,
+  useSegments,
+  useTemplates,
+  type Used,
+} from '../names'
 import { Field, step, ZONES } from '../ui'
 import { CHANNELS } from '../words'
 import { Comparison, Condition, fit, type Compared } from '../flow/conditions'
@@ -22,6 +32,7 @@ const COUNTS: Options = [
 
 const OF_TEXT = ['eq', 'ne', 'in', 'contains', 'starts_with', 'ends_with', 'exists'],
   OF_STATES = ['eq', 'ne', 'in', 'exists'],
+  OF_NUMBERS = [...OF_STATES, 'gt', 'gte', 'lt', 'lte'],
   OF_TIMES = ['before', 'after', 'within_last']
 const STATES: Options = [
   ['subscribed', 'subscribed'],
@@ -64,6 +75,20 @@ export function ownName(path: string): string | null {
   return plain ?? (quoted ? tried(() => JSON.parse(quoted) as string, null) : null)
 }
 
+const OF_TYPE: Record<string, Compared> = {
+  string: { isText: true },
+  number: { operators: OF_NUMBERS },
+  boolean: {
+    operators: ['eq', 'ne', 'exists'],
+    values: [
+      ['true', 'yes'],
+      ['false', 'no'],
+    ],
+  },
+}
+/** How a custom field is compared whose values are of these types: of several, as anything. */
+export const comparedAs = (types: readonly string[] = []): Compared => (types.length === 1 ? OF_TYPE[types[0]!]! : {})
+
 /** By path, what a contact may have answered about each topic. */
 export const answered = (topics: readonly Schemas['TopicShape'][]): Record<string, Known> =>
   Object.fromEntries(
@@ -84,7 +109,8 @@ export function Compare({
   value,
   set,
   topics,
-}: Pick<Asked, 'place' | 'value' | 'set'> & { topics: Listed<Schemas['TopicShape']> }) {
+  used,
+}: Pick<Asked, 'place' | 'value' | 'set'> & { topics: Listed<Schemas['TopicShape']>; used: Used }) {
   const comparison = value as Json,
     path = textOf(comparison.path),
     op = textOf(comparison.op),
@@ -125,6 +151,7 @@ export function Compare({
           value={own}
           set={name => set({ ...comparison, path: name ? step(OWN, name) : `${OWN}.` })}
           pointer={at}
+          list={FIELDS}
           placeholder="plan"
         />
       )}
@@ -139,7 +166,16 @@ export function Compare({
           />
         </div>
       )}
-      <Comparison place={place} value={comparison} set={set} {...(isTyped ? {} : known[path])} />
+      <Comparison
+        place={place}
+        value={comparison}
+        set={set}
+        {...(own !== null
+          ? comparedAs(used.fields.find(each => each.name === own)?.types)
+          : isTyped
+            ? {}
+            : known[path])}
+      />
     </>
   )
 }
@@ -150,6 +186,7 @@ function Member({
   name,
   label,
   options,
+  list,
   hint,
   keep = false,
   as: Control = Field,
@@ -158,6 +195,7 @@ function Member({
   name: string
   label: string
   options?: Options
+  list?: string
   hint?: string
   keep?: boolean
   as?: typeof Length
@@ -171,6 +209,7 @@ function Member({
       set={text => set(text || keep ? { ...rest, [name]: text } : rest)}
       pointer={pointer([...place, name])}
       hint={hint}
+      list={list}
       {...(options ? { options } : {})}
     />
   )
@@ -186,7 +225,7 @@ function Did(asked: Asked) {
   const change = (changes: object) => asked.set({ ...question, count: { ...count, ...changes } })
   return (
     <>
-      <Member of={asked} name="event" label="Event name" keep />
+      <Member of={asked} name="event" label="Event name" list={EVENTS} keep />
       <div class="columns">
         <Field
           label="How often"

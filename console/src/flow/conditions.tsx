@@ -5,6 +5,7 @@ import { isObject, parse, tried } from '../exact'
 import { OPERATORS } from '../words'
 import { useErrors } from '../errors'
 import { Length } from '../lengths'
+import { TAGS } from '../names'
 import { Field, Several } from '../ui'
 import { Typed, shown, textOf, typed, type Asked, type Control } from './form'
 import { pointer, type Json } from './model'
@@ -101,7 +102,12 @@ export function Condition({ place, value, set, of }: Asked) {
                 placeholder={of.paths ?? 'trigger.data.plan'}
                 {...(of.paths ? {} : { list: PATHS })}
               />
-              <Comparison place={place} value={condition} set={set} />
+              <Comparison
+                place={place}
+                value={condition}
+                set={set}
+                list={condition.path === 'contact.tags' ? TAGS : undefined}
+              />
             </>
           ))
         : questions[way]

@@ -1,7 +1,7 @@
 // Side forms, made of the JSON Schema of a kind: one control for each member, with what the check found at it.
 import { useEffect, useState } from 'preact/hooks'
 import type { Listed } from '../data'
-import { useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
+import { EVENTS, FIELDS, TAGS, useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
 import { Refusal } from '../session'
 import { useErrors } from '../errors'
 import { Check, Field, Link, Several } from '../ui'
@@ -86,6 +86,8 @@ function Hint({ schema, at, of, isWhole = true }: { schema: Schema; at: string; 
 }
 
 const LENGTHS = new Set(['duration', 'timeout', 'after', 'window', 'graceWindow'])
+/** The lists that propose what is in use, by name or pointer. */
+const PROPOSED: Record<string, string> = { tag: TAGS, event: EVENTS, '/trigger/name': EVENTS, metadataField: FIELDS }
 const ROWS: Record<string, number> = { html: 10, text: 6, reason: 2, detail: 2 }
 
 /** All members of an object, in the order of its schema. */
@@ -162,6 +164,7 @@ function Member({ name, raw, place, value, set, of }: Omit<Control, 'schema'> & 
       <Field
         {...shared}
         {...(ROWS[name] ? { rows: ROWS[name] } : {})}
+        list={PROPOSED[name] ?? PROPOSED[at]}
         value={textOf(value)}
         set={text => set(text === '' ? undefined : text)}
       />

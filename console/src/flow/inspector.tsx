@@ -92,7 +92,7 @@ export function Inspector(props: Props) {
               return undefined
             }}
           />
-          {['branch', 'wait_for'].includes(card.kind) && (
+          {['branch', 'wait_for', 'add_tag', 'remove_tag'].includes(card.kind) && (
             <Known of={props.of} id={props.id} isHook={doc.trigger.source === 'inbound_webhook'} />
           )}
           <Members

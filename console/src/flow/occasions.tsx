@@ -1,6 +1,7 @@
 // When a run starts by the clock: at a date that a contact has, or by a schedule.
 import { useState } from 'preact/hooks'
 import { Length } from '../lengths'
+import { FIELDS } from '../names'
 import { Field, Several, Zones, ZONES } from '../ui'
 import { put, type Json } from './model'
 
@@ -53,6 +54,7 @@ export function DateOf(asked: Asked) {
           value={field.slice(OWN.length)}
           set={to => change('field', OWN + to)}
           pointer="/trigger/field"
+          list={FIELDS}
           hint="Its value is a date, such as 2026-11-02, or a time."
         />
       )}

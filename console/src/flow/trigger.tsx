@@ -4,10 +4,10 @@ import { useLoaded } from '../data'
 import { Later } from '../later'
 import { Length } from '../lengths'
 import { linesOf, valuesOf } from '../lines'
-import type { Kind } from '../names'
+import { List, Names, useUsed, type Kind } from '../names'
 import { triggerPath, webhookSchema } from '../paths'
 import { SOURCES } from '../words'
-import { Check, Field } from '../ui'
+import { Check, Field, step } from '../ui'
 import { PATHS } from './conditions'
 import { Members, Typed, textOf, words, type Finding } from './form'
 import { plain, type Kinds } from './kinds'
@@ -75,17 +75,20 @@ function Proposed({ of, id, use }: { of: Kind; id: string; use: (lookup: Json) =
   )
 }
 
-/** Proposes to conditions what a contact has, and what came to the webhook. */
+/** Proposes what contacts have and did, and to conditions also what came to the webhook. */
 export function Known({ of, id, isHook }: { of: Kind; id: string; isHook: boolean }) {
-  const came = useLoaded(async () => (isHook ? (await webhookSchema(of, id)).paths : []), [of, id, isHook])
+  const came = useLoaded(async () => (isHook ? (await webhookSchema(of, id)).paths : []), [of, id, isHook]),
+    used = useUsed()
+  const paths = [
+    ...OF_CONTACTS.map(name => `contact.${name}`),
+    ...used.fields.map(each => step('contact.metadata', each.name)),
+    ...(came.value ?? []).map(each => triggerPath(each.path)),
+  ]
   return (
-    <datalist id={PATHS}>
-      {[...OF_CONTACTS.map(name => `contact.${name}`), ...(came.value ?? []).map(each => triggerPath(each.path))].map(
-        path => (
-          <option key={path} value={path} />
-        ),
-      )}
-    </datalist>
+    <>
+      <Names of={used} />
+      <List id={PATHS} of={paths} />
+    </>
   )
 }
 
@@ -137,9 +140,11 @@ export function Trigger({ doc, all, findings, edit, secret, setSecret, hasSecret
     const changed = { ...doc, trigger: next as Json }
     edit(changed, placeOf(doc, changed))
   }
-  const shared = { value: trigger, set }
+  const shared = { value: trigger, set },
+    used = useUsed()
   return (
     <>
+      <Names of={used} />
       <Field
         label="What starts a run"
         value={source}

@@ -6,7 +6,18 @@ import { CHANGED, Days, days } from '../days'
 import { explaining, Later, reaching } from '../later'
 import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
-import { called, FlowLink, merged, Tags as KnownTags, TAGS, useFlowChoice, useFlowNames } from '../names'
+import {
+  called,
+  FIELDS,
+  FlowLink,
+  List,
+  merged,
+  Tags as KnownTags,
+  TAGS,
+  useFlowChoice,
+  useFlowNames,
+  useUsed,
+} from '../names'
 import { go, useLocation } from '../router'
 import {
   Confirm,
@@ -39,6 +50,8 @@ export function Contacts() {
   const { query } = useLocation()
   const of = (name: string) => query.get(name) ?? ''
   const { fields, others } = pairs(of('fields'))
+  const begun = of('fields').replace(/[^,]*$/, '')
+  const used = useUsed()
   const plain = {
     q: of('q').length < SHORTEST ? '' : of('q'),
     tag: of('tag'),
@@ -95,11 +108,13 @@ export function Contacts() {
               label="Custom fields"
               name="fields"
               value={of('fields')}
+              list={FIELDS}
               placeholder="plan = pro, city = Ulm"
               wrong={
                 others.length ? `Ignored: “${others.join('”, “')}”. Write a name and a value, such as plan = pro.` : ''
               }
             />
+            <List id={FIELDS} of={used.fields.map(({ name }) => `${begun && `${begun} `}${name} = `)} />
             <Days of={CHANGED} />
           </>
         }
@@ -195,8 +210,8 @@ const EMPTY: Draft = {
   tags: '',
   metadata: '',
 }
-const FIELDS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale'] as const
-const LABELS: Record<(typeof FIELDS)[number], string> = {
+const OWN_FIELDS = ['email', 'phone', 'firstName', 'lastName', 'timezone', 'locale'] as const
+const LABELS: Record<(typeof OWN_FIELDS)[number], string> = {
   email: 'Email',
   phone: 'Phone',
   firstName: 'First name',
@@ -207,7 +222,7 @@ const LABELS: Record<(typeof FIELDS)[number], string> = {
 
 const drafted = (contact: Full): Draft => ({
   ...EMPTY,
-  ...Object.fromEntries(FIELDS.map(name => [name, contact[name] ?? ''])),
+  ...Object.fromEntries(OWN_FIELDS.map(name => [name, contact[name] ?? ''])),
   tags: contact.tags.join('\n'),
   metadata: linesOf(contact.metadata),
 })
@@ -222,7 +237,7 @@ function metadata(text: string, stored: Full['metadata'] = {}): Record<string, u
 }
 
 const written = (draft: Draft, stored?: Full) => ({
-  ...Object.fromEntries(FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null])),
+  ...Object.fromEntries(OWN_FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null])),
   tags: draft.tags
     .split('\n')
     .map(tag => tag.trim())
@@ -235,7 +250,7 @@ function ContactFields({ draft, change }: { draft: Draft; change: (changes: Part
     <>
       <Zones />
       <div class="columns">
-        {FIELDS.map(name => (
+        {OWN_FIELDS.map(name => (
           <Field
             key={name}
             label={LABELS[name]}

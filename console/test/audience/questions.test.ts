@@ -1,7 +1,7 @@
 import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { answered, ownName } from '../../src/audience/questions'
+import { answered, comparedAs, ownName } from '../../src/audience/questions'
 import { step } from '../../src/ui'
 
 test('a custom field is called by its name, however odd', () => {
@@ -30,4 +30,15 @@ test('each channel of a topic has its answers', () => {
       ['contact.topics.top_1.sms', 'Topic News: SMS'],
     ],
   )
+})
+
+test('a custom field is compared as what its values are, if they are of one type', () => {
+  equal(comparedAs(['string']).isText, true)
+  equal(comparedAs(['number']).operators?.includes('gt'), true)
+  equal(comparedAs(['number']).operators?.includes('contains'), false)
+  deepEqual(
+    comparedAs(['boolean']).values?.map(([value]) => value),
+    ['true', 'false'],
+  )
+  for (const types of [undefined, [], ['string', 'number']]) deepEqual(comparedAs(types), {})
 })
