@@ -24,6 +24,11 @@ export function tried<T, Other>(work: () => T, other: Other): T | Other {
   }
 }
 
+/** For a box: a text as it is, all else as JSON, which numbers that keep their digits have alone. */
+export const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
+/** To reckon with; what is no number is none. */
+export const numberOf = (value: unknown): number => (isNumber(value) ? Number(JSON.stringify(value)) : 0)
+
 type Next = 'value' | 'item' | 'member' | 'name' | 'colon' | 'end'
 const TOKEN =
   /[{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y

@@ -772,6 +772,30 @@ def test_numbers_keep_their_digits(page: Page, service: Service) -> None:
         opened(page, service, f"/flows{url}{path}")
         for digits in ("202603020000000000417", "83.50"):
             expect(page.locator(".json .value", has_text=digits)).to_have_count(1)
+    others = steps.replace("417, 83.40", "418, 83.60")
+    changed = service.api.patch(url, content=f'{{"steps": {others}}}', headers=headers)
+    assert changed.status_code == 200, changed.text
+    opened(page, service, f"/flows{url}/versions?from=1&to=2")
+    compared = page.locator(".differences")
+    for digits in ("202603020000000000417,83.50", "202603020000000000418,83.60"):
+        expect(compared).to_contain_text(digits)
+
+
+def test_boxes_that_a_program_placed_by_fractions_are_drawn_and_stay_there(
+    page: Page, service: Service
+) -> None:
+    nodes = [
+        {"id": "trigger", "type": "trigger", "position": {"x": 0.0, "y": 0.0}},
+        {"id": "exit", "type": "exit", "data": {}, "position": {"x": 40.0, "y": 140.0}},
+    ]
+    url = edited(page, service, "automations", graph={"nodes": nodes, "edges": []})
+    expect(box(page, "exit")).to_be_visible()
+    page.get_by_label("Name", exact=True).fill("Fractions")
+    saved(page)
+    assert '"x":40.0' in service.api.get(url).text
+    box(page, "exit").click()
+    palette(page, "Wait").click()
+    expect(page.locator(".react-flow__node")).to_have_count(3)
 
 
 def test_versions_are_compared_with_the_runs_on_each(page: Page, service: Service) -> None:

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
 import { asRefusal, useLoaded } from '../data'
-import { isObject, parse } from '../exact'
+import { isNumber, isObject, parse, textOf } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { spelled } from '../lengths'
@@ -28,6 +28,7 @@ import {
   placed,
   removed,
   same,
+  spotOf,
   view,
   written,
   type Card,
@@ -245,8 +246,8 @@ function Editor({
   const positions = useMemo(
     () =>
       free
-        ? Object.fromEntries(doc.graph.nodes.map(node => [node.id, node.position ?? { x: 0, y: 0 }]))
-        : Object.fromEntries(Object.entries(check.positions ?? {})),
+        ? Object.fromEntries(doc.graph.nodes.map(node => [textOf(node.id ?? null), spotOf(node)]))
+        : (check.positions ?? {}),
     [doc, free, check.positions],
   )
   const from = (): Exit | null => {
@@ -709,7 +710,7 @@ const bodyOf = (doc: Doc) => {
 /** What saving or activating will do, before it is done. */
 function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc; isNew: boolean; errors: number }) {
   const stay = underWay(base.stats.underWay, 'stays on its version', 'stay on their version')
-  const source = String(doc.trigger.source ?? 'manual')
+  const source = textOf(doc.trigger.source ?? 'manual')
   return (
     <>
       {errors > 0 && <p class="wrong">{plural(errors, 'error')} found; until fixed, this will be refused.</p>}
@@ -724,7 +725,7 @@ function WhatFollows({ base, doc, isNew, errors }: { base: Definition; doc: Doc;
 
 /** What a card is set to do, in a few words. */
 function says({ kind, members }: Card, names: Map<string, string>): string {
-  const text = (value: unknown) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '')
+  const text = (value: unknown) => (typeof value === 'string' || isNumber(value) ? textOf(value) : '')
   const of = (name: string) => text(members[name])
   const first = (name: string) =>
     Array.isArray(members[name]) ? ((members[name][0] as Record<string, unknown> | undefined) ?? {}) : {}

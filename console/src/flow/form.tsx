@@ -7,10 +7,11 @@ import { useErrors } from '../errors'
 import { Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
-import { flaw, isObject, parse, tried } from '../exact'
+import { flaw, isObject, parse, textOf, tried } from '../exact'
 import { isCondition, plain, type Kinds, type Schema } from './kinds'
 import { pointer, put, type Json, type Key } from './model'
 
+export { textOf }
 export interface Finding {
   severity: string
   code: string
@@ -251,8 +252,6 @@ export const typed = (text: string): unknown =>
     const value = parse(text)
     return isObject(value) ? text : value
   }, text)
-/** For a box: a text as it is, all else as JSON, which numbers that keep their digits have alone. */
-export const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
 export const shown = (value: unknown) =>
   typeof value === 'string' ? (typed(value) === value ? value : JSON.stringify(value)) : textOf(value)
 

@@ -1,5 +1,5 @@
 // A definition while it is edited: what it shows as cards and links, and every change as a new one.
-import { isObject, parse } from '../exact'
+import { isObject, numberOf, parse, textOf } from '../exact'
 import { TRIGGER, begun, portsOf, type Kinds } from './kinds'
 
 export type Json = Record<string, unknown>
@@ -48,6 +48,8 @@ export interface View {
 
 const READ_ONLY = ['webhookUrl', 'signingSecretSet', 'signingSecretLast4']
 const listed = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : [])
+/** Whatever stands where a name belongs, as text. */
+const named = (value: unknown) => textOf(value ?? null)
 const isBlank = (value: unknown) => value === undefined || value === null || value === ''
 export const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
 
@@ -106,13 +108,18 @@ export function written(
 
 // --- what is seen -----------------------------------------------------------------------------------
 
+const portOf = (edge: Edge) => textOf(edge.sourceHandle || 'next')
+const leaves = (edge: Edge, { id, port }: Exit) => named(edge.source) === id && portOf(edge) === port
+/** Where a node lies, to reckon with. */
+export const spotOf = ({ position }: Node) => ({ x: numberOf(position?.x), y: numberOf(position?.y) })
+
 const stem = (fork: string) => fork.replace(/s$/, '')
 
 /** The ports that are there, as the interpreter counts them. */
 function open(all: Kinds, kind: string, members: Json): string[] {
   const ports = portsOf(all, kind)
   const forks = ports.each
-    ? listed(members[ports.each]).map((item, index) => String(item.port || `${stem(ports.each!)}${index + 1}`))
+    ? listed(members[ports.each]).map((item, index) => textOf(item.port || `${stem(ports.each!)}${index + 1}`))
     : []
   const isThere = (port: string) =>
     !ports.given.includes(port) || !isBlank(members.after) || (!isBlank(members[port]) && !Array.isArray(members[port]))
@@ -129,20 +136,20 @@ function ofGraph(doc: Doc, all: Kinds): View {
     const members = isTrigger ? doc.trigger : isObject(node.data) ? node.data : {}
     const place = ['graph', 'nodes', index]
     return {
-      id: String(node.id),
-      kind: String(node.type),
+      id: named(node.id),
+      kind: named(node.type),
       place,
       config: isTrigger ? ['trigger'] : [...place, 'data'],
       members,
-      ports: [...open(all, node.type, members), ...portsOf(all, node.type).wired],
+      ports: [...open(all, named(node.type), members), ...portsOf(all, named(node.type)).wired],
     }
   })
   return {
     cards,
     links: doc.graph.edges.map(edge => ({
-      source: String(edge.source),
-      port: edge.sourceHandle || 'next',
-      target: String(edge.target),
+      source: named(edge.source),
+      port: portOf(edge),
+      target: named(edge.target),
     })),
   }
 }
@@ -170,7 +177,7 @@ function ofSteps(doc: Doc, all: Kinds): View {
     return names[0] ?? after
   }
   const walk = (step: Json, id: string, place: Key[], path: string, follow: string | null) => {
-    const kind = String(step.type)
+    const kind = named(step.type)
     const ports = portsOf(all, kind)
     const there = open(all, kind, step)
     const targets = new Map<string, string | null>(
@@ -215,10 +222,10 @@ export function locator(doc: Doc, seen: View): (at: string) => Card | undefined 
         ] as const,
     ),
   )
-  const named = new Map(seen.cards.map(card => [card.id, card]))
+  const byId = new Map(seen.cards.map(card => [card.id, card]))
   return at => {
     const edge = /^\/graph\/edges\/(\d+)/.exec(at)
-    if (edge) return named.get(doc.graph.edges[Number(edge[1])]?.source ?? '')
+    if (edge) return byId.get(named(doc.graph.edges[Number(edge[1])]?.source))
     for (let rest = at; rest; rest = rest.slice(0, rest.lastIndexOf('/'))) if (known.has(rest)) return known.get(rest)
     return undefined
   }
@@ -263,8 +270,8 @@ function* within(steps: readonly Json[]): Generator<Json> {
 const idsOf = (doc: Doc) =>
   new Set(
     doc.shape === 'graph'
-      ? doc.graph.nodes.map(node => node.id)
-      : [TRIGGER, ...[...within(doc.steps)].map(step => String(step.id ?? ''))],
+      ? doc.graph.nodes.map(node => named(node.id))
+      : [TRIGGER, ...[...within(doc.steps)].map(step => textOf(step.id ?? ''))],
   )
 function fresh(taken: Set<string>, wanted: string): string {
   const base = wanted.replace(/_\d+$/, '')
@@ -293,7 +300,7 @@ export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, nea
   const nodes = [...doc.graph.nodes, node]
   const next = { ...doc, graph: { ...doc.graph, nodes } }
   if (!from) return { doc: next, ids: [id] }
-  const before = doc.graph.edges.find(edge => edge.source === from.id && (edge.sourceHandle || 'next') === from.port)
+  const before = doc.graph.edges.find(edge => leaves(edge, from))
   const wired = connected(next, from, id)
   const onward = open(all, kind, config)[0]
   return { doc: before && onward ? connected(wired, { id, port: onward }, before.target) : wired, ids: [id] }
@@ -303,18 +310,21 @@ export function added(doc: Doc, all: Kinds, kind: string, from: Exit | null, nea
 function clear(doc: Doc, wanted: { x: number; y: number }) {
   let { x, y } = wanted
   const isTaken = () =>
-    doc.graph.nodes.some(({ position }) => position && Math.abs(position.x - x) < 200 && Math.abs(position.y - y) < 70)
+    doc.graph.nodes.some(node => {
+      const spot = spotOf(node)
+      return node.position && Math.abs(spot.x - x) < 200 && Math.abs(spot.y - y) < 70
+    })
   for (let tries = 0; isTaken() && tries < 500; tries++) x += 250
   return { x, y }
 }
 
 /** An edge from that port, instead of the one that left it; to nothing takes it away. */
 export function connected(doc: Doc, from: Exit, target: string | null): Doc {
-  const isOld = (edge: Edge) => edge.source === from.id && (edge.sourceHandle || 'next') === from.port
+  const isOld = (edge: Edge) => leaves(edge, from)
   const old = doc.graph.edges.find(isOld)
   const rest = doc.graph.edges.filter(edge => !isOld(edge))
   if (target === null) return { ...doc, graph: { ...doc.graph, edges: rest } }
-  const id = old?.id ?? fresh(new Set(doc.graph.edges.map(edge => String(edge.id))), `${from.id}-${from.port}`)
+  const id = old?.id ?? fresh(new Set(doc.graph.edges.map(edge => textOf(edge.id))), `${from.id}-${from.port}`)
   const edge: Edge = {
     ...(old ?? {}),
     id,
@@ -361,13 +371,11 @@ export function removed(doc: Doc, all: Kinds, ids: readonly string[]): Doc {
     }, doc)
   }
   return ids.reduce((rest, id) => {
-    const onward = rest.graph.edges.find(
-      edge => edge.source === id && (edge.sourceHandle || 'next') === 'next' && edge.target !== id,
-    )?.target
+    const onward = rest.graph.edges.find(edge => leaves(edge, { id, port: 'next' }) && named(edge.target) !== id)?.target
     const edges = rest.graph.edges
-      .filter(edge => edge.source !== id && (edge.target !== id || onward !== undefined))
-      .map(edge => (edge.target === id ? { ...edge, target: onward! } : edge))
-    return { ...rest, graph: { ...rest.graph, nodes: rest.graph.nodes.filter(node => node.id !== id), edges } }
+      .filter(edge => named(edge.source) !== id && (named(edge.target) !== id || onward !== undefined))
+      .map(edge => (named(edge.target) === id ? { ...edge, target: onward! } : edge))
+    return { ...rest, graph: { ...rest.graph, nodes: rest.graph.nodes.filter(node => named(node.id) !== id), edges } }
   }, doc)
 }
 
@@ -393,8 +401,8 @@ export function renamed(doc: Doc, card: Card, id: string): Doc {
   if (doc.shape === 'steps') return next
   const edges = doc.graph.edges.map(edge => ({
     ...edge,
-    source: edge.source === card.id ? id : edge.source,
-    target: edge.target === card.id ? id : edge.target,
+    source: named(edge.source) === card.id ? id : edge.source,
+    target: named(edge.target) === card.id ? id : edge.target,
   }))
   return { ...next, graph: { ...next.graph, edges } }
 }
@@ -403,7 +411,10 @@ export const placed = (doc: Doc, positions: Record<string, { x: number; y: numbe
   ...doc,
   graph: {
     ...doc.graph,
-    nodes: doc.graph.nodes.map(node => (positions[node.id] ? { ...node, position: positions[node.id]! } : node)),
+    nodes: doc.graph.nodes.map(node => {
+      const position = positions[named(node.id)]
+      return position ? { ...node, position } : node
+    }),
   },
 })
 
@@ -420,13 +431,13 @@ interface Clip {
 export function copied(doc: Doc, all: Kinds, ids: readonly string[]): string {
   let clip: Clip
   if (doc.shape === 'graph') {
-    const nodes = doc.graph.nodes.filter(node => ids.includes(node.id) && node.type !== TRIGGER)
-    const names = new Set(nodes.map(node => node.id))
+    const nodes = doc.graph.nodes.filter(node => ids.includes(named(node.id)) && node.type !== TRIGGER)
+    const names = new Set(nodes.map(node => named(node.id)))
     if (!nodes.length) return ''
     clip = {
       tidings: 'graph',
       nodes,
-      edges: doc.graph.edges.filter(edge => names.has(edge.source) && names.has(edge.target)),
+      edges: doc.graph.edges.filter(edge => names.has(named(edge.source)) && names.has(named(edge.target))),
     }
   } else {
     const cards = outermost(ofSteps(doc, all).cards.filter(card => ids.includes(card.id) && card.kind !== TRIGGER))
@@ -448,21 +459,20 @@ export function pasted(doc: Doc, all: Kinds, text: string, from: Exit | null): C
   const taken = idsOf(doc)
   if (doc.shape === 'steps') {
     const steps = listed(clip.steps)
-    for (const step of within(steps)) if (step.id) step.id = fresh(taken, String(step.id))
-    return { doc: inserted(doc, all, from, steps), ids: steps.map(step => String(step.id ?? '')).filter(Boolean) }
+    for (const step of within(steps)) if (step.id) step.id = fresh(taken, textOf(step.id))
+    return { doc: inserted(doc, all, from, steps), ids: steps.map(step => textOf(step.id ?? '')).filter(Boolean) }
   }
-  const names = new Map(listed(clip.nodes).map(node => [String(node.id), fresh(taken, String(node.id))]))
-  const nodes = (listed(clip.nodes) as Node[]).map(node => ({
-    ...node,
-    id: names.get(node.id)!,
-    position: { x: (node.position?.x ?? 0) + 40, y: (node.position?.y ?? 0) + 60 },
-  }))
-  const edgeIds = new Set(doc.graph.edges.map(edge => String(edge.id)))
+  const names = new Map(listed(clip.nodes).map(node => [named(node.id), fresh(taken, named(node.id))]))
+  const nodes = (listed(clip.nodes) as Node[]).map(node => {
+    const { x, y } = spotOf(node)
+    return { ...node, id: names.get(named(node.id))!, position: { x: x + 40, y: y + 60 } }
+  })
+  const edgeIds = new Set(doc.graph.edges.map(edge => textOf(edge.id)))
   const edges = (listed(clip.edges) as Edge[]).map(edge => ({
     ...edge,
-    id: fresh(edgeIds, String(edge.id ?? 'edge')),
-    source: names.get(edge.source) ?? edge.source,
-    target: names.get(edge.target) ?? edge.target,
+    id: fresh(edgeIds, textOf(edge.id ?? 'edge')),
+    source: names.get(named(edge.source)) ?? edge.source,
+    target: names.get(named(edge.target)) ?? edge.target,
   }))
   return {
     doc: {

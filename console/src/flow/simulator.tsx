@@ -4,7 +4,7 @@ import { api, exactly, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { local } from '../days'
 import { moved } from '../errors'
-import { objectOf, parse } from '../exact'
+import { objectOf, parse, textOf } from '../exact'
 import { meant, type Kind } from '../names'
 import { Preview } from '../preview'
 import { Refusal } from '../session'
@@ -70,7 +70,7 @@ const walked = (doc: Doc) =>
 /** An event that has an address where the trigger looks for one. */
 function event({ trigger }: Doc): string {
   const { source, contactLookup: lookup } = trigger
-  const path = String(trigger.contactPath ?? lookup ?? '')
+  const path = textOf(trigger.contactPath ?? lookup)
   if (source !== 'inbound_webhook' || (lookup !== 'email' && lookup !== 'phone')) return '{}'
   return JSON.stringify(
     path

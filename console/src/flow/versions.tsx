@@ -1,5 +1,5 @@
 // What a flow was each time it was activated or changed since: the differences, and how many runs are on which.
-import { api, got, type Schemas } from '../api'
+import { api, exactly, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
@@ -127,14 +127,11 @@ function Version({ of, id, version }: { of: Kind; id: string; version: number })
 }
 
 function Compared({ of, id, before, after }: { of: Kind; id: string; before: number; after: number }) {
-  const found = useLoaded(() => {
-    const asked = { params: { path: { id, version: before, other: after } } }
-    return got<Schemas['VersionDifference']>(
-      of === 'workflows'
-        ? api.GET('/workflows/{id}/versions/{version}/diff/{other}', asked)
-        : api.GET('/automations/{id}/versions/{version}/diff/{other}', asked),
-    )
-  }, [of, id, before, after])
+  const found = useLoaded(
+    async () =>
+      (await exactly<Schemas['VersionDifference']>(`/${of}/${id}/versions/${before}/diff/${after}`)).value,
+    [of, id, before, after],
+  )
   return (
     <Shown of={found}>
       {value => (

@@ -1,8 +1,9 @@
 // Contacts: found, made, imported; and everything that is known of one, with all that happened.
 import { useState } from 'preact/hooks'
-import { api, download, got, settled, tagged, type Schemas } from '../api'
+import { api, download, exactly, got, settled, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useStored, type Listed } from '../data'
 import { CHANGED, Days, days } from '../days'
+import { textOf } from '../exact'
 import { explaining, Later, reaching } from '../later'
 import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
@@ -354,9 +355,12 @@ function Change({
 const MOST_SEGMENTS = 200 // as many as a workspace may have
 
 export function Contact({ id }: { id: string }) {
-  const path = { params: { path: { id } } }
   const [open, setOpen] = useState<'' | 'change' | 'message' | 'event'>('')
-  const contact = useStored(() => tagged(api.GET('/contacts/{id}', path)), [id], open === 'change' ? 0 : 5000) // as flows change it
+  const contact = useStored(
+    () => exactly<Full>(`/contacts/${encodeURIComponent(id)}`),
+    [id],
+    open === 'change' ? 0 : 5000, // as flows change it
+  )
   const timeline = useListed(
     cursor => got(api.GET('/contacts/{id}/activity', { params: { path: { id }, query: { cursor, limit: 50 } } })),
     ['activity', id],
@@ -439,7 +443,7 @@ export function Contact({ id }: { id: string }) {
                       'none'
                     ),
                   ],
-                  ...Object.entries(value.metadata).map(([name, one]) => [name, String(one)] as const),
+                  ...Object.entries(value.metadata).map(([name, one]) => [name, textOf(one)] as const),
                   [
                     'Subscriptions',
                     <>

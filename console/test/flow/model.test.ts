@@ -1,6 +1,7 @@
 import '../page'
 import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
+import { parse, textOf } from '../../src/exact'
 import type { Kinds, Ports, Schema } from '../../src/flow/kinds'
 import {
   added,
@@ -14,6 +15,7 @@ import {
   placeOf,
   removed,
   renamed,
+  spotOf,
   view,
   written,
   type Doc,
@@ -220,4 +222,25 @@ test('a change says what is gone from a trigger, within objects too, and nothing
     source: 'inbound_webhook',
     contactDefaults: { firstName: null, metadata: { seats: null, city: 'Ulm' } },
   })
+})
+
+test('a number in the place of a name is one, with all its digits, and a position is reckoned with', () => {
+  const seven = parse('7.0'),
+    name = textOf(seven)
+  const graph = {
+    nodes: [
+      { id: 'trigger', type: 'trigger' },
+      { id: seven, type: 'add_tag', position: parse('{"x": 40.0, "y": 140.5}'), data: { tag: 'a' } },
+    ],
+    edges: [{ id: seven, source: 'trigger', target: seven, sourceHandle: null }],
+  }
+  const doc = docOf({ name: 'Graph', casesGate: false, trigger: { source: 'manual' }, graph })
+  deepEqual(links(doc), [`trigger next ${name}`])
+  deepEqual(spotOf(doc.graph.nodes[1]!), { x: 40, y: 140.5 })
+  deepEqual(links(renamed(doc, card(doc, name), 'tea')), ['trigger next tea'])
+  deepEqual(links(removed(doc, ALL, [name])), [])
+  const { doc: both, ids } = pasted(doc, ALL, copied(doc, ALL, [name]), null)!
+  deepEqual(ids, [`${name}_2`])
+  deepEqual(both.graph.nodes.at(-1)!.position, { x: 80, y: 200.5 })
+  equal(JSON.stringify(written(doc).graph!.nodes[1]!.position), `{"x":${textOf(parse('40.0'))},"y":140.5}`)
 })
