@@ -126,14 +126,21 @@ export const When = ({
     <>{none}</>
   )
 
-const MOMENT = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z)/ // not of a value that is quoted
+const NOTABLE = /(?<!["“])(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z|\bseg_\w+)/ // not of a value that is quoted
 
-/** A sentence of the service; a moment in it stands as others on the page do. */
-export const Sentence = ({ text }: { text: string }) => (
+/** A sentence of the service; a moment in it stands as others on the page do, and a segment that has a name by it. */
+export const Sentence = ({ text, names }: { text: string; names?: ReadonlyMap<string, string> }) => (
   <>
-    {text
-      .split(MOMENT)
-      .map((part, index) => (index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part))}
+    {text.split(NOTABLE).map((part, index) => {
+      const name = names?.get(part) ?? part
+      if (name !== part)
+        return (
+          <Link key={index} to={`/segments/${part}`}>
+            {name}
+          </Link>
+        )
+      return index % 2 && !Number.isNaN(Date.parse(part)) ? <When key={index} at={part} /> : part
+    })}
   </>
 )
 

@@ -173,6 +173,12 @@ def test_a_run_says_what_it_waits_for(page: Page, service: Service) -> None:
     awaited = f"Waiting for the event paid, or for the contact to enter the segment VIP {mark}, "
     expect(page.locator(".verdict")).to_contain_text(awaited)
     expect(page.locator(".verdict")).to_contain_text("at the latest")
+    why = f"/contacts/{service.read(f'/runs/{run}')['contactId']}?why={made['id']}"
+    for path, where in ((f"/runs/{run}", ".verdict"), (why, ".sentence")):
+        opened(page, service, path)
+        link = page.locator(where).get_by_role("link", name=f"VIP {mark}", exact=True)
+        expect(link).to_have_attribute("href", f"/console/segments/{segment}")
+        expect(page.locator(where).filter(has_text=segment)).to_have_count(0)
 
 
 def test_moments_in_sentences_are_in_the_readers_zone(another_tab: Page, service: Service) -> None:

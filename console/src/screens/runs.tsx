@@ -63,15 +63,12 @@ export function Why({ reason }: { reason: Reason }) {
 type Awaited = { kind?: string; until?: string | null; events?: string[]; segments?: string[]; contact?: boolean }
 const MOVE = /^(entered|left) (.*)$/ // a segment
 
-/** What a run waits for and until when, in a sentence; `names` are those of segments, where they are known. */
-export function waiting(
-  for_: Record<string, unknown> | null | undefined,
-  names: ReadonlyMap<string, string> = new Map(),
-): string {
+/** What a run waits for and until when, in a sentence, in which segments are nameless unless they are to be named. */
+export function waiting(for_: Record<string, unknown> | null | undefined, isNaming = false): string {
   if (!for_) return ''
   const { kind, until, events = [], segments = [], contact } = for_ as Awaited
   const move = (_: string, way: string, id: string) =>
-    `for the contact to ${way === 'left' ? 'leave' : 'enter'} ${names.has(id) ? `the segment ${names.get(id)}` : 'a segment'}`
+    `for the contact to ${way === 'left' ? 'leave' : 'enter'} ${isNaming ? `the segment ${id}` : 'a segment'}`
   const whats =
     kind === 'http'
       ? ['for an HTTP answer']
@@ -87,13 +84,15 @@ export function waiting(
   return `Waiting${whats.length ? ` ${whats.join(', or ')}` : ''}${until ? `${whats.length ? ',' : ''} until ${until}${whats.length ? ' at the latest' : ''}` : ''}`
 }
 
-/** With the names of segments, which are asked for only where there are some. */
-function Waiting({ of }: { of: Run['waitingFor'] }) {
-  const ids = (of as Awaited | null)?.segments?.map(each => each.replace(MOVE, '$2')) ?? []
-  return ids.length ? <Entering of={of} ids={ids} /> : <Sentence text={waiting(of)} />
+const SEGMENTS = /(?<=\b(?:into|from|segment) )seg_\w+/g // as the service and `waiting` name them
+
+/** A sentence with the names of its segments, which are asked for only where there are some. */
+export function Naming({ text }: { text: string }) {
+  const ids = text.match(SEGMENTS)
+  return ids ? <Named text={text} ids={ids} /> : <Sentence text={text} />
 }
-const Entering = ({ of, ids }: { of: Run['waitingFor']; ids: readonly string[] }) => (
-  <Sentence text={waiting(of, useSegmentNames(ids))} />
+const Named = ({ text, ids }: { text: string; ids: readonly string[] }) => (
+  <Sentence text={text} names={useSegmentNames(ids)} />
 )
 
 export function Runs() {
@@ -264,7 +263,7 @@ export function Run({ id }: { id: string }) {
         {value => (
           <>
             <p class="verdict" aria-live="polite">
-              <Status value={value.status} /> <Waiting of={value.waitingFor} />
+              <Status value={value.status} /> <Naming text={waiting(value.waitingFor, true)} />
             </p>
             <Why reason={value.reason} />
             <Facts

@@ -5,7 +5,8 @@ import { begins } from '../days'
 import { ContactLink, merged, options, useBroadcasts, useContactNames, type FlowName } from '../names'
 import { narrow, useLocation } from '../router'
 import { ADVICE, textsOf } from '../words'
-import { Choice, Facts, Filters, Json, Link, Screen, Section, Sentence, Shown, When } from '../ui'
+import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
+import { Naming } from './runs'
 import texts from './why.json'
 
 /** What to do about an explanation whose record has no reason; and about what keeps somebody from getting a broadcast. */
@@ -94,7 +95,7 @@ export function Reasons({ contactId, about }: { contactId: string; about: About 
                     </span>
                     <p>
                       <span class="sentence">
-                        <Sentence text={each.sentence} />
+                        <Naming text={each.sentence} />
                       </span>
                       {advice && (
                         <>

@@ -55,10 +55,13 @@ const WAITS: [Record<string, unknown> | null, string][] = [
   ],
   [
     { kind: 'event', events: [], contact: false, segments: ['entered seg_1', 'left seg_2'], until: null },
-    'Waiting for the contact to enter the segment VIP, or for the contact to leave a segment',
+    'Waiting for the contact to enter the segment seg_1, or for the contact to leave the segment seg_2',
   ],
 ]
 
 for (const [what, sentence] of WAITS)
   test(`a run says what it waits for: ${sentence || 'nothing'}`, () =>
-    equal(waiting(what, new Map([['seg_1', 'VIP']])), sentence))
+    equal(waiting(what, true), sentence))
+
+test('in a list a segment has neither its name nor its id', () =>
+  equal(waiting({ kind: 'event', segments: ['left seg_2'] }), 'Waiting for the contact to leave a segment'))
