@@ -109,6 +109,7 @@ export interface Listed<T> {
   busy: boolean
   more: (() => Promise<void>) | null
   reload: () => Promise<void>
+  isCut?: boolean // whoever came back to it had seen more of it
 }
 
 /** So many pages as one, and one at least. */
@@ -186,6 +187,7 @@ export function useListed<T>(
     problem: problem ?? first.problem,
     busy: busy || first.busy,
     more: next ? more : null,
+    isCut: pages.current.of === place && noted(place) > pages.current.count,
     reload: async () => {
       begin()
       await first.reload()

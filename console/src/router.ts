@@ -14,13 +14,18 @@ export const note = (name: string, value: number) => history.replaceState({ ...h
 
 let awaited = noted('down') // how far down somebody was who comes back, until the page is there or they move it
 let resting = 0
+let settling = 0
 
 /** Goes as far down as the page was when somebody went from it, once it is as long, but for rows that have gone meanwhile, or grows no more. */
 export function settle(isAll = false) {
   if (!awaited || (!isAll && document.documentElement.scrollHeight + 100 < awaited + innerHeight)) return
   scrollTo(0, awaited)
-  awaited = 0
+  settling ||= setTimeout(() => {
+    awaited = 0
+  }, 1000) // until then what comes above moves nothing
 }
+// Not everything that makes a page as long is a list.
+new ResizeObserver(() => settle()).observe(document.documentElement)
 
 addEventListener('scroll', () => {
   clearTimeout(resting)
@@ -37,24 +42,26 @@ for (const act of ['wheel', 'touchmove', 'keydown', 'pointerdown'])
   )
 
 export function go(path: string, replace = false) {
+  note('down', scrollY)
   if (replace)
-    history.replaceState({ ...history.state, down: 0 }, '', href(path)) // its lists keep their pages
+    history.replaceState(history.state, '', href(path)) // its lists keep their pages, and it stays where it is
   else {
-    note('down', scrollY)
     history.pushState(null, '', href(path))
     scrollTo(0, 0)
   }
-  moved()
+  moved(0)
 }
 
 /** The page is another one now; where the one before was is noted. */
-function moved() {
+function moved(down: number) {
   clearTimeout(resting)
-  awaited = noted('down')
+  clearTimeout(settling)
+  settling = 0
+  awaited = down
   for (const listener of heard) listener()
 }
 
-addEventListener('popstate', moved)
+addEventListener('popstate', () => moved(noted('down')))
 
 // Links are plain links: only an ordinary click on one of ours stays in the page.
 addEventListener('click', event => {

@@ -273,6 +273,7 @@ export function Table<T extends object>({
       )}
       {of.more && (
         <p>
+          {of.isCut && 'Of what you had seen of this list, the first ten pages are shown again. '}
           <button type="button" disabled={of.busy} onClick={() => void of.more?.()}>
             Show more
           </button>

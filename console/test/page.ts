@@ -16,6 +16,9 @@ const page = {
   localStorage: kept(),
   addEventListener: () => {},
   history: { state: null },
+  ResizeObserver: class {
+    observe() {}
+  },
 }
 for (const [name, value] of Object.entries(page))
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true })

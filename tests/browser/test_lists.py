@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, ViewportSize, expect
 
 from app.net.tls import system_trust
 from tests.browser.conftest import (
@@ -29,6 +29,7 @@ from tests.browser.conftest import (
 
 PAGE = 2  # rows; the console asks for 200
 MORE = PAGE + 1
+SMALL: ViewportSize = {"width": PHONE["width"], "height": 240}
 MAIL = {"channel": "email", "content": {"subject": "Hi", "html": "<p>Hi</p>"}}
 
 
@@ -123,7 +124,7 @@ def test_the_last_of_many_is_reached_in_lists_and_choices(
 def test_the_way_back_leads_to_the_pages_that_were_shown_and_as_far_down(
     page: Page, service: Service
 ) -> None:
-    page.set_viewport_size({"width": PHONE["width"], "height": 240})
+    page.set_viewport_size(SMALL)
     opened(page, service, "/flows")
     page.get_by_role("button", name="Show more").click()
     listed = page.locator("tbody tr")
@@ -165,18 +166,76 @@ def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
         route.fulfill(json={"data": [{**key, **times}], "nextCursor": str(int(number) + 1)})
 
     page.route("**/settings/api-keys?*", turned)
+    page.set_viewport_size(SMALL)
     opened(page, service, "/settings/keys")
-    listed = page.locator("tbody tr")
+    listed, cut = page.locator("tbody tr"), page.get_by_text("the first ten pages are shown again")
     for count in range(1, 12):
         expect(listed).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
     expect(listed).to_have_count(12)
+    expect(cut).to_have_count(0)
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    page.wait_for_function("history.state?.down > 0")
     opened(page, service, "/nothing")
     asked.clear()
     page.go_back()
     expect(listed).to_have_count(10)
     assert asked == list(range(10))
+    expect(cut).to_have_count(1)
+    at_the_end = "scrollY > 0 && scrollY + innerHeight >= document.documentElement.scrollHeight - 1"
+    page.wait_for_function(at_the_end)  # of what is there
+    page.get_by_role("button", name="Show more").click()
+    expect(listed).to_have_count(11)
+    expect(cut).to_have_count(0)
     page.unroute("**/settings/api-keys?*")
+    page.set_viewport_size(DESK)
+
+
+def test_the_way_back_leads_as_far_down_a_page_that_is_made_long_by_no_list(
+    page: Page, service: Service, crowd: tuple[str, dict[str, str]]
+) -> None:
+    _, first = crowd
+    evidence = {"type": "event", "id": first["event"], "nodeId": None}
+    reason = {"at": "2026-03-02T10:00:00.000Z", "code": "message_sent", "reason": None}
+    reasons = [{**reason, "sentence": f"Sentence {n}.", "evidence": evidence} for n in range(30)]
+    page.route("**/explain*", lambda route: route.fulfill(json={"data": reasons}))
+    page.set_viewport_size(SMALL)
+    opened(page, service, f"/contacts/{first['contact']}?why=all")
+    listed = page.locator(".whys > li")
+    expect(listed).to_have_count(30)
+    far = page.evaluate("document.documentElement.scrollHeight - innerHeight - 50")
+    page.evaluate("far => scrollTo(0, far)", far)
+    page.wait_for_function("far => history.state?.down === far", arg=far)
+    leading = listed.last.get_by_role("link")
+    leading.evaluate("link => link.click()")
+    page.get_by_role("heading", level=1, name="came").wait_for()
+    page.go_back()
+    expect(listed).to_have_count(30)
+    page.wait_for_function("far => scrollY === far", arg=far)
+    page.unroute("**/explain*")
+    page.set_viewport_size(DESK)
+
+
+def test_a_filter_leaves_the_place_to_which_the_way_forward_leads(
+    page: Page, service: Service
+) -> None:
+    page.set_viewport_size(SMALL)
+    opened(page, service, "/nothing")
+    opened(page, service, "/flows")
+    expect(page.locator("tbody tr")).to_have_count(PAGE)
+    page.evaluate("scrollTo(0, 60)")
+    page.wait_for_function("history.state?.down === 60")
+    choice(page, "State").select_option("DRAFT")
+    page.wait_for_url("**/flows?state=DRAFT")
+    expect(page.locator("tbody tr")).to_have_count(PAGE)
+    place = page.evaluate("scrollY")
+    assert place > 0
+    page.go_back()
+    page.get_by_role("heading", level=1, name="Page not found").wait_for()
+    page.go_forward()
+    expect(page.locator("tbody tr")).to_have_count(PAGE)
+    page.wait_for_function("place => scrollY === place", arg=place)
+    page.set_viewport_size(DESK)
 
 
 NAMES = re.compile(r"/contacts\?.*\bids=")
