@@ -2,7 +2,7 @@
 import createClient from 'openapi-fetch'
 import { parse } from './exact'
 import type { components, paths } from './schema'
-import { Refusal, ask, at, refusal } from './session'
+import { Refusal, ask, at, refusal, refused } from './session'
 
 export type Schemas = components['schemas']
 export const api = createClient<paths>({ baseUrl: at('/').replace(/\/$/, '') || location.origin, fetch: ask })
@@ -17,19 +17,7 @@ interface Answered<T> {
 export async function got<T>(asked: Promise<Answered<T>>): Promise<T> {
   const { data, error, response } = await asked
   if (response.ok) return data as T
-  const problem = error as {
-    code?: string
-    detail?: string
-    errors?: { pointer: string; message: string }[]
-    requestId?: string
-  }
-  throw new Refusal(
-    response.status,
-    problem?.code ?? 'unreadable',
-    problem?.detail ?? `The service answered ${response.status} without a reason.`,
-    problem?.errors,
-    problem?.requestId,
-  )
+  throw refused(response.status, error)
 }
 
 /** Likewise, with its entity tag, which the next change has to match. */

@@ -25,12 +25,18 @@ export class Refusal extends Error {
   }
 }
 
-export async function refusal(response: Response): Promise<Refusal> {
-  const problem = await response.json().catch(() => null)
-  if (!problem?.code)
-    return new Refusal(response.status, 'unreadable', `The service answered ${response.status} without a reason.`)
-  return new Refusal(response.status, problem.code, problem.detail, problem.errors, problem.requestId)
+type Problem = Partial<Pick<Refusal, 'code' | 'errors' | 'requestId'>> & { detail?: string }
+
+/** What was answered with this status; a proxy's page is no problem of ours. */
+export function refused(status: number, problem: unknown): Refusal {
+  const { code, detail = '', errors, requestId } = (problem ?? {}) as Problem
+  return code
+    ? new Refusal(status, code, detail, errors, requestId)
+    : new Refusal(status, 'unreadable', `The service answered ${status} without a reason.`)
 }
+
+export const refusal = async (response: Response): Promise<Refusal> =>
+  refused(response.status, await response.json().catch(() => null))
 
 export const unreachable = () =>
   new Refusal(0, 'unreachable', 'The service cannot be reached. Nothing you typed is lost; try again.')

@@ -67,23 +67,10 @@ export function Cases({
   const isKnown = rows.some(each => each.name === name.trim())
   const run = () =>
     running.run(async () =>
-      setResults(
-        (
-          await got(
-            of === 'workflows'
-              ? api.POST('/workflows/{id}/cases/run', path)
-              : api.POST('/automations/{id}/cases/run', path),
-          )
-        ).cases,
-      ),
+      setResults((await got(api.POST(`/${of}/{id}/cases/run`, path))).cases),
     )
   const remove = async (gone: string) => {
-    const named = { params: { path: { id, name: gone } } }
-    await got<unknown>(
-      of === 'workflows'
-        ? api.DELETE('/workflows/{id}/cases/{name}', named)
-        : api.DELETE('/automations/{id}/cases/{name}', named),
-    )
+    await got<unknown>(api.DELETE(`/${of}/{id}/cases/{name}`, { params: { path: { id, name: gone } } }))
     setResults(null)
     await list.reload()
   }

@@ -114,9 +114,7 @@ function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
     const timer = setTimeout(
       () => {
         const body = { params: { query: { id } }, body: written(doc) }
-        void got<Omit<Checked, 'of'>>(
-          of === 'workflows' ? api.POST('/workflows/check', body) : api.POST('/automations/check', body),
-        ).then(
+        void got<Omit<Checked, 'of'>>(api.POST(`/${of}/check`, body)).then(
           found => {
             if (mine !== turn.current) return
             setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))

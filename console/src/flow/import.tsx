@@ -5,6 +5,7 @@ import { useAct, useDraft } from '../data'
 import { Errors, First, moved, toFirst } from '../errors'
 import { isObject, objectOf } from '../exact'
 import { go } from '../router'
+import { flowPath } from '../screens/flows'
 import { Refusal } from '../session'
 import { Check, Facts, Field, JsonText, Rest, Screen, Section, Status } from '../ui'
 import { Unsaved } from '../unsaved'
@@ -116,7 +117,7 @@ export function ImportFlow() {
         )
       })
       forget()
-      go(`/flows/${id!.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`)
+      go(flowPath(id!))
     })
   const toWrong = (isFine: boolean) => {
     if (!isFine) toFirst(area.current)

@@ -371,13 +371,7 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
   const list = useLoaded(
     async () =>
       may
-        ? (
-            await got(
-              of === 'workflows'
-                ? api.GET('/workflows/{id}/webhook-requests', asked)
-                : api.GET('/automations/{id}/webhook-requests', asked),
-            )
-          ).data
+        ? (await got(api.GET(`/${of}/{id}/webhook-requests`, asked))).data
         : [],
     [of, id],
   )

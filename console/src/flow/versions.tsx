@@ -18,9 +18,7 @@ export function Versions({ of, id }: { of: Kind; id: string }) {
   const list = useListed<Schemas['VersionSummary']>(
     cursor => {
       const asked = { params: { path: { id }, query: { cursor, limit: MOST } } }
-      return got(
-        of === 'workflows' ? api.GET('/workflows/{id}/versions', asked) : api.GET('/automations/{id}/versions', asked),
-      )
+      return got(api.GET(`/${of}/{id}/versions`, asked))
     },
     [of, id],
   )

@@ -122,7 +122,8 @@ export function FlowTabs({ here, tab, flow }: { here: string; tab: string; flow:
 
 type Definition = Schemas['Workflow'] | Schemas['Automation']
 export const kindOf = (text: string): Kind => (text === 'automations' ? 'automations' : 'workflows')
-const PATHS = { workflows: '/workflows/{id}', automations: '/automations/{id}' } as const
+/** The page of the flow with this id, which begins with what the flow is. */
+export const flowPath = (id: string) => `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`
 
 export function Flow({
   kind,
@@ -161,8 +162,7 @@ export function Flow({
     if (flow.value) await attempt(wish, flow.value.tag, flow.value.value)
   }
   const patch = (body: object) => (tag: string) => {
-    const asked = { ...path, headers: { 'If-Match': tag }, body }
-    return got<unknown>(of === 'workflows' ? api.PATCH(PATHS.workflows, asked) : api.PATCH(PATHS.automations, asked))
+    return got<unknown>(api.PATCH(`/${of}/{id}`, { ...path, headers: { 'If-Match': tag }, body }))
   }
   const become = (label: string, state: Definition['state']) =>
     wanted({ label, work: patch({ state }), stands: now => now.state === state })
@@ -207,12 +207,7 @@ export function Flow({
                   label="Duplicate"
                   title="Duplicate this flow?"
                   act={async () => {
-                    const copy = { ...path, body: {} }
-                    const made = await got<{ id: string }>(
-                      of === 'workflows'
-                        ? api.POST('/workflows/{id}/duplicate', copy)
-                        : api.POST('/automations/{id}/duplicate', copy),
-                    )
+                    const made = await got<{ id: string }>(api.POST(`/${of}/{id}/duplicate`, { ...path, body: {} }))
                     go(`/flows/${of}/${made.id}/edit`)
                   }}
                 >
@@ -259,7 +254,7 @@ export function Flow({
       {children ? (
         children(of)
       ) : tab === 'requests' ? (
-        <RequestTable kind={of} id={id} />
+        <RequestTable of={of} id={id} />
       ) : (
         <Shown of={flow}>{({ value }) => <Overview of={of} value={value} wanted={wanted} patch={patch} />}</Shown>
       )}
@@ -404,11 +399,7 @@ function Webhook({ of, id, wanted, patch }: { of: Kind; id: string } & Wanted) {
   const [secret, setSecret] = useState('')
   const rotate = (tag: string) => {
     const asked = { params: { path: { id } }, headers: { 'If-Match': tag } }
-    return got<unknown>(
-      of === 'workflows'
-        ? api.POST('/workflows/{id}/webhook/rotate', asked)
-        : api.POST('/automations/{id}/webhook/rotate', asked),
-    )
+    return got<unknown>(api.POST(`/${of}/{id}/webhook/rotate`, asked))
   }
   const change = async (tag: string) => {
     await patch({ trigger: { signingSecret: secret } })(tag)
@@ -445,10 +436,7 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
   const [{ contactId, data }, change, forget] = useDraft(`start.${id}`, { contactId: '', data: '{}' })
   const start = async () => {
     const body = { contactId: (await meant(contactId)) ?? '', data: objectOf(data, '/data') }
-    const path = { params: { path: { id } }, body }
-    const { runId } = await got(
-      of === 'workflows' ? api.POST('/workflows/{id}/runs', path) : api.POST('/automations/{id}/runs', path),
-    )
+    const { runId } = await got(api.POST(`/${of}/{id}/runs`, { params: { path: { id } }, body }))
     forget()
     go(`/runs/${runId}`)
   }

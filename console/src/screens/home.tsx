@@ -8,6 +8,7 @@ import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
 import { Link, Refused, Screen, Section, Shown, Unread, plural } from '../ui'
+import { flowPath } from './flows'
 import { RunTable } from './runs'
 
 export function Home() {
@@ -106,7 +107,7 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
     list.push({
       key: id,
       text: `${count(refused, 'refused request')} to ${name} this week`,
-      to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}/requests?outcome=REFUSED`,
+      to: `${flowPath(id)}/requests?outcome=REFUSED`,
     })
   for (const { id, name } of troubles.givenUp)
     list.push({
@@ -115,7 +116,7 @@ async function needs(me: ReturnType<typeof useMe>, may: (permission: string) => 
         ? { text: `The work on segment ${name} was given up: save its filter again`, to: `/segments/${id}` }
         : {
             text: `The dates or times of ${name} are no longer followed: pause it and activate it again`,
-            to: `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`,
+            to: flowPath(id),
           }),
     })
   for (const { id, name } of paused?.data ?? [])

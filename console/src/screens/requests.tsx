@@ -24,20 +24,16 @@ import {
   When,
 } from '../ui'
 
-export function RequestTable({ kind, id }: { kind: Kind; id: string }) {
+export function RequestTable({ of, id }: { of: Kind; id: string }) {
   const { query } = useLocation()
   const outcome = (query.get('outcome') || undefined) as Schemas['WebhookRequest']['outcome'] | undefined
   const code = query.get('code') || undefined
   const list = useListed(
     cursor => {
       const asked = { params: { path: { id }, query: { outcome, code, ...days(query), cursor, limit: 50 } } }
-      return got(
-        kind === 'workflows'
-          ? api.GET('/workflows/{id}/webhook-requests', asked)
-          : api.GET('/automations/{id}/webhook-requests', asked),
-      )
+      return got(api.GET(`/${of}/{id}/webhook-requests`, asked))
     },
-    [kind, id, query.toString()],
+    [of, id, query.toString()],
     2500,
   )
   return (

@@ -401,16 +401,11 @@ export function useDrawing(
   moved?: number | string,
 ): Loaded<string> {
   const id = workflowId ?? automationId ?? ''
+  const of = workflowId ? 'workflows' : 'automations'
   const path = { params: { path: { id }, query: { runId } }, parseAs: 'text' as const }
   return useLoaded(
     async () =>
-      id
-        ? String(
-            await got<unknown>(
-              workflowId ? api.GET('/workflows/{id}/graph.svg', path) : api.GET('/automations/{id}/graph.svg', path),
-            ),
-          )
-        : '',
+      id ? String(await got<unknown>(api.GET(`/${of}/{id}/graph.svg`, path))) : '',
     [id, runId, moved],
   )
 }

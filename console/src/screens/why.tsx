@@ -6,6 +6,7 @@ import { ContactLink, merged, options, useBroadcasts, useContactNames, type Flow
 import { narrow, useLocation } from '../router'
 import { ADVICE, textsOf } from '../words'
 import { Choice, Facts, Filters, Json, Link, Screen, Section, Shown, When } from '../ui'
+import { flowPath } from './flows'
 import { Naming } from './runs'
 import texts from './why.json'
 
@@ -17,7 +18,7 @@ type Choosable = { id: string; name: string; createdAt: string }
 type About = { definitionId?: string; broadcastId?: string; since?: string }
 
 const RECORDS: Record<Reason['evidence']['type'], readonly [string, (evidence: Reason['evidence']) => string]> = {
-  definition: ['the flow', ({ id }) => `/flows/${id.startsWith('wfl') ? 'workflows' : 'automations'}/${id}`],
+  definition: ['the flow', ({ id }) => flowPath(id)],
   event: ['the event', ({ id }) => `/events/${id}`],
   webhook_request: ['the request', ({ id }) => `/requests/${id}`],
   run: ['the run', ({ id, nodeId }) => `/runs/${id}${nodeId ? `?step=${encodeURIComponent(nodeId)}` : ''}`],
