@@ -1,21 +1,20 @@
 // The flow editor: a canvas, a palette, a form for what is selected, and what the check finds while one types.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { api, got } from '../api'
 import { asRefusal, useLoaded } from '../data'
-import { isNumber, isObject, parse, textOf } from '../exact'
+import { isNumber, isObject, textOf } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { spelled } from '../lengths'
 import { useTemplateNames, type Kind } from '../names'
 import { Errors, toFirst, unplaced } from '../errors'
-import { draftKey, Refusal } from '../session'
 import { KINDS, SOURCES } from '../words'
-import { Confirm, Field, Refused, Screen, Section, Shown, Status, plural } from '../ui'
+import { Confirm, Field, Refused, Screen, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
 import { refusalOf, words, type Finding } from './form'
 import { Inspector } from './inspector'
-import { changeFlow, readFlow, veiled, type Definition, type Kept, type Stored } from './kept'
+import { readFlow, type Definition, type Stored } from './kept'
+import { useKeys } from './keys'
 import { TRIGGER, kinds, type Kinds } from './kinds'
 import {
   added,
@@ -35,20 +34,12 @@ import {
   type Doc,
   type Exit,
 } from './model'
+import { Findings, Outline, Palette } from './palette'
+import { useSaving } from './saving'
 
 // Loaded once it is wanted.
 const simulating = () => import('./simulator')
 const comparing = () => import('./changed')
-
-interface History {
-  past: Doc[]
-  now: Doc
-  future: Doc[]
-  label: string
-  at: number
-}
-
-const PAUSE_MS = 1000 // between two keys, after which they are undone one by one
 
 export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   const stored = useLoaded(() => readFlow(of, id), [of, id])
@@ -65,75 +56,6 @@ export function FlowEditor({ of, id }: { of: Kind; id: string }) {
   return <Editor of={of} id={id} stored={stored.value} all={all.value} names={names} />
 }
 
-// --- what is typed ----------------------------------------------------------------------------------
-
-function useHistory(first: Doc) {
-  const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '', at: 0 })
-  return {
-    ...history,
-    set: setHistory,
-    /** Changes under the same label are undone at once if they follow each other soon, such as the letters of a word. */
-    edit: (next: Doc, label = '') => {
-      const at = Date.now()
-      setHistory(old => ({
-        past: label && label === old.label && at - old.at < PAUSE_MS ? old.past : [...old.past.slice(-199), old.now],
-        now: next,
-        future: [],
-        label,
-        at,
-      }))
-    },
-    undo: () =>
-      setHistory(old => {
-        const last = old.past.at(-1)
-        return last
-          ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '', at: 0 }
-          : old
-      }),
-    redo: () =>
-      setHistory(old => {
-        const [next, ...rest] = old.future
-        return next ? { past: [...old.past, old.now], now: next, future: rest, label: '', at: 0 } : old
-      }),
-  }
-}
-
-interface Checked {
-  of: Doc | null
-  findings: Finding[]
-  positions: Record<string, { x: number; y: number }> | null
-}
-
-/** What activation would say of the definition as it stands here, shortly after the last change. */
-function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
-  const [checked, setChecked] = useState<Checked>({ of: null, findings: first, positions: null })
-  const [problem, setProblem] = useState<Refusal | null>(null)
-  const turn = useRef(0)
-  useEffect(() => {
-    const mine = ++turn.current
-    const timer = setTimeout(
-      () => {
-        const body = { params: { query: { id } }, body: written(doc) }
-        void got<Omit<Checked, 'of'>>(api.POST(`/${of}/check`, body)).then(
-          found => {
-            if (mine !== turn.current) return
-            setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))
-            setProblem(null)
-          },
-          (error: Refusal) => {
-            if (mine === turn.current) setProblem(error)
-          },
-        )
-      },
-      turn.current === 1 ? 0 : 300,
-    )
-    return () => clearTimeout(timer)
-  }, [doc])
-  return { ...checked, problem, refuse: (findings: Finding[]) => setChecked(old => ({ ...old, findings })) }
-}
-
-const MOST = 50 // findings that are listed
-
 // --- the screen -------------------------------------------------------------------------------------
 
 function Editor({
@@ -149,21 +71,10 @@ function Editor({
   all: Kinds
   names: Map<string, string>
 }) {
-  const key = draftKey(`flow.${id}`)
-  const [found] = useState(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
-  const [kept] = useState(found && same(written(found.doc), written(docOf(stored.value))) ? null : found) // saved, and the page left before that was noted
-  const [isVeiled, setVeiled] = useState(found?.isVeiled ?? false)
-  const [base, setBase] = useState({ ...stored, doc: docOf(stored.value) })
-  const [behind, setBehind] = useState(kept && kept.tag !== stored.tag ? { tag: kept.tag, doc: kept.base } : null) // what is drawn here began at an older revision
-  const begun = behind ?? base
-  const [conflict, setConflict] = useState<Stored | null>(null)
-  const [problem, setProblem] = useState<Refusal | null>(null)
-  const [secret, setSecret] = useState('')
-  const history = useHistory(kept?.doc ?? docOf(stored.value))
+  const [status, setStatus] = useState('')
+  const saving = useSaving(of, id, stored, setStatus)
+  const { history, check, base, secret, setSecret, isChanged, isVeiled, hasCredentials, problem, conflict, save } = saving
   const doc = history.now
-  const isChanged = !same(written(doc), written(base.doc)) || secret !== ''
-  const hasCredentials = useMemo(() => veiled(doc) !== JSON.stringify(doc), [doc]) || secret !== ''
-  const check = useCheck(of, id, doc, stored.value.findings)
   const [{ selected, form }, choose] = useState({ selected: [] as string[], form: 0 })
   const setSelected = (selected: string[]) => choose(old => ({ selected, form: old.form + 1 }))
   const follow = (id: string) => choose(old => ({ ...old, selected: [id] })) // the same step, renamed: its form stays, in which somebody types
@@ -171,7 +82,6 @@ function Editor({
   const [play, setPlay] = useState<Played>(NOTHING)
   const [look, setLook] = useState(0)
   const [spot, setSpot] = useState<Exit | null>(null)
-  const [status, setStatus] = useState('')
   const inspector = useRef<HTMLDivElement>(null)
   const palette = useRef<HTMLDivElement>(null)
   const locked = !useCan()(`${of}:write`) || base.value.state === 'ARCHIVED'
@@ -179,59 +89,9 @@ function Editor({
   const entry = seen.cards.find(card => card.kind === TRIGGER)?.id ?? TRIGGER
   const card = seen.cards.find(each => each.id === selected.at(-1)) ?? null
 
-  useEffect(() => {
-    try {
-      if (isChanged)
-        sessionStorage.setItem(
-          key,
-          veiled({ doc, tag: begun.tag, base: begun.doc, isVeiled: hasCredentials || isVeiled }),
-        )
-      else sessionStorage.removeItem(key)
-    } catch {
-      /* full: what is typed stays in the page */
-    }
-  }, [doc, secret, isChanged, begun])
-
-  useEffect(() => setProblem(null), [doc, secret]) // what is still wrong is found again
-
-  /** From now on what is drawn here is a change of this. */
-  const settle = (now: Stored) => {
-    setBase({ ...now, doc: docOf(now.value) })
-    setBehind(null)
-    setConflict(null)
-  }
-  const save = async (state?: 'ACTIVE') => {
-    setProblem(null)
-    const body = written(doc, base.doc)
-    const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
-    const keep = (answer: Stored) => {
-      const now = docOf(answer.value)
-      settle(answer)
-      history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
-      setSecret(typed => (typed === secret ? '' : typed))
-      setVeiled(false)
-      setStatus('Saved.')
-    }
-    try {
-      keep(await changeFlow(of, id, begun.tag, { ...body, trigger, ...(state ? { state } : {}) }))
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error
-      if (error.status === 412) {
-        const theirs = await readFlow(of, id)
-        // What stands there as it is here was our own save, whose answer was lost.
-        return same(written(docOf(theirs.value)), written(doc)) && !secret && (!state || theirs.value.state === state)
-          ? keep(theirs)
-          : setConflict(theirs)
-      }
-      if (error.errors.length)
-        check.refuse(error.errors.map(each => ({ ...each, severity: 'error', code: error.code })))
-      setProblem(error)
-      throw error
-    }
-  }
   const quietly = () =>
     void save().catch(error => {
-      setProblem(asRefusal(error))
+      saving.setProblem(asRefusal(error))
       const [first] = asRefusal(error).errors
       if (!first) return
       setSelected([locate(first.pointer)?.id ?? ''])
@@ -321,65 +181,16 @@ function Editor({
   useEffect(() => {
     if (!free && isArranged) setLook(old => old + 1)
   }, [isArranged])
-  const live = useRef({ paste, copy: (): string => '', cut: () => {}, key: (_: KeyboardEvent) => {} })
-  live.current = {
-    key: event => onKeyDown(event),
-    paste,
+  useKeys(locked, {
+    undo: history.undo,
+    redo: history.redo,
+    remove: selected.length ? () => remove(selected) : null,
+    move: !free && card ? by => history.edit(moved(doc, card, by)) : null,
     copy: () => copied(doc, all, selected),
     cut: () => remove(selected),
-  }
-  useEffect(() => {
-    const clipboard = (event: ClipboardEvent) => {
-      if (
-        (event.target as Element | null)?.closest?.('input, textarea, select, dialog') ||
-        !getSelection()?.isCollapsed
-      )
-        return
-      if (event.type === 'paste') {
-        const text = event.clipboardData?.getData('text/plain') ?? ''
-        if (locked || !text.includes('"tidings"')) return
-        live.current.paste(text)
-      } else {
-        const text = live.current.copy()
-        if (!text) return
-        event.clipboardData?.setData('text/plain', text)
-        setStatus('Copied.')
-        if (event.type === 'cut' && !locked) live.current.cut()
-      }
-      event.preventDefault()
-    }
-    const key = (event: KeyboardEvent) => live.current.key(event)
-    const types = ['copy', 'cut', 'paste'] as const
-    types.forEach(type => document.addEventListener(type, clipboard))
-    document.addEventListener('keydown', key, true)
-    return () => {
-      types.forEach(type => document.removeEventListener(type, clipboard))
-      document.removeEventListener('keydown', key, true)
-    }
-  }, [locked])
-  const onKeyDown = (event: KeyboardEvent) => {
-    const isTyping = (event.target as Element | null)?.closest?.('input, textarea, select, dialog') !== null
-    const isHere = event.target === document.body || (event.target as Element | null)?.closest?.('.canvas, .outline') // elsewhere the key means nothing
-    const hasControl = event.ctrlKey || event.metaKey
-    const pressed = event.key.toLowerCase()
-    if (locked) return
-    if (hasControl && pressed === 's') {
-      const field = document.activeElement as HTMLElement | null
-      field?.blur() // some take over what was typed once they are left
-      field?.focus()
-      requestAnimationFrame(() => {
-        if (!document.querySelector('dialog[open]')) document.getElementById('save')?.click()
-      })
-    } else if (isTyping) return
-    else if (hasControl && pressed === 'z' && !event.shiftKey) history.undo()
-    else if (hasControl && (pressed === 'y' || pressed === 'z')) history.redo()
-    else if ((pressed === 'delete' || pressed === 'backspace') && selected.length && isHere) remove(selected)
-    else if (!free && card && event.altKey && (pressed === 'arrowup' || pressed === 'arrowdown'))
-      history.edit(moved(doc, card, pressed === 'arrowup' ? -1 : 1))
-    else return
-    event.preventDefault()
-    event.stopPropagation()
-  }
+    paste,
+    say: setStatus,
+  })
 
   // --- what is shown ---
   const locate = useMemo(() => locator(doc, seen), [seen])
@@ -440,15 +251,7 @@ function Editor({
               </button>
             )}
             {isChanged && (
-              <button
-                type="button"
-                onClick={() => {
-                  history.edit(base.doc)
-                  setBehind(null)
-                  setSecret('')
-                  setVeiled(false)
-                }}
-              >
+              <button type="button" onClick={saving.discard}>
                 Discard changes
               </button>
             )}
@@ -501,19 +304,12 @@ function Editor({
           show={({ Conflict }) => (
             <Conflict
               mine={doc}
-              base={begun.doc}
+              base={saving.begun.doc}
               theirs={docOf(conflict.value)}
               at={conflict.value.updatedAt}
               all={all}
-              keep={() => {
-                settle(conflict)
-                setStatus('Save again to replace theirs.')
-              }}
-              take={() => {
-                settle(conflict)
-                history.edit(docOf(conflict.value))
-                setStatus('This is theirs. Undo brings yours back.')
-              }}
+              keep={saving.keepMine}
+              take={saving.takeTheirs}
             />
           )}
         />
@@ -529,51 +325,17 @@ function Editor({
       <div class="editor">
         <div class="palette" ref={palette}>
           {!locked && (
-            <>
-              <h2>Add</h2>
-              <ul class="plain">
-                {[...all.all.values()].map(kind => (
-                  <li key={kind.name}>
-                    <button type="button" title={kind.about} onClick={() => add(kind.name)}>
-                      {KINDS[kind.name] ?? words(kind.name)}
-                    </button>
-                  </li>
-                ))}
-                {free && !seen.cards.some(each => each.kind === TRIGGER) && (
-                  <li>
-                    <button type="button" onClick={addTrigger}>
-                      Trigger
-                    </button>
-                  </li>
-                )}
-              </ul>
-              <p class="hint">
-                {card
-                  ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.`
-                  : seen.cards.length < 2
-                    ? 'Click one to start.'
-                    : free
-                      ? 'Select a box to add after it.'
-                      : 'At the end; select a box to add after it.'}
-              </p>
-            </>
+            <Palette
+              all={all}
+              cards={seen.cards}
+              card={card}
+              spot={spot}
+              free={free}
+              add={kind => add(kind)}
+              addTrigger={addTrigger}
+            />
           )}
-          <h2>In this flow</h2>
-          <ul class="plain outline">
-            {seen.cards.map(each => (
-              <li key={each.id}>
-                <button
-                  type="button"
-                  class="plain"
-                  aria-current={each.id === card?.id ? 'true' : undefined}
-                  onClick={() => focus([each.id])}
-                >
-                  {each.kind === TRIGGER ? 'Trigger' : each.id}
-                  {(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}
-                </button>
-              </li>
-            ))}
-          </ul>
+          <Outline cards={seen.cards} card={card} marks={marks} focus={focus} />
         </div>
         <div class="canvas" role="region" aria-label="Flow diagram">
           <Canvas
@@ -667,34 +429,7 @@ function Editor({
           )}
         </div>
       </div>
-      <Section title="Findings">
-        {check.problem && <p class="soft">Not checked: {check.problem.message}</p>}
-        {check.findings.length ? (
-          <ul class="plain found">
-            {check.findings.slice(0, MOST).map(each => {
-              const about = locate(each.pointer)
-              return (
-                <li key={each.code + each.pointer + each.message}>
-                  <Status value={each.severity} />{' '}
-                  {about ? (
-                    <button type="button" class="plain" onClick={() => focus([about.id])}>
-                      {about.kind === TRIGGER ? 'the trigger' : about.id}
-                    </button>
-                  ) : (
-                    <code>{each.pointer}</code>
-                  )}
-                  : {each.message}
-                </li>
-              )
-            })}
-            {check.findings.length > MOST && <li class="soft">and {check.findings.length - MOST} more</li>}
-          </ul>
-        ) : (
-          !check.problem && (
-            <p class="empty">{check.of === doc ? 'No findings: the flow can be activated.' : 'Checking…'}</p>
-          )
-        )}
-      </Section>
+      <Findings of={check} isNew={check.of === doc} locate={locate} focus={focus} />
     </Screen>
   )
 }

@@ -30,12 +30,8 @@ interface Props extends OfTrigger {
 
 export function Inspector(props: Props) {
   const { doc, card, seen, all, findings, free, edit, remove } = props
-  const found = findings.filter(
-    each =>
-      each.pointer === pointer(card.place) ||
-      each.pointer === pointer(card.config) ||
-      (/\/type$/.test(each.pointer) && each.pointer === `${pointer(card.place)}/type`),
-  )
+  const place = pointer(card.place)
+  const found = findings.filter(each => [place, pointer(card.config), `${place}/type`].includes(each.pointer))
   const kind = all.all.get(card.kind)
   const schema: Schema = kind?.schema ?? {}
   const arms = new Set(
@@ -46,6 +42,7 @@ export function Inspector(props: Props) {
         ),
   )
   const own = Object.keys(schema.properties ?? {}).filter(name => !arms.has(name))
+  const id = (at(doc, card.place) as Json | undefined)?.id
   const index = Number(card.place.at(-1))
   const siblings = free ? 0 : ((at(doc, card.place.slice(0, -1)) as unknown[] | undefined)?.length ?? 0)
   /** The members of a card, kept beside what the form does not show: its name, its kind, its arms. */
@@ -72,12 +69,8 @@ export function Inspector(props: Props) {
         <>
           <Typed
             label="ID"
-            text={
-              typeof (at(doc, card.place) as Json | undefined)?.id === 'string'
-                ? String((at(doc, card.place) as Json).id)
-                : ''
-            }
-            pointer={`${pointer(card.place)}/id`}
+            text={typeof id === 'string' ? id : ''}
+            pointer={`${place}/id`}
             hint={
               <>
                 Its name; <code>{`{{steps.${card.id}…}}`}</code> reads its output.
@@ -87,8 +80,8 @@ export function Inspector(props: Props) {
               if (free && (!text || seen.cards.some(other => other !== card && other.id === text)))
                 return text ? 'Another step has this ID.' : 'It needs an ID.'
               const next = renamed(doc, card, text)
-              edit(next, `${pointer(card.place)} id`)
-              props.follow(view(next, all).cards.find(each => pointer(each.place) === pointer(card.place))?.id ?? '') // without one, a step is called by its place
+              edit(next, `${place} id`)
+              props.follow(view(next, all).cards.find(each => pointer(each.place) === place)?.id ?? '') // without one, a step is called by its place
               return undefined
             }}
           />

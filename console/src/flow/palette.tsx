@@ -1,0 +1,135 @@
+// Beside and below the canvas: what can be added, what is there, and what the check found.
+import { KINDS } from '../words'
+import { Section, Status } from '../ui'
+import { words, type Finding } from './form'
+import { TRIGGER, type Kinds } from './kinds'
+import type { Card, Exit } from './model'
+
+/** `spot`: the port behind which something is added, if one was chosen. */
+export function Palette({
+  all,
+  cards,
+  card,
+  spot,
+  free,
+  add,
+  addTrigger,
+}: {
+  all: Kinds
+  cards: readonly Card[]
+  card: Card | null
+  spot: Exit | null
+  free: boolean
+  add: (kind: string) => void
+  addTrigger: () => void
+}) {
+  const hasTrigger = cards.some(each => each.kind === TRIGGER)
+  return (
+    <>
+      <h2>Add</h2>
+      <ul class="plain">
+        {[...all.all.values()].map(kind => (
+          <li key={kind.name}>
+            <button type="button" title={kind.about} onClick={() => add(kind.name)}>
+              {KINDS[kind.name] ?? words(kind.name)}
+            </button>
+          </li>
+        ))}
+        {free && !hasTrigger && (
+          <li>
+            <button type="button" onClick={addTrigger}>
+              Trigger
+            </button>
+          </li>
+        )}
+      </ul>
+      <p class="hint">
+        {card
+          ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.`
+          : cards.length < 2
+            ? 'Click one to start.'
+            : free
+              ? 'Select a box to add after it.'
+              : 'At the end; select a box to add after it.'}
+      </p>
+    </>
+  )
+}
+
+/** The boxes by name, in the order of the flow. */
+export function Outline({
+  cards,
+  card,
+  marks,
+  focus,
+}: {
+  cards: readonly Card[]
+  card: Card | null
+  marks: ReadonlyMap<string, readonly Finding[]>
+  focus: (ids: string[]) => void
+}) {
+  return (
+    <>
+      <h2>In this flow</h2>
+      <ul class="plain outline">
+        {cards.map(each => (
+          <li key={each.id}>
+            <button
+              type="button"
+              class="plain"
+              aria-current={each.id === card?.id ? 'true' : undefined}
+              onClick={() => focus([each.id])}
+            >
+              {each.kind === TRIGGER ? 'Trigger' : each.id}
+              {(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+const MOST = 50 // findings that are listed
+
+/** `isNew`: it is what was found of the flow as it stands here. */
+export function Findings({
+  of: { findings, problem },
+  isNew,
+  locate,
+  focus,
+}: {
+  of: { findings: readonly Finding[]; problem: Error | null }
+  isNew: boolean
+  locate: (at: string) => Card | undefined
+  focus: (ids: string[]) => void
+}) {
+  return (
+    <Section title="Findings">
+      {problem && <p class="soft">Not checked: {problem.message}</p>}
+      {findings.length ? (
+        <ul class="plain found">
+          {findings.slice(0, MOST).map(each => {
+            const about = locate(each.pointer)
+            return (
+              <li key={each.code + each.pointer + each.message}>
+                <Status value={each.severity} />{' '}
+                {about ? (
+                  <button type="button" class="plain" onClick={() => focus([about.id])}>
+                    {about.kind === TRIGGER ? 'the trigger' : about.id}
+                  </button>
+                ) : (
+                  <code>{each.pointer}</code>
+                )}
+                : {each.message}
+              </li>
+            )
+          })}
+          {findings.length > MOST && <li class="soft">and {findings.length - MOST} more</li>}
+        </ul>
+      ) : (
+        !problem && <p class="empty">{isNew ? 'No findings: the flow can be activated.' : 'Checking…'}</p>
+      )}
+    </Section>
+  )
+}

@@ -1,0 +1,186 @@
+// What is drawn of a flow: taken back, checked, kept in the tab, and saved.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { api, got } from '../api'
+import { parse } from '../exact'
+import type { Kind } from '../names'
+import { draftKey, Refusal } from '../session'
+import type { Finding } from './form'
+import { changeFlow, readFlow, veiled, type Kept, type Stored } from './kept'
+import { docOf, same, written, type Doc } from './model'
+
+interface History {
+  past: Doc[]
+  now: Doc
+  future: Doc[]
+  label: string
+  at: number
+}
+
+const PAUSE_MS = 1000 // between two keys, after which they are undone one by one
+
+function useHistory(first: Doc) {
+  const [history, setHistory] = useState<History>({ past: [], now: first, future: [], label: '', at: 0 })
+  return {
+    ...history,
+    set: setHistory,
+    /** Changes under the same label are undone at once if they follow each other soon, such as the letters of a word. */
+    edit: (next: Doc, label = '') => {
+      const at = Date.now()
+      setHistory(old => ({
+        past: label && label === old.label && at - old.at < PAUSE_MS ? old.past : [...old.past.slice(-199), old.now],
+        now: next,
+        future: [],
+        label,
+        at,
+      }))
+    },
+    undo: () =>
+      setHistory(old => {
+        const last = old.past.at(-1)
+        return last
+          ? { past: old.past.slice(0, -1), now: last, future: [old.now, ...old.future], label: '', at: 0 }
+          : old
+      }),
+    redo: () =>
+      setHistory(old => {
+        const [next, ...rest] = old.future
+        return next ? { past: [...old.past, old.now], now: next, future: rest, label: '', at: 0 } : old
+      }),
+  }
+}
+
+interface Checked {
+  of: Doc | null
+  findings: Finding[]
+  positions: Record<string, { x: number; y: number }> | null
+}
+
+/** What activation would say of the definition as it stands here, shortly after the last change. */
+function useCheck(of: Kind, id: string, doc: Doc, first: Finding[]) {
+  const [checked, setChecked] = useState<Checked>({ of: null, findings: first, positions: null })
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const turn = useRef(0)
+  useEffect(() => {
+    const mine = ++turn.current
+    const timer = setTimeout(
+      () => {
+        const body = { params: { query: { id } }, body: written(doc) }
+        void got<Omit<Checked, 'of'>>(api.POST(`/${of}/check`, body)).then(
+          found => {
+            if (mine !== turn.current) return
+            setChecked(old => ({ of: doc, findings: found.findings, positions: found.positions ?? old.positions }))
+            setProblem(null)
+          },
+          (error: Refusal) => {
+            if (mine === turn.current) setProblem(error)
+          },
+        )
+      },
+      turn.current === 1 ? 0 : 300,
+    )
+    return () => clearTimeout(timer)
+  }, [doc])
+  return { ...checked, problem, refuse: (findings: Finding[]) => setChecked(old => ({ ...old, findings })) }
+}
+
+/** What is drawn of this flow, and its way to the service and back; `say` is heard. */
+export function useSaving(of: Kind, id: string, stored: Stored, say: (what: string) => void) {
+  const key = draftKey(`flow.${id}`)
+  const [found] = useState(() => parse(sessionStorage.getItem(key) ?? 'null') as Kept | null)
+  const [kept] = useState(found && same(written(found.doc), written(docOf(stored.value))) ? null : found) // saved, and the page left before that was noted
+  const [isVeiled, setVeiled] = useState(found?.isVeiled ?? false)
+  const [base, setBase] = useState({ ...stored, doc: docOf(stored.value) })
+  const [behind, setBehind] = useState(kept && kept.tag !== stored.tag ? { tag: kept.tag, doc: kept.base } : null) // what is drawn here began at an older revision
+  const begun = behind ?? base
+  const [conflict, setConflict] = useState<Stored | null>(null)
+  const [problem, setProblem] = useState<Refusal | null>(null)
+  const [secret, setSecret] = useState('')
+  const history = useHistory(kept?.doc ?? docOf(stored.value))
+  const doc = history.now
+  const isChanged = !same(written(doc), written(base.doc)) || secret !== ''
+  const hasCredentials = useMemo(() => veiled(doc) !== JSON.stringify(doc), [doc]) || secret !== ''
+  const check = useCheck(of, id, doc, stored.value.findings)
+
+  useEffect(() => {
+    try {
+      if (isChanged)
+        sessionStorage.setItem(
+          key,
+          veiled({ doc, tag: begun.tag, base: begun.doc, isVeiled: hasCredentials || isVeiled }),
+        )
+      else sessionStorage.removeItem(key)
+    } catch {
+      /* full: what is typed stays in the page */
+    }
+  }, [doc, secret, isChanged, begun])
+
+  useEffect(() => setProblem(null), [doc, secret]) // what is still wrong is found again
+
+  /** From now on what is drawn here is a change of this. */
+  const settle = (now: Stored) => {
+    setBase({ ...now, doc: docOf(now.value) })
+    setBehind(null)
+    setConflict(null)
+  }
+  const save = async (state?: 'ACTIVE') => {
+    setProblem(null)
+    const body = written(doc, base.doc)
+    const trigger = secret ? { ...body.trigger, signingSecret: secret } : body.trigger
+    const keep = (answer: Stored) => {
+      const now = docOf(answer.value)
+      settle(answer)
+      history.set(old => (old.now === doc ? { ...old, now, label: '' } : old))
+      setSecret(typed => (typed === secret ? '' : typed))
+      setVeiled(false)
+      say('Saved.')
+    }
+    try {
+      keep(await changeFlow(of, id, begun.tag, { ...body, trigger, ...(state ? { state } : {}) }))
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      if (error.status === 412) {
+        const theirs = await readFlow(of, id)
+        // What stands there as it is here was our own save, whose answer was lost.
+        return same(written(docOf(theirs.value)), written(doc)) && !secret && (!state || theirs.value.state === state)
+          ? keep(theirs)
+          : setConflict(theirs)
+      }
+      if (error.errors.length)
+        check.refuse(error.errors.map(each => ({ ...each, severity: 'error', code: error.code })))
+      setProblem(error)
+      throw error
+    }
+  }
+  return {
+    history,
+    check,
+    base,
+    begun,
+    secret,
+    setSecret,
+    isChanged,
+    isVeiled,
+    hasCredentials,
+    problem,
+    setProblem,
+    save,
+    discard: () => {
+      history.edit(base.doc)
+      setBehind(null)
+      setSecret('')
+      setVeiled(false)
+    },
+    conflict,
+    keepMine: () => {
+      if (!conflict) return
+      settle(conflict)
+      say('Save again to replace theirs.')
+    },
+    takeTheirs: () => {
+      if (!conflict) return
+      settle(conflict)
+      history.edit(docOf(conflict.value))
+      say('This is theirs. Undo brings yours back.')
+    },
+  }
+}
