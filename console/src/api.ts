@@ -7,6 +7,8 @@ import { Refusal, ask, at, refusal, refused } from './session'
 export type Schemas = components['schemas']
 export const api = createClient<paths>({ baseUrl: at('/').replace(/\/$/, '') || location.origin, fetch: ask })
 
+export const byId = (id: string) => ({ params: { path: { id } } })
+
 interface Answered<T> {
   data?: T
   error?: unknown

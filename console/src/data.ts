@@ -1,5 +1,6 @@
 // Hooks that read from the API: one resource, a list page by page, an act, and what was typed.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { same } from './exact'
 import { note, noted, settle } from './router'
 import { draftKey, Refusal } from './session'
 
@@ -226,7 +227,6 @@ export function useAct(): Act {
   return { run, problem, busy, clear: () => setProblem(null) }
 }
 
-const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
 /** The members in which it differs from what it was. */
 const changed = <T extends object>(now: T, before: T) =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name as keyof T]))) as Partial<T>

@@ -15,6 +15,8 @@ export const isNumber = (value: unknown): boolean => typeof value === 'number' |
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !isNumber(value)
 
+export const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
+
 /** What comes of it; where it cannot be done, the other. */
 export function tried<T, Other>(work: () => T, other: Other): T | Other {
   try {

@@ -1,6 +1,6 @@
 // The cases of a flow: a simulation that is kept with what must come of it, and what comes of each now.
 import { useState } from 'preact/hooks'
-import { api, exactly, got, raw, type Schemas } from '../api'
+import { api, byId, exactly, got, raw, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
@@ -56,7 +56,7 @@ export function Cases({
   gate: boolean
   setGate: ((gate: boolean) => void) | null
 }) {
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const list = useLoaded(async () => (await exactly<{ data: Case[] }>(`/${of}/${id}/cases`)).value.data, [of, id])
   const [{ name }, change, forget] = useDraft(`case.${id}`, { name: '' })
   const [results, setResults] = useState<Result[] | null>(null)

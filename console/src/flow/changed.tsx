@@ -1,10 +1,11 @@
 // What somebody changed meanwhile in a flow, or in what a form shows.
 import type { ComponentChildren } from 'preact'
 import { useLoaded, type Held } from '../data'
+import { same } from '../exact'
 import { Shown, When } from '../ui'
 import { DifferenceShown, Members } from './difference'
 import { kinds, type Kinds } from './kinds'
-import { difference, docOf, same, type Doc } from './model'
+import { difference, docOf, type Doc } from './model'
 
 type Definition = Parameters<typeof docOf>[0]
 

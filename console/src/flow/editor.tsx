@@ -1,7 +1,7 @@
 // The flow editor: a canvas, a palette, a form for what is selected, and what the check finds while one types.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { asRefusal, useLoaded } from '../data'
-import { isNumber, isObject, textOf } from '../exact'
+import { isNumber, isObject, same, textOf } from '../exact'
 import { useCan } from '../me'
 import { Later } from '../later'
 import { spelled } from '../lengths'
@@ -26,7 +26,6 @@ import {
   pasted,
   placed,
   removed,
-  same,
   spotOf,
   view,
   written,

@@ -3,14 +3,14 @@ import { useRef, useState } from 'preact/hooks'
 import { exactly, type Schemas } from '../api'
 import { useAct, useDraft } from '../data'
 import { Errors, First, moved, toFirst } from '../errors'
-import { isObject, objectOf } from '../exact'
+import { isObject, objectOf, same } from '../exact'
 import { go } from '../router'
 import { flowPath } from '../screens/flows'
 import { Refusal } from '../session'
 import { Check, Facts, Field, JsonText, Rest, Screen, Section, Status } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Changed } from './changed'
-import { same, type Json } from './model'
+import type { Json } from './model'
 
 type Imported = Schemas['Imported']
 type FlowFile = {
@@ -256,7 +256,7 @@ function partsChanged(before: FlowFile | null, after: FlowFile, key: string): st
 function Plan({ of, ...place }: Place & { of: Imported }) {
   const [before, after] = [of.before as FlowFile | null, of.file as FlowFile]
   const isActive = of.state === 'ACTIVE'
-  const hasOtherCases = isObject(before) && JSON.stringify(before.cases ?? []) !== JSON.stringify(after.cases ?? [])
+  const hasOtherCases = isObject(before) && !same(before.cases ?? [], after.cases ?? [])
   return (
     <Section title="Preview">
       <Facts

@@ -1,5 +1,5 @@
 // A definition while it is edited: what it shows as cards and links, and every change as a new one.
-import { isObject, numberOf, parse, textOf } from '../exact'
+import { isObject, numberOf, parse, same, textOf } from '../exact'
 import { TRIGGER, begun, portsOf, type Kinds } from './kinds'
 
 export type Json = Record<string, unknown>
@@ -51,7 +51,6 @@ const listed = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(
 /** Whatever stands where a name belongs, as text. */
 const named = (value: unknown) => textOf(value ?? null)
 const isBlank = (value: unknown) => value === undefined || value === null || value === ''
-export const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
 
 /** What is stored, as it is edited: the trigger in one place, and nothing that cannot be written. */
 export function docOf(stored: {

@@ -1,12 +1,12 @@
 // What is drawn of a flow: taken back, checked, kept in the tab, and saved.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { parse } from '../exact'
+import { parse, same } from '../exact'
 import type { Kind } from '../names'
 import { draftKey, Refusal } from '../session'
 import type { Finding } from './form'
 import { changeFlow, readFlow, veiled, type Kept, type Stored } from './kept'
-import { docOf, same, written, type Doc } from './model'
+import { docOf, written, type Doc } from './model'
 
 interface History {
   past: Doc[]

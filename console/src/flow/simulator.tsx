@@ -1,6 +1,6 @@
 // The simulator: a request that came or is written here, played on the canvas along a virtual clock.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { api, exactly, got, type Schemas } from '../api'
+import { api, byId, exactly, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { local } from '../days'
 import { moved } from '../errors'
@@ -388,7 +388,7 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
             const chosen = event.currentTarget.value
             if (chosen)
               void act.run(async () =>
-                pick((await got(api.GET('/webhook-requests/{id}', { params: { path: { id: chosen } } }))).body ?? ''),
+                pick((await got(api.GET('/webhook-requests/{id}', byId(chosen)))).body ?? ''),
               )
           }}
         >

@@ -1,5 +1,5 @@
 // For super-admins: all workspaces, and what they may do about one.
-import { api, got, settled, tagged, type Schemas } from '../api'
+import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { useDraft, useListed, useLoaded } from '../data'
 import { Days, days } from '../days'
 import { useMe } from '../me'
@@ -90,7 +90,7 @@ export function Admin({ part = '' }: { part?: string }) {
 }
 
 function AnyWorkspace({ id }: { id: string }) {
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const found = useLoaded(() => tagged(api.GET('/admin/workspaces/{id}', path)), [id])
   const value = found.value?.value
   const isMine = useMe().workspace.id === id
@@ -160,7 +160,7 @@ function AnyWorkspace({ id }: { id: string }) {
 function Limit({ of, tag, reload }: { of: Workspace; tag: string; reload: () => Promise<void> }) {
   const [{ text }, typed] = useDraft(`limit.${of.id}`, { text: of.dailyLimit?.toString() ?? '' })
   const dailyLimit = text.trim() === '' ? null : Number(text)
-  const path = { params: { path: { id: of.id } } }
+  const path = byId(of.id)
   const change = async () => {
     const patch = () =>
       got(api.PATCH('/admin/workspaces/{id}', { ...path, headers: { 'If-Match': tag }, body: { dailyLimit } }))

@@ -1,9 +1,9 @@
 // Contacts: found, made, imported; and everything that is known of one, with all that happened.
 import { useState } from 'preact/hooks'
-import { api, download, exactly, got, settled, type Schemas } from '../api'
+import { api, byId, download, exactly, got, settled, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useStored, type Listed } from '../data'
 import { CHANGED, Days, days } from '../days'
-import { textOf } from '../exact'
+import { same, textOf } from '../exact'
 import { explaining, Later, reaching } from '../later'
 import { linesOf, valuesOf } from '../lines'
 import { useAudit, useCan } from '../me'
@@ -339,7 +339,7 @@ function Change({
             body: written(draft, contact) as Schemas['ContactPatch'],
           }),
         )
-        await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+        await settled(change, async () => same(drafted(await again()), draft))
         if (forget(draft)) done()
         else await again()
       }}
@@ -482,7 +482,7 @@ export function Contact({ id }: { id: string }) {
                           label="Lift"
                           title="Lift this suppression?"
                           act={async () => {
-                            await got(api.DELETE('/suppressions/{id}', { params: { path: { id: held.id } } }))
+                            await got(api.DELETE('/suppressions/{id}', byId(held.id)))
                             await contact.reload()
                           }}
                         >

@@ -1,9 +1,10 @@
 // Event endpoints: programs that are notified of what happens here, with what was sent to each.
 import { useState } from 'preact/hooks'
-import { api, got, settled, tagged, type Schemas } from '../api'
+import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useStored } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
+import { same } from '../exact'
 import { Refusal } from '../session'
 import { MOST, Sought } from '../sought'
 import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
@@ -124,7 +125,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
   const [open, setOpen] = useState<'' | 'attempts' | 'change'>('')
   const [replayed, setReplayed] = useState('')
   const [since, setSince] = useState(() => local(Date.now() - 86_400_000)) // a day ago
-  const path = { params: { path: { id: of.id } } }
+  const path = byId(of.id)
   const replay = async () => {
     if (!since) throw new Refusal(422, 'invalid', '', [{ pointer: '/since', message: 'Choose a day and a time.' }])
     const body = { since: new Date(since).toISOString() }
@@ -240,7 +241,7 @@ function Endpoint({ of, reload, shown }: { of: Stored; reload: () => Promise<voi
 }
 
 function Change({ id, done }: { id: string; done: () => Promise<void> }) {
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const stored = useStored(() => tagged(api.GET('/event-endpoints/{id}', path)), [id])
   return (
     <Shown of={stored}>
@@ -274,7 +275,7 @@ function ChangeForm({
             body: written(draft),
           }),
         )
-        await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+        await settled(change, async () => same(drafted(await again()), draft))
         if (forget(draft)) await done()
         else await again()
       }}

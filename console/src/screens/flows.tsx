@@ -1,5 +1,5 @@
 // Flows: automations and workflows, what starts them, and the requests that came to their webhooks.
-import { api, exactly, got, save, type Schemas } from '../api'
+import { api, byId, exactly, got, save, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { objectOf } from '../exact'
@@ -137,7 +137,7 @@ export function Flow({
   children?: (of: Kind) => preact.ComponentChildren
 }) {
   const of = kindOf(kind)
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const read = () => exactly<Definition>(`/${of}/${encodeURIComponent(id)}`)
   const flow = useLoaded(read, [of, id])
   const may = useCan()

@@ -1,6 +1,6 @@
 // Home: what needs somebody first, then what happened last; in an empty workspace the first steps.
 import { useRef, useState } from 'preact/hooks'
-import { api, got } from '../api'
+import { api, byId, got } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
 import { useCan, useMe } from '../me'
 import { useFlows, type FlowName } from '../names'
@@ -221,7 +221,7 @@ function First({ made, done }: { made: string; done: () => Promise<void> }) {
   const stored = useLoaded(
     async () =>
       made
-        ? ((await got(api.GET('/workflows/{id}', { params: { path: { id: made } } }))).trigger.webhookUrl ?? '')
+        ? ((await got(api.GET('/workflows/{id}', byId(made)))).trigger.webhookUrl ?? '')
         : '',
     [made],
   )

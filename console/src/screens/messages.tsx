@@ -1,6 +1,6 @@
 // Messages: what was said to whom, every attempt, and what to do when the outcome is unknown.
 import { useState } from 'preact/hooks'
-import { api, got, type Schemas } from '../api'
+import { api, byId, got, type Schemas } from '../api'
 import { useDraft, useListed, useLoaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
@@ -119,7 +119,7 @@ function Acts({ message, done }: { message: Known; done: () => Promise<void> }) 
       title="Send this message again?"
       sure="Send again"
       act={async () => {
-        await got(api.POST('/messages/{id}/resend', { params: { path: { id: message.id } } }))
+        await got(api.POST('/messages/{id}/resend', byId(message.id)))
         await done()
       }}
     >
@@ -163,7 +163,7 @@ function Found({ message, arrived, done }: { message: Known; arrived: boolean; d
 
 export function Message({ id }: { id: string }) {
   const message = useLoaded(
-    () => got(api.GET('/messages/{id}', { params: { path: { id } } })),
+    () => got(api.GET('/messages/{id}', byId(id))),
     [id],
     ({ status }) => (['QUEUED', 'SENDING'].includes(status) ? 1500 : status === 'SENT' ? 4000 : 0),
   ) // which may bounce yet
@@ -312,7 +312,7 @@ function Attempts({ id, status }: { id: string; status: string }) {
 
 /** The message of a step, with its attempts, on the page of its run, which looks for what becomes of it. */
 export function MessageCard({ id, known, reload }: { id: string; known: string; reload: () => Promise<void> }) {
-  const message = useLoaded(() => got(api.GET('/messages/{id}', { params: { path: { id } } })), [id, known])
+  const message = useLoaded(() => got(api.GET('/messages/{id}', byId(id))), [id, known])
   return (
     <div class="card">
       <Shown of={message}>

@@ -1,6 +1,6 @@
 // Requests to a webhook: accepted, repeated or refused, and why; the body as a tree of paths.
 import { useState } from 'preact/hooks'
-import { api, got, type Schemas } from '../api'
+import { api, byId, got, type Schemas } from '../api'
 import { useListed, useLoaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { parse, tried } from '../exact'
@@ -87,7 +87,7 @@ const parsed = (body: string) => tried(() => ({ value: parse(body) }), null)
 const printed = (path: string) => `{{trigger${path.startsWith('[') ? '' : '.'}${path}}}`
 
 export function Request({ id }: { id: string }) {
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   const request = useLoaded(() => got(api.GET('/webhook-requests/{id}', path)), [id])
   const [picked, setPicked] = useState('')
   const can = useCan()

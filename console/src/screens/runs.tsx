@@ -1,6 +1,6 @@
 // Runs: what happened to each event, step by step, and why.
 import { useEffect, useRef } from 'preact/hooks'
-import { api, exactly, got, type Schemas } from '../api'
+import { api, byId, exactly, got, type Schemas } from '../api'
 import { useListed, useLoaded, type Listed, type Loaded } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
@@ -202,7 +202,7 @@ export function Run({ id }: { id: string }) {
   const drawn = useDrawing(run.value ?? {}, id, run.value ? run.value.stepsOmitted + run.value.steps.length : undefined)
   const isGone = drawn.problem?.status === 404 // what a run walked is gone with its flow
   const may = useCan()('runs:write')
-  const path = { params: { path: { id } } }
+  const path = byId(id)
   return (
     <Screen
       title="Run"

@@ -1,6 +1,6 @@
 // Settings: the workspace, its members, their sign-in and keys, channels, event endpoints, suppressions, topics, the audit trail and the plan.
 import { useState } from 'preact/hooks'
-import { api, download, got, settled, tagged, type Schemas } from '../api'
+import { api, byId, download, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useListed, useLoaded } from '../data'
 import { Later, reaching } from '../later'
 import { Days, days } from '../days'
@@ -279,7 +279,7 @@ function Members() {
                         }
                         sure={each.status === 'PENDING' ? 'Revoke' : 'Remove'}
                         act={async () => {
-                          await got(api.DELETE('/memberships/{id}', { params: { path: { id: each.id } } }))
+                          await got(api.DELETE('/memberships/{id}', byId(each.id)))
                           await list.reload()
                         }}
                       >
@@ -342,7 +342,7 @@ function ChangeMember({
 }) {
   const [stored, setStored] = useState<{ value: Schemas['Membership']; tag: string } | null>(null)
   const [chosen, choose] = useState<Schemas['RoleChangePatch']>({}) // what is not chosen here stays as somebody else may have set it
-  const path = { params: { path: { id: member.id } } }
+  const path = byId(member.id)
   const read = async () => {
     const now = await tagged(api.GET('/memberships/{id}', path))
     setStored(now)
@@ -434,7 +434,7 @@ function Keys() {
                       title={`Revoke ${each.name}?`}
                       sure="Revoke"
                       act={async () => {
-                        await got(api.DELETE('/settings/api-keys/{id}', { params: { path: { id: each.id } } }))
+                        await got(api.DELETE('/settings/api-keys/{id}', byId(each.id)))
                         await list.reload()
                       }}
                     >
@@ -712,7 +712,7 @@ function Suppressions() {
                   label="Lift"
                   title="Lift this suppression?"
                   act={async () => {
-                    await got(api.DELETE('/suppressions/{id}', { params: { path: { id: each.id } } }))
+                    await got(api.DELETE('/suppressions/{id}', byId(each.id)))
                     await list.reload()
                   }}
                 >

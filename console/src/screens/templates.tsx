@@ -1,10 +1,10 @@
 // Templates: what messages say, with a preview through the renderer that sends them.
 import { useRef, useState } from 'preact/hooks'
-import { api, got, settled, tagged, type Schemas } from '../api'
+import { api, byId, got, settled, tagged, type Schemas } from '../api'
 import { handOver, useAct, useDraft, useListed, useLoaded, useStored, useTyped } from '../data'
 import { CHANGED, Days, days } from '../days'
 import { First } from '../errors'
-import { objectOf } from '../exact'
+import { objectOf, same } from '../exact'
 import { useCan } from '../me'
 import { UsedBy, meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
@@ -139,7 +139,7 @@ export function Templates() {
 export const NewTemplate = () => <Editor stored={null} tag="" again={null} />
 
 export function Template({ id }: { id: string }) {
-  const template = useStored(() => tagged(api.GET('/templates/{id}', { params: { path: { id } } })), [id])
+  const template = useStored(() => tagged(api.GET('/templates/{id}', byId(id))), [id])
   if (template.value === null)
     return (
       <Screen title="Template">
@@ -182,7 +182,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
   const box = useLastBox()
   const may = useCan()('templates:write')
   const parts = PARTS[draft.channel] ?? []
-  const isChanged = JSON.stringify(draft) !== JSON.stringify(initial)
+  const isChanged = !same(draft, initial)
   const given = pairsOf(draft).filter(([name]) => name)
   const whole = {
     ...stored?.content,
@@ -230,7 +230,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
           body: body as Schemas['TemplatePatch'],
         }),
       )
-      await settled(change, async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft))
+      await settled(change, async () => same(drafted(await again()), draft))
       forget(drafted(await again()))
     } else {
       const made = await got(api.POST('/templates', { body: { ...body, channel: draft.channel } as Written }))
@@ -280,7 +280,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
               title="Delete this template?"
               sure="Delete"
               act={async () => {
-                await got(api.DELETE('/templates/{id}', { params: { path: { id: stored.id } } }))
+                await got(api.DELETE('/templates/{id}', byId(stored.id)))
                 forget()
                 go('/templates')
               }}
@@ -389,7 +389,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
             <UsedBy
               id={stored.id}
               nothing="Nothing yet. Flows and broadcasts can send it."
-              read={() => got(api.GET('/templates/{id}/uses', { params: { path: { id: stored.id } } }))}
+              read={() => got(api.GET('/templates/{id}/uses', byId(stored.id)))}
             />
           )}
         </div>

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
 import { useAct, useDraft, useStored } from '../data'
+import { same } from '../exact'
 import { moved } from '../errors'
 import { Length, spelled } from '../lengths'
 import { useCan, useMe } from '../me'
@@ -184,7 +185,7 @@ function WorkspaceForm({
               } as Schemas['WorkspacePatch'],
             }),
           ),
-          async () => JSON.stringify(drafted(await again())) === JSON.stringify(draft),
+          async () => same(drafted(await again()), draft),
         )
         forget(drafted(await again()))
         await me.reload()
