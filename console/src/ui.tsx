@@ -1,6 +1,6 @@
 // The few parts that every screen is made of.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { REST_MS, useAct, type Act, type Listed, type Loaded } from './data'
 import { Errors, toFirst, useErrors, useRest, type Wrong } from './errors'
 import { flaw, isNumber } from './exact'
@@ -630,7 +630,8 @@ export function Form({
   )
 }
 
-/** An act that says what it will do before it is done, of what `read` finds first; where nothing has to be asked, it is done at once. */
+/** An act that says what it will do before it is done, of what `read` finds first; where nothing has to be asked, it is done at once.
+ * Its dialog is there once it was opened: of a long list, most never are. */
 export function Confirm({
   id,
   label,
@@ -663,6 +664,8 @@ export function Confirm({
   const acting = useAct()
   const [isRead, setRead] = useState(!read)
   const [asks, setAsks] = useState(true)
+  const [opened, setOpened] = useState(0) // how often
+  useLayoutEffect(() => dialog.current?.showModal(), [opened])
   const isDoing = acting.busy && isRead
   const open = () => {
     if (isDoing) return
@@ -670,12 +673,13 @@ export function Confirm({
     setRead(!read)
     setAsks(isAsked())
     if (!isAsked()) return done()
-    dialog.current?.showModal()
+    setOpened(opened + 1)
     if (read) void acting.run(read).then(setRead)
   }
   /** A browser may have closed it all the same: a refusal is shown. */
   const refused = () => {
-    if (!dialog.current?.open) dialog.current?.showModal()
+    if (!dialog.current) return setOpened(1)
+    if (!dialog.current.open) dialog.current.showModal()
     toFirst(dialog.current)
   }
   const done = () =>
@@ -689,37 +693,40 @@ export function Confirm({
         id={id}
         type="button"
         class={danger ? 'danger' : primary ? 'primary' : look}
+        aria-haspopup="dialog"
         disabled={disabled}
         onClick={open}
       >
         {label}
       </button>
-      <dialog
-        ref={dialog}
-        aria-label={title}
-        onCancel={event => {
-          if (isDoing) event.preventDefault()
-        }}
-      >
-        <h2>{title}</h2>
-        <Errors problem={acting.problem}>
-          {asks && children}
-          <Rest />
-        </Errors>
-        <p class="buttons">
-          <button
-            type="button"
-            class={danger ? 'danger primary' : 'primary'}
-            disabled={acting.busy || !isRead}
-            onClick={done}
-          >
-            {sure}
-          </button>
-          <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>
-            {leave}
-          </button>
-        </p>
-      </dialog>
+      {opened > 0 && (
+        <dialog
+          ref={dialog}
+          aria-label={title}
+          onCancel={event => {
+            if (isDoing) event.preventDefault()
+          }}
+        >
+          <h2>{title}</h2>
+          <Errors problem={acting.problem}>
+            {asks && children}
+            <Rest />
+          </Errors>
+          <p class="buttons">
+            <button
+              type="button"
+              class={danger ? 'danger primary' : 'primary'}
+              disabled={acting.busy || !isRead}
+              onClick={done}
+            >
+              {sure}
+            </button>
+            <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>
+              {leave}
+            </button>
+          </p>
+        </dialog>
+      )}
     </>
   )
 }

@@ -582,8 +582,10 @@ def test_a_broadcast_is_composed_with_all_that_it_may_say(
     whom = {"segment": (segment, None), "filter": (None, {"all": [filter]})}
     assert (stored["segmentId"], stored["filter"]) == whom[way]
     page.get_by_text(f"News {tag}").wait_for()
-    expect(page.locator("dialog time")).to_have_attribute("title", moment)
-    confirmed(page, "Schedule")
+    page.get_by_role("button", name="Schedule", exact=True).click()
+    asking = page.get_by_role("dialog")
+    expect(asking.locator("time")).to_have_attribute("title", moment)
+    asking.get_by_role("button", name="Schedule", exact=True).click()
     page.locator(".facts .status", has_text="Scheduled").wait_for()
     page.get_by_role("link", name="Edit", exact=True).click()
     page.get_by_text("It is scheduled. Saving").wait_for()

@@ -173,6 +173,8 @@ def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
         expect(listed).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
     expect(listed).to_have_count(12)
+    expect(page.get_by_role("button", name="Revoke")).to_have_count(12)
+    expect(page.locator("dialog")).to_have_count(0)  # none that nobody has opened
     expect(cut).to_have_count(0)
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     page.wait_for_function("history.state?.down > 0")
