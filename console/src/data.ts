@@ -33,13 +33,19 @@ export function useLoaded<T>(
   const turn = useRef(0)
   const hasBegun = useRef(false)
   const isReading = useRef(false) // then no look begins, or answers slower than the looks would never be shown
-  const reload = useCallback(async () => {
+  /** One look among many leaves the page alone unless something has changed. */
+  const begin = useCallback(async (isLook: boolean) => {
     const mine = ++turn.current
     isReading.current = true
-    setState(old => ({ ...old, busy: true }))
+    if (!isLook) setState(old => ({ ...old, busy: true }))
     try {
       const value = await read()
-      if (mine === turn.current) setState({ value, problem: null, busy: false })
+      if (mine === turn.current)
+        setState(old =>
+          isLook && typeof value === 'object' && !old.problem && !old.busy && same(old.value, value)
+            ? old
+            : { value, problem: null, busy: false },
+        )
     } catch (error) {
       if (mine === turn.current) setState(old => ({ ...old, problem: asRefusal(error), busy: false }))
     }
@@ -48,27 +54,27 @@ export function useLoaded<T>(
   useEffect(() => {
     const isLater = rest !== undefined && hasBegun.current
     hasBegun.current = true
-    const timer = isLater ? setTimeout(() => void reload(), rest) : 0
+    const timer = isLater ? setTimeout(() => void begin(false), rest) : 0
     if (!isLater) {
       setState(UNREAD)
-      void reload()
+      void begin(false)
     }
     return () => {
       clearTimeout(timer)
       turn.current++
     }
-  }, [reload])
+  }, [begin])
   const pause = state.value !== null && every ? every(state.value) : 0
   useEffect(() => {
     if (!pause) return
     const timer = setInterval(() => {
-      if (!document.hidden && !isReading.current) void reload()
+      if (!document.hidden && !isReading.current) void begin(true)
     }, pause)
     return () => clearInterval(timer)
-  }, [pause, reload])
+  }, [pause, begin])
   return {
     ...state,
-    reload,
+    reload: () => begin(false),
     set: value => {
       turn.current++ // what is being read is older
       isReading.current = false

@@ -379,6 +379,29 @@ def test_ten_thousand_contacts_are_shown_page_by_page_and_exported_whole(
     expect(listed).to_have_count(1)
 
 
+# How often a button that shows more was disabled for a while.
+DISABLED = """() => {
+    const button = [...document.querySelectorAll('main button')].at(-1)
+    window.disabled = 0
+    new MutationObserver(all => { window.disabled += all.length })
+        .observe(button, { attributes: true, attributeFilter: ['disabled'] })
+    return button.textContent
+}"""
+
+
+def test_a_look_at_a_list_takes_nothing_from_whoever_reads_it(page: Page, service: Service) -> None:
+    service.send()
+    [run] = service.read("/runs?limit=1")["data"]
+    page.route("**/runs?*", lambda route: route.fulfill(json={"data": [run], "nextCursor": "2"}))
+    opened(page, service, "/runs")
+    page.get_by_role("button", name="Show more").wait_for()
+    assert page.evaluate(DISABLED) == "Show more"
+    for _ in range(2):
+        with page.expect_response(re.compile(r"/runs\?")):
+            pass
+    assert page.evaluate("window.disabled") == 0
+
+
 def test_the_columns_of_a_file_are_mapped_before_it_is_tried(
     page: Page, service: Service, tmp_path: Path
 ) -> None:
