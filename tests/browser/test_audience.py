@@ -492,7 +492,6 @@ def test_a_broadcast_is_composed_previewed_sent_and_accounted_for(
     page.locator(".sample").get_by_text("Hi Ada").wait_for()
     page.frame_locator(".sample iframe").get_by_text("Tea for Ada").wait_for()
     assert service.read(f"/broadcasts/{id}")["state"] == "DRAFT"
-    clean(page)
     confirmed(page, "Schedule")
     page.get_by_text("3 of 3").wait_for()
     page.locator(".facts .status", has_text="Sent").wait_for()
@@ -734,7 +733,6 @@ def test_a_member_records_what_a_contact_answers_about_a_topic(
     answered(page, rows["Offers"], "a call")
     expect(rows["Offers"]).to_contain_text("unsubscribed")
     assert service.read(f"/contacts/{id}")["topics"][offers] == {"email": "unsubscribed"}
-    clean(page)
     text = page.get_by_role("row").filter(has_text=names["Letter"]).filter(has_text="no address")
     text.get_by_role("button", name="Record answer").click()
     dialog.get_by_label("Source").fill("a form")
