@@ -505,6 +505,8 @@ def test_a_flow_is_paused_activated_started_by_hand_and_archived_for_good(
         service.until(lambda: service.read(f"/workflows/{flow['id']}")["state"])
         assert service.read(f"/workflows/{flow['id']}")["state"] == state
     page.get_by_role("button", name="Start run").click()
+    create = page.get_by_role("dialog").get_by_role("link", name="Create a contact in a new tab")
+    expect(create).to_have_attribute("href", "/console/contacts/new")  # whoever has none yet
     page.get_by_label("Contact").fill(contact["email"])
     page.get_by_role("dialog").get_by_role("button", name="Start", exact=True).click()
     page.get_by_role("heading", level=1, name="Run", exact=True).wait_for()

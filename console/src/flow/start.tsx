@@ -67,23 +67,6 @@ export function NewFlow() {
   }
   return (
     <Screen title="New flow" lead="Start from an example or from scratch. Both are drafts until you activate them.">
-      <Section title="Empty">
-        <Form act={act} label="Create flow" submit={empty}>
-          <div class="columns">
-            <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
-            <Field
-              label="Type"
-              value={shape}
-              set={shape => change({ shape })}
-              hint="Steps are arranged for you; in a graph you place and connect the boxes."
-              options={[
-                ['workflows', 'steps, one after another'],
-                ['automations', 'a graph of boxes'],
-              ]}
-            />
-          </div>
-        </Form>
-      </Section>
       <Section title="Examples">
         <Refused problem={making.problem} />
         <ul class="plain examples">
@@ -101,6 +84,23 @@ export function NewFlow() {
             </li>
           ))}
         </ul>
+      </Section>
+      <Section title="Empty">
+        <Form act={act} label="Create flow" submit={empty}>
+          <div class="columns">
+            <Field label="Name" required value={name} set={name => change({ name })} pointer="/name" />
+            <Field
+              label="Type"
+              value={shape}
+              set={shape => change({ shape })}
+              hint="Steps are arranged for you; in a graph you place and connect the boxes."
+              options={[
+                ['workflows', 'steps, one after another'],
+                ['automations', 'a graph of boxes'],
+              ]}
+            />
+          </div>
+        </Form>
       </Section>
     </Screen>
   )

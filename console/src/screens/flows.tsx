@@ -448,7 +448,14 @@ function StartRun({ of, id }: { of: Kind; id: string }) {
         set={contactId => change({ contactId })}
         required
         pointer="/contactId"
-        hint="Email address, name or ID."
+        hint={
+          <>
+            Email address, name or ID.{' '}
+            <Link target="_blank" to="/contacts/new">
+              Create a contact in a new tab
+            </Link>
+          </>
+        }
       />
       <JsonText
         label="Data (JSON)"
