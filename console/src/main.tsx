@@ -21,7 +21,7 @@ import {
   type Refusal,
 } from './session'
 import { explaining, Later, reaching } from './later'
-import { Confirm, Link, Refused, Screen, Unread } from './ui'
+import { Button, Confirm, Link, Refused, Screen, Unread } from './ui'
 import { ByLink, Forgotten, Register, SignIn, SignInForm } from './screens/sign_in'
 import { Flow, Flows, kindOf } from './screens/flows'
 import { Home } from './screens/home'
@@ -230,9 +230,9 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
         <p class="soft">{asRefusal(error).message}</p>
       </div>
       <p class="buttons">
-        <button type="button" onClick={again}>
+        <Button onClick={again}>
           Try again
-        </button>{' '}
+        </Button>{' '}
         <Confirm
           label="Start over"
           title="Start over?"
@@ -332,9 +332,7 @@ function Again({ done }: { done: () => Promise<void> }) {
       )}
       <Refused problem={leaving.problem} />
       <p>
-        <button type="button" class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>
-          Sign out instead
-        </button>
+        <Button class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>Sign out instead</Button>
         , and lose what you typed.
       </p>
     </dialog>

@@ -89,6 +89,9 @@ export const Link = ({
   </a>
 )
 
+/** One that sends no form. */
+export const Button = (props: preact.JSX.IntrinsicElements['button']) => <button type="button" {...props} />
+
 // --- times, statuses and other small words ----------------------------------------------------------
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
@@ -163,15 +166,14 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
   const said = done.text === text ? done.as : '' // not of another text, which is not in the clipboard
   return (
     <>
-      <button
-        type="button"
+      <Button
         class="small"
         onClick={() =>
           void navigator.clipboard.writeText(text).then(copied('Copied'), copied('Not copied: select it instead'))
         }
       >
         {said || label}
-      </button>
+      </Button>
       <span class="unseen" role="status">
         {said}
       </span>
@@ -185,9 +187,7 @@ export const Secret = ({ name, value, forget }: { name: string; value: string; f
     <p>{name}. It is shown only once: store it safely.</p>
     <p class="copyable">
       <code>{value}</code> <Copy text={value} />{' '}
-      <button type="button" class="small" onClick={forget}>
-        Done
-      </button>
+      <Button class="small" onClick={forget}>Done</Button>
     </p>
   </div>
 )
@@ -199,9 +199,7 @@ export const Unread = ({ of: { problem, reload } }: { of: Pick<Loaded<unknown>, 
   problem ? (
     <>
       <Refused problem={problem} />
-      <button type="button" onClick={() => void reload()}>
-        Try again
-      </button>
+      <Button onClick={() => void reload()}>Try again</Button>
     </>
   ) : (
     <p class="soft" role="status">
@@ -274,9 +272,7 @@ export function Table<T extends object>({
       {of.more && (
         <p>
           {of.isCut && 'Of what you had seen of this list, the first ten pages are shown again. '}
-          <button type="button" disabled={of.busy} onClick={() => void of.more?.()}>
-            Show more
-          </button>
+          <Button disabled={of.busy} onClick={() => void of.more?.()}>Show more</Button>
         </p>
       )}
     </>
@@ -291,9 +287,7 @@ function More({ of, label }: { of: Growing; label: string }) {
     return (
       <span class="wrong" role="status">
         {of.problem.message}{' '}
-        <button type="button" class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>
-          Try again
-        </button>
+        <Button class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>Try again</Button>
       </span>
     )
   if (of?.rows === null)
@@ -303,15 +297,14 @@ function More({ of, label }: { of: Growing; label: string }) {
       </span>
     )
   return of?.more ? (
-    <button
-      type="button"
+    <Button
       class="small"
       aria-label={`Show more: ${label}`}
       disabled={of.busy}
       onClick={() => void of.more?.()}
     >
       Show more
-    </button>
+    </Button>
   ) : null
 }
 
@@ -689,16 +682,15 @@ export function Confirm({
     })
   return (
     <>
-      <button
+      <Button
         id={id}
-        type="button"
         class={danger ? 'danger' : primary ? 'primary' : look}
         aria-haspopup="dialog"
         disabled={disabled}
         onClick={open}
       >
         {label}
-      </button>
+      </Button>
       {opened > 0 && (
         <dialog
           ref={dialog}
@@ -713,17 +705,16 @@ export function Confirm({
             <Rest />
           </Errors>
           <p class="buttons">
-            <button
-              type="button"
+            <Button
               class={danger ? 'danger primary' : 'primary'}
               disabled={acting.busy || !isRead}
               onClick={done}
             >
               {sure}
-            </button>
-            <button type="button" disabled={isDoing} onClick={() => dialog.current?.close()}>
+            </Button>
+            <Button disabled={isDoing} onClick={() => dialog.current?.close()}>
               {leave}
-            </button>
+            </Button>
           </p>
         </dialog>
       )}
@@ -779,9 +770,9 @@ export function Json({
       <div class="leaf">
         {label}
         {pick ? (
-          <button type="button" class="pick" title={path} onClick={() => pick(path, value)}>
+          <Button class="pick" title={path} onClick={() => pick(path, value)}>
             {text}
-          </button>
+          </Button>
         ) : (
           text
         )}

@@ -5,7 +5,7 @@ import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
 import type { Kind } from '../names'
 import { Refusal } from '../session'
-import { Check, Confirm, Field, Form, Refused, Section, Status } from '../ui'
+import { Button, Check, Confirm, Field, Form, Refused, Section, Status } from '../ui'
 import type { Json } from './model'
 
 export type Case = Schemas['Case']
@@ -80,9 +80,7 @@ export function Cases({
       title="Cases"
       actions={
         rows.length > 0 && (
-          <button type="button" class="small" disabled={running.busy} onClick={() => void run()}>
-            Run cases
-          </button>
+          <Button class="small" disabled={running.busy} onClick={() => void run()}>Run cases</Button>
         )
       }
     >
@@ -124,9 +122,9 @@ export function Cases({
             return (
               <li key={each.name}>
                 <p>
-                  <button type="button" class="plain" title="Fill in its input" onClick={() => open(each)}>
+                  <Button class="plain" title="Fill in its input" onClick={() => open(each)}>
                     {each.name}
-                  </button>{' '}
+                  </Button>{' '}
                   {result && <Status value={result.passes ? 'PASSED' : 'FAILED'} />}
                 </p>
                 {result?.difference && <p class="why">{result.difference}</p>}

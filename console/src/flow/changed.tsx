@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useLoaded, type Held } from '../data'
 import { same } from '../exact'
-import { Shown, When } from '../ui'
+import { Button, Shown, When } from '../ui'
 import { DifferenceShown, Members } from './difference'
 import { kinds, type Kinds } from './kinds'
 import { difference, docOf, type Doc } from './model'
@@ -37,12 +37,8 @@ function Both({
       <h3>Your changes to theirs</h3>
       {mine}
       <p class="buttons">
-        <button type="button" onClick={keep}>
-          Keep mine
-        </button>
-        <button type="button" onClick={take}>
-          Use theirs
-        </button>
+        <Button onClick={keep}>Keep mine</Button>
+        <Button onClick={take}>Use theirs</Button>
       </p>
     </div>
   )

@@ -8,7 +8,7 @@ import { spelled } from '../lengths'
 import { useTemplateNames, type Kind } from '../names'
 import { Errors, toFirst, unplaced } from '../errors'
 import { KINDS, SOURCES } from '../words'
-import { Confirm, Field, Refused, Screen, Shown, Status, plural } from '../ui'
+import { Button, Confirm, Field, Refused, Screen, Shown, Status, plural } from '../ui'
 import { FlowTabs, underWay } from '../screens/flows'
 import { Canvas, NOTHING, type Played, type Shown as Look } from './canvas'
 import { refusalOf, words, type Finding } from './form'
@@ -238,21 +238,13 @@ function Editor({
       actions={
         !locked && (
           <>
-            <button type="button" disabled={!history.past.length} onClick={history.undo}>
-              Undo
-            </button>
-            <button type="button" disabled={!history.future.length} onClick={history.redo}>
-              Redo
-            </button>
+            <Button disabled={!history.past.length} onClick={history.undo}>Undo</Button>
+            <Button disabled={!history.future.length} onClick={history.redo}>Redo</Button>
             {free && (
-              <button type="button" disabled={!check.positions} onClick={tidy}>
-                Tidy up
-              </button>
+              <Button disabled={!check.positions} onClick={tidy}>Tidy up</Button>
             )}
             {isChanged && (
-              <button type="button" onClick={saving.discard}>
-                Discard changes
-              </button>
+              <Button onClick={saving.discard}>Discard changes</Button>
             )}
             {state === 'ACTIVE' ? (
               <Confirm
@@ -266,9 +258,7 @@ function Editor({
                 <WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} />
               </Confirm>
             ) : (
-              <button id="save" type="button" class="primary" disabled={!isChanged} onClick={quietly}>
-                Save
-              </button>
+              <Button id="save" class="primary" disabled={!isChanged} onClick={quietly}>Save</Button>
             )}
             {state !== 'ACTIVE' && (
               <Confirm
@@ -354,12 +344,8 @@ function Editor({
         </div>
         <div class="side" ref={inspector}>
           <div class="views" role="group" aria-label="Beside the canvas">
-            <button type="button" aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>
-              Form
-            </button>
-            <button type="button" aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>
-              Simulate
-            </button>
+            <Button aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>Form</Button>
+            <Button aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</Button>
           </div>
           {panel === 'simulate' ? (
             <Later

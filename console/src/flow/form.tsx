@@ -4,7 +4,7 @@ import type { Listed } from '../data'
 import { EVENTS, FIELDS, TAGS, useFlowChoice, useSegments, useTemplates, useTopics, type Kind } from '../names'
 import { Refusal } from '../session'
 import { useErrors } from '../errors'
-import { Check, Field, Link, Several } from '../ui'
+import { Button, Check, Field, Link, Several } from '../ui'
 import { Length } from '../lengths'
 import { ConditionField } from './conditions'
 import { flaw, isObject, parse, textOf, tried } from '../exact'
@@ -225,22 +225,16 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
             of={of}
           />
           <p class="buttons">
-            <button type="button" class="small" disabled={index === 0} onClick={() => shift(index, -1)}>
-              Up
-            </button>
-            <button type="button" class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>
-              Down
-            </button>
-            <button type="button" class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>
-              Remove
-            </button>
+            <Button class="small" disabled={index === 0} onClick={() => shift(index, -1)}>Up</Button>
+            <Button class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>Down</Button>
+            <Button class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>Remove</Button>
           </p>
         </Group>
       ))}
       <p class="buttons">
-        <button type="button" class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>
+        <Button class="small" onClick={() => set([...items, name === 'variants' ? { weight: 50 } : {}])}>
           Add {one}
-        </button>
+        </Button>
       </p>
     </Group>
   )
@@ -287,14 +281,13 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
               whole(stored.map(([old, kept], at) => [old, at === index ? (texts ? text : typed(text)) : kept]))
             }
           />
-          <button
-            type="button"
+          <Button
             class="small"
             aria-label={`Remove ${name}`}
             onClick={() => whole(stored.filter((_, at) => at !== index))}
           >
             ✕
-          </button>
+          </Button>
         </div>
       ))}
       {more.map(([name, text], index) => (
@@ -328,9 +321,7 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
         </div>
       ))}
       <p class="buttons">
-        <button type="button" class="small" onClick={() => setMore([...more, ['', '']])}>
-          Add one
-        </button>
+        <Button class="small" onClick={() => setMore([...more, ['', '']])}>Add one</Button>
       </p>
     </Group>
   )
@@ -415,18 +406,14 @@ function Content({ place, schema, value, set, of }: Control) {
   if (value === undefined || value === null)
     return (
       <p class="buttons">
-        <button type="button" class="small" onClick={() => set({})}>
-          Write content instead of a template
-        </button>
+        <Button class="small" onClick={() => set({})}>Write content instead of a template</Button>
       </p>
     )
   return (
     <Group label="Content" schema={{}} place={place} of={of}>
       <Members place={place} schema={own} value={value} set={set} of={of} />
       <p class="buttons">
-        <button type="button" class="small" onClick={() => set(undefined)}>
-          Use a template instead
-        </button>
+        <Button class="small" onClick={() => set(undefined)}>Use a template instead</Button>
       </p>
     </Group>
   )

@@ -7,7 +7,7 @@ import { isObject, objectOf, same } from '../exact'
 import { go } from '../router'
 import { flowPath } from '../screens/flows'
 import { Refusal } from '../session'
-import { Check, Facts, Field, JsonText, Rest, Screen, Section, Status } from '../ui'
+import { Button, Check, Facts, Field, JsonText, Rest, Screen, Section, Status } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Changed } from './changed'
 import type { Json } from './model'
@@ -210,17 +210,16 @@ export function ImportFlow() {
           <Rest />
         </Errors>
         <p class="buttons">
-          <button
-            type="button"
+          <Button
             class="primary"
             disabled={!draft.text.trim() || act.busy}
             onClick={() => void tried().then(toWrong)}
           >
             Preview import
-          </button>
-          <button type="button" disabled={!plan || act.busy} onClick={() => void (plan && done(plan).then(toWrong))}>
+          </Button>
+          <Button disabled={!plan || act.busy} onClick={() => void (plan && done(plan).then(toWrong))}>
             Import now
-          </button>
+          </Button>
         </p>
       </div>
       {plan && <Plan of={plan} {...place} />}
@@ -234,9 +233,9 @@ function At({ pointer, text, show }: Place & { pointer: string }) {
   const line = lineOf(text, pointer)
   return (
     <>
-      <button type="button" class="plain" onClick={() => show(line)}>
+      <Button class="plain" onClick={() => show(line)}>
         Line {line}
-      </button>{' '}
+      </Button>{' '}
       <code>{pointer}</code>
     </>
   )

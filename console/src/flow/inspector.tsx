@@ -1,6 +1,6 @@
 // The form beside the canvas: the members of one card, and where its ports lead.
 import { KINDS } from '../words'
-import { Field } from '../ui'
+import { Button, Field } from '../ui'
 import { Members, Typed, words } from './form'
 import { TRIGGER, portsOf, type Schema } from './kinds'
 import {
@@ -102,23 +102,18 @@ export function Inspector(props: Props) {
       <p class="buttons">
         {!free && card.kind !== TRIGGER && (
           <>
-            <button type="button" class="small" disabled={index === 0} onClick={() => edit(moved(doc, card, -1))}>
-              Move up
-            </button>
-            <button
-              type="button"
+            <Button class="small" disabled={index === 0} onClick={() => edit(moved(doc, card, -1))}>Move up</Button>
+            <Button
               class="small"
               disabled={index >= siblings - 1}
               onClick={() => edit(moved(doc, card, 1))}
             >
               Move down
-            </button>
+            </Button>
           </>
         )}
         {(free || card.kind !== TRIGGER) && (
-          <button type="button" class="small danger" onClick={remove}>
-            Remove
-          </button>
+          <Button class="small danger" onClick={remove}>Remove</Button>
         )}
       </p>
     </>
@@ -154,14 +149,13 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
             )}
             <p class="hint">
               {about[port] && `${words(about[port].split('`').join(''))}. `}
-              <button
-                type="button"
+              <Button
                 class="small"
                 aria-label={`Add here, after ${port}`}
                 onClick={() => aim({ id: card.id, port })}
               >
                 Add here
-              </button>
+              </Button>
             </p>
           </div>
         )

@@ -1,6 +1,6 @@
 // Beside and below the canvas: what can be added, what is there, and what the check found.
 import { KINDS } from '../words'
-import { Section, Status } from '../ui'
+import { Button, Section, Status } from '../ui'
 import { words, type Finding } from './form'
 import { TRIGGER, type Kinds } from './kinds'
 import type { Card, Exit } from './model'
@@ -30,16 +30,14 @@ export function Palette({
       <ul class="plain">
         {[...all.all.values()].map(kind => (
           <li key={kind.name}>
-            <button type="button" title={kind.about} onClick={() => add(kind.name)}>
+            <Button title={kind.about} onClick={() => add(kind.name)}>
               {KINDS[kind.name] ?? words(kind.name)}
-            </button>
+            </Button>
           </li>
         ))}
         {free && !hasTrigger && (
           <li>
-            <button type="button" onClick={addTrigger}>
-              Trigger
-            </button>
+            <Button onClick={addTrigger}>Trigger</Button>
           </li>
         )}
       </ul>
@@ -74,15 +72,14 @@ export function Outline({
       <ul class="plain outline">
         {cards.map(each => (
           <li key={each.id}>
-            <button
-              type="button"
+            <Button
               class="plain"
               aria-current={each.id === card?.id ? 'true' : undefined}
               onClick={() => focus([each.id])}
             >
               {each.kind === TRIGGER ? 'Trigger' : each.id}
               {(marks.get(each.id) ?? []).some(one => one.severity === 'error') && <span class="bad"> ✕</span>}
-            </button>
+            </Button>
           </li>
         ))}
       </ul>
@@ -115,9 +112,9 @@ export function Findings({
               <li key={each.code + each.pointer + each.message}>
                 <Status value={each.severity} />{' '}
                 {about ? (
-                  <button type="button" class="plain" onClick={() => focus([about.id])}>
+                  <Button class="plain" onClick={() => focus([about.id])}>
                     {about.kind === TRIGGER ? 'the trigger' : about.id}
-                  </button>
+                  </Button>
                 ) : (
                   <code>{each.pointer}</code>
                 )}

@@ -10,7 +10,7 @@ import { Preview } from '../preview'
 import { Refusal } from '../session'
 import { useCan } from '../me'
 import { KINDS } from '../words'
-import { clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
+import { Button, clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
 import { Approved } from '../screens/messages'
 import { Decision, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
@@ -198,8 +198,7 @@ export function Simulator({
               />
             </label>
             <p class="buttons">
-              <button
-                type="button"
+              <Button
                 class="small"
                 onClick={() => {
                   if (frame >= last) setFrame(0)
@@ -207,13 +206,9 @@ export function Simulator({
                 }}
               >
                 {running ? 'Stop' : 'Play'}
-              </button>
-              <button type="button" class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>
-                Back
-              </button>
-              <button type="button" class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>
-                Forward
-              </button>
+              </Button>
+              <Button class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>Back</Button>
+              <Button class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>Forward</Button>
               <span class="soft">{spoken(trace, frame)}</span>
             </p>
             <ol class="way">
@@ -312,9 +307,9 @@ function Passed({
     <li class={step.status.toLowerCase()}>
       <div class="step">
         <b>{KINDS[step.kind] ?? step.kind}</b>{' '}
-        <button type="button" class="plain" onClick={() => pick(step.nodeId)}>
+        <Button class="plain" onClick={() => pick(step.nodeId)}>
           <code>{step.nodeId}</code>
-        </button>
+        </Button>
         {step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
         {step.port && step.port !== 'next' && (
           <span>

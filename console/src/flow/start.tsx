@@ -3,7 +3,7 @@ import { useRef } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
 import { handOver, useAct, useDraft } from '../data'
 import { go } from '../router'
-import { Field, Form, Refused, Screen, Section } from '../ui'
+import { Button, Field, Form, Refused, Screen, Section } from '../ui'
 import { parse } from '../exact'
 import { EXAMPLES, type Example } from './examples'
 
@@ -72,15 +72,14 @@ export function NewFlow() {
         <ul class="plain examples">
           {EXAMPLES.map(each => (
             <li key={each.name}>
-              <button
-                type="button"
+              <Button
                 disabled={making.busy}
                 onClick={() => void making.run(() => make(each, made.current))}
               >
                 <b>{each.name}</b>
                 <span>{each.about}</span>
                 <span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span>
-              </button>
+              </Button>
             </li>
           ))}
         </ul>

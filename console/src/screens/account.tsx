@@ -4,7 +4,7 @@ import { api, got } from '../api'
 import { useAct, useDraft, useListed } from '../data'
 import { useMe } from '../me'
 import { switchTo } from '../session'
-import { Facts, Field, Form, Refused, Section, Table, When } from '../ui'
+import { Button, Facts, Field, Form, Refused, Section, Table, When } from '../ui'
 
 export function Account() {
   const { user, reload } = useMe()
@@ -26,8 +26,7 @@ export function Account() {
             ) : (
               <>
                 no{' '}
-                <button
-                  type="button"
+                <Button
                   class="small"
                   disabled={verifying.busy}
                   onClick={() =>
@@ -39,7 +38,7 @@ export function Account() {
                   }
                 >
                   Resend email
-                </button>
+                </Button>
               </>
             ),
           ],
@@ -119,9 +118,7 @@ function OwnWorkspaces() {
               each.id === workspace.id ? (
                 'current'
               ) : (
-                <button type="button" disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>
-                  Switch
-                </button>
+                <Button disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Switch</Button>
               ),
           },
         ]}

@@ -4,7 +4,7 @@ import { api, got, type Schemas } from '../api'
 import { useAct, useDraft, useLoaded } from '../data'
 import { useCan } from '../me'
 import { CHANNELS } from '../words'
-import { Confirm, Field, Form, Refused, Section, Shown, Status } from '../ui'
+import { Button, Confirm, Field, Form, Refused, Section, Shown, Status } from '../ui'
 
 export function Channels() {
   const ways = useLoaded(() => got(api.GET('/settings/channels')), [])
@@ -38,19 +38,16 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
         may && (
           <span class="actions">
             {way.ownSettings && (
-              <button
-                type="button"
+              <Button
                 disabled={act.busy}
                 onClick={() =>
                   void act.run(async () => setFound(await got(api.POST('/settings/channels/{channel}/verify', path))))
                 }
               >
                 Verify
-              </button>
+              </Button>
             )}
-            <button type="button" aria-expanded={changing} onClick={() => setChanging(!changing)}>
-              Use your own provider
-            </button>
+            <Button aria-expanded={changing} onClick={() => setChanging(!changing)}>Use your own provider</Button>
             {way.ownSettings && (
               <Confirm
                 label="Remove"

@@ -21,6 +21,7 @@ import {
 } from '../names'
 import { go, useLocation } from '../router'
 import {
+  Button,
   Confirm,
   Facts,
   Field,
@@ -88,13 +89,12 @@ export function Contacts() {
               Import
             </Link>
           )}
-          <button
-            type="button"
+          <Button
             disabled={act.busy}
             onClick={() => void act.run(() => download(`/contacts/export?${narrowed}`, 'contacts.csv'))}
           >
             Export {narrowed.size ? 'these' : 'all'}
-          </button>
+          </Button>
         </>
       }
     >
@@ -321,15 +321,14 @@ function Change({
       act={act}
       label="Save"
       extra={
-        <button
-          type="button"
+        <Button
           onClick={() => {
             forget()
             done()
           }}
         >
           Cancel
-        </button>
+        </Button>
       }
       submit={async () => {
         const change = got(
@@ -562,9 +561,7 @@ function Timeline({
       </ol>
       {all.more && (
         <p>
-          <button type="button" disabled={all.busy} onClick={() => void all.more?.()}>
-            Show more
-          </button>
+          <Button disabled={all.busy} onClick={() => void all.more?.()}>Show more</Button>
         </p>
       )}
     </>

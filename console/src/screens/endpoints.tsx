@@ -7,7 +7,7 @@ import { local } from '../days'
 import { same } from '../exact'
 import { Refusal } from '../session'
 import { MOST, Sought } from '../sought'
-import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
+import { Button, Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
 import { Unsaved } from '../unsaved'
 
 type Stored = Schemas['Endpoint']
@@ -96,9 +96,7 @@ export function Endpoints() {
       </Sought>
       {list.more && (
         <p>
-          <button type="button" disabled={list.busy} onClick={() => void list.more?.()}>
-            Show more
-          </button>
+          <Button disabled={list.busy} onClick={() => void list.more?.()}>Show more</Button>
         </p>
       )}
       {may && (

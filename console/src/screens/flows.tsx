@@ -10,6 +10,7 @@ import { go, useLocation } from '../router'
 import { draftKey, Refusal } from '../session'
 import { SOURCES } from '../words'
 import {
+  Button,
   Choice,
   Confirm,
   Copy,
@@ -299,12 +300,10 @@ function Meanwhile({
       <Later load={comparing} show={({ Changed }) => <Changed before={before} after={now.value} />} />
       <Refused problem={act.problem} />
       <p class="buttons">
-        <button type="button" disabled={act.busy} onClick={() => void act.run(keep)}>
+        <Button disabled={act.busy} onClick={() => void act.run(keep)}>
           {wish.label} anyway
-        </button>
-        <button type="button" onClick={take}>
-          Keep theirs
-        </button>
+        </Button>
+        <Button onClick={take}>Keep theirs</Button>
       </p>
     </div>
   )
@@ -319,9 +318,7 @@ function Export({ of, id }: { of: Kind; id: string }) {
   }
   return (
     <>
-      <button type="button" disabled={act.busy} onClick={() => void act.run(take)}>
-        Export
-      </button>
+      <Button disabled={act.busy} onClick={() => void act.run(take)}>Export</Button>
       <Refused problem={act.problem} />
     </>
   )

@@ -7,7 +7,7 @@ import { useFlows, type FlowName } from '../names'
 import { go } from '../router'
 import { at, has, refusal, unreachable } from '../session'
 import { CHANNELS, WAITED_FOR } from '../words'
-import { Link, Refused, Screen, Section, Shown, Unread, plural } from '../ui'
+import { Button, Link, Refused, Screen, Section, Shown, Unread, plural } from '../ui'
 import { flowPath } from './flows'
 import { RunTable } from './runs'
 
@@ -270,23 +270,22 @@ function First({ made, done }: { made: string; done: () => Promise<void> }) {
           <b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates
           its contact, and sends it.
           <p>
-            <button
-              type="button"
+            <Button
               class="primary"
               disabled={act.busy || stored.busy || !!webhook}
               onClick={() => void act.run(make)}
             >
               {webhook ? 'Created' : 'Create both'}
-            </button>
+            </Button>
           </p>
         </li>
         <li>
           <b>Send an event,</b> as your shop or your own program would:
           <pre tabIndex={0}>{JSON.stringify(event, null, 2)}</pre>
           <p>
-            <button type="button" class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>
+            <Button class="primary" disabled={act.busy || !webhook} onClick={() => void act.run(send)}>
               Send this event
-            </button>
+            </Button>
           </p>
         </li>
         <li>

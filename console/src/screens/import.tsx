@@ -5,7 +5,7 @@ import { useAct, useDraft } from '../data'
 import { useTopics } from '../names'
 import { Errors, toFirst } from '../errors'
 import { Refusal, unreachable } from '../session'
-import { Check, Facts, Field, Rest, Screen, Section, plural } from '../ui'
+import { Button, Check, Facts, Field, Rest, Screen, Section, plural } from '../ui'
 
 // --- its columns ------------------------------------------------------------------------------------
 
@@ -239,21 +239,19 @@ export function Import() {
           <Rest />
         </Errors>
         <p class="buttons">
-          <button
-            type="button"
+          <Button
             class="primary"
             disabled={!file || act.busy}
             onClick={() => void send(true).then(toWrong)}
           >
             Preview import
-          </button>
-          <button
-            type="button"
+          </Button>
+          <Button
             disabled={!file || act.busy || !last?.dryRun}
             onClick={() => void send(false).then(toWrong)}
           >
             Import now
-          </button>
+          </Button>
         </p>
         {(act.busy || (act.problem && read)) && (
           <p role="status">

@@ -5,7 +5,22 @@ import { useAct, useDraft, useListed } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { useLocation } from '../router'
-import { Choice, Confirm, Facts, Field, Filters, Form, Link, Screen, Search, Section, Status, Table, When } from '../ui'
+import {
+  Button,
+  Choice,
+  Confirm,
+  Facts,
+  Field,
+  Filters,
+  Form,
+  Link,
+  Screen,
+  Search,
+  Section,
+  Status,
+  Table,
+  When,
+} from '../ui'
 import { Preview } from '../preview'
 
 type Captured = Schemas['CapturedMessage']
@@ -68,14 +83,13 @@ export function Inbox() {
             class: 'wide',
             show: each => (
               <>
-                <button
-                  type="button"
+                <Button
                   class="plain row"
                   aria-expanded={open === each.id}
                   onClick={() => setOpen(open === each.id ? null : each.id)}
                 >
                   {each.subject?.trim() || each.text?.trim().slice(0, 80) || '(no subject)'}
-                </button>
+                </Button>
                 {open === each.id && <Letter of={each} />}
               </>
             ),

@@ -5,6 +5,7 @@ import { useListed, useLoaded, type Page } from '../data'
 import { Days, days } from '../days'
 import { narrow, useLocation } from '../router'
 import {
+  Button,
   Choice,
   Facts,
   Filters,
@@ -62,14 +63,13 @@ export function Health() {
       <Section
         title="Checks"
         actions={
-          <button
-            type="button"
+          <Button
             class="small"
             disabled={found.busy}
             onClick={() => void Promise.all([found.reload(), stats.reload()])}
           >
             Check again
-          </button>
+          </Button>
         }
       >
         <Shown of={found}>
@@ -162,9 +162,7 @@ function Anywhere<T extends Found>({
         {filter}
         <Days />
         {workspaceId && (
-          <button type="button" onClick={() => narrow({ workspace: '' })}>
-            Show all workspaces
-          </button>
+          <Button onClick={() => narrow({ workspace: '' })}>Show all workspaces</Button>
         )}
       </Filters>
       <Table

@@ -2,7 +2,7 @@
 import { api, got, type Schemas } from '../api'
 import { useAct, useLoaded, type Loaded } from '../data'
 import { useCan } from '../me'
-import { Confirm, Facts, Refused, Section, Shown, When } from '../ui'
+import { Button, Confirm, Facts, Refused, Section, Shown, When } from '../ui'
 
 type Current = Schemas['CurrentPlan']
 type Name = Current['plan']
@@ -80,9 +80,9 @@ function Others({ of, set }: { of: Current; set: Loaded<Current>['set'] }) {
     if (!may) return null
     if (rank > own)
       return (
-        <button type="button" disabled={act.busy} onClick={() => void buy(plan)}>
+        <Button disabled={act.busy} onClick={() => void buy(plan)}>
           Choose {plan}
-        </button>
+        </Button>
       )
     return (
       <Confirm label={`Downgrade to ${plan}`} title={`Downgrade to ${plan}?`} act={() => change(plan)}>

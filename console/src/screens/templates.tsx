@@ -10,6 +10,7 @@ import { UsedBy, meant, options, useTopics } from '../names'
 import { go, useLocation } from '../router'
 import { Refusal } from '../session'
 import {
+  Button,
   Confirm,
   Facts,
   Field,
@@ -375,9 +376,7 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
             <p class="note">
               Your changes could not be checked: {checked.problem.message}
               {sound.current && ' The preview shows the text before them.'}{' '}
-              <button type="button" class="small" onClick={() => void checked.reload()}>
-                Check again
-              </button>
+              <Button class="small" onClick={() => void checked.reload()}>Check again</Button>
             </p>
           )}
           {sound.current ? (
@@ -450,21 +449,18 @@ function Variables({ of, set }: { of: readonly Pair[]; set: (pairs: readonly Pai
             placeholder="{{contact.firstName}}"
           />
           <p class="buttons">
-            <button
-              type="button"
+            <Button
               class="small"
               aria-label={`Remove variable ${name || index + 1}`}
               onClick={() => set(of.filter((_, place) => place !== index))}
             >
               Remove
-            </button>
+            </Button>
           </p>
         </div>
       ))}
       <p class="buttons">
-        <button type="button" class="small" onClick={() => set([...of, [free(of), '']])}>
-          Add variable
-        </button>
+        <Button class="small" onClick={() => set([...of, [free(of), '']])}>Add variable</Button>
       </p>
     </fieldset>
   )

@@ -4,7 +4,7 @@ import { api, download, got, type Schemas } from '../api'
 import { useAct, useListed, useLoaded } from '../data'
 import { Days, days } from '../days'
 import { narrow, useLocation } from '../router'
-import { Filters, Link, Refused, Search, Shown, Status, Table, When } from '../ui'
+import { Button, Filters, Link, Refused, Search, Shown, Status, Table, When } from '../ui'
 
 /** Not asked for on a plan that does not have it. */
 export function Audit() {
@@ -43,20 +43,18 @@ function Trail() {
   return (
     <>
       <p class="buttons">
-        <button
-          type="button"
+        <Button
           disabled={act.busy}
           onClick={() => void act.run(async () => setVerdict(await got(api.GET('/audit-logs/verify'))))}
         >
           Verify trail
-        </button>
-        <button
-          type="button"
+        </Button>
+        <Button
           disabled={act.busy}
           onClick={() => void act.run(() => download('/audit-logs/export', 'audit-logs.ndjson'))}
         >
           Export all
-        </button>
+        </Button>
       </p>
       <Refused problem={act.problem} />
       {verdict && (
@@ -78,9 +76,7 @@ function Trail() {
         <Search label="Resource type" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
         <Days />
         {filters.actor && (
-          <button type="button" onClick={() => narrow({ actor: '' })}>
-            By anyone
-          </button>
+          <Button onClick={() => narrow({ actor: '' })}>By anyone</Button>
         )}
       </Filters>
       <Table
