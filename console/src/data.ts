@@ -329,3 +329,12 @@ export function useDraft<T extends object>(
     },
   ]
 }
+
+/** What a field of a form gets: a member of what is typed, what changes it, and its pointer. */
+export const fields =
+  <T extends object>(draft: T, change: (changes: Partial<T>) => void) =>
+  <Name extends keyof T & string>(name: Name) => ({
+    value: draft[name],
+    set: (value: T[Name]) => change({ [name]: value } as unknown as Partial<T>),
+    pointer: `/${name}`,
+  })

@@ -33,7 +33,7 @@ import {
   type Doc,
   type Exit,
 } from './model'
-import { Findings, Outline, Palette } from './palette'
+import { Findings, Palette } from './palette'
 import { useSaving } from './saving'
 
 // Loaded once it is wanted.
@@ -297,8 +297,8 @@ function Editor({
               theirs={docOf(conflict.value)}
               at={conflict.value.updatedAt}
               all={all}
-              keep={saving.keepMine}
-              take={saving.takeTheirs}
+              keep={() => saving.keepMine(conflict)}
+              take={() => saving.takeTheirs(conflict)}
             />
           )}
         />
@@ -313,18 +313,18 @@ function Editor({
       </p>
       <div class="editor">
         <div class="palette" ref={palette}>
-          {!locked && (
-            <Palette
-              all={all}
-              cards={seen.cards}
-              card={card}
-              spot={spot}
-              free={free}
-              add={kind => add(kind)}
-              addTrigger={addTrigger}
-            />
-          )}
-          <Outline cards={seen.cards} card={card} marks={marks} focus={focus} />
+          <Palette
+            all={all}
+            cards={seen.cards}
+            card={card}
+            spot={spot}
+            free={free}
+            locked={locked}
+            marks={marks}
+            add={kind => add(kind)}
+            addTrigger={addTrigger}
+            focus={focus}
+          />
         </div>
         <div class="canvas" role="region" aria-label="Flow diagram">
           <Canvas

@@ -12,62 +12,53 @@ export function Palette({
   card,
   spot,
   free,
+  locked,
+  marks,
   add,
   addTrigger,
+  focus,
 }: {
   all: Kinds
   cards: readonly Card[]
   card: Card | null
   spot: Exit | null
   free: boolean
+  locked: boolean
+  marks: ReadonlyMap<string, readonly Finding[]>
   add: (kind: string) => void
   addTrigger: () => void
-}) {
-  const hasTrigger = cards.some(each => each.kind === TRIGGER)
-  return (
-    <>
-      <h2>Add</h2>
-      <ul class="plain">
-        {[...all.all.values()].map(kind => (
-          <li key={kind.name}>
-            <Button title={kind.about} onClick={() => add(kind.name)}>
-              {KINDS[kind.name] ?? words(kind.name)}
-            </Button>
-          </li>
-        ))}
-        {free && !hasTrigger && (
-          <li>
-            <Button onClick={addTrigger}>Trigger</Button>
-          </li>
-        )}
-      </ul>
-      <p class="hint">
-        {card
-          ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.`
-          : cards.length < 2
-            ? 'Click one to start.'
-            : free
-              ? 'Select a box to add after it.'
-              : 'At the end; select a box to add after it.'}
-      </p>
-    </>
-  )
-}
-
-/** The boxes by name, in the order of the flow. */
-export function Outline({
-  cards,
-  card,
-  marks,
-  focus,
-}: {
-  cards: readonly Card[]
-  card: Card | null
-  marks: ReadonlyMap<string, readonly Finding[]>
   focus: (ids: string[]) => void
 }) {
   return (
     <>
+      {!locked && (
+        <>
+          <h2>Add</h2>
+          <ul class="plain">
+            {[...all.all.values()].map(kind => (
+              <li key={kind.name}>
+                <Button title={kind.about} onClick={() => add(kind.name)}>
+                  {KINDS[kind.name] ?? words(kind.name)}
+                </Button>
+              </li>
+            ))}
+            {free && !cards.some(each => each.kind === TRIGGER) && (
+              <li>
+                <Button onClick={addTrigger}>Trigger</Button>
+              </li>
+            )}
+          </ul>
+          <p class="hint">
+            {card
+              ? `After ${card.kind === TRIGGER ? 'the trigger' : card.id}${spot?.id === card.id ? `, by ${spot.port}` : ''}.`
+              : cards.length < 2
+                ? 'Click one to start.'
+                : free
+                  ? 'Select a box to add after it.'
+                  : 'At the end; select a box to add after it.'}
+          </p>
+        </>
+      )}
       <h2>In this flow</h2>
       <ul class="plain outline">
         {cards.map(each => (

@@ -171,15 +171,13 @@ export function useSaving(of: Kind, id: string, stored: Stored, say: (what: stri
       setVeiled(false)
     },
     conflict,
-    keepMine: () => {
-      if (!conflict) return
-      settle(conflict)
+    keepMine: (theirs: Stored) => {
+      settle(theirs)
       say('Save again to replace theirs.')
     },
-    takeTheirs: () => {
-      if (!conflict) return
-      settle(conflict)
-      history.edit(docOf(conflict.value))
+    takeTheirs: (theirs: Stored) => {
+      settle(theirs)
+      history.edit(docOf(theirs.value))
       say('This is theirs. Undo brings yours back.')
     },
   }

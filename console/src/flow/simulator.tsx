@@ -9,10 +9,9 @@ import { meant, type Kind } from '../names'
 import { Preview } from '../preview'
 import { Refusal } from '../session'
 import { useCan } from '../me'
-import { KINDS } from '../words'
 import { Button, clock, Field, Form, Json as Tree, JsonText, Status } from '../ui'
 import { Approved } from '../screens/messages'
-import { Decision, Why } from '../screens/runs'
+import { Decision, Passed, Why } from '../screens/runs'
 import { NOTHING, linkKey, type Played } from './canvas'
 import { written, type Doc, type Json } from './model'
 import { Cases, type Case } from './cases'
@@ -213,7 +212,7 @@ export function Simulator({
             </p>
             <ol class="way">
               {trace.steps.slice(0, frame + 1).map((step, index) => (
-                <Passed key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />
+                <Simulated key={index} step={step} start={trace.startAt} pick={pick} isOpen={mails <= MOST_OPEN} />
               ))}
             </ol>
           </div>
@@ -290,7 +289,7 @@ function Mail({ html, isOpen }: { html: string; isOpen: boolean }) {
   )
 }
 
-function Passed({
+function Simulated({
   step,
   start,
   pick,
@@ -305,25 +304,21 @@ function Passed({
   const content = (message?.content ?? {}) as Record<string, string>
   return (
     <li class={step.status.toLowerCase()}>
-      <div class="step">
-        <b>{KINDS[step.kind] ?? step.kind}</b>{' '}
-        <Button class="plain" onClick={() => pick(step.nodeId)}>
-          <code>{step.nodeId}</code>
-        </Button>
-        {step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
-        {step.port && step.port !== 'next' && (
-          <span>
-            {' '}
-            took <b>{step.port}</b>
-          </span>
-        )}{' '}
+      <Passed
+        step={step}
+        name={
+          <Button class="plain" onClick={() => pick(step.nodeId)}>
+            <code>{step.nodeId}</code>
+          </Button>
+        }
+      >
         <span class="soft" title={step.enteredAt}>
           {since(start, step.enteredAt)}
           {step.leftAt &&
             step.leftAt !== step.enteredAt &&
             ` until ${since(start, step.leftAt).replace('after ', '')} after the start`}
         </span>
-      </div>
+      </Passed>
       <Why reason={step.reason} />
       <Decision output={step.output} />
       {message && (

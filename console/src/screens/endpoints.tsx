@@ -1,7 +1,7 @@
 // Event endpoints: programs that are notified of what happens here, with what was sent to each.
 import { useState } from 'preact/hooks'
 import { api, byId, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed, useStored } from '../data'
+import { fields, useAct, useDraft, useListed, useStored } from '../data'
 import { useCan } from '../me'
 import { local } from '../days'
 import { same } from '../exact'
@@ -35,14 +35,13 @@ const written = (draft: Draft) =>
   ({ url: draft.url, description: draft.description || null, types: draft.types }) as Schemas['WritableEndpoint']
 
 function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Draft>) => void }) {
+  const field = fields(draft, change)
   return (
     <>
-      <Field label="URL" type="url" required value={draft.url} set={url => change({ url })} pointer="/url" />
+      <Field label="URL" type="url" required {...field('url')} />
       <Field
         label="Description"
-        value={draft.description}
-        set={description => change({ description })}
-        pointer="/description"
+        {...field('description')}
       />
       <Several
         label="Events"

@@ -1,7 +1,7 @@
 // The sandbox's inbox: what was captured instead of being sent, faults to try, and replies.
 import { useState } from 'preact/hooks'
 import { api, got, type Schemas } from '../api'
-import { useAct, useDraft, useListed } from '../data'
+import { fields, useAct, useDraft, useListed } from '../data'
 import { CREATED, Days, days } from '../days'
 import { useCan } from '../me'
 import { useLocation } from '../router'
@@ -206,6 +206,7 @@ function Faults() {
 
 function Reply() {
   const [draft, change, forget] = useDraft('reply', { from: '', channel: 'sms', text: '' })
+  const field = fields(draft, change)
   const [answer, setAnswer] = useState<Schemas['HeardReply'] | null>(null)
   const act = useAct()
   if (!useCan()('messages:write')) return null
@@ -225,9 +226,7 @@ function Reply() {
             label="From"
             required
             placeholder="+4915112345678"
-            value={draft.from}
-            set={from => change({ from })}
-            pointer="/from"
+            {...field('from')}
           />
           <Field
             label="Channel"
@@ -239,7 +238,7 @@ function Reply() {
             ]}
             pointer="/channel"
           />
-          <Field label="Text" required value={draft.text} set={text => change({ text })} pointer="/text" />
+          <Field label="Text" required {...field('text')} />
         </div>
       </Form>
       {answer && (

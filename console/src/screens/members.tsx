@@ -1,7 +1,7 @@
 // Members and API keys, each with a role.
 import { useState } from 'preact/hooks'
 import { api, byId, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useListed } from '../data'
+import { fields, useAct, useDraft, useListed } from '../data'
 import { useCan, useMe } from '../me'
 import { MOST, Sought } from '../sought'
 import { Check, Confirm, Field, Form, Secret, Section, Status, Table, When } from '../ui'
@@ -185,6 +185,7 @@ export function Keys() {
     ['keys'],
   )
   const [draft, set, forget] = useDraft('key', { name: '', role: 'editor' as Role, expiresAt: '' })
+  const field = fields(draft, set)
   const [made, setMade] = useState('')
   const act = useAct()
   const may = useCan()('api_keys:write')
@@ -261,9 +262,7 @@ export function Keys() {
                 label="Name"
                 required
                 hint="The program that uses it."
-                value={draft.name}
-                set={name => set({ name })}
-                pointer="/name"
+                {...field('name')}
               />
               <Field
                 label="Role"
@@ -276,9 +275,7 @@ export function Keys() {
                 label="Expires"
                 type="datetime-local"
                 hint="In your time zone. Empty: never."
-                value={draft.expiresAt}
-                set={expiresAt => set({ expiresAt })}
-                pointer="/expiresAt"
+                {...field('expiresAt')}
               />
             </div>
           </Form>

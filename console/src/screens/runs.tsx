@@ -319,6 +319,29 @@ export function omitted({ stepsOmitted, outputsOmitted }: Pick<Run, 'stepsOmitte
   )
 }
 
+/** A step, how it went, and which way it took. */
+export const Passed = ({
+  step: { kind, visit, status, port },
+  name,
+  children,
+}: {
+  step: { kind: string; visit: number; status: string; port?: string | null }
+  name: preact.ComponentChildren
+  children: preact.ComponentChildren
+}) => (
+  <div class="step">
+    <b>{KINDS[kind] ?? kind}</b> {name}
+    {visit > 1 && <> visit {visit}</>} <Status value={status} />
+    {port && port !== 'next' && (
+      <span>
+        {' '}
+        took <b>{port}</b>
+      </span>
+    )}{' '}
+    {children}
+  </div>
+)
+
 function StepItem({ step, reload }: { step: Step; reload: () => Promise<void> }) {
   const item = useRef<HTMLLIElement>(null)
   const isMeant = useLocation().query.get('step') === step.nodeId // by whoever leads here
@@ -327,19 +350,11 @@ function StepItem({ step, reload }: { step: Step; reload: () => Promise<void> })
   }, [isMeant])
   return (
     <li ref={item} class={`${step.status.toLowerCase()} ${isMeant ? 'meant' : ''}`}>
-      <div class="step">
-        <b>{KINDS[step.kind] ?? step.kind}</b> <code>{step.nodeId}</code>
-        {step.visit > 1 && <> visit {step.visit}</>} <Status value={step.status} />
-        {step.port && step.port !== 'next' && (
-          <span>
-            {' '}
-            took <b>{step.port}</b>
-          </span>
-        )}{' '}
+      <Passed step={step} name={<code>{step.nodeId}</code>}>
         <span class="soft">
           <When at={step.finishedAt ?? step.startedAt} />
         </span>
-      </div>
+      </Passed>
       <Why reason={step.reason} />
       {step.message && <MessageCard id={step.message.id} known={step.message.status} reload={reload} />}
       <Decision output={step.output} />

@@ -1,7 +1,7 @@
 // The ways in: a password, single sign-on, a new account, a forgotten password.
 import { useState } from 'preact/hooks'
 import { api, got } from '../api'
-import { useAct, useDraft } from '../data'
+import { fields, useAct, useDraft } from '../data'
 import { at, begin, has, Refusal, signIn } from '../session'
 import { Field, Form, Link, Refused, Screen } from '../ui'
 
@@ -78,6 +78,7 @@ export function SignIn({ done, problem }: { done: () => void; problem: Refusal |
 
 export function Register({ done }: { done: () => void }) {
   const [draft, change, forget] = useDraft('register', { name: '', email: '', workspaceName: '' })
+  const field = fields(draft, change)
   const [password, setPassword] = useState('')
   const act = useAct()
   return (
@@ -96,27 +97,21 @@ export function Register({ done }: { done: () => void }) {
             label="Your name"
             autocomplete="name"
             required
-            value={draft.name}
-            set={name => change({ name })}
-            pointer="/name"
+            {...field('name')}
           />
           <Field
             label="Workspace"
             autocomplete="organization"
             required
             hint="The name of your company or project."
-            value={draft.workspaceName}
-            set={workspaceName => change({ workspaceName })}
-            pointer="/workspaceName"
+            {...field('workspaceName')}
           />
           <Field
             label="Email"
             type="email"
             autocomplete="username"
             required
-            value={draft.email}
-            set={email => change({ email })}
-            pointer="/email"
+            {...field('email')}
           />
           <Field
             label="Password"

@@ -1,7 +1,7 @@
 // The workspace itself: its sender, what marketing it allows itself, whether it sends, and its end.
 import { useState } from 'preact/hooks'
 import { api, got, settled, tagged, type Schemas } from '../api'
-import { useAct, useDraft, useStored } from '../data'
+import { fields, useAct, useDraft, useStored } from '../data'
 import { same } from '../exact'
 import { moved } from '../errors'
 import { Length, spelled } from '../lengths'
@@ -145,6 +145,7 @@ function WorkspaceForm({
   const me = useMe()
   const may = useCan()('settings:write')
   const [draft, set, forget, held] = useDraft(`workspace.${value.id}`, drafted(value), tag)
+  const field = fields(draft, set)
   const act = useAct()
   if (!may)
     return (
@@ -193,22 +194,18 @@ function WorkspaceForm({
     >
       <Unsaved of={held} />
       <div class="columns">
-        <Field label="Name" required value={draft.name} set={name => set({ name })} pointer="/name" />
+        <Field label="Name" required {...field('name')} />
         <Zones />
         <Field
           label="Time zone"
           required
           list={ZONES}
-          value={draft.timezone}
-          set={timezone => set({ timezone })}
-          pointer="/timezone"
+          {...field('timezone')}
           hint="Such as Europe/Berlin."
         />
         <Field
           label="Country"
-          value={draft.country}
-          set={country => set({ country })}
-          pointer="/country"
+          {...field('country')}
           hint="Two letters; phone numbers without a country code are read as of this country."
         />
         <Field
@@ -216,9 +213,7 @@ function WorkspaceForm({
           type="number"
           min="1"
           max="3650"
-          value={draft.retentionDays}
-          set={retentionDays => set({ retentionDays })}
-          pointer="/retentionDays"
+          {...field('retentionDays')}
           hint="Empty: the operator’s default."
         />
         <Field
@@ -245,9 +240,7 @@ function WorkspaceForm({
       <Field
         label="Postal address"
         rows={3}
-        value={draft.postalAddress}
-        set={postalAddress => set({ postalAddress })}
-        pointer="/postalAddress"
+        {...field('postalAddress')}
         hint="Marketing emails have to show one."
       />
       <fieldset class="group">
@@ -327,9 +320,7 @@ function WorkspaceForm({
       </fieldset>
       <Check
         label="Pause all sending: messages wait until you turn this off"
-        value={draft.sendingPaused}
-        set={sendingPaused => set({ sendingPaused })}
-        pointer="/sendingPaused"
+        {...field('sendingPaused')}
       />
     </Form>
   )
