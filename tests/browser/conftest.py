@@ -78,8 +78,10 @@ PATIENT = "window.isPatient = true"
 # The screen is there, with all that it reads, and still is when its effects have run. It looks when
 # something has changed: whoever asks with each frame has the browser draw every one of them.
 READY = """() => new Promise((ready, late) => {
-    const isThere = () => document.querySelector('h1:not([data-left])') !== null
-        && !document.body.textContent.includes('Loading…')
+    // Not of the whole page's text: of a long list, which comes in parts, that takes its time.
+    const isLoading = () => [...document.querySelectorAll('[role=status]')]
+        .some(one => one.textContent.includes('Loading…'))
+    const isThere = () => document.querySelector('h1:not([data-left])') !== null && !isLoading()
     const settle = () => {
         if (!isThere()) return
         looking.disconnect()
