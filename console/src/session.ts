@@ -25,7 +25,7 @@ export class Refusal extends Error {
   }
 }
 
-type Problem = Partial<Pick<Refusal, 'code' | 'errors' | 'requestId'>> & { detail?: string }
+type Problem = Partial<Refusal> & { detail?: string }
 
 /** What was answered with this status; a proxy's page is no problem of ours. */
 export function refused(status: number, problem: unknown): Refusal {

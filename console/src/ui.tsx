@@ -269,15 +269,21 @@ export function Table<T extends object>({
           </tbody>
         </table>
       )}
-      {of.more && (
-        <p>
-          {of.isCut && 'Of what you had seen of this list, the first ten pages are shown again. '}
-          <Button disabled={of.busy} onClick={() => void of.more?.()}>Show more</Button>
-        </p>
-      )}
+      <ShowMore of={of} />
     </>
   )
 }
+
+/** Below a list, where there is more of it. */
+export const ShowMore = ({ of }: { of: Pick<Listed<unknown>, 'more' | 'busy' | 'isCut'> }) =>
+  of.more && (
+    <p>
+      {of.isCut && 'Of what you had seen of this list, the first ten pages are shown again. '}
+      <Button disabled={of.busy} onClick={() => void of.more?.()}>
+        Show more
+      </Button>
+    </p>
+  )
 
 type Growing = (Omit<Listed<unknown>, 'rows'> & { rows: readonly unknown[] | null }) | undefined
 
@@ -623,8 +629,7 @@ export function Form({
   )
 }
 
-/** An act that says what it will do before it is done, of what `read` finds first; where nothing has to be asked, it is done at once.
- * Its dialog is there once it was opened: of a long list, most never are. */
+/** An act that says what it will do before it is done, of what `read` finds first; where nothing has to be asked, it is done at once. */
 export function Confirm({
   id,
   label,
@@ -657,7 +662,7 @@ export function Confirm({
   const acting = useAct()
   const [isRead, setRead] = useState(!read)
   const [asks, setAsks] = useState(true)
-  const [opened, setOpened] = useState(0) // how often
+  const [opened, setOpened] = useState(0) // how often: of a long list, most dialogs never are
   useLayoutEffect(() => dialog.current?.showModal(), [opened])
   const isDoing = acting.busy && isRead
   const open = () => {

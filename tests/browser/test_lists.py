@@ -230,6 +230,7 @@ def test_a_filter_leaves_the_place_to_which_the_way_forward_leads(
     choice(page, "State").select_option("DRAFT")
     page.wait_for_url("**/flows?state=DRAFT")
     expect(page.locator("tbody tr")).to_have_count(PAGE)
+    page.wait_for_function("history.state.down === scrollY")
     place = page.evaluate("scrollY")
     assert place > 0
     page.go_back()

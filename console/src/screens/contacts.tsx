@@ -40,6 +40,7 @@ import {
   plural,
   Zones,
   ZONES,
+  ShowMore,
 } from '../ui'
 import { Unsaved } from '../unsaved'
 import { Why, waiting } from './runs'
@@ -559,11 +560,7 @@ function Timeline({
           </li>
         ))}
       </ol>
-      {all.more && (
-        <p>
-          <Button disabled={all.busy} onClick={() => void all.more?.()}>Show more</Button>
-        </p>
-      )}
+      <ShowMore of={all} />
     </>
   )
 }

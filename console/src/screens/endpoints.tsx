@@ -7,7 +7,7 @@ import { local } from '../days'
 import { same } from '../exact'
 import { Refusal } from '../session'
 import { MOST, Sought } from '../sought'
-import { Button, Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When } from '../ui'
+import { Confirm, Field, Form, Refused, Section, Secret, Several, Shown, Status, Table, When, ShowMore } from '../ui'
 import { Unsaved } from '../unsaved'
 
 type Stored = Schemas['Endpoint']
@@ -93,11 +93,7 @@ export function Endpoints() {
       >
         {found => found.rows?.map(each => <Endpoint key={each.id} of={each} reload={list.reload} shown={setSecret} />)}
       </Sought>
-      {list.more && (
-        <p>
-          <Button disabled={list.busy} onClick={() => void list.more?.()}>Show more</Button>
-        </p>
-      )}
+      <ShowMore of={list} />
       {may && (
         <Section title="New endpoint">
           <Form

@@ -325,9 +325,9 @@ export const Passed = ({
   name,
   children,
 }: {
-  step: { kind: string; visit: number; status: string; port?: string | null }
-  name: preact.ComponentChildren
-  children: preact.ComponentChildren
+  step: Pick<Step, 'kind' | 'visit' | 'status' | 'port'>
+  name: preact.JSX.Element
+  children: preact.JSX.Element
 }) => (
   <div class="step">
     <b>{KINDS[kind] ?? kind}</b> {name}
