@@ -3,9 +3,10 @@ next one comes. Kept as memberships of watches are (membership.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from app.audience import shapes
@@ -42,16 +43,25 @@ class _Date:
 
     contact_id: str
     definition_id: str
-    at: datetime | None
-    value: str
+    present: occasions.Dates
     is_new: bool
     awaited_at: datetime | None
 
     def occasion(self, moment: datetime) -> Occasion:
         # What was waited for is the date of another value only if this was changed now.
-        is_of_value = moment == self.at or not self.is_new
-        value = self.value if is_of_value else None
+        is_of_value = not self.is_new or self.present.comes_at(moment)
+        value = self.present.value_at(moment) if is_of_value else None
         return Occasion(self.contact_id, self.definition_id, moment, value)
+
+    def was_awaited(self, moment: datetime) -> bool:
+        """Whether it was waited for; a later year's was, if that of an earlier one was in vain."""
+        if self.awaited_at is None:
+            return False
+        is_later_year = not self.is_new and moment - self.awaited_at > _HALF_A_YEAR
+        return moment == self.awaited_at or is_later_year
+
+
+_HALF_A_YEAR = timedelta(days=183)
 
 
 async def judge(
@@ -63,9 +73,9 @@ async def judge(
     workspace_id: str,
 ) -> tuple[list[SegmentMembership], list[Due]]:
     """When the dates of locked contacts come next, to be kept; and those that have come since they
-    were looked for, each once: a value of the field has one, though it comes at other moments in
-    other time zones. A date that was waited for and has come counts, whatever its field says by
-    now. Those that start no run any more are recorded as missed."""
+    were looked for, each once: a value of the field has one, or one each year, though it comes at
+    other moments in other time zones. A date that was waited for and has come counts, whatever its
+    field says by now. Those that start no run any more are recorded as missed."""
     if not watches or not rows:
         return [], []
     workspace = await workspaces.by_id(db, id=workspace_id)
@@ -92,13 +102,12 @@ async def judge(
             date = _Date(
                 row.id,
                 watch.definition_id or "",
-                occasions.of_date(trigger, contact, zone),
-                occasions.value_of(trigger, contact),
+                occasions.dates(trigger, contact, zone),
                 is_new=name in changed.get(row.id, ()),
                 awaited_at=awaited.get((row.id, watch.id)),
             )
             for one in _come(watch, date, now):
-                is_awaited = one.at == date.awaited_at
+                is_awaited = date.was_awaited(one.at)
                 end = None if started & _keys(one) else _end(watch, trigger, one, is_awaited, now)
                 if end == "started":
                     dues.append(Due(one.contact_id, one.definition_id, one.at, is_awaited))
@@ -123,9 +132,11 @@ def _keys(one: Occasion) -> set[Key]:
 
 def _come(watch: Segment, date: _Date, now: datetime) -> list[Occasion]:
     """The dates that have come while there was somebody to watch for it, the earliest first."""
-    until = watch.ended_at or now
-    moments = {one for one in (date.at, date.awaited_at) if one is not None}
-    return [date.occasion(one) for one in sorted(moments) if watch.saved_at < one <= until]
+    since, until = watch.saved_at, watch.ended_at or now
+    moments = {*takewhile(lambda one: one <= until, date.present.after(since))}
+    if date.awaited_at is not None and since < date.awaited_at <= until:
+        moments.add(date.awaited_at)
+    return [date.occasion(one) for one in sorted(moments)]
 
 
 def _end(
@@ -143,8 +154,9 @@ def _end(
     return watch.missed if is_in_time or is_awaited else None
 
 
-def _next(watch: Segment, date: _Date, started: Collection[Key], now: datetime) -> datetime | None:
+def _next(watch: Segment, date: _Date, started: Set[Key], now: datetime) -> datetime | None:
     """When to look again: an ended watch waits for nothing, and nobody for what has started."""
-    has_started = (date.contact_id, date.definition_id, date.value) in started
-    is_ahead = date.at is not None and date.at > now
-    return date.at if is_ahead and not has_started and watch.missed is None else None
+    if watch.missed is not None:
+        return None
+    ahead = date.present.after(now)
+    return next((one for one in ahead if started.isdisjoint(_keys(date.occasion(one)))), None)

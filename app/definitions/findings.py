@@ -165,6 +165,9 @@ def in_trigger(trigger: Mapping[str, Json]) -> Iterator[Finding]:
     if source == "date" and not trigger.get("field"):
         message = "Say which field holds the date, such as metadata.renewsAt."
         yield Finding("field_missing", "/trigger/field", message)
+    if source == "date" and trigger.get("repeat") and trigger.get("reentry") == "once":
+        message = "A contact goes through once, so only its first date starts a run that goes on."
+        yield _warning("repeats_once", "/trigger/reentry", message)
     if source == "schedule" and bool(trigger.get("rrule")) == bool(trigger.get("cron")):
         message = "Say when, by either a rrule or a cron line."
         yield Finding("schedule_missing", "/trigger/rrule", message)

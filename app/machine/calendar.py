@@ -78,6 +78,15 @@ def last_instant(local: datetime, zone: ZoneInfo) -> datetime:
     return moment if is_shown else instant(local, zone)
 
 
+def years_later(local: datetime, years: int) -> datetime:
+    """The same day of that year; of a 29 February the 28th, where there is none. Raises
+    ValueError beyond the calendar."""
+    try:
+        return local.replace(year=local.year + years)
+    except ValueError:
+        return local.replace(year=local.year + years, day=28)
+
+
 def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
 

@@ -26,8 +26,10 @@ DAY = timedelta(days=1)
 GRACE = "P1D"
 SHORTEST_GRACE = timedelta(minutes=1)
 LONGEST_GRACE = timedelta(days=7)
-# A date that has come may seem to come again in another time zone, by so much later.
-REMEMBERED_FOR = LONGEST_GRACE + timedelta(hours=26)
+YEARLY = "yearly"
+# A date that has come may seem to come again in another time zone, 26 hours later, and more where
+# it is another day there, such as 29 February.
+REMEMBERED_FOR = LONGEST_GRACE + timedelta(days=4)
 # dateutil looks for a day that never comes up to the year 9999, half a minute long. So rules are
 # read near that end, in years whose days are the same as these: both begin with a leap year's
 # Monday, and no century is among them. That ends in 2055.
@@ -68,37 +70,82 @@ def grace(trigger: Mapping[str, Json]) -> timedelta:
 # --- dates ----------------------------------------------------------------------------------------
 
 
-def of_date(
-    trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: str | None
-) -> datetime | None:
-    """The moment of the contact's date, shifted; None when it has none."""
-    zone, value = zone_of(trigger, contact, workspace), _value(trigger, contact)
+@dataclass(frozen=True, slots=True)
+class Dates:
+    """A contact's date, shifted, by the clock of a zone; if it repeats, that day of each later year
+    as well, by how many years later it is."""
+
+    value: str  # that it is of: the same in every time zone
+    moment: datetime | None  # that the value says
+    zone: ZoneInfo
+    offset: timedelta
+    time_of_day: time | None
+    repeats: bool
+
+    def at(self, years: int = 0) -> datetime | None:
+        """The occasion so many years after the first; None when there is none."""
+        if self.moment is None or (years and not self.repeats):
+            return None
+        try:
+            is_exact = self.time_of_day is None and bool(self.offset % DAY)
+            if is_exact and not years:
+                return self.moment + self.offset
+            local = self.moment.astimezone(self.zone).replace(tzinfo=None)
+            local = calendar.years_later(local, years)
+            if is_exact:
+                return calendar.instant(local, self.zone) + self.offset
+            local += self.offset  # days of the calendar
+            if self.time_of_day is not None:
+                local = datetime.combine(local.date(), self.time_of_day)
+            return calendar.instant(local, self.zone)
+        except (OverflowError, ValueError):  # beyond the calendar
+            return None
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """The occasions after that, in their order."""
+        years = self._years_at(moment)  # those before it are half a year ago
+        while (at := self.at(years)) is not None:
+            if at > moment:
+                yield at
+            years += 1
+
+    def comes_at(self, moment: datetime) -> bool:
+        return self.at(self._years_at(moment)) == moment
+
+    def value_at(self, moment: datetime) -> str:
+        """The value of which it is the occasion at that moment, in this time zone or another: each
+        year is one of its own, and the first is that of a date which does not repeat."""
+        years = self._years_at(moment)
+        return f"{self.value}+{years}" if years else self.value
+
+    def _years_at(self, moment: datetime) -> int:
+        """The years of the occasion nearest to it: zones and calendars shift one by a few days."""
+        first = self.at() if self.repeats else None
+        return 0 if first is None else max(0, round((moment - first) / _MEAN_YEAR))
+
+
+_MEAN_YEAR = timedelta(days=365.2425)
+
+
+def dates(trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: str | None) -> Dates:
+    """The date of a contact that the trigger looks for."""
+    zone = zone_of(trigger, contact, workspace)
+    value = path.parse(f"contact.{trigger['field']}").find({"contact": contact})
     moment = value if isinstance(value, datetime) else None
     if isinstance(value, str):
         moment = calendar.read(value.strip(), zone)
-    if moment is None:
-        return None
-    offset, at = read_offset(trigger.get("offset") or "P0D"), trigger.get("time")
-    try:
-        if at is None and offset % DAY:
-            return moment + offset
-        local = moment.astimezone(zone).replace(tzinfo=None) + offset  # days of the calendar
-        if at is not None:
-            local = datetime.combine(local.date(), time.fromisoformat(at))
-        return calendar.instant(local, zone)
-    except (OverflowError, ValueError):  # beyond the calendar
-        return None
-
-
-def _value(trigger: Mapping[str, Json], contact: Mapping[str, Json]) -> Json:
-    return path.parse(f"contact.{trigger['field']}").find({"contact": contact})
-
-
-def value_of(trigger: Mapping[str, Json], contact: Mapping[str, Json]) -> str:
-    """The value that the contact's date is of: the same in every time zone, and another one by
-    another value, or when the trigger looks for another time before or after it."""
-    shift = [trigger["field"], trigger.get("offset"), trigger.get("time")]
-    return document.dumps([*shift, document.text(_value(trigger, contact))]).decode()
+    offset, at = trigger.get("offset"), trigger.get("time")
+    # Another one by another value, or when the trigger looks for another time before or after it.
+    parts = [trigger["field"], offset, at, document.text(value)]
+    return Dates(
+        value=document.dumps(parts).decode(),
+        moment=moment,
+        zone=zone,
+        offset=read_offset(offset or "P0D"),
+        time_of_day=None if at is None else time.fromisoformat(at),
+        # Many programs write a time of the year 1 where there is none: it is no anniversary.
+        repeats=trigger.get("repeat") == YEARLY and moment is not None and moment.year > 1,
+    )
 
 
 def read_offset(text: str) -> timedelta:

@@ -63,7 +63,7 @@ SOURCES: Mapping[str, Source] = {
     "date": Source(
         "Starts a run at a date that the contact has, or so long before or after it.",
         {"field": "metadata.renewsAt", "offset": "-P7D", "time": "09:00"},
-        ("field", "offset", "time", *_LOCAL),
+        ("field", "offset", "time", "repeat", *_LOCAL),
         ("field",),
     ),
     "schedule": Source(
@@ -85,6 +85,8 @@ MEMBERS: Mapping[str, str] = {
     "offset": "With `date`: how long after it, or with a minus before it, such as -P7D.",
     "time": "With `date`: the time of that day, such as 09:00. Default: the time that the value"
     " says, or midnight.",
+    "repeat": f"With `date`: `{occasions.YEARLY}`, and it comes again on that day of each later"
+    " year; a 29 February on the 28th where there is none. Default: it comes once.",
     "rrule": "With `schedule`: a recurrence rule (RFC 5545) such as FREQ=WEEKLY;BYDAY=MO;BYHOUR=9,"
     " at most once an hour. It begins on 1 January 2024 and may have an UNTIL, in local time.",
     "cron": "With `schedule`, or else: minute, hour, day, month and weekday, as cron has them.",
@@ -131,6 +133,7 @@ _TYPES: Mapping[str, Schema] = {
             *("segmentId", "field", "offset", "time", "rrule", "cron", "timezone", "graceWindow"),
         )
     },
+    "repeat": {"anyOf": [NULL, {"type": "string", "enum": [occasions.YEARLY]}]},
     "contactLookup": {
         "anyOf": [NULL, {"type": "string", "enum": ["email", "phone", "contact_id"]}]
     },

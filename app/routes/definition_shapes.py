@@ -113,6 +113,7 @@ class WritableTrigger(Shape):
     field: Annotated[str, AfterValidator(occasions.check_field)] | None = None
     offset: Annotated[str, AfterValidator(occasions.check_offset)] | None = None
     time: TimeOfDay | None = None
+    repeat: Literal["yearly"] | None = None
     rrule: Annotated[str, AfterValidator(occasions.check_rule)] | None = None
     cron: Annotated[str, AfterValidator(occasions.check_cron)] | None = None
     timezone: Annotated[str, AfterValidator(occasions.check_timezone)] | None = None
@@ -188,6 +189,7 @@ class Trigger(Shape):
     field: str | None = None
     offset: str | None = None
     time: str | None = None
+    repeat: str | None = None
     rrule: str | None = None
     cron: str | None = None
     timezone: str | None = None

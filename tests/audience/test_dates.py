@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from app.audience import dates
+from app.machine import occasions
 from app.store.date_occasions import Occasion
 from app.store.missed_occasions import MissReason
 from app.store.segments import Segment
@@ -38,7 +40,13 @@ WATCH = Segment(
     missed=None,
     ended_at=None,
 )
-DATE = dates._Date("con_1", "wfl_1", AT, "of now", is_new=False, awaited_at=AT)
+
+
+def of(at: datetime | None, *, repeats: bool = False) -> occasions.Dates:
+    return occasions.Dates("of now", at, ZoneInfo("UTC"), timedelta(), None, repeats)
+
+
+DATE = dates._Date("con_1", "wfl_1", of(AT), is_new=False, awaited_at=AT)
 
 
 def ended(missed: MissReason, after: timedelta) -> Segment:
@@ -50,13 +58,13 @@ def ended(missed: MissReason, after: timedelta) -> Segment:
     [
         (DATE, [(AT, "of now")]),
         (replace(DATE, awaited_at=None), [(AT, "of now")]),
-        (replace(DATE, at=None), [(AT, "of now")]),
-        (replace(DATE, at=None, is_new=True), [(AT, None)]),
-        (replace(DATE, at=NOW, is_new=True), [(AT, None), (NOW, "of now")]),
+        (replace(DATE, present=of(None)), [(AT, "of now")]),
+        (replace(DATE, present=of(None), is_new=True), [(AT, None)]),
+        (replace(DATE, present=of(NOW), is_new=True), [(AT, None), (NOW, "of now")]),
         (replace(DATE, awaited_at=NOW), [(AT, "of now"), (NOW, "of now")]),
-        (replace(DATE, at=NOW + INSTANT), [(AT, "of now")]),
-        (replace(DATE, at=NOW + INSTANT, awaited_at=None), []),
-        (replace(DATE, at=None, awaited_at=None), []),
+        (replace(DATE, present=of(NOW + INSTANT)), [(AT, "of now")]),
+        (replace(DATE, present=of(NOW + INSTANT), awaited_at=None), []),
+        (replace(DATE, present=of(None), awaited_at=None), []),
     ],
 )
 def test_what_was_waited_for_and_what_the_field_says_now_have_come_once(
@@ -113,16 +121,59 @@ def test_the_grace_window_is_the_trigger_s() -> None:
 @pytest.mark.parametrize(
     ("watch", "date", "started", "at"),
     [
-        (WATCH, replace(DATE, at=NOW + INSTANT), None, NOW + INSTANT),
-        (WATCH, replace(DATE, at=NOW + INSTANT), "another", NOW + INSTANT),
-        (WATCH, replace(DATE, at=NOW + INSTANT), "of now", None),  # in another time zone
-        (WATCH, replace(DATE, at=NOW), None, None),
-        (WATCH, replace(DATE, at=None), None, None),
-        (ended(STOPPED, HOUR), replace(DATE, at=NOW + INSTANT), None, None),
+        (WATCH, replace(DATE, present=of(NOW + INSTANT)), None, NOW + INSTANT),
+        (WATCH, replace(DATE, present=of(NOW + INSTANT)), "another", NOW + INSTANT),
+        (WATCH, replace(DATE, present=of(NOW + INSTANT)), "of now", None),  # in another time zone
+        (WATCH, replace(DATE, present=of(NOW)), None, None),
+        (WATCH, replace(DATE, present=of(None)), None, None),
+        (ended(STOPPED, HOUR), replace(DATE, present=of(NOW + INSTANT)), None, None),
     ],
 )
 def test_what_is_ahead_and_has_not_started_is_waited_for(
     watch: Segment, date: dates._Date, started: str | None, at: datetime | None
 ) -> None:
-    known: list[dates.Key] = [("con_1", "wfl_1", one) for one in [started] if one is not None]
+    known: set[dates.Key] = {("con_1", "wfl_1", one) for one in [started] if one is not None}
     assert dates._next(watch, date, known, NOW) == at
+
+
+# --- each year ------------------------------------------------------------------------------------
+
+IN_2027, IN_2028 = AT.replace(year=2027), AT.replace(year=2028)
+BORN = replace(DATE, present=of(AT.replace(year=1990), repeats=True), awaited_at=None)
+OF_AT = "of now+36"
+
+
+def test_each_year_has_an_occasion_of_its_own() -> None:
+    assert BORN.present.at(36) == AT
+    assert dates._come(WATCH, BORN, NOW) == [Occasion("con_1", "wfl_1", AT, OF_AT)]
+    assert dates._next(WATCH, BORN, set(), NOW) == IN_2027
+    assert dates._next(WATCH, BORN, set(), AT - DAY) == AT
+    first = BORN.present.at()
+    assert first is not None
+    assert BORN.occasion(first).value == "of now"
+
+
+def test_a_year_that_has_started_in_another_time_zone_is_followed_by_the_next() -> None:
+    started: set[dates.Key] = {("con_1", "wfl_1", OF_AT)}
+    assert dates._next(WATCH, BORN, started, AT - HOUR) == IN_2027
+
+
+def test_what_was_waited_for_in_another_time_zone_is_of_the_same_year() -> None:
+    later = replace(BORN, awaited_at=AT - 5 * HOUR)
+    came = [Occasion("con_1", "wfl_1", one, OF_AT) for one in (AT - 5 * HOUR, AT)]
+    assert dates._come(WATCH, later, NOW) == came
+    changed = replace(later, is_new=True)  # it is of another value
+    assert [one.value for one in dates._come(WATCH, changed, NOW)] == [None, OF_AT]
+
+
+def test_what_no_worker_looked_at_for_years_was_waited_for_in_each() -> None:
+    """As when the work on it was given up: that is recorded when it is paused."""
+    waited = replace(BORN, awaited_at=AT)
+    came = dates._come(WATCH, waited, IN_2028)
+    assert [one.at for one in came] == [AT, IN_2027, IN_2028]
+    assert [waited.was_awaited(one.at) for one in came] == [True] * 3
+    changed = replace(waited, is_new=True)
+    assert [changed.was_awaited(one.at) for one in came] == [True, False, False]
+    assert not any(BORN.was_awaited(one.at) for one in came)
+    ahead = replace(BORN, awaited_at=IN_2028)
+    assert [ahead.was_awaited(one.at) for one in came] == [False, False, True]

@@ -279,11 +279,13 @@ async def test_who_pauses_and_resumes_all_the_time_waits_until_what_was_missed_i
     assert (await cast.ed.patch(path, {"state": "ACTIVE"})).status_code == 200
 
 
+@pytest.mark.parametrize("repeat", [{}, {"repeat": "yearly"}])
 async def test_three_workers_of_which_one_dies_start_one_run_for_each(
-    cast: Cast, process: Process
+    cast: Cast, process: Process, repeat: dict[str, Any]
 ) -> None:
-    flow_id = await flow(cast, source="date", field="metadata.renewsAt")
+    flow_id = await flow(cast, source="date", field="metadata.renewsAt", **repeat)
     at = await in_days(process, 1)
+    at = f"1988{at[4:]}" if repeat else at
     ids = [await person(cast, f"p{n}", metadata={"renewsAt": at}) for n in range(20)]
     await settle(process)
     set_clock(process.database, 25 * HOUR)
@@ -333,12 +335,164 @@ async def test_a_change_of_a_trigger_that_moves_no_date_loses_none(
     assert await people_of(cast, flow_id) == [ada]
 
 
-# --- schedules ------------------------------------------------------------------------------------
+# --- dates of each year ---------------------------------------------------------------------------
+
+BIRTHDAY = {"source": "date", "field": "metadata.born", "time": "09:00", "repeat": "yearly"}
 
 
 async def until(process: Process, moment: datetime) -> None:
     ahead = moment - datetime.now(UTC)
     set_clock(process.database, int(ahead.total_seconds() * 1_000))
+
+
+async def settled_at(process: Process, moment: datetime) -> None:
+    await until(process, moment)
+    for _ in range(2):
+        await settle(process)
+
+
+def nine_in_days(days: int) -> datetime:
+    """A minute past it, in UTC."""
+    return (datetime.now(UTC) + timedelta(days=days)).replace(hour=9, minute=1)
+
+
+async def born(cast: Cast, day: datetime, name: str = "ada", **more: Any) -> str:
+    """The id of somebody whose birthday that is; 1988 has every day."""
+    return await person(cast, name, metadata={"born": f"1988-{day:%m-%d}"}, **more)
+
+
+async def awaited_on(process: Process) -> list[str]:
+    """The days for which the dates of contacts are looked for next."""
+    async with process.database.read() as db:
+        moments = await db.fetch_values(
+            "SELECT next_at FROM segment_members WHERE next_at IS NOT NULL ORDER BY next_at"
+        )
+    return [f"{moment.astimezone(UTC):%Y-%m-%d}" for moment in moments]
+
+
+async def whose_ran(process: Process) -> list[str]:
+    """The contacts of all runs: in a year nobody is signed in any more who could ask."""
+    async with process.database.read() as db:
+        return await db.fetch_values("SELECT contact_id FROM runs ORDER BY id")
+
+
+def in_a_year(day: datetime) -> str:
+    is_there = f"{day:%m-%d}" != "02-29"
+    return f"{day.year + 1}-{day:%m-%d}" if is_there else f"{day.year + 1}-02-28"
+
+
+async def test_a_date_that_repeats_starts_one_run_each_year(cast: Cast, process: Process) -> None:
+    nine = nine_in_days(2)
+    await flow(cast, **BIRTHDAY, graceWindow="P3D")
+    ada = await born(cast, nine)
+    bob = await born(cast, nine - timedelta(days=9), "bob")  # his was before that
+    once, next_year = [ada], [ada, ada, bob]
+    for ahead, people in ((0, once), (9, once), (350, once), (358, [ada, bob]), (366, next_year)):
+        await settled_at(process, nine + timedelta(days=ahead))
+        assert sorted(await whose_ran(process)) == sorted(people)
+    async with process.database.read() as db:
+        assert await db.fetch_value("SELECT count(*) FROM missed_occasions") == 0
+
+
+@pytest.mark.parametrize(("late_hours", "starts"), [(20, True), (30, False)])
+async def test_a_year_s_date_that_is_late_starts_its_run_or_is_missed_and_the_next_is_awaited(
+    cast: Cast, process: Process, late_hours: int, starts: bool
+) -> None:
+    nine = nine_in_days(2)
+    flow_id = await flow(cast, **BIRTHDAY)
+    ada = await born(cast, nine)
+    await settle(process)
+    assert await awaited_on(process) == [f"{nine:%Y-%m-%d}"]
+    await settled_at(process, nine + timedelta(hours=late_hours))
+    assert await people_of(cast, flow_id) == ([ada] if starts else [])
+    assert await awaited_on(process) == [in_a_year(nine)]
+    async with process.database.read() as db:
+        missed = await db.fetch_values("SELECT reason FROM missed_occasions")
+    assert missed == ([] if starts else ["late"])
+
+
+@pytest.mark.parametrize("elsewhere", ["Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_year_s_date_starts_one_run_though_the_contact_travels_on_the_day(
+    cast: Cast, process: Process, elsewhere: str, is_late: bool
+) -> None:
+    nine = nine_in_days(2)
+    flow_id = await flow(cast, **BIRTHDAY, timezone="contact")
+    ada = await born(cast, nine, timezone="UTC")
+    await settle(process)
+    await until(process, nine)
+    if not is_late:
+        await settled_at(process, nine)
+        assert await people_of(cast, flow_id) == [ada]
+    await cast.ed.patch(f"/contacts/{ada}", {"timezone": elsewhere})
+    for hours in (1, 6, 30):
+        await settled_at(process, nine + timedelta(hours=hours))
+        assert await people_of(cast, flow_id) == [ada]
+    assert await awaited_on(process) == [in_a_year(nine)]
+
+
+async def test_a_birthday_that_is_corrected_comes_on_its_day_and_not_twice_on_one(
+    cast: Cast, process: Process
+) -> None:
+    nine = nine_in_days(2)
+    flow_id = await flow(cast, **BIRTHDAY)
+    ada = await born(cast, nine)
+    await settled_at(process, nine)
+    for year in (1989, 1988):  # the same day of another year
+        day = "02-28" if f"{nine:%m-%d}" == "02-29" else f"{nine:%m-%d}"
+        await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"born": f"{year}-{day}"}})
+        await settled_at(process, nine + timedelta(hours=1))
+        assert await people_of(cast, flow_id) == [ada]
+    later = nine + timedelta(days=5)
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"born": f"1988-{later:%m-%d}"}})
+    await settled_at(process, later)
+    assert await people_of(cast, flow_id) == [ada, ada]
+    assert await awaited_on(process) == [in_a_year(later)]
+    await cast.ed.patch(f"/contacts/{ada}", {"metadata": {"born": None}})
+    await settle(process)
+    assert await awaited_on(process) == []
+
+
+async def test_a_pause_over_a_year_s_date_records_it_and_waits_for_the_next(
+    cast: Cast, process: Process
+) -> None:
+    nine = nine_in_days(2)
+    path = f"/workflows/{await flow(cast, **BIRTHDAY)}"
+    ada = await born(cast, nine)
+    await settle(process)
+    await cast.ed.patch(path, {"state": "PAUSED"})
+    await settled_at(process, nine + timedelta(hours=1))
+    await cast.ed.patch(path, {"state": "ACTIVE"})
+    for _ in range(2):
+        await settle(process)
+    assert await whose_ran(process) == []
+    assert await awaited_on(process) == [in_a_year(nine)]
+    explained = await cast.vic.read(f"/contacts/{ada}/explain?definitionId={path[11:]}")
+    assert "missed_inactive" in {one["code"] for one in explained["data"]}
+
+
+async def test_a_flow_that_is_made_to_repeat_on_the_day_waits_for_the_next_year(
+    cast: Cast, process: Process
+) -> None:
+    nine = nine_in_days(2)
+    once = {name: value for name, value in BIRTHDAY.items() if name != "repeat"}
+    flow_id = await flow(cast, **once)
+    ada = await person(cast, "ada", metadata={"born": f"{nine:%Y-%m-%d}"})
+    await settled_at(process, nine)
+    assert await people_of(cast, flow_id) == [ada]
+    assert await awaited_on(process) == []
+    path = f"/workflows/{flow_id}"
+    for repeat, days in (("yearly", [in_a_year(nine)]), (None, []), ("yearly", [in_a_year(nine)])):
+        answer = await cast.ed.patch(path, {"trigger": {**once, "repeat": repeat}})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["trigger"].get("repeat") == repeat
+        for _ in range(2):
+            await settle(process)
+        assert await awaited_on(process) == days
+    assert await people_of(cast, flow_id) == [ada]
+
+
+# --- schedules ------------------------------------------------------------------------------------
 
 
 async def test_a_schedule_starts_a_run_for_each_member_each_time(
@@ -627,6 +781,7 @@ async def test_a_deleted_definition_is_watched_no_more(cast: Cast, process: Proc
         ("date", "offset", "a week", "Must be a duration of at most ten years"),
         ("date", "time", "9", ""),
         ("date", "timezone", "Rome", "Must be contact, workspace, or a time zone such as"),
+        ("date", "repeat", "monthly", "Must be 'yearly'."),
         ("date", "graceWindow", "P9D", ""),
         ("date", "graceWindow", "PT0S", "Must be a minute or more"),
         ("schedule", "cron", "0 0 30 2 *", "This never comes"),

@@ -476,10 +476,14 @@ def test_a_trigger_is_chosen_and_says_its_segment_its_date_and_its_times(
     page.get_by_label("When", exact=True).select_option("before it")
     page.get_by_label("How long").fill("P7D")
     page.get_by_label("At", exact=True).fill("09:30")
+    page.get_by_label("Every year").check()
     page.get_by_label("In whose time zone").select_option("the contact’s")
     found = stored()
     assert (found["field"], found["offset"]) == ("metadata.renewsAt", "-P7D")
     assert (found["time"], found["timezone"]) == ("09:30", "contact")
+    assert found["repeat"] == "yearly"
+    page.get_by_label("Every year").uncheck()
+    assert stored().get("repeat") is None
     source.select_option("schedule")
     page.get_by_label("In whose time zone").select_option("the workspace’s")
     when = page.get_by_label("When", exact=True)

@@ -144,6 +144,18 @@ TRIGGERS: list[tuple[str, dict[str, Any], str]] = [
         {"source": "schedule", "segmentId": "x", "cron": "0 9 * * *", "rrule": "FREQ=DAILY"},
         "/trigger/rrule",
     ),
+    *(
+        (
+            "repeats_once",
+            {"source": "date", "repeat": "yearly", "reentry": "once", **more},
+            "/trigger/reentry",
+        )
+        for more in (
+            {"field": "createdAt"},
+            {"field": "metadata.born", "time": "09:00"},
+            {"field": "metadata.born", "offset": "-P7D", "timezone": "contact"},
+        )
+    ),
     (
         "schedule_over",
         {"source": "schedule", "segmentId": "x", "rrule": "FREQ=DAILY;UNTIL=20260102T000000"},

@@ -252,6 +252,7 @@ _OF_OTHERS: dict[str, Any] = {
     "reentry": REENTRY,
     "createContact": st.booleans(),
     "tag": st.none() | name,
+    "repeat": st.sampled_from(["yearly", None]),
 }
 _WEBHOOK: dict[str, Any] = {
     "reentry": REENTRY,

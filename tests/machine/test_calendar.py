@@ -66,6 +66,27 @@ def test_the_next_time_of_day_on_an_allowed_day(
     assert moment == utc(expected)
 
 
+@pytest.mark.parametrize(
+    ("day", "years", "expected"),
+    [
+        ("2024-02-29", 1, "2025-02-28"),
+        ("2024-02-29", 4, "2028-02-29"),
+        ("2000-02-29", 100, "2100-02-28"),
+        ("2025-02-28", 3, "2028-02-28"),
+        ("2024-12-31", 1, "2025-12-31"),
+        ("2024-02-29", 0, "2024-02-29"),
+    ],
+)
+def test_a_day_comes_each_year(day: str, years: int, expected: str) -> None:
+    local = datetime.fromisoformat(f"{day}T09:30")
+    assert calendar.years_later(local, years) == datetime.fromisoformat(f"{expected}T09:30")
+
+
+def test_no_day_comes_after_the_calendar_has_ended() -> None:
+    with pytest.raises(ValueError, match="year"):
+        calendar.years_later(datetime.fromisoformat("9998-02-28T09:30"), 2)
+
+
 def test_a_day_that_does_not_exist_is_passed_over() -> None:
     apia = ZoneInfo("Pacific/Apia")  # went from Thursday 29 to Saturday 31 December 2011
     friday = next_time(utc("2011-12-29T20:00"), time(9), ["fri"], apia)

@@ -80,6 +80,8 @@ WRONG = [
     ({"contactDefaults": {"metadata": None}}, "dict_type"),
     ({"contactDefaults": {"tags": None}}, "list_type"),
     ({"contactDefaults": []}, "model_type"),
+    ({"repeat": "monthly"}, "literal_error"),
+    ({"repeat": True}, "literal_error"),
     ({"signingSecret": "x" * 1_025}, "string_too_long"),
     ({"source": "event"}, "name_missing"),
     ({"source": "tag_added", "tag": None}, "tag_missing"),

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { Length } from '../lengths'
 import { FIELDS } from '../names'
-import { Field, Several, Zones, ZONES } from '../ui'
+import { Check, Field, Several, Zones, ZONES } from '../ui'
 import { put, type Json } from './model'
 
 interface Asked {
@@ -67,6 +67,12 @@ export function DateOf(asked: Asked) {
         set={to => change('time', to)}
         pointer="/trigger/time"
         hint="Empty: the value’s time, or midnight."
+      />
+      <Check
+        label="Every year"
+        value={value.repeat === 'yearly'}
+        set={on => change('repeat', on ? 'yearly' : '')}
+        pointer="/trigger/repeat"
       />
       <Zone {...asked} ofContact />
     </>
