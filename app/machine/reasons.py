@@ -81,12 +81,13 @@ class Reason(StrEnum):
     CHAIN_TOO_WIDE = "chain_too_wide"
     DATA_TOO_LARGE = "data_too_large"
 
-    # A broadcast paused by itself, wrote to nobody, was not scheduled, or may have to pause.
+    # A broadcast paused by itself, wrote to nobody, is not scheduled, or may have to pause.
     TOO_MANY_BOUNCES = "too_many_bounces"
     TOO_MANY_COMPLAINTS = "too_many_complaints"
     NOBODY_REACHABLE = "nobody_reachable"
     SEND_AT_PASSED = "send_at_passed"
     AUDIENCE_NOT_COUNTED = "audience_not_counted"
+    CHANGED_SINCE_SCHEDULED = "changed_since_scheduled"
 
     # The run itself ended.
     CONTACT_ERASED = "contact_erased"
@@ -171,6 +172,8 @@ SENTENCES: Mapping[Reason, str] = {
     " one, or none to send it at once.",
     Reason.AUDIENCE_NOT_COUNTED: "There was no time to count the whole audience: whether the"
     " messages left are enough for it is not known.",
+    Reason.CHANGED_SINCE_SCHEDULED: "The broadcast was changed after it was scheduled, so it is a"
+    " draft until it is scheduled again.",
     Reason.CONTACT_ERASED: "The contact was erased, which ends its runs.",
     Reason.DEFINITION_ARCHIVED: "The flow was archived, which ends its runs.",
     Reason.CANCELLED: "A member cancelled the run.",

@@ -20,6 +20,7 @@ from app.machine import document
 from app.machine.categories import MARKETING
 from app.machine.fields import YEAR
 from app.machine.program import Json
+from app.machine.reasons import Reason
 from app.routes.ids import BroadcastId, ContactId, MessageId, SegmentId, TemplateId, TopicId
 from app.routes.segments import FilterJson, gives_filter
 from app.routes.templates import wrong_topic
@@ -204,8 +205,9 @@ async def create(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """A filter is replaced as a whole. A SCHEDULED broadcast that is changed is a DRAFT again; that
-    needs `broadcasts:send`, as cancelling it does."""
+    """A filter is replaced as a whole. A SCHEDULED broadcast that is changed is a DRAFT again, and
+    says so until it is scheduled: nothing is sent at its time; that needs `broadcasts:send`, as
+    cancelling it does."""
     row = await locked(call)
     call.match(row.revision)
     kept = {} if gives_filter(call) or row.filter is None else {"filter": _filter(row)}
@@ -227,8 +229,13 @@ async def update(call: Call) -> Response:
     if all(getattr(row, one.name) == getattr(written, one.name) for one in fields(Written)):
         raise Unchanged
     _require_sender(call, row)
+    was_scheduled = row.state == "SCHEDULED"
     changed = await store.update(
-        call.db, workspace_id=call.member.workspace_id, id=row.id, written=written
+        call.db,
+        workspace_id=call.member.workspace_id,
+        id=row.id,
+        written=written,
+        reason_code=Reason.CHANGED_SINCE_SCHEDULED if was_scheduled else row.reason_code,
     )
     await call.note("broadcast.updated", row.id, summary(row), summary(changed))
     return shown(changed)

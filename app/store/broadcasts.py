@@ -99,20 +99,23 @@ async def insert(db: Handle, *, workspace_id: str, id: str, written: Written) ->
     )
 
 
-async def update(db: Handle, *, workspace_id: str, id: str, written: Written) -> Broadcast:
+async def update(
+    db: Handle, *, workspace_id: str, id: str, written: Written, reason_code: str | None
+) -> Broadcast:
     """Make it a draft again: what is changed was not looked at by whoever scheduled it."""
     return await db.returning_as(
         Broadcast,
         f"""
         UPDATE broadcasts
         SET {ALL_WRITTEN}, state = 'DRAFT',
-            previewed = NULL, reason_code = NULL, reason_detail = NULL,
+            previewed = NULL, reason_code = :reason_code, reason_detail = NULL,
             revision = revision + 1, updated_at = :now
         WHERE workspace_id = :workspace_id AND id = :id
         RETURNING {COLUMNS}
         """,
         workspace_id=workspace_id,
         id=id,
+        reason_code=reason_code,
         **named_values(written),
     )
 

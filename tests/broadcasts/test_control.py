@@ -183,7 +183,10 @@ async def test_what_is_only_scheduled_is_cancelled_at_once(cast: Cast, process: 
     assert (await cast.vic.read(path))["state"] == "SCHEDULED"
     changed = (await cast.adam.patch(path, {"name": "Winter"})).json()
     assert (changed["state"], changed["audience"]["previewed"]) == ("DRAFT", None)
-    await cast.adam.made(f"{path}/schedule", None)
+    assert changed["reason"]["code"] == "changed_since_scheduled"
+    again = (await cast.ed.patch(path, {"name": "Late winter"})).json()
+    assert again["reason"] == changed["reason"]
+    assert (await cast.adam.made(f"{path}/schedule", None))["reason"] is None
     assert (await cast.adam.made(f"{path}/cancel", None))["finishedAt"]
     await worked(process)
     assert await sent_to(cast) == {}
