@@ -159,6 +159,7 @@ class BroadcastShape(BroadcastSummary, Revised):
 
 class BroadcastFilters(Changing):
     state: State | None = Field(None, description="Filter by state.")
+    name: str | None = Field(None, description="The exact name.")
 
 
 class RecipientFilters(Pages):

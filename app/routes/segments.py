@@ -126,8 +126,12 @@ class FilterPreviewed(Shape):
     contact: Fit | None
 
 
+class SegmentFilters(Changing):
+    name: str | None = Field(None, description="The exact name.")
+
+
 async def index(call: Call) -> Response:
-    query = call.query(Changing)
+    query = call.query(SegmentFilters)
     found = await store.page(
         call.db,
         workspace_id=call.member.workspace_id,
@@ -471,7 +475,13 @@ def written(segment: Segment, existing: Mapping[str, Segment]) -> dict[str, Any]
 
 
 routes = [
-    get("/segments", index, can="contacts:read", query=Changing, gives={200: Page[SegmentShape]}),
+    get(
+        "/segments",
+        index,
+        can="contacts:read",
+        query=SegmentFilters,
+        gives={200: Page[SegmentShape]},
+    ),
     post(
         "/segments",
         create,

@@ -55,8 +55,12 @@ class TopicShape(Revised):
     updated_at: datetime
 
 
+class TopicFilters(Changing):
+    name: str | None = Field(None, description="The exact name.")
+
+
 async def index(call: Call) -> Response:
-    return await paging.index(call, Changing, store.page, TopicShape.of)
+    return await paging.index(call, TopicFilters, store.page, TopicShape.of)
 
 
 async def show(call: Call) -> Response:
@@ -183,7 +187,7 @@ async def _found(call: Call) -> Topic:
 
 
 routes = [
-    get("/topics", index, can="contacts:read", query=Changing, gives={200: Page[TopicShape]}),
+    get("/topics", index, can="contacts:read", query=TopicFilters, gives={200: Page[TopicShape]}),
     post(
         "/topics",
         create,

@@ -189,6 +189,7 @@ async def page(
 
 CLAUSES = {
     "state": "state = :state",
+    "name": "name = :name",
     "created_after": "created_at > :created_after",
     "created_before": "created_at < :created_before",
     "updated_after": "updated_at > :updated_after",

@@ -151,6 +151,7 @@ async def page(
 
 
 CLAUSES = {
+    "name": "name = :name",
     "created_after": "created_at > :created_after",
     "created_before": "created_at < :created_before",
     "updated_after": "updated_at > :updated_after",

@@ -60,6 +60,8 @@ async def test_a_broadcast_is_a_draft_that_can_be_changed_and_deleted(cast: Cast
     assert listed["id"] == made["id"]
     assert "progress" not in listed
     assert (await cast.vic.read("/broadcasts?state=SENT"))["data"] == []
+    assert (await cast.vic.read("/broadcasts?state=DRAFT&name=Summer"))["data"] == [listed]
+    assert (await cast.vic.read("/broadcasts?name=Another"))["data"] == []
     assert (await cast.ed.delete(path)).status_code == 204
     assert (await cast.ed.get(path)).status_code == 404
 

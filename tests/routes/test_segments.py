@@ -48,6 +48,8 @@ async def test_a_segment_holds_who_fits_its_filter_at_this_moment(cast: Cast) ->
     segment = made.json()
     assert segment["prose"] == "tagged “vip” and “plan” is “pro”"
     assert await cast.vic.read(made.headers["location"]) == segment
+    assert await ids_in(cast, "/segments?name=Gold") == [segment["id"]]
+    assert await ids_in(cast, "/segments?name=gold") == []
     path = f"/segments/{segment['id']}/contacts"
     assert await ids_in(cast, path) == [ada]
     await cast.ed.made(f"/contacts/{bob}/tags", {"tags": ["vip"]})

@@ -73,7 +73,9 @@ async def test_a_topic_is_made_changed_and_removed(cast: Cast) -> None:
     path = f"/topics/{made['id']}"
     changed = await cast.ed.patch(path, {"name": "Deals", "channels": ["email"]})
     assert (changed.json()["name"], changed.json()["channels"]) == ("Deals", ["email"])
-    assert (await cast.vic.read("/topics"))["data"] == [changed.json()]
+    for query in ("", "?name=Deals"):
+        assert (await cast.vic.read(f"/topics{query}"))["data"] == [changed.json()]
+    assert (await cast.vic.read("/topics?name=Offers"))["data"] == []
     assert (await cast.ed.delete(path)).status_code == 204
     assert (await cast.vic.get(path)).status_code == 404
 
