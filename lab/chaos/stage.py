@@ -35,6 +35,7 @@ WEBS = ("web 1", "web 2")
 WORKERS = ("worker 1", "worker 2")
 THREE_WORKERS = (*WORKERS, "worker 3")
 UP_SECONDS = 60.0
+GATHERING_SECONDS = 300  # that a statement of the campaign itself may take
 QUEUEING_SECONDS = 0.25  # of the mail server, as real ones: whoever dies then leaves a doubt
 HOLD_SECONDS = 2.0  # likewise, before it has what goes to who opts out meanwhile
 LONGEST_PAUSE = 1.0  # until a platform starts again what has died
@@ -183,10 +184,12 @@ class Stage:
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[asyncpg.Connection]:
-        """Straight, past every proxy."""
+        """Straight, past every proxy. What is gathered at the end takes longer than a statement of
+        the service may."""
         name = urlsplit(self.deployment.environ["DATABASE_URL"]).path
         url = urlsplit(self.postgres.tcp_url)._replace(path=name).geturl()
-        connection = await asyncpg.connect(url, timeout=5)
+        settings = {"statement_timeout": f"{GATHERING_SECONDS}s"}
+        connection = await asyncpg.connect(url, timeout=5, server_settings=settings)
         try:
             yield connection
         finally:
