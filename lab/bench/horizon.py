@@ -121,7 +121,7 @@ async def measure(url: str, others: Sequence[str], seconds: float, rate: float) 
             await stack.enter_async_context(snapshot(other))
         before = len(churn.claims)
         await churn.run(seconds, rate)
-        beside = median(churn.claims[-COUNTED:])
+        beside = median(churn.claims[before:][-COUNTED:])
         slow = await churn.look() if database.is_sharded else 0.0
     made = (len(churn.claims) - before) * AT_ONCE
     await database.disconnect()
