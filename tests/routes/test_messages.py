@@ -164,8 +164,8 @@ async def test_who_may_not_change_contacts_gets_no_token_by_itself_either(
     hidden = ALONE.replace(TOKEN, "…")
     for person, tokens in ((cast.ed, 3), (cast.vic, 0)):
         [captured] = (await person.read("/sandbox/messages"))["data"]
-        said = (await person.read(f"/messages/{id}"))["content"]["text"]
-        for text in (captured["text"], said):
+        kept = (await person.read(f"/messages/{id}"))["content"]["text"]
+        for text in (captured["text"], kept):
             assert len(re.findall(r"[\w-]{54,}", text)) == tokens, text
             assert (text == hidden) is (person is cast.vic), text
 

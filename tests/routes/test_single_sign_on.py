@@ -344,15 +344,15 @@ async def test_who_knows_the_id_of_a_workspace_does_not_learn_its_name(
 ) -> None:
     """Nor whether there is one: an id stands in what is given to senders and to recipients."""
     own = account_mail.sign_on_url(process, cast.mallory.workspace_id).partition("&letter=")[2]
-    told = set()
+    shown = set()
     for id in (cast.olivia.workspace_id, f"ws_{'0' * 26}"):
         for letter in ("", "&letter=", f"&letter={own}", f"&letter={own}%00"):
             url = f"/auth/oidc/login?workspaceId={id}"
             asked = await browser.get(f"{url}{letter}", headers={"Sec-Fetch-Site": "cross-site"})
             assert asked.status_code == 200
-            told.add(asked.text.replace(id, ""))
-    assert len(told) == 1
-    assert "<b>a workspace</b>" in told.pop()
+            shown.add(asked.text.replace(id, ""))
+    assert len(shown) == 1
+    assert "<b>a workspace</b>" in shown.pop()
 
 
 # --- in a browser ---------------------------------------------------------------------------------
