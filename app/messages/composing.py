@@ -89,7 +89,7 @@ async def prepare(
 
 
 async def _gather(process: Process, db: Handle, row: HeldMessage) -> _Ingredients | Transition:
-    """What the message is composed of, its contact locked; or its end, if something is missing."""
+    """All that the message is composed of, its contact locked; or its end, if some is missing."""
     if row.account_mail is not None:  # the operator's, and goes out as the operator's
         channel = process.channels.get(row.channel)
     else:
