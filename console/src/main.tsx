@@ -230,9 +230,7 @@ function Safe({ children }: { children: preact.ComponentChildren }) {
         <p class="soft">{asRefusal(error).message}</p>
       </div>
       <p class="buttons">
-        <Button onClick={again}>
-          Try again
-        </Button>{' '}
+        <Button onClick={again}>Try again</Button>{' '}
         <Confirm
           label="Start over"
           title="Start over?"
@@ -332,7 +330,9 @@ function Again({ done }: { done: () => Promise<void> }) {
       )}
       <Refused problem={leaving.problem} />
       <p>
-        <Button class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>Sign out instead</Button>
+        <Button class="plain" disabled={leaving.busy} onClick={() => void leaving.run(leave)}>
+          Sign out instead
+        </Button>
         , and lose what you typed.
       </p>
     </dialog>

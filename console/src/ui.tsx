@@ -187,7 +187,9 @@ export const Secret = ({ name, value, forget }: { name: string; value: string; f
     <p>{name}. It is shown only once: store it safely.</p>
     <p class="copyable">
       <code>{value}</code> <Copy text={value} />{' '}
-      <Button class="small" onClick={forget}>Done</Button>
+      <Button class="small" onClick={forget}>
+        Done
+      </Button>
     </p>
   </div>
 )
@@ -293,7 +295,9 @@ function More({ of, label }: { of: Growing; label: string }) {
     return (
       <span class="wrong" role="status">
         {of.problem.message}{' '}
-        <Button class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>Try again</Button>
+        <Button class="small" aria-label={`Try again: ${label}`} onClick={() => void of.reload()}>
+          Try again
+        </Button>
       </span>
     )
   if (of?.rows === null)
@@ -303,12 +307,7 @@ function More({ of, label }: { of: Growing; label: string }) {
       </span>
     )
   return of?.more ? (
-    <Button
-      class="small"
-      aria-label={`Show more: ${label}`}
-      disabled={of.busy}
-      onClick={() => void of.more?.()}
-    >
+    <Button class="small" aria-label={`Show more: ${label}`} disabled={of.busy} onClick={() => void of.more?.()}>
       Show more
     </Button>
   ) : null
@@ -710,11 +709,7 @@ export function Confirm({
             <Rest />
           </Errors>
           <p class="buttons">
-            <Button
-              class={danger ? 'danger primary' : 'primary'}
-              disabled={acting.busy || !isRead}
-              onClick={done}
-            >
+            <Button class={danger ? 'danger primary' : 'primary'} disabled={acting.busy || !isRead} onClick={done}>
               {sure}
             </Button>
             <Button disabled={isDoing} onClick={() => dialog.current?.close()}>

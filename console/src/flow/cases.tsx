@@ -65,10 +65,7 @@ export function Cases({
   const may = useCan()(`${of}:write`)
   const rows = list.value ?? []
   const isKnown = rows.some(each => each.name === name.trim())
-  const run = () =>
-    running.run(async () =>
-      setResults((await got(api.POST(`/${of}/{id}/cases/run`, path))).cases),
-    )
+  const run = () => running.run(async () => setResults((await got(api.POST(`/${of}/{id}/cases/run`, path))).cases))
   const remove = async (gone: string) => {
     await got<unknown>(api.DELETE(`/${of}/{id}/cases/{name}`, { params: { path: { id, name: gone } } }))
     setResults(null)
@@ -80,7 +77,9 @@ export function Cases({
       title="Cases"
       actions={
         rows.length > 0 && (
-          <Button class="small" disabled={running.busy} onClick={() => void run()}>Run cases</Button>
+          <Button class="small" disabled={running.busy} onClick={() => void run()}>
+            Run cases
+          </Button>
         )
       }
     >

@@ -72,7 +72,8 @@ function Editor({
 }) {
   const [status, setStatus] = useState('')
   const saving = useSaving(of, id, stored, setStatus)
-  const { history, check, base, secret, setSecret, isChanged, isVeiled, hasCredentials, problem, conflict, save } = saving
+  const { history, check, base, secret, setSecret, isChanged, isVeiled, hasCredentials, problem, conflict, save } =
+    saving
   const doc = history.now
   const [{ selected, form }, choose] = useState({ selected: [] as string[], form: 0 })
   const setSelected = (selected: string[]) => choose(old => ({ selected, form: old.form + 1 }))
@@ -238,14 +239,18 @@ function Editor({
       actions={
         !locked && (
           <>
-            <Button disabled={!history.past.length} onClick={history.undo}>Undo</Button>
-            <Button disabled={!history.future.length} onClick={history.redo}>Redo</Button>
+            <Button disabled={!history.past.length} onClick={history.undo}>
+              Undo
+            </Button>
+            <Button disabled={!history.future.length} onClick={history.redo}>
+              Redo
+            </Button>
             {free && (
-              <Button disabled={!check.positions} onClick={tidy}>Tidy up</Button>
+              <Button disabled={!check.positions} onClick={tidy}>
+                Tidy up
+              </Button>
             )}
-            {isChanged && (
-              <Button onClick={saving.discard}>Discard changes</Button>
-            )}
+            {isChanged && <Button onClick={saving.discard}>Discard changes</Button>}
             {state === 'ACTIVE' ? (
               <Confirm
                 id="save"
@@ -258,7 +263,9 @@ function Editor({
                 <WhatFollows base={base.value} doc={doc} isNew={!same(bodyOf(doc), bodyOf(base.doc))} errors={errors} />
               </Confirm>
             ) : (
-              <Button id="save" class="primary" disabled={!isChanged} onClick={quietly}>Save</Button>
+              <Button id="save" class="primary" disabled={!isChanged} onClick={quietly}>
+                Save
+              </Button>
             )}
             {state !== 'ACTIVE' && (
               <Confirm
@@ -344,8 +351,12 @@ function Editor({
         </div>
         <div class="side" ref={inspector}>
           <div class="views" role="group" aria-label="Beside the canvas">
-            <Button aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>Form</Button>
-            <Button aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>Simulate</Button>
+            <Button aria-pressed={panel === 'step'} onClick={() => setPanel('step')}>
+              Form
+            </Button>
+            <Button aria-pressed={panel === 'simulate'} onClick={() => setPanel('simulate')}>
+              Simulate
+            </Button>
           </div>
           {panel === 'simulate' ? (
             <Later

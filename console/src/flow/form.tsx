@@ -225,9 +225,15 @@ function Items({ place, schema, value, set, of, label, name }: Control & { label
             of={of}
           />
           <p class="buttons">
-            <Button class="small" disabled={index === 0} onClick={() => shift(index, -1)}>Up</Button>
-            <Button class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>Down</Button>
-            <Button class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>Remove</Button>
+            <Button class="small" disabled={index === 0} onClick={() => shift(index, -1)}>
+              Up
+            </Button>
+            <Button class="small" disabled={index === items.length - 1} onClick={() => shift(index, 1)}>
+              Down
+            </Button>
+            <Button class="small danger" onClick={() => set(items.filter((_, at) => at !== index))}>
+              Remove
+            </Button>
           </p>
         </Group>
       ))}
@@ -321,7 +327,9 @@ function Pairs({ place, schema, value, set, of, label }: Control & { label: stri
         </div>
       ))}
       <p class="buttons">
-        <Button class="small" onClick={() => setMore([...more, ['', '']])}>Add one</Button>
+        <Button class="small" onClick={() => setMore([...more, ['', '']])}>
+          Add one
+        </Button>
       </p>
     </Group>
   )
@@ -406,14 +414,18 @@ function Content({ place, schema, value, set, of }: Control) {
   if (value === undefined || value === null)
     return (
       <p class="buttons">
-        <Button class="small" onClick={() => set({})}>Write content instead of a template</Button>
+        <Button class="small" onClick={() => set({})}>
+          Write content instead of a template
+        </Button>
       </p>
     )
   return (
     <Group label="Content" schema={{}} place={place} of={of}>
       <Members place={place} schema={own} value={value} set={set} of={of} />
       <p class="buttons">
-        <Button class="small" onClick={() => set(undefined)}>Use a template instead</Button>
+        <Button class="small" onClick={() => set(undefined)}>
+          Use a template instead
+        </Button>
       </p>
     </Group>
   )

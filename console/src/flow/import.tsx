@@ -210,11 +210,7 @@ export function ImportFlow() {
           <Rest />
         </Errors>
         <p class="buttons">
-          <Button
-            class="primary"
-            disabled={!draft.text.trim() || act.busy}
-            onClick={() => void tried().then(toWrong)}
-          >
+          <Button class="primary" disabled={!draft.text.trim() || act.busy} onClick={() => void tried().then(toWrong)}>
             Preview import
           </Button>
           <Button disabled={!plan || act.busy} onClick={() => void (plan && done(plan).then(toWrong))}>

@@ -102,18 +102,18 @@ export function Inspector(props: Props) {
       <p class="buttons">
         {!free && card.kind !== TRIGGER && (
           <>
-            <Button class="small" disabled={index === 0} onClick={() => edit(moved(doc, card, -1))}>Move up</Button>
-            <Button
-              class="small"
-              disabled={index >= siblings - 1}
-              onClick={() => edit(moved(doc, card, 1))}
-            >
+            <Button class="small" disabled={index === 0} onClick={() => edit(moved(doc, card, -1))}>
+              Move up
+            </Button>
+            <Button class="small" disabled={index >= siblings - 1} onClick={() => edit(moved(doc, card, 1))}>
               Move down
             </Button>
           </>
         )}
         {(free || card.kind !== TRIGGER) && (
-          <Button class="small danger" onClick={remove}>Remove</Button>
+          <Button class="small danger" onClick={remove}>
+            Remove
+          </Button>
         )}
       </p>
     </>
@@ -149,11 +149,7 @@ function Ways({ doc, card, seen, all, free, edit, aim }: Props) {
             )}
             <p class="hint">
               {about[port] && `${words(about[port].split('`').join(''))}. `}
-              <Button
-                class="small"
-                aria-label={`Add here, after ${port}`}
-                onClick={() => aim({ id: card.id, port })}
-              >
+              <Button class="small" aria-label={`Add here, after ${port}`} onClick={() => aim({ id: card.id, port })}>
                 Add here
               </Button>
             </p>

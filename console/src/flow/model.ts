@@ -370,7 +370,9 @@ export function removed(doc: Doc, all: Kinds, ids: readonly string[]): Doc {
     }, doc)
   }
   return ids.reduce((rest, id) => {
-    const onward = rest.graph.edges.find(edge => leaves(edge, { id, port: 'next' }) && named(edge.target) !== id)?.target
+    const onward = rest.graph.edges.find(
+      edge => leaves(edge, { id, port: 'next' }) && named(edge.target) !== id,
+    )?.target
     const edges = rest.graph.edges
       .filter(edge => named(edge.source) !== id && (named(edge.target) !== id || onward !== undefined))
       .map(edge => (named(edge.target) === id ? { ...edge, target: onward! } : edge))

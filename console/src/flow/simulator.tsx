@@ -206,8 +206,12 @@ export function Simulator({
               >
                 {running ? 'Stop' : 'Play'}
               </Button>
-              <Button class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>Back</Button>
-              <Button class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>Forward</Button>
+              <Button class="small" disabled={frame === 0} onClick={() => setFrame(frame - 1)}>
+                Back
+              </Button>
+              <Button class="small" disabled={frame >= last} onClick={() => setFrame(frame + 1)}>
+                Forward
+              </Button>
               <span class="soft">{spoken(trace, frame)}</span>
             </p>
             <ol class="way">
@@ -359,10 +363,7 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
   const may = useCan()('runs:read')
   const asked = { params: { path: { id }, query: { limit: 20 } } }
   const list = useLoaded(
-    async () =>
-      may
-        ? (await got(api.GET(`/${of}/{id}/webhook-requests`, asked))).data
-        : [],
+    async () => (may ? (await got(api.GET(`/${of}/{id}/webhook-requests`, asked))).data : []),
     [of, id],
   )
   const act = useAct()
@@ -377,9 +378,7 @@ function Recorded({ of, id, pick }: { of: Kind; id: string; pick: (body: string)
           onChange={event => {
             const chosen = event.currentTarget.value
             if (chosen)
-              void act.run(async () =>
-                pick((await got(api.GET('/webhook-requests/{id}', byId(chosen)))).body ?? ''),
-              )
+              void act.run(async () => pick((await got(api.GET('/webhook-requests/{id}', byId(chosen)))).body ?? ''))
           }}
         >
           <option value="">Latest {list.value.length}…</option>

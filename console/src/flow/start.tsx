@@ -72,10 +72,7 @@ export function NewFlow() {
         <ul class="plain examples">
           {EXAMPLES.map(each => (
             <li key={each.name}>
-              <Button
-                disabled={making.busy}
-                onClick={() => void making.run(() => make(each, made.current))}
-              >
+              <Button disabled={making.busy} onClick={() => void making.run(() => make(each, made.current))}>
                 <b>{each.name}</b>
                 <span>{each.about}</span>
                 <span class="soft">{each.definition.graph ? 'a graph' : 'steps'}</span>

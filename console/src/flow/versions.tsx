@@ -126,8 +126,7 @@ function Version({ of, id, version }: { of: Kind; id: string; version: number })
 
 function Compared({ of, id, before, after }: { of: Kind; id: string; before: number; after: number }) {
   const found = useLoaded(
-    async () =>
-      (await exactly<Schemas['VersionDifference']>(`/${of}/${id}/versions/${before}/diff/${after}`)).value,
+    async () => (await exactly<Schemas['VersionDifference']>(`/${of}/${id}/versions/${before}/diff/${after}`)).value,
     [of, id, before, after],
   )
   return (

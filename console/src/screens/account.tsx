@@ -118,7 +118,9 @@ function OwnWorkspaces() {
               each.id === workspace.id ? (
                 'current'
               ) : (
-                <Button disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>Switch</Button>
+                <Button disabled={going.busy} onClick={() => void going.run(() => switchTo(each.id))}>
+                  Switch
+                </Button>
               ),
           },
         ]}

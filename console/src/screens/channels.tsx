@@ -47,7 +47,9 @@ function Channel({ way, reload }: { way: Schemas['Way']; reload: () => Promise<v
                 Verify
               </Button>
             )}
-            <Button aria-expanded={changing} onClick={() => setChanging(!changing)}>Use your own provider</Button>
+            <Button aria-expanded={changing} onClick={() => setChanging(!changing)}>
+              Use your own provider
+            </Button>
             {way.ownSettings && (
               <Confirm
                 label="Remove"

@@ -239,7 +239,9 @@ function metadata(text: string, stored: Full['metadata'] = {}): Record<string, u
 }
 
 const written = (draft: Draft, stored?: Full) => ({
-  ...Object.fromEntries(OWN_FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null])),
+  ...Object.fromEntries(
+    OWN_FIELDS.filter(name => stored || draft[name]).map(name => [name, draft[name].trim() || null]),
+  ),
   tags: draft.tags
     .split('\n')
     .map(tag => tag.trim())

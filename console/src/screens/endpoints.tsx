@@ -39,10 +39,7 @@ function Fields({ draft, change }: { draft: Draft; change: (changes: Partial<Dra
   return (
     <>
       <Field label="URL" type="url" required {...field('url')} />
-      <Field
-        label="Description"
-        {...field('description')}
-      />
+      <Field label="Description" {...field('description')} />
       <Several
         label="Events"
         hint="None selected: all, including types added later."

@@ -318,7 +318,9 @@ function Export({ of, id }: { of: Kind; id: string }) {
   }
   return (
     <>
-      <Button disabled={act.busy} onClick={() => void act.run(take)}>Export</Button>
+      <Button disabled={act.busy} onClick={() => void act.run(take)}>
+        Export
+      </Button>
       <Refused problem={act.problem} />
     </>
   )

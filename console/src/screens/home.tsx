@@ -219,10 +219,7 @@ function First({ made, done }: { made: string; done: () => Promise<void> }) {
   const act = useAct()
   const { user } = useMe()
   const stored = useLoaded(
-    async () =>
-      made
-        ? ((await got(api.GET('/workflows/{id}', byId(made)))).trigger.webhookUrl ?? '')
-        : '',
+    async () => (made ? ((await got(api.GET('/workflows/{id}', byId(made)))).trigger.webhookUrl ?? '') : ''),
     [made],
   )
   const [fresh, setFresh] = useState('')
@@ -270,11 +267,7 @@ function First({ made, done }: { made: string; done: () => Promise<void> }) {
           <b>Create a template and a flow.</b> The template says hello; the flow waits for an event, finds or creates
           its contact, and sends it.
           <p>
-            <Button
-              class="primary"
-              disabled={act.busy || stored.busy || !!webhook}
-              onClick={() => void act.run(make)}
-            >
+            <Button class="primary" disabled={act.busy || stored.busy || !!webhook} onClick={() => void act.run(make)}>
               {webhook ? 'Created' : 'Create both'}
             </Button>
           </p>

@@ -239,17 +239,10 @@ export function Import() {
           <Rest />
         </Errors>
         <p class="buttons">
-          <Button
-            class="primary"
-            disabled={!file || act.busy}
-            onClick={() => void send(true).then(toWrong)}
-          >
+          <Button class="primary" disabled={!file || act.busy} onClick={() => void send(true).then(toWrong)}>
             Preview import
           </Button>
-          <Button
-            disabled={!file || act.busy || !last?.dryRun}
-            onClick={() => void send(false).then(toWrong)}
-          >
+          <Button disabled={!file || act.busy || !last?.dryRun} onClick={() => void send(false).then(toWrong)}>
             Import now
           </Button>
         </p>

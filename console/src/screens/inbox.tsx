@@ -222,12 +222,7 @@ function Reply() {
         }}
       >
         <div class="columns">
-          <Field
-            label="From"
-            required
-            placeholder="+4915112345678"
-            {...field('from')}
-          />
+          <Field label="From" required placeholder="+4915112345678" {...field('from')} />
           <Field
             label="Channel"
             value={draft.channel}

@@ -161,9 +161,7 @@ function Anywhere<T extends Found>({
       <Filters>
         {filter}
         <Days />
-        {workspaceId && (
-          <Button onClick={() => narrow({ workspace: '' })}>Show all workspaces</Button>
-        )}
+        {workspaceId && <Button onClick={() => narrow({ workspace: '' })}>Show all workspaces</Button>}
       </Filters>
       <Table
         caption={`${what}, newest first`}

@@ -258,12 +258,7 @@ export function Keys() {
             }}
           >
             <div class="columns">
-              <Field
-                label="Name"
-                required
-                hint="The program that uses it."
-                {...field('name')}
-              />
+              <Field label="Name" required hint="The program that uses it." {...field('name')} />
               <Field
                 label="Role"
                 value={draft.role}

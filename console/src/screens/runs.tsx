@@ -419,8 +419,7 @@ export function useDrawing(
   const of = workflowId ? 'workflows' : 'automations'
   const path = { params: { path: { id }, query: { runId } }, parseAs: 'text' as const }
   return useLoaded(
-    async () =>
-      id ? String(await got<unknown>(api.GET(`/${of}/{id}/graph.svg`, path))) : '',
+    async () => (id ? String(await got<unknown>(api.GET(`/${of}/{id}/graph.svg`, path))) : ''),
     [id, runId, moved],
   )
 }

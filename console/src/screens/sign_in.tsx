@@ -93,12 +93,7 @@ export function Register({ done }: { done: () => void }) {
             done()
           }}
         >
-          <Field
-            label="Your name"
-            autocomplete="name"
-            required
-            {...field('name')}
-          />
+          <Field label="Your name" autocomplete="name" required {...field('name')} />
           <Field
             label="Workspace"
             autocomplete="organization"
@@ -106,13 +101,7 @@ export function Register({ done }: { done: () => void }) {
             hint="The name of your company or project."
             {...field('workspaceName')}
           />
-          <Field
-            label="Email"
-            type="email"
-            autocomplete="username"
-            required
-            {...field('email')}
-          />
+          <Field label="Email" type="email" autocomplete="username" required {...field('email')} />
           <Field
             label="Password"
             type="password"

@@ -376,7 +376,9 @@ function Editor({ stored, tag, again }: { stored: Stored | null; tag: string; ag
             <p class="note">
               Your changes could not be checked: {checked.problem.message}
               {sound.current && ' The preview shows the text before them.'}{' '}
-              <Button class="small" onClick={() => void checked.reload()}>Check again</Button>
+              <Button class="small" onClick={() => void checked.reload()}>
+                Check again
+              </Button>
             </p>
           )}
           {sound.current ? (
@@ -460,7 +462,9 @@ function Variables({ of, set }: { of: readonly Pair[]; set: (pairs: readonly Pai
         </div>
       ))}
       <p class="buttons">
-        <Button class="small" onClick={() => set([...of, [free(of), '']])}>Add variable</Button>
+        <Button class="small" onClick={() => set([...of, [free(of), '']])}>
+          Add variable
+        </Button>
       </p>
     </fieldset>
   )

@@ -75,9 +75,7 @@ function Trail() {
         <Search label="Resource" name="resourceId" value={filters.resourceId ?? ''} placeholder="an ID" />
         <Search label="Resource type" name="resourceType" value={filters.resourceType ?? ''} placeholder="contact" />
         <Days />
-        {filters.actor && (
-          <Button onClick={() => narrow({ actor: '' })}>By anyone</Button>
-        )}
+        {filters.actor && <Button onClick={() => narrow({ actor: '' })}>By anyone</Button>}
       </Filters>
       <Table
         caption="Entries, newest first"

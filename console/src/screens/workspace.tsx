@@ -196,13 +196,7 @@ function WorkspaceForm({
       <div class="columns">
         <Field label="Name" required {...field('name')} />
         <Zones />
-        <Field
-          label="Time zone"
-          required
-          list={ZONES}
-          {...field('timezone')}
-          hint="Such as Europe/Berlin."
-        />
+        <Field label="Time zone" required list={ZONES} {...field('timezone')} hint="Such as Europe/Berlin." />
         <Field
           label="Country"
           {...field('country')}
@@ -237,12 +231,7 @@ function WorkspaceForm({
           pointer="/sender/replyTo"
         />
       </div>
-      <Field
-        label="Postal address"
-        rows={3}
-        {...field('postalAddress')}
-        hint="Marketing emails have to show one."
-      />
+      <Field label="Postal address" rows={3} {...field('postalAddress')} hint="Marketing emails have to show one." />
       <fieldset class="group">
         <legend>Marketing</legend>
         <p class="hint">Across all flows and broadcasts. Other messages, such as receipts, always go out.</p>
@@ -318,10 +307,7 @@ function WorkspaceForm({
           pointer="/quietHours/days"
         />
       </fieldset>
-      <Check
-        label="Pause all sending: messages wait until you turn this off"
-        {...field('sendingPaused')}
-      />
+      <Check label="Pause all sending: messages wait until you turn this off" {...field('sendingPaused')} />
     </Form>
   )
 }

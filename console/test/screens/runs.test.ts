@@ -60,8 +60,7 @@ const WAITS: [Record<string, unknown> | null, string][] = [
 ]
 
 for (const [what, sentence] of WAITS)
-  test(`a run says what it waits for: ${sentence || 'nothing'}`, () =>
-    equal(waiting(what, true), sentence))
+  test(`a run says what it waits for: ${sentence || 'nothing'}`, () => equal(waiting(what, true), sentence))
 
 test('in a list a segment has neither its name nor its id', () =>
   equal(waiting({ kind: 'event', segments: ['left seg_2'] }), 'Waiting for the contact to leave a segment'))
