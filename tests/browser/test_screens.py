@@ -165,7 +165,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str], str]]:
     the code of each: "" for what every page has."""
     console = (ROOT / "console/src/main.tsx").read_text("utf-8")
     table = console.partition("const SCREENS")[2].partition("\n]")[0]
-    for row in table.split("\n  ['")[1:]:
+    for row in re.split(r"\n  \[\s*'", table)[1:]:
         path, _, shown = row.partition("'")
         load = re.search(r"load=\{(\w+)\}", shown)
         yield path, re.compile(re.sub(r":\w+", "[^/]+", path)), load[1] if load else ""
@@ -186,7 +186,7 @@ def test_every_screen_that_there_is_is_on_the_tour() -> None:
 
 def parts_in(table: str) -> list[str]:
     """The parts of a screen, which its table names by a row or by a member."""
-    found = re.findall(r"\['([\w-]+)', '[^']+', '[\w:]*', \(\)|[{,] (\w+): \w+", table)
+    found = re.findall(r"\['([\w-]+)', '[^']+', '[\w:]*', \(\)|[{,]\s+(\w+): \w+", table)
     return ["".join(names) for names in found]
 
 
