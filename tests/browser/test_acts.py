@@ -104,7 +104,12 @@ def test_a_contact_with_a_long_name_is_erased_though_what_goes_cannot_be_counted
 def refuses_while_left(page: Page, url: str, sure: str) -> None:
     """An act that is under way is not left, and its refusal is shown wherever one is by then."""
     held: list[Route] = []
-    page.route(url, lambda route: held.append(route), times=1)  # noqa: PLW0108 - a builtin is not taken
+
+    def hold(route: Route) -> None:
+        """But for what the page looks at meanwhile."""
+        route.fallback() if route.request.method == "GET" else held.append(route)
+
+    page.route(url, hold)
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name=sure, exact=True).click()
     leave = dialog.get_by_role("button", name="Cancel")
@@ -114,6 +119,7 @@ def refuses_while_left(page: Page, url: str, sure: str) -> None:
     page.keyboard.press("Escape")  # which a browser may take for a second wish
     problem = {"status": 409, "code": "conflict", "detail": "It is not the time for that."}
     held[0].fulfill(status=409, json=problem)
+    page.unroute(url)
     dialog.get_by_role("alert").get_by_text("It is not the time for that.").wait_for()
     leave.click()
     dialog.wait_for(state="hidden")

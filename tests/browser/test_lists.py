@@ -177,15 +177,15 @@ def test_whoever_comes_back_to_a_long_list_gets_ten_pages_of_it(
     expect(page.locator("dialog")).to_have_count(0)  # none that nobody has opened
     expect(cut).to_have_count(0)
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    page.wait_for_function("history.state?.down > 0")
+    page.wait_for_function("() => history.state?.down > 0")
     opened(page, service, "/nothing")
     asked.clear()
     page.go_back()
     expect(listed).to_have_count(10)
     assert asked == list(range(10))
     expect(cut).to_have_count(1)
-    at_the_end = "scrollY > 0 && scrollY + innerHeight >= document.documentElement.scrollHeight - 1"
-    page.wait_for_function(at_the_end)  # of what is there
+    at_the_end = "scrollY > 0 && scrollY + innerHeight + 1 >= document.documentElement.scrollHeight"
+    page.wait_for_function(f"() => {at_the_end}")  # of what is there
     page.get_by_role("button", name="Show more").click()
     expect(listed).to_have_count(11)
     expect(cut).to_have_count(0)
@@ -226,11 +226,11 @@ def test_a_filter_leaves_the_place_to_which_the_way_forward_leads(
     opened(page, service, "/flows")
     expect(page.locator("tbody tr")).to_have_count(PAGE)
     page.evaluate("scrollTo(0, 60)")
-    page.wait_for_function("history.state?.down === 60")
+    page.wait_for_function("() => history.state?.down === 60")
     choice(page, "State").select_option("DRAFT")
     page.wait_for_url("**/flows?state=DRAFT")
     expect(page.locator("tbody tr")).to_have_count(PAGE)
-    page.wait_for_function("history.state.down === scrollY")
+    page.wait_for_function("() => history.state.down === scrollY")
     place = page.evaluate("scrollY")
     assert place > 0
     page.go_back()
