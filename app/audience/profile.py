@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,7 +16,7 @@ from app.machine import document, spelling
 from app.machine.contact_values import STATUSES
 from app.machine.content import CHANNELS
 from app.machine.program import Json
-from app.machine.text import is_line, is_storable
+from app.machine.text import composed, is_line, is_storable
 
 WRITABLE = (
     "email",
@@ -120,7 +119,7 @@ def normal(value: Json) -> Json:
     typed on a phone or comes from a file system. Of two names that become one the later counts."""
     match value:
         case str():
-            return unicodedata.normalize("NFC", value)
+            return composed(value)
         case list() | tuple():
             return [normal(one) for one in value]
         case Mapping():

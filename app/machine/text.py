@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 
 # For use in a character class. PostgreSQL's text holds neither NUL nor half of a surrogate pair.
 UNSTORABLE = r"\x00\ud800-\udfff"
@@ -25,6 +26,33 @@ def unescaped(markup: str) -> str:
 def _shortened(number: re.Match[str]) -> str:
     digits = number[0].removeprefix("&#").lstrip("0")
     return f"&#{digits[:8] or 0}"
+
+
+# Combining marks in a row that a letter can have: what is written has fewer (UAX #15, Stream-Safe
+# Text Format). They are put in order by moving each before others, in a time that grows with the
+# square of their number and that nothing can interrupt: half a megabyte of them takes minutes.
+MOST_MARKS = 30
+# No mark is a letter or a digit; of those that are looked at one by one, these are two.
+_PERHAPS_MARKS = re.compile(rf"[^\w\s\x00-\x7f]{{{MOST_MARKS + 1},}}")
+_TWO_MARKS = "\u0f73\u0f75\u0f81"
+
+
+def composed(text: str) -> str:
+    """The text in Unicode's NFC; as it is where some letter has more marks than any that is
+    written."""
+    if any(_are_many(found[0]) for found in _PERHAPS_MARKS.finditer(text)):
+        return text
+    return unicodedata.normalize("NFC", text)
+
+
+def _are_many(signs: str) -> bool:
+    """Whether too many of them are marks of one letter."""
+    count = 0
+    for one in signs:
+        count = count + 1 if unicodedata.combining(one) or one in _TWO_MARKS else 0
+        if count > MOST_MARKS:
+            return True
+    return False
 
 
 def is_storable(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any
 
 from app.database.db import Handle
 from app.database.sql import columns
+from app.machine.text import composed
 from app.store import usage
 
 
@@ -62,7 +62,7 @@ PROFILE = tuple(
 
 def search_key(text: str) -> str:
     """The key that a search compares. Folded here: the engines fold only what is ASCII."""
-    return unicodedata.normalize("NFC", text.strip()).casefold()
+    return composed(text.strip()).casefold()
 
 
 def searchable(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.machine.text import encodable, is_line, is_storable, replace_unstorable, unescaped
+from app.machine.text import (
+    composed,
+    encodable,
+    is_line,
+    is_storable,
+    replace_unstorable,
+    unescaped,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +56,31 @@ def test_what_cannot_be_encoded_is_escaped() -> None:
 def test_entities_are_read_however_long_their_numbers_are(markup: str, text: str) -> None:
     """Python's own reader raises ValueError for one of 4,301 digits."""
     assert unescaped(markup) == text
+
+
+ACUTE, BELOW, BOTH = "\u0301", "\u0323", "\u0f73"  # a mark above, one below, two in one
+
+
+@pytest.mark.parametrize(
+    ("text", "composition"),
+    [
+        ("Zoe\u0308", "Zo\u00eb"),
+        ("u\u031b\u0301", "\u1ee9"),
+        ("Zo\u00eb \U0001f600" * 20, "Zo\u00eb \U0001f600" * 20),
+        ("\U0001f600" * 50 + "e" + ACUTE, "\U0001f600" * 50 + "\u00e9"),
+        ("a" + ACUTE * 15 + BELOW * 15, "\u1ea1" + BELOW * 14 + ACUTE * 15),
+        ("e" + ACUTE + "a" + ACUTE * 31, None),
+        ("e" + ACUTE + "a" + BOTH * 31, None),
+    ],
+)
+def test_text_is_composed_unless_a_letter_has_more_marks_than_are_written(
+    text: str, composition: str | None
+) -> None:
+    assert composed(text) == (text if composition is None else composition)
+
+
+@pytest.mark.parametrize("marks", [ACUTE + BELOW, BOTH, "\u05bf\u05b0", "\U0001d165\U0001d16d"])
+def test_a_text_of_nothing_but_marks_is_left_as_it_is(marks: str) -> None:
+    """At once: to put so many in order would take longer than any test may."""
+    for text in ("a" + marks[:1] * 200_000 + marks[1:] * 200_000, "a" + marks * 200_000):
+        assert composed(text) == text
