@@ -364,6 +364,30 @@ async def test_what_an_unfinished_broadcast_names_is_not_deleted(cast: Cast) -> 
     assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
 
 
+async def test_a_filter_is_not_read_for_what_does_not_stand_in_its_text(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand of them took a second of the event loop, whenever somebody looked at a
+    template."""
+    made = await broadcast(cast, filter={**VIP, "value": "unread"}, sendAt=NEXT_MONTH)
+    await cast.adam.made(f"/broadcasts/{made['id']}/schedule", None)
+    other = await template(cast, name="Other")
+    topic = await cast.ed.made("/topics", {"name": "News", "channels": ["email"]})
+    segment = await cast.ed.made("/segments", {"name": "Gold", "filter": VIP})
+    read = audiences.segments.stored
+
+    def unread(text: str) -> Any:
+        assert "unread" not in text
+        return read(text)
+
+    monkeypatch.setattr("app.audience.segments.stored", unread)
+    assert await cast.vic.read(f"/templates/{other}/uses") == {"usedBy": []}
+    changed = await cast.ed.patch(f"/templates/{other}", {"content": {**HELLO, "subject": "Hi"}})
+    assert changed.status_code == 200
+    assert (await cast.ed.delete(f"/topics/{topic['id']}")).status_code == 204
+    assert (await cast.ed.delete(f"/segments/{segment['id']}")).status_code == 204
+
+
 async def test_what_is_scheduled_is_not_changed_by_who_may_not_send(cast: Cast) -> None:
     """A template changes what it says, and a segment, however deep in others, to whom."""
     await person(cast, "ada")
