@@ -183,7 +183,8 @@ BERLIN = timezone(timedelta(hours=2))
         ((datetime.now(BERLIN) + timedelta(days=1)).isoformat(), timedelta(0)),
         ((datetime.now(UTC) - timedelta(days=29)).isoformat(), timedelta(days=30)),
         ((datetime.now(UTC) - timedelta(days=31)).isoformat(), None),
-        (f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}", timedelta(0)),
+        # Past the midnight after next: the tests may be read before one, and run after it.
+        (f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}", timedelta(0)),
     ],
     ids=["late", "early", "last", "none", "to come", "lately", "over", "day"],
 )
