@@ -40,6 +40,9 @@ async def put(db: Handle, kind: Kind, *, workspace_id: str, id: str, key: str | 
     """In place of the key that the row had before; None leaves it without one. In the transaction
     that changes the row. Raises errors.Duplicate when another row has the key."""
     await delete(db, kind, workspace_id=workspace_id, ids=[id])
+    # On Citus a node commits before the coordinator, so the row may be changed again before its key
+    # is there. The first statement waits for that change, and sees nothing of what it brings.
+    await delete(db, kind, workspace_id=workspace_id, ids=[id])
     if key is not None:
         await db.execute(
             """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from app.database.db import Database
@@ -33,6 +35,18 @@ async def test_a_key_leads_to_the_row_that_has_it_now(database: Database) -> Non
     assert await found(database) == {"two": other, "three": place}
     await put(database, place, "three")
     await put(database, other, None)
+    assert await found(database) == {"three": place}
+
+
+async def test_a_row_whose_key_is_changed_twice_at_once_keeps_one(database: Database) -> None:
+    place = Place("ws_1", "wfl_1")
+    await put(database, place, "one")
+    async with database.write() as first:
+        await directory.put(first, "webhook", workspace_id="ws_1", id="wfl_1", key="two")
+        second = asyncio.create_task(put(database, place, "three"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(second), 0.3)
+    await second
     assert await found(database) == {"three": place}
 
 
