@@ -411,7 +411,7 @@ CREATE TABLE date_occasions (
     contact_id    TEXT NOT NULL,
     definition_id TEXT NOT NULL,
     at            TIMESTAMPTZ NOT NULL,
-    value         TEXT,                           -- of the field, and the year, by which it comes once in whatever time zone
+    value         TEXT,                           -- what was read, so many years later: it comes once in whatever time zone
     PRIMARY KEY (workspace_id, contact_id, definition_id, at),
     FOREIGN KEY (workspace_id, contact_id) REFERENCES contacts (workspace_id, id) ON DELETE CASCADE
 );

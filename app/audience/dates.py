@@ -3,7 +3,8 @@ next one comes. Kept as memberships of watches are (membership.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -23,6 +24,7 @@ from app.store.segments import Segment
 # What an occasion that has started its run is known again by: its moment, and its value in other
 # time zones.
 Key: TypeAlias = tuple[str, str, datetime | str]
+_HALF_A_YEAR = timedelta(days=183)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,6 @@ class _Date:
         return moment == self.awaited_at or is_later_year
 
 
-_HALF_A_YEAR = timedelta(days=183)
-
-
 async def judge(
     db: Handle,
     watches: Sequence[Segment],
@@ -92,8 +91,10 @@ async def judge(
         db, workspace_id=workspace_id, contact_ids=ids, segment_ids=[one.id for one in watches]
     )
     awaited = {(one.contact_id, one.segment_id): one.next_at for one in held}
-    judged, dues, new, missed = [], [], [], []
+    new: list[Occasion] = []  # and known ones, of which another key is new
+    judged, dues, missed = [], [], []
     for watch in watches:
+        await asyncio.sleep(0)  # of hundreds of contacts each takes milliseconds
         trigger = document.parse(watch.filter.encode())
         field = occasions.field(trigger)
         name = segment_changes.metadata(field) if field is not None else None
@@ -107,8 +108,10 @@ async def judge(
                 awaited_at=awaited.get((row.id, watch.id)),
             )
             for one in _come(watch, date, now):
+                if _is_known(one, started, new):
+                    continue
                 is_awaited = date.was_awaited(one.at)
-                end = None if started & _keys(one) else _end(watch, trigger, one, is_awaited, now)
+                end = _end(watch, trigger, one, is_awaited, now)
                 if end == "started":
                     dues.append(Due(one.contact_id, one.definition_id, one.at, is_awaited))
                     new.append(one)
@@ -116,7 +119,7 @@ async def judge(
                 elif end is not None:
                     whose = one.definition_id, one.contact_id
                     missed.append(MissedOccasion(*whose, "date", end, one.at, one.at))
-            next_at = _next(watch, date, started, now)
+            next_at = _next(watch, date, started, new, now)
             judged.append(SegmentMembership(row.id, watch.id, False, next_at))
     await missed_occasions.insert_many(db, workspace_id=workspace_id, missed=missed)
     if new:
@@ -128,6 +131,18 @@ async def judge(
 def _keys(one: Occasion) -> set[Key]:
     found = (one.at, one.value)
     return {(one.contact_id, one.definition_id, key) for key in found if key is not None}
+
+
+def _is_known(one: Occasion, started: set[Key], new: list[Occasion]) -> bool:
+    """Whether it has started its run. By one of its keys, it is kept by the other one too: else it
+    would be another once the first changes, as when a date is written anew and then the zone."""
+    keys = _keys(one)
+    if started.isdisjoint(keys):
+        return False
+    if not started >= keys:
+        new.append(one)
+        started |= keys
+    return True
 
 
 def _come(watch: Segment, date: _Date, now: datetime) -> list[Occasion]:
@@ -154,9 +169,11 @@ def _end(
     return watch.missed if is_in_time or is_awaited else None
 
 
-def _next(watch: Segment, date: _Date, started: Set[Key], now: datetime) -> datetime | None:
+def _next(
+    watch: Segment, date: _Date, started: set[Key], new: list[Occasion], now: datetime
+) -> datetime | None:
     """When to look again: an ended watch waits for nothing, and nobody for what has started."""
     if watch.missed is not None:
         return None
     ahead = date.present.after(now)
-    return next((one for one in ahead if started.isdisjoint(_keys(date.occasion(one)))), None)
+    return next((one for one in ahead if not _is_known(date.occasion(one), started, new)), None)

@@ -91,15 +91,25 @@ def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
 
 
-def read(text: str, zone: ZoneInfo) -> datetime | None:
-    """The moment, in UTC, that text stands for: RFC 3339; or a date, which is its midnight, or a
-    time without offset, both in the zone."""
+def local(text: str) -> datetime | None:
+    """The time without offset that text stands for, or the midnight of its date: what a clock on
+    the wall shows then, wherever it is. None for what is neither."""
     try:
-        if _LOCAL.fullmatch(text):
-            return instant(datetime.fromisoformat(text.upper()), zone)
+        return datetime.fromisoformat(text.upper()) if _LOCAL.fullmatch(text) else None
+    except ValueError:  # the thirtieth of February
+        return None
+
+
+def read(text: str, zone: ZoneInfo) -> datetime | None:
+    """The moment, in UTC, that text stands for: RFC 3339; or a date or a time without offset, both
+    in the zone."""
+    try:
+        shown = local(text)
+        if shown is not None:
+            return instant(shown, zone)
         found = compare.time(text)
         moment = found and found.astimezone(UTC)
-    except (ValueError, OverflowError):  # the thirtieth of February; 9999-12-31T23:59:59-12:00
+    except OverflowError:  # 9999-12-31T23:59:59-12:00
         return None
     return None if moment is None or moment > _LAST else moment
 

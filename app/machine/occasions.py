@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ from app.machine.program import Json
 _Recurrence: TypeAlias = Any  # dateutil says nothing of its types
 
 DAY = timedelta(days=1)
+_MEAN_YEAR = timedelta(days=365.2425)
 GRACE = "P1D"
 SHORTEST_GRACE = timedelta(minutes=1)
 LONGEST_GRACE = timedelta(days=7)
@@ -75,22 +77,34 @@ class Dates:
     """A contact's date, shifted, by the clock of a zone; if it repeats, that day of each later year
     as well, by how many years later it is."""
 
-    value: str  # that it is of: the same in every time zone
-    moment: datetime | None  # that the value says
+    looked_for: tuple[str, str | None, str | None]  # the trigger's field, offset and time
+    # What the field says: a local time, of whatever clock, or a moment in UTC.
+    read: datetime | None
     zone: ZoneInfo
     offset: timedelta
     time_of_day: time | None
     repeats: bool
+    first: datetime | None = dataclass_field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", self._at(0))
 
     def at(self, years: int = 0) -> datetime | None:
         """The occasion so many years after the first; None when there is none."""
-        if self.moment is None or (years and not self.repeats):
+        if not years:
+            return self.first
+        return self._at(years) if self.repeats else None
+
+    def _at(self, years: int) -> datetime | None:
+        if self.read is None:
             return None
+        is_exact = self.time_of_day is None and bool(self.offset % DAY)
         try:
-            is_exact = self.time_of_day is None and bool(self.offset % DAY)
-            if is_exact and not years:
-                return self.moment + self.offset
-            local = self.moment.astimezone(self.zone).replace(tzinfo=None)
+            local = self.read
+            if local.tzinfo is not None:
+                if is_exact and not years:
+                    return local + self.offset
+                local = local.astimezone(self.zone).replace(tzinfo=None)
             local = calendar.years_later(local, years)
             if is_exact:
                 return calendar.instant(local, self.zone) + self.offset
@@ -112,39 +126,43 @@ class Dates:
     def comes_at(self, moment: datetime) -> bool:
         return self.at(self._years_at(moment)) == moment
 
-    def value_at(self, moment: datetime) -> str:
-        """The value of which it is the occasion at that moment, in this time zone or another: each
-        year is one of its own, and the first is that of a date which does not repeat."""
-        years = self._years_at(moment)
-        return f"{self.value}+{years}" if years else self.value
+    def value_at(self, moment: datetime) -> str | None:
+        """The value of which it is the occasion at that moment: the same in every time zone, and
+        however it is written; another one each year, and if the trigger looks for another time
+        before or after it. None where the field says no date."""
+        if self.read is None:
+            return None
+        read = calendar.years_later(self.read, self._years_at(moment))
+        is_day = self.time_of_day is not None and read.tzinfo is None
+        value = (read.date() if is_day else read).isoformat()
+        return document.dumps([*self.looked_for, value]).decode()
 
     def _years_at(self, moment: datetime) -> int:
         """The years of the occasion nearest to it: zones and calendars shift one by a few days."""
-        first = self.at() if self.repeats else None
-        return 0 if first is None else max(0, round((moment - first) / _MEAN_YEAR))
-
-
-_MEAN_YEAR = timedelta(days=365.2425)
+        if self.first is None or not self.repeats:
+            return 0
+        return max(0, round((moment - self.first) / _MEAN_YEAR))
 
 
 def dates(trigger: Mapping[str, Json], contact: Mapping[str, Json], workspace: str | None) -> Dates:
     """The date of a contact that the trigger looks for."""
     zone = zone_of(trigger, contact, workspace)
     value = path.parse(f"contact.{trigger['field']}").find({"contact": contact})
-    moment = value if isinstance(value, datetime) else None
+    read = value.astimezone(UTC) if isinstance(value, datetime) else None
     if isinstance(value, str):
-        moment = calendar.read(value.strip(), zone)
+        text = value.strip()
+        moment = calendar.read(text, zone)
+        # A day is that day wherever it is, also where its midnight was skipped.
+        read = moment and (calendar.local(text) or moment)
     offset, at = trigger.get("offset"), trigger.get("time")
-    # Another one by another value, or when the trigger looks for another time before or after it.
-    parts = [trigger["field"], offset, at, document.text(value)]
     return Dates(
-        value=document.dumps(parts).decode(),
-        moment=moment,
+        looked_for=(trigger["field"], offset, at),
+        read=read,
         zone=zone,
         offset=read_offset(offset or "P0D"),
         time_of_day=None if at is None else time.fromisoformat(at),
         # Many programs write a time of the year 1 where there is none: it is no anniversary.
-        repeats=trigger.get("repeat") == YEARLY and moment is not None and moment.year > 1,
+        repeats=trigger.get("repeat") == YEARLY and read is not None and read.year > 1,
     )
 
 

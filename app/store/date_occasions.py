@@ -40,11 +40,14 @@ async def of_contacts(
 async def remember(
     db: Handle, *, workspace_id: str, occasions: Sequence[Occasion], since: datetime
 ) -> None:
-    """Keep these, and no longer those of the same contacts that are older than that."""
+    """Keep these, of one that is kept already the other value, and no longer those of the same
+    contacts that are older than that."""
     await db.execute_many(
         f"""
         INSERT INTO date_occasions (workspace_id, {columns(Occasion)})
         VALUES (:workspace_id, {values(Occasion)})
+        ON CONFLICT (workspace_id, contact_id, definition_id, at) DO UPDATE
+        SET value = excluded.value
         """,
         [{"workspace_id": workspace_id, **named_values(one)} for one in occasions],
     )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from app.audience import dates
-from app.machine import occasions
+from app.database.db import Database
+from app.machine import document, occasions
 from app.store.date_occasions import Occasion
 from app.store.missed_occasions import MissReason
 from app.store.segments import Segment
+from tests.store.rows import contact, workspace
 
 HOUR, DAY, INSTANT = timedelta(hours=1), timedelta(days=1), timedelta.resolution
 AT = datetime(2026, 5, 1, 9, tzinfo=UTC)
@@ -43,8 +48,12 @@ WATCH = Segment(
 
 
 def of(at: datetime | None, *, repeats: bool = False) -> occasions.Dates:
-    return occasions.Dates("of now", at, ZoneInfo("UTC"), timedelta(), None, repeats)
+    looked_for = ("metadata.renewsAt", None, None)
+    return occasions.Dates(looked_for, at, ZoneInfo("UTC"), timedelta(), None, repeats)
 
+
+VALUE, VALUE_NOW = of(AT).value_at(AT), of(NOW).value_at(NOW)
+VALUE_SOON = of(NOW + INSTANT).value_at(NOW + INSTANT)
 
 DATE = dates._Date("con_1", "wfl_1", of(AT), is_new=False, awaited_at=AT)
 
@@ -56,13 +65,13 @@ def ended(missed: MissReason, after: timedelta) -> Segment:
 @pytest.mark.parametrize(
     ("date", "moments"),
     [
-        (DATE, [(AT, "of now")]),
-        (replace(DATE, awaited_at=None), [(AT, "of now")]),
-        (replace(DATE, present=of(None)), [(AT, "of now")]),
+        (DATE, [(AT, VALUE)]),
+        (replace(DATE, awaited_at=None), [(AT, VALUE)]),
+        (replace(DATE, present=of(None)), [(AT, None)]),
         (replace(DATE, present=of(None), is_new=True), [(AT, None)]),
-        (replace(DATE, present=of(NOW), is_new=True), [(AT, None), (NOW, "of now")]),
-        (replace(DATE, awaited_at=NOW), [(AT, "of now"), (NOW, "of now")]),
-        (replace(DATE, present=of(NOW + INSTANT)), [(AT, "of now")]),
+        (replace(DATE, present=of(NOW), is_new=True), [(AT, None), (NOW, VALUE_NOW)]),
+        (replace(DATE, awaited_at=NOW), [(AT, VALUE), (NOW, VALUE)]),
+        (replace(DATE, present=of(NOW + INSTANT)), [(AT, VALUE_SOON)]),
         (replace(DATE, present=of(NOW + INSTANT), awaited_at=None), []),
         (replace(DATE, present=of(None), awaited_at=None), []),
     ],
@@ -75,7 +84,7 @@ def test_what_was_waited_for_and_what_the_field_says_now_have_come_once(
 
 
 def test_nothing_comes_before_somebody_watches_or_after() -> None:
-    came = [Occasion("con_1", "wfl_1", AT, "of now")]
+    came = [Occasion("con_1", "wfl_1", AT, VALUE)]
     assert dates._come(replace(WATCH, saved_at=AT - INSTANT), DATE, NOW) == came
     assert dates._come(replace(WATCH, saved_at=AT), DATE, NOW) == []
     assert dates._come(ended("stopped", timedelta()), DATE, NOW) == came
@@ -108,12 +117,12 @@ INACTIVE: MissReason = "inactive"
 def test_a_date_that_has_come_starts_its_run_or_was_missed_or_was_over(
     watch: Segment, since: timedelta, is_awaited: bool, end: str | None
 ) -> None:
-    one = Occasion("con_1", "wfl_1", AT, "of now")
+    one = Occasion("con_1", "wfl_1", AT, VALUE)
     assert dates._end(watch, TRIGGER, one, is_awaited, AT + since) == end
 
 
 def test_the_grace_window_is_the_trigger_s() -> None:
-    one = Occasion("con_1", "wfl_1", AT, "of now")
+    one = Occasion("con_1", "wfl_1", AT, VALUE)
     trigger = {**TRIGGER, "graceWindow": "PT30M"}
     assert dates._end(WATCH, trigger, one, True, NOW) == "late"
 
@@ -123,7 +132,7 @@ def test_the_grace_window_is_the_trigger_s() -> None:
     [
         (WATCH, replace(DATE, present=of(NOW + INSTANT)), None, NOW + INSTANT),
         (WATCH, replace(DATE, present=of(NOW + INSTANT)), "another", NOW + INSTANT),
-        (WATCH, replace(DATE, present=of(NOW + INSTANT)), "of now", None),  # in another time zone
+        (WATCH, replace(DATE, present=of(NOW + INSTANT)), VALUE_SOON, None),  # in another time zone
         (WATCH, replace(DATE, present=of(NOW)), None, None),
         (WATCH, replace(DATE, present=of(None)), None, None),
         (ended(STOPPED, HOUR), replace(DATE, present=of(NOW + INSTANT)), None, None),
@@ -133,29 +142,74 @@ def test_what_is_ahead_and_has_not_started_is_waited_for(
     watch: Segment, date: dates._Date, started: str | None, at: datetime | None
 ) -> None:
     known: set[dates.Key] = {("con_1", "wfl_1", one) for one in [started] if one is not None}
-    assert dates._next(watch, date, known, NOW) == at
+    assert dates._next(watch, date, known, [], NOW) == at
+
+
+@pytest.mark.parametrize("key", [AT, VALUE])
+def test_what_is_known_by_one_key_is_kept_by_the_other_too(key: datetime | str) -> None:
+    one, known = DATE.occasion(AT), {("con_1", "wfl_1", key)}
+    for times in (1, 2):
+        new: list[Occasion] = []
+        assert dates._is_known(one, known, new)
+        assert new == ([one] if times == 1 else [])
+    assert known == {("con_1", "wfl_1", AT), ("con_1", "wfl_1", VALUE)}
+    new = []
+    assert not dates._is_known(replace(one, contact_id="con_2"), known, new)
+    assert new == []
+
+
+async def test_others_have_their_turn_between_two_definitions(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import judges five hundred contacts for each flow that waits for a date."""
+    turns, judged = 0, []
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def reading(*given: Any) -> occasions.Dates:
+        judged.append(turns)
+        return read(*given)
+
+    read = occasions.dates
+    monkeypatch.setattr(occasions, "dates", reading)
+    acme = await workspace(database)
+    rows = [await contact(database, acme) for _ in range(3)]
+    trigger = document.dumps(TRIGGER).decode()
+    watches = [replace(WATCH, id=f"seg_{n}", filter=trigger) for n in range(4)]
+    ticking = asyncio.create_task(tick())
+    async with database.write() as db:
+        await dates.judge(db, watches, rows, {}, workspace_id=acme)
+    ticking.cancel()
+    assert len(judged) == 12
+    assert max(Counter(judged).values()) == len(rows)
 
 
 # --- each year ------------------------------------------------------------------------------------
 
 IN_2027, IN_2028 = AT.replace(year=2027), AT.replace(year=2028)
 BORN = replace(DATE, present=of(AT.replace(year=1990), repeats=True), awaited_at=None)
-OF_AT = "of now+36"
+BORN_FIRST = BORN.present.value_at(AT.replace(year=1990))
+OF_AT = BORN.present.value_at(AT)
 
 
 def test_each_year_has_an_occasion_of_its_own() -> None:
     assert BORN.present.at(36) == AT
     assert dates._come(WATCH, BORN, NOW) == [Occasion("con_1", "wfl_1", AT, OF_AT)]
-    assert dates._next(WATCH, BORN, set(), NOW) == IN_2027
-    assert dates._next(WATCH, BORN, set(), AT - DAY) == AT
+    assert dates._next(WATCH, BORN, set(), [], NOW) == IN_2027
+    assert dates._next(WATCH, BORN, set(), [], AT - DAY) == AT
     first = BORN.present.at()
     assert first is not None
-    assert BORN.occasion(first).value == "of now"
+    assert BORN.occasion(first).value == BORN_FIRST != OF_AT
 
 
 def test_a_year_that_has_started_in_another_time_zone_is_followed_by_the_next() -> None:
+    assert OF_AT is not None
     started: set[dates.Key] = {("con_1", "wfl_1", OF_AT)}
-    assert dates._next(WATCH, BORN, started, AT - HOUR) == IN_2027
+    assert dates._next(WATCH, BORN, started, [], AT - HOUR) == IN_2027
 
 
 def test_what_was_waited_for_in_another_time_zone_is_of_the_same_year() -> None:

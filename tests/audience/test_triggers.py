@@ -453,6 +453,36 @@ async def test_a_birthday_that_is_corrected_comes_on_its_day_and_not_twice_on_on
     assert await awaited_on(process) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "at_once"),
+    [
+        ("1988-{}T00:00:00", True),
+        ("1988-{}T00:00:00", False),
+        ("1989-{}", True),
+        ("1989-{}", False),
+        ("1988-{}T12:00:00Z", False),  # another value of the same moment, and then another moment
+    ],
+)
+async def test_a_birthday_that_is_written_anew_before_the_zone_changes_does_not_come_twice_a_day(
+    cast: Cast, process: Process, written: str, at_once: bool
+) -> None:
+    nine = nine_in_days(2)
+    flow_id = await flow(cast, **BIRTHDAY, timezone="contact")
+    day = "02-28" if f"{nine:%m-%d}" == "02-29" else f"{nine:%m-%d}"
+    ada = await person(cast, "ada", timezone="UTC", metadata={"born": f"1988-{day}"})
+    await settled_at(process, nine)
+    ran = await people_of(cast, flow_id)
+    value, zone = {"metadata": {"born": written.format(day)}}, {"timezone": "America/New_York"}
+    for change in [{**value, **zone}] if at_once else [value, zone]:
+        answer = await cast.ed.patch(f"/contacts/{ada}", change)
+        assert answer.status_code == 200, answer.text
+        await settle(process)
+    for hours in (1, 6, 30):
+        await settled_at(process, nine + timedelta(hours=hours))
+        assert await people_of(cast, flow_id) == ran
+    assert len(await awaited_on(process)) == 1
+
+
 async def test_a_pause_over_a_year_s_date_records_it_and_waits_for_the_next(
     cast: Cast, process: Process
 ) -> None:
