@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.audience import profile
-from app.database.db import Database, new_id
-from app.store import contact_events, contacts, names_in_use
+from app.database.db import Database, Handle, new_id
+from app.store import contact_events, contact_lists, contacts, names_in_use
 from app.store.names_in_use import UsedField
 from tests.store.rows import contact, workspace
 
@@ -73,6 +73,28 @@ async def test_a_field_that_only_older_contacts_have_is_named_without_types(
     named = [UsedField("plan", ["number"]), UsedField("age", []), UsedField("birthday", [])]
     assert await fields(database, acme) == named
     assert await fields(database, acme, 2) == named[:2]
+
+
+async def test_older_contacts_are_asked_only_while_there_is_room_for_more_names(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme, limits = await workspace(database), []
+    await someone(database, acme, plan="pro", age=36)
+
+    async def none(_db: Handle, *, workspace_id: str, limit: int) -> list[str]:
+        assert workspace_id == acme
+        limits.append(limit)
+        return []
+
+    monkeypatch.setattr(contact_lists, "field_names", none)
+    for limit in (1, 2, 3):
+        assert len(await fields(database, acme, limit)) == min(limit, 2)
+    assert limits == [3]
+
+
+def test_what_is_read_of_contacts_for_their_names_is_bounded() -> None:
+    longest = profile.METADATA_NAME_LENGTH + profile.METADATA_VALUE_LENGTH
+    assert names_in_use.CONTACTS * profile.METADATA_FIELDS * longest <= 6_000_000
 
 
 async def test_names_of_events_are_those_of_the_newest_the_most_used_first(
